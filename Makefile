@@ -1,0 +1,41 @@
+# The same words here, in CI and in the README.
+PYTHON ?= python3
+BIN    := .venv/bin
+
+.PHONY: run test check bench docs clean
+
+run: .venv/.run-ready
+	@exec $(BIN)/plaza serve
+
+test: .venv/.test-ready check
+	$(BIN)/python -m pytest
+
+# What needs no server: style, types, the shape of the imports.
+check: .venv/.test-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.test-ready
+	$(BIN)/python -m bench
+
+docs: .venv/.test-ready
+	$(BIN)/plaza keys --markdown > docs/keys.md
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+.venv/.created:
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+# Pinned versions; the build runs in the environment itself, so it is pinned too.
+.venv/.run-ready: .venv/.created pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt setuptools
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	@touch $@
+
+.venv/.test-ready: .venv/.run-ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@

