@@ -37,7 +37,15 @@ class Server:
 
     def start(self) -> Server:
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        command = [
+            str(get_binary_path()),
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self.folder),
+        ]
         command += ["--save", "", "--logfile", str(self.folder / "log"), "--daemonize", "no", *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._wait()
@@ -47,7 +55,10 @@ class Server:
         assert self.process is not None
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            with contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError), self.stranger() as client:
+            with (
+                contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError),
+                self.stranger() as client,
+            ):
                 client.ping()
                 return
             assert self.process.poll() is None, (self.folder / "log").read_text()
@@ -120,7 +131,14 @@ def one_server(*options: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def one_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
-    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf"]
+    options = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "2000",
+        "--cluster-config-file",
+        "nodes.conf",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         count = primaries * (1 + replicas)
         nodes = [Server(free_port(), Path(folder) / str(i), options).start() for i in range(count)]

@@ -47,7 +47,8 @@ class Settings:
     rate_limits: bool = setting(True, "`off` for load tests.")
     cors_origins: tuple[str, ...] = setting((), "Origins that browsers may call from, separated by commas.")
     trusted_proxies: tuple[str, ...] = setting(
-        (), "Addresses or networks whose `X-Forwarded-For` and country header are believed, separated by commas."
+        (),
+        "Addresses or networks whose `X-Forwarded-For` and country header are believed, separated by commas.",
     )
     geoip: Path | None = setting(None, "GeoIP file that gives a viewer's country.")
     live_address: LiveAddress = setting(
@@ -93,7 +94,16 @@ def _require(true: bool, name: str, rule: str) -> None:
         raise SettingError(f"{variable(name)} {rule}.")
 
 
-_SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
+_SWITCH = {
+    "on": True,
+    "true": True,
+    "1": True,
+    "yes": True,
+    "off": False,
+    "false": False,
+    "0": False,
+    "no": False,
+}
 _CHOICES = {"Fsync": ("everysec", "always"), "LiveAddress": ("full", "truncated", "hashed")}
 
 
