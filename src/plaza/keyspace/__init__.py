@@ -1,0 +1,1 @@
+"""What one declaration of every key makes possible. Reads catalogues, never services."""
