@@ -1,0 +1,78 @@
+"""What every test may ask for: real servers, started once for all and emptied between tests.
+
+A service's test asks for `valkey` and so runs twice: on one server and on a cluster of three primaries. It names keys
+by the catalogue (`POST_LIKES(post)`), never by hand, since on the cluster they carry braces. `stranger` is a plain
+redis-py client of the same place, to see what other services would see. `sql` likewise runs a test on SQLite and on
+PostgreSQL. A test that is about one of them alone asks for `server`, `cluster`, `sqlite` or `postgresql`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from plaza.core.clock import SetClock
+from tests.postgres import Postgres, one_postgres
+from tests.servers import Cluster, Server, one_cluster, one_server
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture(scope="session")
+def session_server() -> Iterator[Server]:
+    with one_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(session_server: Server) -> Server:
+    """One Valkey, empty."""
+    with session_server.stranger() as client:
+        client.flushall()
+        client.execute_command("FUNCTION", "FLUSH")
+    return session_server
+
+
+@pytest.fixture(scope="session")
+def session_cluster() -> Iterator[Cluster]:
+    with one_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(session_cluster: Cluster) -> Cluster:
+    """Three primaries that share the slots, all empty."""
+    session_cluster.flush()
+    return session_cluster
+
+
+@pytest.fixture(params=["server", "cluster"])
+def place(request: pytest.FixtureRequest) -> Server | Cluster:
+    """Where Valkey is: one server, then a cluster."""
+    found: Server | Cluster = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+async def stranger(place: Server | Cluster) -> AsyncIterator[Any]:
+    """redis-py, asynchronous, knowing nothing of Plaza."""
+    client: Any
+    if isinstance(place, Cluster):
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=place.nodes[0].port, decode_responses=True)
+    else:
+        client = redis.asyncio.Redis(port=place.port, decode_responses=True)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with one_postgres() as server:
+        yield server

@@ -1,0 +1,28 @@
+"""The promises of `tests/conftest.py` itself, on which every other test stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.postgres import Postgres
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_each_test_meets_an_empty_valkey(stranger: Any, turn: int) -> None:
+    for i in range(20):  # enough names to reach every primary
+        assert await stranger.get(f"left-behind:{i}") is None
+        await stranger.set(f"left-behind:{i}", turn)
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_each_test_has_a_database_of_its_own(postgres: Postgres, turn: int) -> None:
+    import asyncpg
+
+    async with postgres.database() as url:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute("CREATE TABLE left_behind (turn int)")
+        finally:
+            await connection.close()
