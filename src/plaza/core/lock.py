@@ -1,0 +1,82 @@
+"""One owner per data directory.
+
+The lock is `flock` on an open file, which the kernel drops when the last process that has it open ends: there are no
+stale locks to clean up. The embedded Valkey inherits the open file. So when Plaza is killed and Valkey needs a moment
+to write its last bytes, the directory stays taken until Valkey too is gone, and no second Valkey can write into the
+same append-only file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+from pathlib import Path
+
+# A Valkey whose Plaza was killed ends by itself; a big one needs a moment for its last fsync.
+ORPHAN_SECONDS = 10.0
+
+
+class DirectoryTaken(Exception):
+    """Another process has this data directory; the message is for the operator."""
+
+
+class DirectoryLock:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.handle = -1
+
+    async def take(self) -> None:
+        """Take the directory, or say who has it. Waits only for what a dead owner left behind."""
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            deadline = time.monotonic() + ORPHAN_SECONDS
+            while not _try(handle):
+                owner = self.owner()
+                if _alive(owner) or time.monotonic() > deadline:
+                    raise DirectoryTaken(self._who(owner))
+                await asyncio.sleep(0.05)
+        except BaseException:
+            os.close(handle)
+            raise
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        self.handle = handle
+
+    def release(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+
+    def owner(self) -> int:
+        """The process that took it last; 0 if that is not known."""
+        text = self.path.read_text().strip()
+        return int(text) if text.isdigit() else 0
+
+    def _who(self, owner: int) -> str:
+        who = f"process {owner}" if _alive(owner) else "a Valkey whose Plaza is gone"
+        return (
+            f"Plaza is already running in {self.path.parent} ({who}). "
+            "Stop it first, or give this one a PLAZA_DATA_DIR of its own."
+        )
+
+
+def _try(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _alive(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
