@@ -1,0 +1,126 @@
+"""What a call to Valkey is made of, and what can become of it.
+
+Errors say what the caller needs to decide: `may_have_run` is False only when not one byte of the command was handed
+to the connection, so repeating it is safe whatever it does. The three that mean "Valkey is away" are `Unavailable`,
+so a service that does not catch them answers 503.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from plaza.core.errors import Unavailable
+
+Arg = str | bytes | int | float
+
+
+class ReplyError(Exception):
+    """Valkey answered with an error. `code` is its first word, such as `WRONGTYPE`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class ConnectionLost(Unavailable):
+    """The connection broke, or could not be made."""
+
+    def __init__(self, detail: str, *, may_have_run: bool) -> None:
+        super().__init__(detail)
+        self.may_have_run = may_have_run
+
+
+class CallTimeout(Unavailable):
+    """No reply came in time. The command may still run, or have run."""
+
+    def __init__(self, detail: str, *, may_have_run: bool) -> None:
+        super().__init__(detail)
+        self.may_have_run = may_have_run
+
+
+class Overloaded(Unavailable):
+    """As many calls as allowed are in flight, and the wait for a turn was in vain. The command did not run."""
+
+    may_have_run = False
+
+
+class NotReady(Unavailable):
+    """Valkey is there and cannot serve now: it loads its data, elects a primary, has no memory left.
+
+    `reply` is the first word of its error, and `message` all of it. The command did not run.
+    """
+
+    may_have_run = False
+
+    def __init__(self, reply: str, message: str) -> None:
+        super().__init__(f"Valkey cannot serve now: {reply}.")
+        self.reply = reply
+        self.message = message
+
+
+_NOT_READY = frozenset(
+    ("LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM", "READONLY")
+)
+
+
+def error_reply(message: str | bytes) -> Exception:
+    """The exception an error reply becomes; bytes strangers wrote cannot break it."""
+    text = message if isinstance(message, str) else message.decode(errors="replace")
+    code = text.split(" ", 1)[0]
+    return NotReady(code, text) if code in _NOT_READY else ReplyError(code, text)
+
+
+@dataclass(slots=True)
+class Usage:
+    """What one request has asked of Valkey: round trips, and seconds spent waiting for them (summed)."""
+
+    trips: int = 0
+    seconds: float = 0.0
+
+
+USAGE: ContextVar[Usage | None] = ContextVar("usage", default=None)
+
+
+class Gather:
+    """Several replies that make one answer. `finish` turns them into it, in the order of the wire."""
+
+    __slots__ = ("count", "finish", "replies")
+
+    def __init__(self, count: int, finish: Callable[[list[Any]], Any]) -> None:
+        self.count = count
+        self.finish = finish
+        self.replies: list[Any] = []
+
+
+# What waits for a reply: packed command, who waits, how many replies, whose usage, since when, until when.
+# A tuple, because one is made for every command and nothing is cheaper to make.
+Entry = tuple[bytes, "Future[Any]", "Gather | None", "Usage | None", float, float]
+
+
+def fail(entry: Entry, error: Exception, now: float) -> None:
+    """End a call without a reply, unless it has ended already."""
+    _, future, _, usage, since, _ = entry
+    if not future.done():
+        if usage is not None:
+            usage.seconds += now - since
+        future.set_exception(error)
+
+
+def all_or_first_error(replies: list[Any]) -> list[Any]:
+    """The answers of a batch; if one is an error, that error instead."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
+
+
+def executed(replies: list[Any]) -> list[Any]:
+    """The answers of MULTI … EXEC. What made EXEC refuse is the error of the command that could not be queued."""
+    if isinstance(replies[-1], Exception):
+        all_or_first_error(replies)
+    return all_or_first_error(replies[-1])

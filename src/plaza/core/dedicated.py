@@ -1,0 +1,129 @@
+"""What needs a connection of its own: messages that arrive unasked, and commands that wait on the server.
+
+On the shared connection a `BLPOP` would hold up everybody behind it. Here it may take its time, and giving it up
+breaks the connection: otherwise Valkey would hand an element to a caller who has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from plaza.core.calls import Arg, CallTimeout, ConnectionLost, Overloaded
+
+if TYPE_CHECKING:
+    from plaza.core.wire import Wire
+
+# Messages a subscriber may be behind. More than that, and it would never catch up; it is told so.
+BEHIND = 10_000
+
+
+class OpenWire(Protocol):
+    """Makes a connection of its own; `wire.Wire` with all but these arguments given."""
+
+    def __call__(self, *, on_push: Callable[[list[Any]], None], on_down: Callable[[], None]) -> Wire: ...
+
+
+class Subscription:
+    """`async with valkey.subscribe("news") as messages: async for channel, payload in messages: …`
+
+    Messages of a broken connection are gone, so a gap is never silent: reading raises `ConnectionLost`, and whoever
+    subscribes again knows that it must look what it missed.
+    """
+
+    def __init__(self, open_wire: OpenWire, subscribe: bytes) -> None:
+        self._open_wire = open_wire
+        self._subscribe = subscribe
+        self._messages: deque[tuple[str, str]] = deque()
+        self._arrived = asyncio.Event()
+        self._ended: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        self._wire = self._open_wire(on_push=self._push, on_down=self._down)
+        try:
+            await self._wire.ready()
+            await self._wire.send(self._subscribe)
+        except BaseException:
+            await self._wire.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._wire.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[str, str]:
+        while not self._messages:
+            if self._ended is not None:
+                raise self._ended
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._messages.popleft()
+
+    def _push(self, message: list[Any]) -> None:
+        if message[0] != "message" or self._ended is not None:
+            return
+        self._messages.append((message[1], message[2]))
+        if len(self._messages) >= BEHIND:
+            self._end(Overloaded(f"A subscriber is {BEHIND} messages behind."))
+        self._arrived.set()
+
+    def _down(self) -> None:
+        self._end(ConnectionLost("The connection of a subscription broke.", may_have_run=False))
+
+    def _end(self, error: Exception) -> None:
+        self._ended = self._ended or error
+        self._arrived.set()
+
+
+class Alone:
+    """One caller's connection. Use it from one task at a time, for commands that wait on the server."""
+
+    def __init__(self, wire: Wire, pack: Callable[[tuple[Arg, ...]], bytes]) -> None:
+        self._wire = wire
+        self._pack = pack
+
+    async def call(self, *command: Arg, timeout: float | None = None) -> Any:
+        """Without a timeout: as long as the command says it will wait, and then as long as any other."""
+        if timeout is None:
+            timeout = waits(command) + self._wire.options.timeout
+        try:
+            return await self._wire.send(self._pack(command), None, timeout)
+        except (asyncio.CancelledError, CallTimeout):
+            self._wire.drop()
+            raise
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+
+_LAST = frozenset(("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"))
+_FIRST = frozenset(("BLMPOP", "BZMPOP"))
+FOR_EVER = 365 * 86_400.0
+
+
+def waits(command: Sequence[Arg]) -> float:
+    """Seconds a command may wait on the server by its own words; for ever is a year."""
+    words = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in command]
+    name = words[0].upper()
+    asked = "0"
+    if name in _LAST:
+        asked = words[-1]
+    elif name in _FIRST:
+        asked = words[1]
+    elif name in ("XREAD", "XREADGROUP"):
+        upper = [word.upper() for word in words[:8]]  # BLOCK stands before the names of streams
+        if "BLOCK" not in upper:
+            return 0.0
+        asked = words[upper.index("BLOCK") + 1]
+        return float(asked) / 1000 or FOR_EVER
+    else:
+        return 0.0
+    return float(asked) or FOR_EVER

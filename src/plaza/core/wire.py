@@ -1,0 +1,584 @@
+"""The connection to Valkey: one per server, shared by every caller, pipelined by itself.
+
+Valkey answers in the order it was asked, so one connection carries any number of callers as long as replies are
+matched in that order. `call` is a plain function: it packs the command, puts it in a queue and returns a future. At the
+end of the loop's tick all commands of that tick leave in one write, and what comes back is parsed by hiredis and given
+to the futures in order. There is no pool, no lock and no coroutine per command, which is where other clients spend
+their time; `docs/connection.md` has the measurements.
+
+Only what has not been written waits in `Wire._queue`; only what has been written waits in `_Link.pending`. That is how
+an error knows whether the command may have run.
+
+This is the only file that imports hiredis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import Context
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Any, cast
+
+import hiredis
+
+from plaza.core.address import Address, parse
+from plaza.core.calls import (
+    USAGE,
+    Arg,
+    CallTimeout,
+    ConnectionLost,
+    Entry,
+    Gather,
+    NotReady,
+    Overloaded,
+    ReplyError,
+    Usage,
+    all_or_first_error,
+    error_reply,
+    executed,
+    fail,
+)
+from plaza.core.dedicated import Alone, Subscription
+from plaza.core.errors import SettingError, Unavailable
+from plaza.core.keys import Layout
+
+__all__ = [
+    "USAGE",
+    "Arg",
+    "CallTimeout",
+    "ConnectionLost",
+    "NotReady",
+    "Options",
+    "Overloaded",
+    "ReplyError",
+    "Server",
+    "Usage",
+    "Valkey",
+    "Wire",
+    "connect",
+]
+
+_MORE = object()  # hiredis' default, False, is also what a RESP3 boolean looks like
+_Push = hiredis.PushNotification
+pack = cast(Callable[[tuple[Arg, ...]], bytes], hiredis.pack_command)  # its stub knows one-word commands only
+Invalidated = Callable[[list[str] | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How long and how much. Times are in seconds."""
+
+    timeout: float = 5.0  # a call without a timeout of its own
+    patience: float = 1.0  # to wait for a connection, or for a turn, before a call fails
+    connect_timeout: float = 2.0  # one attempt: TCP, TLS, AUTH
+    in_flight: int = 4096  # calls written and not answered
+    waiting: int = 65_536  # calls not written yet, when there is no turn for them
+    backoff: float = 0.05  # between attempts to connect, doubling each time,
+    backoff_most: float = 2.0  # up to this
+
+
+class _Link(asyncio.Protocol):
+    """One connection from its first byte to its last: what was written and not answered yet, in order."""
+
+    __slots__ = ("gone", "heard", "paused", "pending", "reader", "transport", "wire")
+
+    def __init__(self, wire: Wire, reader: Any) -> None:
+        self.wire = wire
+        self.reader = reader
+        self.pending: deque[Entry] = deque()
+        self.transport: asyncio.Transport
+        self.paused = False
+        self.heard = monotonic()
+        self.gone = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
+            _keep_alive(sock)
+
+    def data_received(self, data: bytes) -> None:
+        now = self.heard = monotonic()
+        pending = self.pending
+        gets = self.reader.gets
+        try:
+            self.reader.feed(data)
+            while (reply := gets()) is not _MORE:
+                if reply.__class__ is _Push:
+                    self.wire.pushed(reply)
+                    continue
+                _, future, gather, usage, since, _ = entry = pending[0]
+                if gather is not None:
+                    gather.replies.append(reply)
+                    if len(gather.replies) < gather.count:
+                        continue
+                pending.popleft()
+                if future.done():  # cancelled or timed out: its reply is nobody's
+                    continue
+                if usage is not None:
+                    usage.seconds += now - since
+                if gather is not None:
+                    _finish(future, gather)
+                elif isinstance(reply, Exception):
+                    self.wire.refused(entry, reply)
+                else:
+                    future.set_result(reply)
+        except (hiredis.ProtocolError, IndexError):
+            self.transport.abort()  # what follows cannot be told apart any more
+        if self.wire.late:
+            self.wire.flush()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self.wire.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set()
+        self.wire.lost(self, exc)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Have the kernel notice a peer that vanished without a word: 15 s of silence, then three probes."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _finish(future: asyncio.Future[Any], gather: Gather) -> None:
+    try:
+        future.set_result(gather.finish(gather.replies))
+    except Exception as error:
+        future.set_exception(error)
+
+
+class Wire:
+    """A connection that is made again whenever it breaks."""
+
+    def __init__(
+        self,
+        address: Address,
+        options: Options,
+        *,
+        resp: int = 3,
+        tracking: bool = False,
+        on_push: Callable[[list[Any]], None] | None = None,
+        on_down: Callable[[], None] | None = None,
+    ) -> None:
+        self.address = address
+        self.options = options
+        self.late = False  # the queue holds calls of earlier ticks
+        self._resp = resp
+        self._tracking = tracking
+        self._on_push = on_push
+        self._on_down = on_down
+        self._loop = asyncio.get_running_loop()
+        self._new_future = self._loop.create_future
+        self._timeout = options.timeout
+        self._queue: list[Entry] = []
+        self._link: _Link | None = None
+        self._since = self._until = 0.0
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._down_since = monotonic()
+        self._why = "not connected yet"
+        self._up: asyncio.Future[None] = self._new_future()
+        # A context of its own, so that the work of staying connected is nobody's usage.
+        self._keeper: asyncio.Task[None] | None = asyncio.create_task(self._keep(), context=Context())
+
+    def send(self, packed: bytes, gather: Gather | None = None, timeout: float | None = None) -> asyncio.Future[Any]:
+        """Queue bytes that are already a whole command, or as many as `gather` counts."""
+        future = self._new_future()
+        usage = USAGE.get()
+        if usage is not None:
+            usage.trips += 1
+        queue = self._queue
+        if not queue:
+            self._since = monotonic()
+            self._until = self._since + self._timeout
+            self._loop.call_soon(self.flush)
+        elif self.late:
+            self._since = monotonic()
+            self._until = self._since + self._timeout
+            if len(queue) >= self.options.waiting:
+                future.set_exception(Overloaded(f"Too many calls wait for Valkey at {self.address} already."))
+                return future
+        if timeout is None:
+            queue.append((packed, future, gather, usage, self._since, self._until))
+        else:
+            self._send_until(timeout, (packed, future, gather, usage, self._since, monotonic() + timeout))
+        return future
+
+    def _send_until(self, timeout: float, entry: Entry) -> None:
+        self._queue.append(entry)
+        timer = self._loop.call_later(timeout, self._expire, entry)
+        entry[1].add_done_callback(lambda _: timer.cancel())
+
+    def flush(self) -> None:
+        """Write what is queued, as far as there is a connection that takes it."""
+        link, queue = self._link, self._queue
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(self._pace(), self._sweep)
+        if link is None or link.paused:
+            self.late = bool(queue)
+            if link is None and monotonic() - self._down_since > self.options.patience:
+                self._give_up(queue)
+            return
+        if self.late:  # some may have been given up since they were queued; those were told it did not run
+            queue[:] = [entry for entry in queue if not entry[1].done()]
+        room = self.options.in_flight - len(link.pending)
+        if len(queue) > room:
+            now, self._queue, self.late = queue[:room], queue[room:], True
+        else:
+            now, self._queue, self.late = queue, [], False
+        if now:
+            link.pending.extend(now)
+            link.transport.write(b"".join([entry[0] for entry in now]))
+
+    def pushed(self, message: list[Any]) -> None:
+        if self._on_push is not None:
+            try:
+                self._on_push(message)
+            except Exception as error:  # a listener's mistake must not end everybody's connection
+                self._loop.call_exception_handler({"message": "a listener failed", "exception": error})
+
+    def refused(self, entry: Entry, error: Exception) -> None:
+        """Valkey answered with an error."""
+        entry[1].set_exception(error)
+
+    def lost(self, link: _Link, exc: Exception | None) -> None:
+        """A connection ended: what it carried may have run."""
+        reason = f"Valkey at {self.address} closed the connection" + (f": {exc}." if exc else ".")
+        now = monotonic()
+        for entry in link.pending:
+            fail(entry, ConnectionLost(reason, may_have_run=True), now)
+        link.pending.clear()
+        if link is self._link:
+            self._link, self._down_since, self._why = None, now, reason
+            self._up = self._new_future()
+            if self._on_down is not None:
+                self._on_down()
+
+    async def ready(self) -> None:
+        """Wait for the connection, for as long as a call would."""
+        done, _ = await asyncio.wait([self._up], timeout=self.options.patience)
+        if not done:
+            raise ConnectionLost(self._why, may_have_run=False)
+
+    def drop(self) -> None:
+        """Break the connection on purpose, so that what it waits for is not done for nobody."""
+        if self._link is not None:
+            self._link.transport.abort()
+
+    async def close(self) -> None:
+        """End for good. Calls that still wait fail."""
+        if self._keeper is None:
+            return
+        keeper, self._keeper = self._keeper, None
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+        self._why, self._down_since, self._on_down = f"The connection to Valkey at {self.address} is closed.", 0.0, None
+        link = self._link
+        if link is not None:
+            link.transport.abort()
+            await link.gone.wait()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._give_up(self._queue)
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            try:
+                link = await self._open()
+            except (OSError, ValueError, ReplyError, Unavailable) as error:
+                # Only what the server or the system said, and that never includes what we sent.
+                self._why = f"Valkey at {self.address} cannot be reached: {error or 'it does not answer'}."
+            else:
+                self._link, since = link, monotonic()
+                self._up.set_result(None)
+                self.flush()
+                await link.gone.wait()
+                if monotonic() - since > self.options.backoff_most:
+                    failures = 0
+            failures += 1
+            most = min(self.options.backoff * 2**failures, self.options.backoff_most)
+            # Full jitter: many processes that lost one server do not come back in step.
+            await asyncio.sleep(random.uniform(0, most))
+
+    async def _open(self) -> _Link:
+        kind: dict[str, Any] = {"encoding": "utf-8", "errors": "replace"} if self._resp == 3 else {}
+        link = _Link(self, hiredis.Reader(replyError=error_reply, notEnoughData=_MORE, **kind))
+        address = self.address
+        async with asyncio.timeout(self.options.connect_timeout):
+            if address.path:
+                await self._loop.create_unix_connection(lambda: link, address.path)
+            else:
+                await self._loop.create_connection(lambda: link, address.host, address.port, ssl=address.tls)
+            try:
+                await self._greet(link)
+            except BaseException:
+                link.transport.abort()
+                raise
+        return link
+
+    def _greet(self, link: _Link) -> asyncio.Future[Any]:
+        address = self.address
+        hello: tuple[Arg, ...] = ("HELLO", self._resp, "SETNAME", "plaza")
+        if address.password:
+            hello = (*hello[:2], "AUTH", address.username or "default", address.password, *hello[2:])
+        commands: list[tuple[Arg, ...]] = [hello]
+        if address.database:
+            commands.append(("SELECT", address.database))
+        needed = len(commands)
+        if self._tracking:
+            # It costs nothing until a read asks for it, and a user who may not have it can do without.
+            commands.append(("CLIENT", "TRACKING", "ON", "OPTIN"))
+        future = self._new_future()
+        now = monotonic()
+        gather = Gather(len(commands), lambda replies: all_or_first_error(replies[:needed]))
+        link.pending.append((b"", future, gather, None, now, now + self.options.connect_timeout))
+        link.transport.write(b"".join(map(pack, commands)))
+        return future
+
+    def _pace(self) -> float:
+        return min(self.options.patience, self._timeout) / 4
+
+    def _sweep(self) -> None:
+        """One timer for all calls: fail those whose time is over, in both queues."""
+        now = monotonic()
+        link = self._link
+        if link is not None:
+            for entry in link.pending:
+                if entry[5] <= now and not entry[1].done():
+                    self._expire(entry)
+            silent = now - 2 * self._timeout
+            # The kernel still acknowledges for a process that hangs: only its silence tells.
+            if link.pending and link.pending[0][1].done() and max(link.heard, link.pending[0][4]) < silent:
+                link.transport.abort()
+        patience = now - self.options.patience
+        self._give_up([entry for entry in self._queue if entry[4] <= patience])
+        busy = self._queue or (link is not None and link.pending)
+        self._sweeping = self._loop.call_later(self._pace(), self._sweep) if busy else None
+
+    def _expire(self, entry: Entry) -> None:
+        sent = not any(other is entry for other in self._queue)
+        self.late = self.late or not sent
+        text = f"Valkey at {self.address} did not answer in time."
+        fail(entry, CallTimeout(text, may_have_run=sent), monotonic())
+
+    def _give_up(self, entries: list[Entry]) -> None:
+        """Fail calls that were never written."""
+        if not entries:
+            return
+        now = monotonic()
+        for entry in entries:
+            error = (
+                ConnectionLost(self._why, may_have_run=False)
+                if self._link is None
+                else Overloaded(f"Too many calls to Valkey at {self.address} are in flight.")
+            )
+            fail(entry, error, now)
+        self._queue = [entry for entry in self._queue if not entry[1].done()]
+        self.late = bool(self._queue)
+
+
+class Valkey(ABC):
+    """What every service holds: one server or a cluster, which it need not know."""
+
+    clustered: bool
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.BRACES if self.clustered else Layout.PLAIN
+
+    @abstractmethod
+    def call(
+        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+    ) -> Awaitable[Any]:
+        """One command, one round trip. Text in RESP3 shapes, or with `raw` bytes in RESP2 shapes.
+
+        `key` says where the command belongs in a cluster, for a command whose key is in an unusual place.
+        """
+
+    @abstractmethod
+    def batch(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> Awaitable[list[Any]]:
+        """Many commands in one round trip, not atomic; answers in order. The first error is raised, or all returned."""
+
+    @abstractmethod
+    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> Awaitable[list[Any]]:
+        """Many commands in one atomic step and one round trip."""
+
+    def fcall(
+        self, name: str, keys: Sequence[str], *args: Arg, read_only: bool = False, timeout: float | None = None
+    ) -> Awaitable[Any]:
+        """Call a loaded function. One round trip."""
+        return self.call("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args, timeout=timeout)
+
+    @abstractmethod
+    def tracked(
+        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+    ) -> Awaitable[Any]:
+        """Read, and have Valkey tell `on_invalidate` when what was read changes.
+
+        `keep(reply)` runs in the order of the wire, so before the news of any later change: store there, and nothing
+        stale stays. What it returns is the answer.
+        """
+
+    @abstractmethod
+    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+        """Be told keys that changed since their tracked read, or None if any may have. Returns how to stop."""
+
+    @abstractmethod
+    def subscribe(self, *channels: str) -> Subscription:
+        """Messages of channels, on a connection of their own."""
+
+    @abstractmethod
+    def blocking(self) -> AbstractAsyncContextManager[Alone]:
+        """A connection of one's own, for commands that wait on the server."""
+
+    @abstractmethod
+    def primaries(self) -> Sequence[Valkey]:
+        """Each server that holds keys, for work that goes to all of them: SCAN, FUNCTION LOAD."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+
+class Server(Valkey):
+    """One Valkey server, over one connection (and a second, in RESP2, once something asks for raw shapes)."""
+
+    clustered = False
+
+    def __init__(self, address: Address, options: Options) -> None:
+        self.address = address
+        self._options = options
+        self._listeners: list[Invalidated] = []
+        self._wire = Wire(address, options, tracking=True, on_push=self._pushed, on_down=self._down)
+        self._raw: Wire | None = None
+
+    def __repr__(self) -> str:
+        return f"<Valkey at {self.address}>"
+
+    def call(
+        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+    ) -> asyncio.Future[Any]:
+        wire = self._raw_wire() if raw else self._wire
+        return wire.send(pack(command), None, timeout)
+
+    def batch(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> asyncio.Future[list[Any]]:
+        wire = self._raw_wire() if raw else self._wire
+        packed = [pack(tuple(command)) for command in commands]
+        if not packed:
+            return _answered([])
+        gather = Gather(len(packed), list if return_errors else all_or_first_error)
+        return wire.send(b"".join(packed), gather, timeout)
+
+    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
+        packed = [pack(tuple(command)) for command in commands]
+        if not packed:
+            return _answered([])
+        whole = b"".join((_MULTI, *packed, _EXEC))
+        return self._wire.send(whole, Gather(len(packed) + 2, executed), timeout)
+
+    def tracked(
+        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+    ) -> asyncio.Future[Any]:
+        def finish(replies: list[Any]) -> Any:
+            reply = all_or_first_error(replies)[-1]
+            return reply if keep is None else keep(reply)
+
+        return self._wire.send(_CACHING + pack(command), Gather(2, finish), timeout)
+
+    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def _pushed(self, message: list[Any]) -> None:
+        if message[0] == "invalidate":
+            self._tell(message[1])
+
+    def _down(self) -> None:
+        self._tell(None)
+
+    def _tell(self, keys: list[str] | None) -> None:
+        for callback in list(self._listeners):
+            callback(keys)
+
+    def subscribe(self, *channels: str) -> Subscription:
+        # PING is answered once the channels are listened to, in a reply like any other.
+        command = pack(("SUBSCRIBE", *channels)) + pack(("PING",))
+        return Subscription(partial(Wire, self.address, self._options), command)
+
+    @asynccontextmanager
+    async def blocking(self) -> AsyncIterator[Alone]:
+        alone = Alone(Wire(self.address, self._options), pack)
+        try:
+            yield alone
+        finally:
+            await alone.close()
+
+    def primaries(self) -> list[Valkey]:
+        return [self]
+
+    async def ready(self) -> None:
+        await self._wire.ready()
+
+    async def close(self) -> None:
+        await self._wire.close()
+        if self._raw is not None:
+            await self._raw.close()
+
+    def _raw_wire(self) -> Wire:
+        if self._raw is None:
+            self._raw = Wire(self.address, self._options, resp=2)
+        return self._raw
+
+
+_MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
+_CACHING = pack(("CLIENT", "CACHING", "YES"))
+
+
+def _answered(reply: Any) -> asyncio.Future[Any]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(reply)
+    return future
+
+
+async def connect(url: str, **options: Any) -> Valkey:
+    """A connection to what the URL names. Raises `ConnectionLost` if it cannot be reached now."""
+    addresses, clustered = parse(url)
+    if clustered:
+        raise SettingError("A cluster is not supported yet.")
+    server = Server(addresses[0], Options(**options))
+    try:
+        await server.ready()
+    except BaseException:
+        await server.close()
+        raise
+    return server

@@ -1,0 +1,143 @@
+"""The shared connection, against a real server: what is asked, what comes back, and to whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from plaza.core.wire import USAGE, ReplyError, Usage, Valkey, connect
+from tests.servers import Server, one_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with one_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def valkey(server: Server) -> AsyncIterator[Valkey]:
+    with server.stranger() as stranger:
+        stranger.flushall()
+    valkey = await connect(server.url)
+    yield valkey
+    await valkey.close()
+
+
+async def test_a_command_answers_text_in_resp3_shapes(valkey: Valkey) -> None:
+    assert await valkey.call("HSET", "h", "a", 1, b"b", 2.5) == 2
+    assert await valkey.call("HGETALL", "h") == {"a": "1", "b": "2.5"}
+    assert await valkey.call("GET", "absent") is None
+    assert await valkey.call("ZADD", "z", 1.5, "m") == 1
+    assert await valkey.call("ZSCORE", "z", "m") == 1.5
+
+
+async def test_raw_answers_bytes_in_resp2_shapes(valkey: Valkey) -> None:
+    await valkey.call("HSET", "h", "a", b"\xff")
+    await valkey.call("ZADD", "z", 1.5, "m")
+    assert await valkey.call("HGETALL", "h", raw=True) == [b"a", b"\xff"]
+    assert await valkey.call("ZSCORE", "z", "m", raw=True) == b"1.5"
+    assert await valkey.batch([["PING"], ["ZRANGE", "z", 0, -1, "WITHSCORES"]], raw=True) == [b"PONG", [b"m", b"1.5"]]
+
+
+async def test_bytes_that_are_not_text_never_break_a_reply(valkey: Valkey) -> None:
+    await valkey.call("SET", "k", b"ok\xff\xfe")
+    assert await valkey.call("GET", "k") == "ok\ufffd\ufffd"
+
+
+async def test_an_error_reply_carries_its_code(valkey: Valkey) -> None:
+    await valkey.call("SET", "k", "v")
+    with pytest.raises(ReplyError) as caught:
+        await valkey.call("LPUSH", "k", "x")
+    assert caught.value.code == "WRONGTYPE"
+    assert caught.value.message.startswith("WRONGTYPE Operation")
+
+
+async def test_a_command_that_cannot_be_packed_harms_nobody_else(valkey: Valkey) -> None:
+    before = valkey.call("ECHO", "before")
+    nothing: Any = None
+    with pytest.raises(TypeError):
+        valkey.call("SET", "k", nothing)
+    with pytest.raises(UnicodeEncodeError):
+        valkey.call("SET", "k", "\ud800")
+    with pytest.raises(TypeError):
+        valkey.batch([["SET", "k", "v"], ["SET", "k", nothing]])
+    after = valkey.call("ECHO", "after")
+    assert [await before, await after] == ["before", "after"]
+    assert await valkey.call("EXISTS", "k") == 0
+
+
+async def test_a_batch_answers_in_order_in_one_round_trip(valkey: Valkey) -> None:
+    used = Usage()
+    USAGE.set(used)
+    answers = await valkey.batch([["SET", "k", "v"], ["GET", "k"], ["INCR", "n"], ["GET", "absent"]])
+    assert answers == ["OK", "v", 1, None]
+    assert used.trips == 1
+    assert used.seconds > 0
+    assert await valkey.batch([]) == []
+    assert used.trips == 1
+
+
+async def test_a_batch_raises_its_first_error_or_returns_all(valkey: Valkey) -> None:
+    commands = [["SET", "k", "v"], ["LPUSH", "k", "x"], ["GET", "k"]]
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await valkey.batch(commands)
+    first, second, third = await valkey.batch(commands, return_errors=True)
+    assert (first, third) == ("OK", "v")
+    assert isinstance(second, ReplyError)
+
+
+async def test_multi_is_atomic_and_one_round_trip(valkey: Valkey) -> None:
+    used = Usage()
+    USAGE.set(used)
+    assert await valkey.multi([["SET", "k", 1], ["INCR", "k"], ["GET", "k"]]) == ["OK", 2, "2"]
+    assert used.trips == 1
+    with pytest.raises(ReplyError, match="unknown command"):
+        await valkey.multi([["SET", "k", "changed"], ["NOSUCH"]])
+    assert await valkey.call("GET", "k") == "2"
+
+
+async def test_multi_raises_the_error_of_a_command_that_failed(valkey: Valkey) -> None:
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await valkey.multi([["SET", "k", 1], ["LPUSH", "k", "x"]])
+
+
+async def test_functions_are_called_by_name(valkey: Valkey) -> None:
+    code = (
+        "#!lua name=t\n"
+        "server.register_function{function_name='t_get', flags={'no-writes'},"
+        " callback=function(keys, args) return {keys[1], args[1], redis.call('GET', keys[1])} end}"
+    )
+    await valkey.call("FUNCTION", "LOAD", "REPLACE", code)
+    await valkey.call("SET", "k", "v")
+    assert await valkey.fcall("t_get", ["k"], 7) == ["k", "7", "v"]
+    assert await valkey.fcall("t_get", ["k"], 7, read_only=True) == ["k", "7", "v"]
+
+
+async def test_commands_of_one_tick_share_one_write(valkey: Valkey, server: Server) -> None:
+    async def one(i: int) -> Any:
+        return await valkey.call("ECHO", i)
+
+    reads = "total_reads_processed"
+    with server.stranger() as stranger:
+        before = stranger.info("stats")[reads]
+        assert await asyncio.gather(*(one(i) for i in range(500))) == [str(i) for i in range(500)]
+        # 500 commands in far fewer reads than commands: one for us (or a few, by the socket's buffer), one for INFO.
+        assert stranger.info("stats")[reads] - before < 10
+
+
+async def test_a_cancelled_call_never_shifts_a_reply(valkey: Valkey) -> None:
+    async def one(i: int) -> Any:
+        return await valkey.call("ECHO", i)
+
+    tasks = [asyncio.create_task(one(i)) for i in range(100)]
+    await asyncio.sleep(0)
+    for task in tasks[::3]:
+        task.cancel()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    for i, answer in enumerate(answers):
+        assert isinstance(answer, asyncio.CancelledError) if i % 3 == 0 else answer == str(i)
+    assert await valkey.call("ECHO", "next") == "next"
