@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from plaza.core.wire import USAGE, ReplyError, Usage, Valkey, connect
-from tests.servers import Server, one_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with one_server() as server:
-        yield server
+from tests.servers import Server
 
 
 @pytest.fixture
 async def valkey(server: Server) -> AsyncIterator[Valkey]:
-    with server.stranger() as stranger:
-        stranger.flushall()
     valkey = await connect(server.url)
     yield valkey
     await valkey.close()
