@@ -1,0 +1,70 @@
+"""One request, as the code that answers it may see it."""
+
+from __future__ import annotations
+
+import re
+from random import getrandbits
+from typing import Any
+
+from plaza.core.auth import Actor
+from plaza.core.proxies import Proxies
+from plaza.core.usage import Usage
+
+# An id that a proxy or a client gave is kept if it can stand in a log line and a header as it is.
+_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+
+class Call:
+    """A request. Handlers that need more than their typed parameters take one."""
+
+    __slots__ = (
+        "_address",
+        "_proxies",
+        "actor",
+        "body",
+        "headers",
+        "limits",
+        "query",
+        "request_id",
+        "scope",
+        "template",
+        "usage",
+        "values",
+    )
+
+    def __init__(self, scope: dict[str, Any], proxies: Proxies) -> None:
+        self.scope = scope
+        # Names come in lower case; of a header sent twice the last counts.
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        given = self.headers.get("x-request-id")
+        self.request_id = given if given and _SANE_ID.fullmatch(given) else f"{getrandbits(96):024x}"
+        self.usage = Usage()
+        self.actor: Actor | None = None
+        self.body = b""
+        self.query: Any = None  # the query parameters, once bound
+        self.values: list[str] = []  # path parameters, as they came
+        self.template = ""  # the route's; empty where none was found
+        self.limits: Any = None  # how much of its rate limit the caller has left
+        self._proxies = proxies
+        self._address: str | None = None
+
+    @property
+    def method(self) -> str:
+        return str(self.scope["method"])
+
+    @property
+    def path(self) -> str:
+        """The path as it came, still encoded."""
+        return str(self.scope["raw_path"].decode("latin-1"))
+
+    @property
+    def address(self) -> str:
+        """The client's address: the peer's, or what trusted proxies say of it."""
+        if self._address is None:
+            self._address = self._proxies.client(self.scope)
+        return self._address
+
+    @property
+    def secure(self) -> bool:
+        """Whether the client speaks https, to us or to a trusted proxy."""
+        return self._proxies.secure(self.scope)

@@ -1,0 +1,249 @@
+"""The application: the life of a request from the first byte to the last, and what all routes have in common.
+
+It speaks ASGI itself. What differs between routes was decided at start (`core/endpoint.py`), so that a request pays for
+nothing that its route does not use; what is common reads from top to bottom in `_respond` and `_act`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from time import perf_counter
+from typing import Any, Protocol
+
+import structlog
+
+from plaza.core.answers import EVENTS, Answer, as_bytes
+from plaza.core.auth import Auth
+from plaza.core.bodies import ClientGone, Receive, read_body
+from plaza.core.call import Call
+from plaza.core.endpoint import Endpoint, Reply
+from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, Unauthenticated
+from plaza.core.headers import Cors, standard_headers, with_headers
+from plaza.core.problems import AddressTooLong, InternalError, problem
+from plaza.core.proxies import Proxies
+from plaza.core.router import Leaf, Router
+from plaza.core.routes import Routes
+from plaza.core.settings import Settings
+from plaza.core.streams import Send, Watch, send_chunks, send_events
+from plaza.core.usage import USAGE
+
+# No id or cursor of ours comes near; beyond it a request is a mistake or an attack.
+LONGEST_PATH = 4096
+LONGEST_QUERY = 8192
+
+# What a proxy calls a request whose client left before the answer; only in the log, nobody receives it.
+CLIENT_GONE = 499
+
+log = structlog.get_logger("plaza.http")
+
+
+class Limiter(Protocol):
+    def take(self, kind: str, name: str | None, address: str) -> Awaitable[Any]:
+        """Count one request; raises `TooFast`."""
+
+
+class Observer(Protocol):
+    def answered(self, call: Call, status: int, seconds: float) -> None:
+        """A request is over."""
+
+
+class App:
+    """An ASGI application. `drain()` announces the end; `in_flight` says how many requests are not done yet."""
+
+    def __init__(
+        self,
+        routes: Iterable[Routes],
+        services: Mapping[type, Any],
+        *,
+        auth: Auth,
+        settings: Settings,
+        limiter: Limiter | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self.routes = tuple(routes)
+        self.auth = auth
+        self.limiter = limiter
+        self.observer = observer
+        self.proxies = Proxies(settings.trusted_proxies)
+        self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
+        self.draining = asyncio.Event()
+        self.in_flight = 0
+        self.router: Router[Endpoint] = Router()
+        for group in self.routes:
+            for route in group.routes:
+                self.router.add(route.method, route.template, Endpoint(route, services))
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _other_protocol(scope, receive, send)
+            return
+        begun = perf_counter()
+        call = Call(scope, self.proxies)
+        mark = USAGE.set(call.usage)
+        self.in_flight += 1
+        status = CLIENT_GONE
+        try:
+            reply = await self._reply(call, receive)
+            status = reply.status
+            await self._send(call, reply, begun, receive, send)
+        except ClientGone:
+            status = CLIENT_GONE
+        finally:
+            self.in_flight -= 1
+            USAGE.reset(mark)
+            if self.observer is not None:
+                self.observer.answered(call, status, perf_counter() - begun)
+
+    def drain(self) -> None:
+        """From now on `/readyz` is 503, connections close after their answer, and event streams end."""
+        self.draining.set()
+
+    async def _reply(self, call: Call, receive: Receive) -> Reply:
+        """The answer to a request, whatever happens on the way."""
+        endpoint = None
+        try:
+            leaf = self._find(call)
+            method = call.scope["method"]
+            if method == "OPTIONS":
+                return self._options(call, leaf)
+            endpoint = leaf.methods.get("GET" if method == "HEAD" else method)
+            if endpoint is None:
+                raise _not_allowed(leaf)
+            return endpoint.reply(await self._respond(call, endpoint, receive))
+        except ClientGone:
+            raise
+        except PlazaError as error:
+            return _error_reply(error, call, endpoint)
+        except Exception:
+            log.exception("unexpected", request_id=call.request_id, method=call.method, route=call.template)
+            return _error_reply(
+                InternalError("Something went wrong; the request id finds it in our log."), call, endpoint
+            )
+
+    def _find(self, call: Call) -> Leaf[Endpoint]:
+        path: bytes = call.scope["raw_path"]
+        if len(path) > LONGEST_PATH or len(call.scope["query_string"]) > LONGEST_QUERY:
+            raise AddressTooLong
+        found = self.router.find(path.decode("latin-1"))
+        if found is None:
+            raise NotFound("There is nothing at this path.")
+        leaf, call.values = found
+        call.template = leaf.template
+        return leaf
+
+    async def _respond(self, call: Call, endpoint: Endpoint, receive: Receive) -> Any:
+        """Who asks, and may they ask so often; then the handler's result."""
+        if endpoint.wants_actor:
+            call.actor = self.auth.actor(call.headers)
+            if call.actor is None and endpoint.needs_actor:
+                raise Unauthenticated("This needs credentials.")
+        if self.limiter is None or endpoint.limit is None:
+            return await self._act(call, endpoint, receive)
+        name = None if call.actor is None else call.actor.name
+        taken = self.limiter.take(endpoint.limit, name, call.address)
+        if not endpoint.safe:
+            call.limits = await taken
+            return await self._act(call, endpoint, receive)
+        # A read harms nobody if it turns out to be one too many, so it is not made to wait: the limiter's command
+        # leaves with the handler's own, in one write, and its verdict is heard before anything is answered.
+        verdict = asyncio.ensure_future(taken)
+        try:
+            return await self._act(call, endpoint, receive)
+        finally:
+            call.limits = await verdict
+
+    async def _act(self, call: Call, endpoint: Endpoint, receive: Receive) -> Any:
+        """Take the request's parts, and run the handler."""
+        if endpoint.safe:
+            arguments = endpoint.arguments(call)
+            with Watch(receive):
+                return await endpoint.run(arguments)
+        call.body = await read_body(call.headers, receive, endpoint.body_limit)
+        return await endpoint.run(endpoint.arguments(call))
+
+    def _options(self, call: Call, leaf: Leaf[Endpoint]) -> Reply:
+        allowed = _methods(leaf)
+        headers = [(b"allow", allowed.encode())]
+        if self.cors is not None:
+            headers += self.cors.preflight(call.headers, allowed)
+        return Reply(204, (*standard_headers(None), *headers), b"")
+
+    async def _send(self, call: Call, reply: Reply, begun: float, receive: Receive, send: Send) -> None:
+        usage, body = call.usage, reply.body
+        headers = [*reply.headers, (b"x-request-id", call.request_id.encode())]
+        if isinstance(body, bytes) and reply.status not in (204, 304):
+            headers.append((b"content-length", b"%d" % len(body)))
+        timing = b'valkey;desc="%d round trips";dur=%.3f, total;dur=%.3f'
+        spent = perf_counter() - begun
+        headers.append((b"server-timing", timing % (usage.trips, usage.seconds * 1000, spent * 1000)))
+        if self.cors is not None:
+            headers += self.cors.headers(call.headers)
+        if self.draining.is_set():
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        if isinstance(body, bytes):
+            await send({"type": "http.response.body", "body": body})
+        elif call.scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await self._stream(call, reply, body, receive, send)
+
+    async def _stream(self, call: Call, reply: Reply, items: AsyncIterator[Any], receive: Receive, send: Send) -> None:
+        try:
+            if (b"content-type", EVENTS.encode()) in reply.headers:
+                await send_events(items, receive, send, self.draining)
+            else:
+                await send_chunks(items, receive, send)
+        except (ClientGone, asyncio.CancelledError):
+            raise
+        except Exception:
+            # The status is out. All that is left is to break off, so that a part is not taken for the whole.
+            log.exception("stream broke", request_id=call.request_id, route=call.template)
+        finally:
+            close = getattr(items, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def make_app(
+    routes: Iterable[Routes],
+    services: Mapping[type, Any] | None = None,
+    *,
+    auth: Auth,
+    settings: Settings,
+    limiter: Limiter | None = None,
+    observer: Observer | None = None,
+) -> App:
+    """The ASGI application of these routes. What a handler asks for by type is in `services`."""
+    return App(routes, services or {}, auth=auth, settings=settings, limiter=limiter, observer=observer)
+
+
+def _methods(leaf: Leaf[Endpoint]) -> str:
+    methods = {*leaf.methods, "OPTIONS", *(["HEAD"] if "GET" in leaf.methods else [])}
+    return ", ".join(sorted(methods))
+
+
+def _not_allowed(leaf: Leaf[Endpoint]) -> MethodNotAllowed:
+    allowed = _methods(leaf)
+    return MethodNotAllowed(f"This path takes {allowed}.", allowed=allowed.split(", "))
+
+
+def _error_reply(error: PlazaError, call: Call, endpoint: Endpoint | None) -> Reply:
+    on_error = endpoint.route.on_error if endpoint is not None else None
+    answer: Answer[Any] = on_error(error, call) if on_error else problem(error, call.request_id)
+    assert answer.status is not None
+    headers = with_headers(standard_headers(answer.media_type), answer.headers)
+    return Reply(answer.status, headers, as_bytes(answer.body))
+
+
+async def _other_protocol(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    """Start and stop are acknowledged; a websocket is refused, which servers answer with 403."""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close"})
+        return
+    assert scope["type"] == "lifespan", scope["type"]
+    for phase in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{phase}.complete"})
