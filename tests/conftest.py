@@ -3,12 +3,14 @@
 A service's test asks for `valkey` and so runs twice: on one server and on a cluster of three primaries. It names keys
 by the catalogue (`POST_LIKES(post)`), never by hand, since on the cluster they carry braces. `stranger` is a plain
 redis-py client of the same place, to see what other services would see. `sql` likewise runs a test on SQLite and on
-PostgreSQL. A test that is about one of them alone asks for `server`, `cluster`, `sqlite` or `postgresql`.
+PostgreSQL, each test in a new database with all of Plaza's tables. A test that is about one of them alone asks for
+`server`, `cluster` or `postgres`.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ import redis
 import redis.asyncio
 
 from plaza.core.clock import SetClock
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
 
@@ -76,3 +80,22 @@ async def stranger(place: Server | Cluster) -> AsyncIterator[Any]:
 def postgres() -> Iterator[Postgres]:
     with one_postgres() as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Settings]:
+    """Settings that name an empty database: SQLite, then PostgreSQL."""
+    if request.param == "sqlite":
+        yield Settings(data_dir=tmp_path)
+    else:
+        postgres: Postgres = request.getfixturevalue("postgres")
+        async with postgres.database() as url:
+            yield Settings(data_dir=tmp_path, database_url=url)
+
+
+@pytest.fixture
+async def sql(sql_settings: Settings) -> AsyncIterator[Sql]:
+    """A database with Plaza's tables, all empty."""
+    database = await Sql.open(sql_settings)
+    yield database
+    await database.close()

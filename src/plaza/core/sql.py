@@ -1,0 +1,230 @@
+"""The SQL database: SQLite in the data directory, or PostgreSQL, behind the same two verbs.
+
+    async with sql.begin() as tx:       # may write; commits at the end, or rolls back
+    async with sql.read() as tx:        # sees one moment; a write here is refused
+
+SQLite has one writer at a time, so we have one writing connection: writers of this process queue for it in the order
+they came, and `BEGIN IMMEDIATE` makes those of other processes queue in SQLite, instead of failing half-way when a
+reader turns into a writer. Readers have connections of their own and, with the write-ahead log, wait for nobody.
+PostgreSQL has one pool. A read is a repeatable one there, so that both databases promise the same.
+
+Whatever says "not now" (no connection, a full pool, a lock held too long, a deadlock) becomes `Unavailable`;
+what says "wrong" (a constraint, bad SQL) stays what it is. Neither the URL nor a statement's parameters appear in an
+error: passwords live there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+from sqlalchemy import MetaData, Table, event, exc, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from plaza.core import migrate
+from plaza.core.errors import SettingError, Unavailable
+from plaza.core.settings import Settings
+
+SQLITE_READERS = 4
+POOL_SIZE = 10
+# Longer than any honest transaction, shorter than a client's patience.
+POOL_WAIT_SECONDS = 10.0
+BUSY_WAIT_MS = 5_000
+CONNECT_SECONDS = 5.0
+STATEMENT_SECONDS = 30.0
+
+# Constraints get names by rule, so that a migration can name what it alters.
+NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+# The SQLite codes that may pass by themselves, or by an operator: busy, locked, out of memory, I/O, full, cannot open.
+_SQLITE_AWAY = {5, 6, 7, 10, 13, 14}
+# PostgreSQL's: connection trouble, out of resources, operator intervention, deadlock and failed serialisation.
+_POSTGRES_AWAY = ("08", "53", "57P", "40001", "40P01", "55P03")
+
+
+def metadata() -> MetaData:
+    """The tables of one domain, with constraints named by rule."""
+    return MetaData(naming_convention=NAMES)
+
+
+class Sql:
+    """A database, open and migrated."""
+
+    def __init__(self, writer: AsyncEngine, reader: AsyncEngine) -> None:
+        self._writer = writer
+        self._reader = reader
+        self.dialect = writer.dialect.name
+
+    @classmethod
+    async def open(cls, settings: Settings, folders: Sequence[Path] | None = None) -> Sql:
+        """Connect, bring the tables up to date (all of Plaza's, or those of `folders`), and be ready."""
+        if settings.database_url:
+            url = _postgres_url(settings.database_url)
+            await _migrate_postgres(url, migrate.folders() if folders is None else folders)
+            return cls(*_postgres_engines(url))
+        file = settings.data_dir / "plaza.sqlite"
+        await _migrate_sqlite(file, migrate.folders() if folders is None else folders)
+        return cls(_sqlite_writer(file), _sqlite_reader(file))
+
+    def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
+        """A transaction that may write. On SQLite it is the only one that does."""
+        return _transaction(self._writer)
+
+    def read(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
+        """A transaction that only reads, all of it as of one moment."""
+        return _transaction(self._reader)
+
+    def insert(self, table: Table) -> Any:
+        """An INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, which both databases spell alike."""
+        return postgresql.insert(table) if self.dialect == "postgresql" else sqlite.insert(table)
+
+    async def ping(self) -> None:
+        """Raise `Unavailable` unless the database answers."""
+        async with self.read() as tx:
+            await tx.execute(text("SELECT 1"))
+
+    async def close(self) -> None:
+        await self._reader.dispose()
+        await self._writer.dispose()
+
+
+@contextlib.asynccontextmanager
+async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            connection = await stack.enter_async_context(engine.connect())
+        except (OSError, TimeoutError, exc.TimeoutError, exc.DBAPIError, asyncpg.PostgresError) as error:
+            raise Unavailable("The database is away or busy.") from error
+        try:
+            async with connection.begin():
+                yield connection
+        except exc.DBAPIError as error:
+            if _is_away(error):
+                raise Unavailable("The database is away or busy.") from error
+            raise
+
+
+def _is_away(error: exc.DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    cause: Any = error.orig
+    if isinstance(cause, sqlite3.Error):
+        return (getattr(cause, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_AWAY
+    return str(getattr(cause, "sqlstate", None) or "").startswith(_POSTGRES_AWAY)
+
+
+def _sqlite_engine(file: Path, begin: str, pragmas: Sequence[str], **pool: Any) -> AsyncEngine:
+    engine = create_async_engine(
+        f"sqlite+aiosqlite:///{file}",
+        hide_parameters=True,
+        # The driver would otherwise begin transactions by itself, late and never around a SELECT.
+        connect_args={"isolation_level": None},
+        **pool,
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        cursor = connection.cursor()
+        for pragma in (f"busy_timeout = {BUSY_WAIT_MS}", *pragmas):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def start(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _sqlite_writer(file: Path) -> AsyncEngine:
+    # FULL: with NORMAL a commit reaches the disk only at the next checkpoint, which may be hours away.
+    pragmas = ("foreign_keys = ON", "synchronous = FULL")
+    return _sqlite_engine(file, "BEGIN IMMEDIATE", pragmas, pool_size=1, max_overflow=0, pool_timeout=POOL_WAIT_SECONDS)
+
+
+def _sqlite_reader(file: Path) -> AsyncEngine:
+    return _sqlite_engine(
+        file,
+        "BEGIN",
+        ("query_only = ON",),
+        pool_size=SQLITE_READERS,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_SECONDS,
+    )
+
+
+async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    async with migrate.file_lock(file.with_suffix(".lock")):
+        # A migration may rebuild a table under its references, so they are checked at the end, not at every step.
+        # The write-ahead log is a property of the file; it is switched on here, where nobody else has it open yet.
+        pragmas = ("foreign_keys = OFF", "synchronous = FULL", "journal_mode = WAL")
+        engine = _sqlite_engine(file, "BEGIN IMMEDIATE", pragmas)
+        try:
+            async with _transaction(engine) as tx:
+                await tx.run_sync(migrate.upgrade, folders)
+                broken = (await tx.execute(text("PRAGMA foreign_key_check"))).first()
+                if broken is not None:
+                    raise SettingError(f"A migration left a broken reference in table {broken[0]}.")
+        finally:
+            await engine.dispose()
+
+
+def _postgres_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("postgresql", "postgres") and (parts.port is None or parts.port > 0)
+    except ValueError:
+        known = False
+    if not known:
+        # The value itself stays out of the message: it may hold a password.
+        raise SettingError("PLAZA_DATABASE_URL must look like postgresql://user:password@host:5432/name.")
+    return url
+
+
+def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
+    async def connect() -> Any:
+        # asyncpg reads the URL as libpq would (sslmode, several hosts, a password file), which SQLAlchemy does not.
+        try:
+            return await asyncpg.connect(
+                url,
+                timeout=CONNECT_SECONDS,
+                command_timeout=statement_seconds,
+                server_settings={"application_name": "plaza"},
+            )
+        except asyncpg.ClientConfigurationError:
+            # The driver's message may quote the URL, so ours does not pass it on.
+            raise SettingError("PLAZA_DATABASE_URL has a parameter or a host that cannot be used.") from None
+
+    return create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **pool)
+
+
+def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
+    # A connection is tried before it is lent: after a restart of the database the first request would fail otherwise.
+    writer = _postgres_engine(
+        url, STATEMENT_SECONDS, pool_size=POOL_SIZE, pool_timeout=POOL_WAIT_SECONDS, pool_pre_ping=True
+    )
+    reader = writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return writer, reader
+
+
+async def _migrate_postgres(url: str, folders: Sequence[Path]) -> None:
+    engine = _postgres_engine(url, statement_seconds=None)
+    try:
+        async with _transaction(engine) as tx:
+            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": migrate.LOCK})
+            await tx.run_sync(migrate.upgrade, folders)
+    finally:
+        await engine.dispose()

@@ -1,0 +1,391 @@
+"""SQL, each promise on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, ForeignKey, Integer, String, Table, exc, inspect, select, text, update
+
+from plaza.core import migrate
+from plaza.core import sql as sql_module
+from plaza.core.errors import SettingError, Unavailable
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql, metadata
+from tests.core.garden import FOLDER
+from tests.postgres import Postgres
+from tests.servers import free_port
+
+TABLES = metadata()
+BEDS = Table(
+    "beds",
+    TABLES,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(50), unique=True, nullable=False),
+    Column("free", Integer, nullable=False),
+)
+PLANTS = Table(
+    "plants",
+    TABLES,
+    Column("id", Integer, primary_key=True),
+    Column("bed", Integer, ForeignKey("beds.id"), nullable=False),
+    Column("name", String(50), nullable=False),
+)
+
+
+def with_garden() -> list[Path]:
+    return [*migrate.folders(), FOLDER]
+
+
+@pytest.fixture
+async def garden(sql_settings: Settings) -> AsyncIterator[Sql]:
+    """A database with the test domain's tables and one bed with five free places."""
+    sql = await Sql.open(sql_settings, with_garden())
+    async with sql.begin() as tx:
+        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
+    yield sql
+    await sql.close()
+
+
+async def free(sql: Sql) -> int:
+    async with sql.read() as tx:
+        return int((await tx.execute(select(BEDS.c.free))).scalar_one())
+
+
+async def test_a_transaction_is_kept_whole_or_not_at_all(garden: Sql) -> None:
+    async with garden.begin() as tx:
+        await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
+        await tx.execute(update(BEDS).values(free=4))
+    with pytest.raises(ZeroDivisionError):
+        async with garden.begin() as tx:
+            await tx.execute(PLANTS.insert().values(bed=1, name="moss"))
+            await tx.execute(update(BEDS).values(free=3))
+            1 / 0  # noqa: B018
+    async with garden.read() as tx:
+        assert (await tx.execute(select(PLANTS.c.name))).scalars().all() == ["ivy"]
+    assert await free(garden) == 4
+
+
+async def test_a_hundred_writers_at_once_queue_and_none_fails(garden: Sql) -> None:
+    async def take_and_give_back() -> None:
+        async with garden.begin() as tx:
+            await tx.execute(update(BEDS).values(free=BEDS.c.free - 1))
+            await asyncio.sleep(0)  # others run here
+            await tx.execute(update(BEDS).values(free=BEDS.c.free + 2))
+
+    await asyncio.gather(*(take_and_give_back() for _ in range(100)))
+    assert await free(garden) == 105
+
+
+async def test_writers_of_other_processes_queue_too(garden: Sql, sql_settings: Settings) -> None:
+    program = f"""
+        import asyncio
+        from pathlib import Path
+        from sqlalchemy import text
+        from plaza.core.settings import Settings
+        from plaza.core.sql import Sql
+        from tests.core.test_sql import with_garden
+
+        async def main():
+            sql = await Sql.open(
+                Settings(data_dir=Path({str(sql_settings.data_dir)!r}), database_url={sql_settings.database_url!r}),
+                with_garden(),
+            )
+            for _ in range(50):
+                async with sql.begin() as tx:
+                    # A read that turns into a write: what fails at once in SQLite if the transaction began as a reader.
+                    have = (await tx.execute(text("SELECT free FROM beds FOR UPDATE" if sql.dialect == "postgresql"
+                                                  else "SELECT free FROM beds"))).scalar_one()
+                    await tx.execute(text("UPDATE beds SET free = :n"), {{"n": have + 1}})
+            await sql.close()
+
+        asyncio.run(main())
+    """
+    await asyncio.gather(*(run_program(program) for _ in range(3)))
+    assert await free(garden) == 155
+
+
+async def test_a_reader_waits_for_no_writer_and_sees_one_moment(garden: Sql) -> None:
+    async with garden.begin() as writer:
+        await writer.execute(update(BEDS).values(free=1))
+        async with garden.read() as reader:
+            assert (await reader.execute(select(BEDS.c.free))).scalar_one() == 5
+            await writer.commit()
+            assert (await reader.execute(select(BEDS.c.free))).scalar_one() == 5
+    assert await free(garden) == 1
+
+
+async def test_a_read_cannot_write(garden: Sql) -> None:
+    with pytest.raises(exc.DBAPIError, match=r"(?i)read-?only"):
+        async with garden.read() as tx:
+            await tx.execute(update(BEDS).values(free=0))
+    assert await free(garden) == 5
+
+
+async def test_constraints_hold_and_stay_what_they_are(garden: Sql) -> None:
+    for statement in (
+        PLANTS.insert().values(bed=99, name="a plant in no bed"),
+        BEDS.insert().values(name="roses", free=1),
+        update(BEDS).values(free=-1),
+    ):
+        with pytest.raises(exc.IntegrityError):
+            async with garden.begin() as tx:
+                await tx.execute(statement)
+
+
+async def test_an_insert_of_what_is_there_can_update_it(garden: Sql) -> None:
+    insert = garden.insert(BEDS).values(id=1, name="roses", free=9)
+    async with garden.begin() as tx:
+        await tx.execute(insert.on_conflict_do_update(index_elements=["id"], set_={"free": insert.excluded.free}))
+    assert await free(garden) == 9
+
+
+async def test_a_cancelled_writer_leaves_nothing_and_lets_the_next_one_in(garden: Sql) -> None:
+    inside = asyncio.Event()
+
+    async def stall() -> None:
+        async with garden.begin() as tx:
+            await tx.execute(update(BEDS).values(free=0))
+            inside.set()
+            await asyncio.sleep(60)
+
+    writer = asyncio.create_task(stall())
+    await inside.wait()
+    writer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writer
+    async with asyncio.timeout(5):
+        async with garden.begin() as tx:
+            await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
+    assert await free(garden) == 6
+
+
+async def test_cancelling_writers_at_any_point_never_wedges_the_database(garden: Sql) -> None:
+    async def write() -> None:
+        async with garden.begin() as tx:
+            await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
+
+    for round_ in range(30):
+        writers = [asyncio.create_task(write()) for _ in range(5)]
+        for _ in range(round_):
+            await asyncio.sleep(0)
+        for writer in writers:
+            writer.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)
+    async with asyncio.timeout(5):
+        before = await free(garden)
+        await write()
+    assert await free(garden) == before + 1
+
+
+async def test_ping_answers(garden: Sql) -> None:
+    await garden.ping()
+
+
+async def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    async with sql.begin() as tx:
+        asked = [(await tx.execute(text(f"PRAGMA {name}"))).scalar() for name in ("journal_mode", "synchronous")]
+        references = (await tx.execute(text("PRAGMA foreign_keys"))).scalar()
+    await sql.close()
+    assert (asked, references) == (["wal", 2], 1)
+
+
+async def test_a_locked_sqlite_is_unavailable_not_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_module, "BUSY_WAIT_MS", 50)
+    mine, theirs = await Sql.open(Settings(data_dir=tmp_path)), await Sql.open(Settings(data_dir=tmp_path))
+    async with theirs.begin():
+        with pytest.raises(Unavailable):
+            async with mine.begin():
+                raise AssertionError("two wrote at once")
+    async with mine.begin():
+        pass
+    await mine.close()
+    await theirs.close()
+
+
+async def test_a_full_pool_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_module, "POOL_WAIT_SECONDS", 0.05)
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    async with sql.begin():
+        with pytest.raises(Unavailable):
+            async with sql.begin():
+                raise AssertionError("two wrote at once")
+    await sql.close()
+
+
+async def test_a_lost_connection_is_unavailable_and_the_next_call_recovers(postgres: Postgres, tmp_path: Path) -> None:
+    async with postgres.database() as url:
+        sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
+        end_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'plaza'"
+        with pytest.raises(Unavailable) as caught:
+            async with sql.begin() as tx:
+                await postgres.run(end_all)
+                await tx.execute(text("SELECT 1"))
+        assert caught.value.status == 503
+        await sql.ping()
+        await postgres.run(end_all)  # idle in the pool this time: nobody needs to notice
+        await sql.ping()
+        await sql.close()
+
+
+async def test_a_deadlock_is_unavailable_so_that_the_caller_tries_again(postgres: Postgres, tmp_path: Path) -> None:
+    async with postgres.database() as url:
+        sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url), with_garden())
+        async with sql.begin() as tx:
+            await tx.execute(BEDS.insert().values([{"id": i, "name": str(i), "free": 0} for i in (1, 2)]))
+        both = asyncio.Barrier(2)
+
+        async def lock(first: int, second: int) -> None:
+            async with sql.begin() as tx:
+                await tx.execute(select(BEDS).where(BEDS.c.id == first).with_for_update())
+                await both.wait()
+                await tx.execute(select(BEDS).where(BEDS.c.id == second).with_for_update())
+
+        ends = await asyncio.gather(lock(1, 2), lock(2, 1), return_exceptions=True)
+        assert sorted(type(end).__name__ for end in ends) == ["NoneType", "Unavailable"]
+        await sql.close()
+
+
+async def test_no_database_is_unavailable_and_its_password_is_nowhere(tmp_path: Path) -> None:
+    url = f"postgresql://plaza:hunter2@127.0.0.1:{free_port()}/plaza"
+    with pytest.raises(Unavailable) as caught:
+        await Sql.open(Settings(data_dir=tmp_path, database_url=url))
+    assert "hunter2" not in everything_said(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://plaza:hunter2@somewhere/plaza",
+        "postgresql://plaza:hunter2@somewhere:port/plaza",
+        "plaza:hunter2@somewhere",
+        "postgresql://plaza:hunter2@127.0.0.1/plaza?sslmode=hunter2",
+    ],
+)
+async def test_a_wrong_database_url_is_refused_without_repeating_it(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SettingError, match="PLAZA_DATABASE_URL") as caught:
+        await Sql.open(Settings(data_dir=tmp_path, database_url=url))
+    assert "hunter2" not in everything_said(caught.value)
+
+
+async def test_what_a_statement_was_given_is_not_in_its_error(garden: Sql) -> None:
+    with pytest.raises(exc.IntegrityError) as caught:
+        async with garden.begin() as tx:
+            await tx.execute(PLANTS.insert().values(bed=99, name="hunter2"))
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_each_domain_is_migrated_on_a_branch_of_its_own(garden: Sql) -> None:
+    async with garden.read() as tx:
+        heads = (await tx.execute(text("SELECT version_num FROM alembic_version"))).scalars().all()
+    assert {"core_0001", "garden_0002"} <= set(heads)
+
+
+async def test_a_database_at_an_older_revision_is_brought_forward_and_keeps_its_rows(
+    sql_settings: Settings, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
+    sql = await Sql.open(sql_settings, [older])
+    async with sql.begin() as tx:
+        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
+    await sql.close()
+    sql = await Sql.open(sql_settings, [FOLDER])
+    async with sql.begin() as tx:
+        await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
+    assert await free(sql) == 5
+    await sql.close()
+
+
+async def test_a_database_newer_than_the_code_is_refused_and_left_alone(
+    garden: Sql, sql_settings: Settings, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
+    with pytest.raises(SettingError, match=r"newer than this Plaza.*garden_0002.*backup"):
+        await Sql.open(sql_settings, [*migrate.folders(), older])
+    assert await free(garden) == 5
+
+
+async def test_a_migration_that_fails_half_way_leaves_the_database_as_it_was(
+    sql_settings: Settings, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "one.py").write_text(
+        textwrap.dedent("""
+        from alembic import op
+        revision, down_revision, branch_labels, depends_on = "broken_0001", None, ("broken",), None
+
+        def upgrade() -> None:
+            op.execute("CREATE TABLE half (id int)")
+            raise ZeroDivisionError
+        """)
+    )
+    with pytest.raises(ZeroDivisionError):
+        await Sql.open(sql_settings, [FOLDER, broken])
+    sql = await Sql.open(sql_settings, [])
+    async with sql.read() as tx:
+        assert await tx.run_sync(lambda connection: inspect(connection).get_table_names()) == []
+    await sql.close()
+
+
+async def test_many_processes_that_start_at_once_migrate_once(sql_settings: Settings, tmp_path: Path) -> None:
+    counting = tmp_path / "counting"
+    counting.mkdir()
+    (counting / "one.py").write_text(
+        textwrap.dedent(f"""
+        import os, time
+        from alembic import op
+        revision, down_revision, branch_labels, depends_on = "counting_0001", None, ("counting",), None
+
+        def upgrade() -> None:
+            with open({str(tmp_path / "ran")!r}, "a") as file:
+                file.write(f"{{os.getpid()}}\\n")
+            time.sleep(0.3)  # long enough for the others to meet us here
+            op.execute("CREATE TABLE counted (id int)")
+        """)
+    )
+    program = f"""
+        import asyncio
+        from pathlib import Path
+        from plaza.core.settings import Settings
+        from plaza.core.sql import Sql
+
+        async def main():
+            settings = Settings(
+                data_dir=Path({str(sql_settings.data_dir)!r}), database_url={sql_settings.database_url!r}
+            )
+            sql = await Sql.open(settings, [Path({str(counting)!r})])
+            await sql.ping()
+            await sql.close()
+
+        asyncio.run(main())
+    """
+    await asyncio.gather(*(run_program(program) for _ in range(4)))
+    assert len((tmp_path / "ran").read_text().splitlines()) == 1
+
+
+def everything_said(error: BaseException | None) -> str:
+    """An error with all it was raised from, as a log would show it."""
+    said = ""
+    while error is not None:
+        said += f"{error!r} {error} "
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return said
+
+
+async def run_program(program: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(program), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
