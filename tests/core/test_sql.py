@@ -61,11 +61,15 @@ async def test_a_transaction_is_kept_whole_or_not_at_all(garden: Sql) -> None:
     async with garden.begin() as tx:
         await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
         await tx.execute(update(BEDS).values(free=4))
-    with pytest.raises(ZeroDivisionError):
+
+    async def fail_half_way() -> None:
         async with garden.begin() as tx:
             await tx.execute(PLANTS.insert().values(bed=1, name="moss"))
             await tx.execute(update(BEDS).values(free=3))
-            1 / 0  # noqa: B018
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_half_way()
     async with garden.read() as tx:
         assert (await tx.execute(select(PLANTS.c.name))).scalars().all() == ["ivy"]
     assert await free(garden) == 4
@@ -223,10 +227,14 @@ async def test_a_lost_connection_is_unavailable_and_the_next_call_recovers(postg
     async with postgres.database() as url:
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
         end_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'plaza'"
-        with pytest.raises(Unavailable) as caught:
+
+        async def lose_it_half_way() -> None:
             async with sql.begin() as tx:
                 await postgres.run(end_all)
                 await tx.execute(text("SELECT 1"))
+
+        with pytest.raises(Unavailable) as caught:
+            await lose_it_half_way()
         assert caught.value.status == 503
         await sql.ping()
         await postgres.run(end_all)  # idle in the pool this time: nobody needs to notice
