@@ -28,8 +28,48 @@ EVENTS = Key(
     lifetime="trimmed once every group has read it",
 )
 
+AUTH_CUTOFFS = Key(
+    "auth:cutoffs",
+    "zset",
+    "Names that were deleted, renamed or suspended: tokens issued until then are void.",
+    of="username",
+    score="Unix milliseconds up to which tokens are void",
+    lifetime="a name goes 90 days after its cut-off, when no token from before it is accepted anyway",
+)
+LIMIT_USER = Key(
+    "limit:<kind>:user:<subject>",
+    "string",
+    "How much a user has asked lately: when all of it will be paid off, Unix microseconds.",
+    owner="subject",
+    lifetime="until that moment",
+    ttl_seconds=600,
+)
+LIMIT_ADDRESS = Key(
+    "limit:<kind>:address:<subject>",
+    "string",
+    "The same for an address (of IPv6, for its /64 network).",
+    owner="subject",
+    lifetime="until that moment",
+    ttl_seconds=600,
+)
+IDEMPOTENCY = Key(
+    "idempotency:<operation>",
+    "string",
+    "A request with an `Idempotency-Key`: who is running it, or what it answered.",
+    lifetime="10 seconds, renewed, while it runs; 24 hours once answered",
+    ttl_seconds=86_400,
+)
+
 CATALOGUE = Catalogue.of(
     "core",
     globals(),
-    {"library": "[a-z]+", "owner": r"[^{}]+", "slot": "[0-9a-z]{1,4}", "stream": "[a-z_]+"},
+    {
+        "library": "[a-z]+",
+        "owner": r"[^{}]+",
+        "slot": "[0-9a-z]{1,4}",
+        "stream": "[a-z_]+",
+        "kind": "[a-z]+",
+        "subject": "[A-Za-z0-9._-]{1,64}|~[0-9a-f]{32}",
+        "operation": "[0-9a-f]{32}",
+    },
 )

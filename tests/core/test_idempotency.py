@@ -1,0 +1,304 @@
+"""A request that is sent again is not done again, whatever happens to whoever does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from plaza.core import idempotency as module
+from plaza.core.auth import ADMIN, API, USER, Actor
+from plaza.core.calls import USAGE, Usage
+from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY
+from plaza.core.errors import Invalid, NotFound, Unavailable
+from plaza.core.idempotency import Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
+from plaza.core.wire import Valkey, connect
+from tests.servers import Server, one_server
+
+ANA = caller_of(Actor("ana", USER), "192.0.2.1")
+
+
+def keyed(body: bytes = b'{"title": "a"}', *, caller: str = ANA, key: str = "k1", target: str = "/articles") -> Keyed:
+    return Keyed.by(caller, key, "POST", target, body)
+
+
+class Shop:
+    """Work that counts how often it was done, and answers as it is told."""
+
+    def __init__(self, status: int = 201, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        self.status = status
+        self.headers = (("content-type", "application/json"), *headers)
+        self.runs: list[str] = []
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+        self.go.set()
+
+    async def __call__(self, operation: str) -> Reply:
+        self.runs.append(operation)
+        self.begun.set()
+        await self.go.wait()
+        return Reply(self.status, self.headers, b'{"id": %d}' % len(self.runs))
+
+
+async def begin(idempotency: Idempotency, shop: Shop) -> asyncio.Task[Reply]:
+    """A request whose work has begun and goes on until `shop.go` is set."""
+    shop.go.clear()
+    task = asyncio.create_task(idempotency.once(keyed(), shop))
+    await shop.begun.wait()
+    return task
+
+
+@pytest.fixture
+def place(server: Server) -> Server:
+    return server
+
+
+@pytest.fixture
+async def valkey(place: Server) -> AsyncIterator[Valkey]:
+    connected = await connect(place.url)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def idempotency(valkey: Valkey) -> Idempotency:
+    return Idempotency(valkey)
+
+
+async def test_the_same_request_gets_the_first_answer_again(idempotency: Idempotency) -> None:
+    shop = Shop(headers=(("location", "/articles/1"),))
+    first = await idempotency.once(keyed(), shop)
+    again = await idempotency.once(keyed(), shop)
+    assert len(shop.runs) == 1
+    assert (first.status, first.body, first.replayed) == (201, b'{"id": 1}', False)
+    assert (again.status, again.body, again.replayed) == (201, b'{"id": 1}', True)
+    assert again.headers == (
+        ("content-type", "application/json"),
+        ("location", "/articles/1"),
+        ("idempotency-replayed", "true"),
+    )
+
+
+async def test_of_a_hundred_equal_requests_at_once_exactly_one_runs(valkey: Valkey) -> None:
+    shop = Shop()
+    shop.go.clear()
+    processes = [Idempotency(valkey) for _ in range(4)]
+    asked = [asyncio.ensure_future(processes[i % 4].once(keyed(), shop)) for i in range(100)]
+    done, running = await asyncio.wait(asked, timeout=30, return_when=asyncio.FIRST_EXCEPTION)
+    while len(done) < 99:
+        more, running = await asyncio.wait(running, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        done |= more
+    assert Counter(type(task.exception()) for task in done) == {StillRunning: 99}
+    shop.go.set()
+    assert [(await task).replayed for task in running] == [False]
+    again = await asyncio.gather(*(processes[i % 4].once(keyed(), shop) for i in range(100)))
+    assert all(reply.replayed and reply.body == b'{"id": 1}' for reply in again)
+    assert len(shop.runs) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [keyed(b'{"title": "b"}'), keyed(b""), keyed(target="/posts"), keyed(target="/articles?x=1")],
+    ids=["body", "no body", "path", "query"],
+)
+async def test_the_same_key_for_another_request_is_refused_while_it_runs_and_after(
+    idempotency: Idempotency, other: Keyed
+) -> None:
+    shop = Shop()
+    running = await begin(idempotency, shop)
+    for _ in ("while it runs", "after"):
+        with pytest.raises(KeyReused) as error:
+            await idempotency.once(other, shop)
+        assert error.value.status == 422
+        shop.go.set()
+        await running
+    assert len(shop.runs) == 1
+
+
+async def test_the_method_is_part_of_the_request() -> None:
+    assert Keyed.by(ANA, "k", "POST", "/x", b"").request != Keyed.by(ANA, "k", "PUT", "/x", b"").request
+    assert Keyed.by(ANA, "k", "POST", "/x", b"").request != Keyed.by(ANA, "k", "POST", "/x\n", b"").request
+
+
+async def test_while_the_first_runs_the_second_hears_so_and_when_to_come_back(idempotency: Idempotency) -> None:
+    shop = Shop()
+    running = await begin(idempotency, shop)
+    with pytest.raises(StillRunning) as error:
+        await idempotency.once(keyed(), shop)
+    assert (error.value.status, error.value.retry_after) == (409, 1.0)
+    shop.go.set()
+    assert (await running).status == 201
+
+
+async def test_callers_never_meet(idempotency: Idempotency) -> None:
+    callers = [
+        caller_of(Actor("ana", USER), "192.0.2.1"),
+        caller_of(Actor("bob", USER), "192.0.2.1"),
+        caller_of(API, "192.0.2.1"),
+        caller_of(None, "192.0.2.1"),
+        caller_of(None, "192.0.2.2"),
+        caller_of(None, "actor ana"),
+    ]
+    shop = Shop()
+    replies = [await idempotency.once(keyed(caller=caller), shop) for caller in callers]
+    assert not any(reply.replayed for reply in replies)
+    assert len(set(shop.runs)) == len(callers)
+    moved = caller_of(Actor("ana", ADMIN), "203.0.113.9")  # the same person elsewhere, with another role
+    assert (await idempotency.once(keyed(caller=moved), shop)).replayed
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a b", "é", "a\n", "\x7f", "\ud800"])
+async def test_a_key_is_one_to_255_visible_characters(key: str) -> None:
+    with pytest.raises(Invalid) as error:
+        keyed(key=key)
+    assert error.value.extra["field"] == "Idempotency-Key"
+
+
+@pytest.mark.parametrize("key", ["x", "~" * 255, "{braces}:and:colons", '"quoted"', "*?[a-z]"])
+async def test_any_visible_key_works_and_becomes_a_declared_name(
+    idempotency: Idempotency, stranger: Any, key: str
+) -> None:
+    shop = Shop()
+    await idempotency.once(keyed(key=key), shop)
+    assert (await idempotency.once(keyed(key=key), shop)).replayed
+    name = IDEMPOTENCY(keyed(key=key).operation)
+    assert await stranger.exists(name) == 1
+    found = CATALOGUE.match(name)
+    assert found is not None
+    assert found.key is IDEMPOTENCY
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 400, 401, 413, 422, 429])
+async def test_a_failure_that_did_nothing_is_not_remembered(idempotency: Idempotency, status: int) -> None:
+    shop = Shop(status)
+    assert (await idempotency.once(keyed(), shop)).status == status
+    shop.status = 201
+    assert (await idempotency.once(keyed(), shop)).status == 201
+    assert len(shop.runs) == 2
+
+
+@pytest.mark.parametrize("status", [200, 202, 403, 404, 409, 410])
+async def test_an_answer_that_says_how_things_were_is_remembered(idempotency: Idempotency, status: int) -> None:
+    shop = Shop(status)
+    assert (await idempotency.once(keyed(), shop)).status == status
+    shop.status = 201
+    assert (await idempotency.once(keyed(), shop)).status == status
+
+
+@pytest.mark.parametrize("error", [NotFound("x"), Unavailable("x"), RuntimeError("x"), asyncio.CancelledError()])
+async def test_work_that_raises_frees_the_key_at_once(idempotency: Idempotency, error: BaseException) -> None:
+    async def fails(operation: str) -> Reply:
+        raise error
+
+    with pytest.raises(type(error)):
+        await idempotency.once(keyed(), fails)
+    assert not (await idempotency.once(keyed(), Shop())).replayed
+
+
+async def test_a_request_that_is_cancelled_frees_the_key(idempotency: Idempotency) -> None:
+    shop = Shop()
+    running = await begin(idempotency, shop)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    shop.go.set()
+    assert (await idempotency.once(keyed(), shop)).status == 201
+
+
+async def test_the_answer_stays_for_a_day_and_a_claim_for_seconds(idempotency: Idempotency, stranger: Any) -> None:
+    shop = Shop()
+    running = await begin(idempotency, shop)
+    assert 0 < await stranger.pttl(IDEMPOTENCY(keyed().operation)) <= 10_000
+    shop.go.set()
+    await running
+    assert 86_390_000 < await stranger.pttl(IDEMPOTENCY(keyed().operation)) <= 86_400_000
+
+
+async def test_what_is_kept_holds_no_request_no_key_no_cookie_and_no_name(
+    idempotency: Idempotency, stranger: Any
+) -> None:
+    shop = Shop(headers=(("Set-Cookie", "plaza=secret-cookie"), ("x-request-id", "r1"), ("ETag", '"1"')))
+    request = keyed(b'{"card": "4111"}', key="the-key")
+    await idempotency.once(request, shop)
+    kept = await stranger.get(IDEMPOTENCY(request.operation))
+    for secret in ("4111", "the-key", "secret-cookie", "ana", "r1"):
+        assert secret not in kept
+    again = await idempotency.once(request, shop)
+    assert [name for name, _ in again.headers] == ["content-type", "etag", "idempotency-replayed"]
+
+
+async def test_a_body_of_any_bytes_comes_back_as_it_was(idempotency: Idempotency) -> None:
+    async def binary(operation: str) -> Reply:
+        return Reply(200, (), bytes(range(256)))
+
+    await idempotency.once(keyed(), binary)
+    assert (await idempotency.once(keyed(), binary)).body == bytes(range(256))
+
+
+async def test_the_dead_free_their_key_after_the_lease_and_the_next_run_has_the_same_operation(valkey: Valkey) -> None:
+    idempotency = Idempotency(valkey, lease_ms=200)
+    shop = Shop()
+    # A process that dies says nothing more: its claim is all that is left of it.
+    name, claim = IDEMPOTENCY(keyed().operation), module._encode(module.Running(keyed().request, "of the dead"))
+    await valkey.call("SET", name, claim, "PX", 200)
+    with pytest.raises(StillRunning):
+        await idempotency.once(keyed(), shop)
+    await asyncio.sleep(0.25)
+    assert not (await idempotency.once(keyed(), shop)).replayed
+    assert shop.runs == [keyed().operation]
+
+
+async def test_work_longer_than_the_lease_keeps_its_key(valkey: Valkey) -> None:
+    idempotency = Idempotency(valkey, lease_ms=150)
+    shop = Shop()
+    running = await begin(idempotency, shop)
+    for _ in range(10):
+        await asyncio.sleep(0.05)
+        with pytest.raises(StillRunning):
+            await idempotency.once(keyed(), shop)
+    shop.go.set()
+    await running
+    await asyncio.sleep(0.2)  # no renewal comes after the answer and shortens its day
+    assert await valkey.call("PTTL", IDEMPOTENCY(keyed().operation)) > 80_000_000
+    assert (await idempotency.once(keyed(), shop)).replayed
+    assert len(shop.runs) == 1
+
+
+@pytest.mark.parametrize("status", [201, 500])
+async def test_a_run_that_lost_its_lease_touches_nobodys_answer(
+    valkey: Valkey, idempotency: Idempotency, status: int
+) -> None:
+    slow, quick = Shop(status), Shop(202)
+    lost = await begin(idempotency, slow)
+    await valkey.call("DEL", IDEMPOTENCY(keyed().operation))  # as if it had stalled past its lease
+    assert (await idempotency.once(keyed(), quick)).status == 202
+    slow.go.set()
+    assert (await lost).status == status  # what it did, it did
+    again = await idempotency.once(keyed(), quick)
+    assert (again.status, again.replayed) == (202, True)
+
+
+async def test_running_takes_two_round_trips_and_replaying_one(valkey: Valkey) -> None:
+    idempotency = Idempotency(valkey)
+    for expected in (2, 1):
+        usage = Usage()
+        mark = USAGE.set(usage)
+        await idempotency.once(keyed(), Shop())
+        USAGE.reset(mark)
+        assert usage.trips == expected
+
+
+async def test_without_valkey_nothing_runs_and_done_work_is_still_answered() -> None:
+    with one_server() as server:
+        valkey = await connect(server.url)
+        idempotency, shop = Idempotency(valkey), Shop()
+        running = await begin(idempotency, shop)
+        server.stop()
+        shop.go.set()
+        assert (await running).status == 201
+        with pytest.raises(Unavailable):
+            await idempotency.once(keyed(key="k2"), shop)
+        assert len(shop.runs) == 1
+        await valkey.close()
