@@ -27,6 +27,12 @@ EVENTS = Key(
     of="event",
     lifetime="trimmed once every group has read it",
 )
+LIBRARIES = Key(
+    "plaza:libraries",
+    "hash",
+    "Lua libraries in use, so that those of processes long gone can be removed.",
+    of="library name → when a process last used it, Unix milliseconds",
+)
 
 AUTH_CUTOFFS = Key(
     "auth:cutoffs",

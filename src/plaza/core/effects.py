@@ -1,0 +1,195 @@
+"""Settles on a cluster what one server does at once: the effects of an operation on keys of other owners.
+
+A verb changes its owner's facts, leaves a note beside them in the same atomic step, and returns the commands that
+follow from the facts (`prelude.lua` says how they are made). The caller applies them here and settles the note:
+
+    1  verb            facts + note, on the owner's node
+    2  apply           every effect on its own node, together; verbs of other owners start here too
+    3  settle          the note goes, or says that the effects must be computed once more
+
+If the caller dies on the way, the note stays, and `recover` in a worker does the rest. An effect that stalls past its
+deadline is refused by the node that should apply it, and a worker touches only notes much older than that deadline,
+so nothing lands after the worker's word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from plaza.core import catalogue as core
+from plaza.core.errors import Conflict, Unavailable
+from plaza.core.wire import Arg, Valkey
+
+SLOTS = 16_384
+
+# Notes this old belong to nobody: three times the time that effects may take, so that nodes' clocks may differ too.
+ABANDONED_MS = 15_000
+
+# How many slots one batch asks about; all of them take 32 batches, whatever the number of keys.
+SLOTS_A_BATCH = 512
+
+Run = Callable[[str, Sequence[str], Sequence[Arg]], Awaitable[Any]]
+
+
+class TooLate(Conflict):
+    title, code = "An effect came too late to be applied", "too_late"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Where an owner's unsettled operations are noted: its hash, and the set by which workers find it."""
+
+    library: str
+    pending: str
+    slot: str
+
+    @classmethod
+    def beside(cls, library: str, key: str) -> Note:
+        tag = _tag(key)
+        return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(_slot_tags()[_slot(tag)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operation still has to do: commands, the owner's version they were computed at, and until when."""
+
+    op: str
+    version: str
+    deadline: str
+    commands: list[list[str]]
+
+    @classmethod
+    def of(cls, reply: list[Any]) -> Work:
+        return cls(reply[0], reply[1], reply[2], reply[3:])
+
+
+class Effects:
+    """Performs verbs with everything that follows from them."""
+
+    def __init__(self, run: Run, valkey: Valkey) -> None:
+        self._run = run
+        self._valkey = valkey
+        self._ops = map(f"{secrets.token_hex(6)}-{{}}".format, itertools.count())
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def perform(self, verb: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
+        """Run a verb and settle its effects; at most five round trips in sequence while nobody else is in the way."""
+        reply, settling = await self._start(verb, keys, args, deadline)
+        if settling is not None:
+            # A caller that is cancelled now leaves nothing half done: the settling goes on without it.
+            await asyncio.shield(settling)
+        return reply
+
+    async def _start(
+        self, verb: str, keys: Sequence[str], args: Sequence[Arg], deadline: str
+    ) -> tuple[Any, asyncio.Task[None] | None]:
+        """Run a verb; its facts are safe on return, its effects follow in the task."""
+        library = verb.partition("_")[0]
+        note = Note.beside(library, keys[0])
+        reply = await self._run(verb, [*keys, note.pending, note.slot], [next(self._ops), deadline, *args])
+        if len(reply) == 1:
+            return reply[0], None
+        return reply[0], self._keep(self._settle(note, Work.of(reply[1])))
+
+    def _keep(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def _settle(self, note: Note, work: Work) -> None:
+        """Apply and settle until the owner's facts and the effects agree. A lost node leaves it to a worker."""
+        try:
+            again: Work | None = work
+            while again is not None:
+                again = await self._apply_and_settle(note, again)
+        except Unavailable:
+            # The facts and the note are safe: the worker will find it when the node is back.
+            return
+
+    async def _apply_and_settle(self, note: Note, work: Work) -> Work | None:
+        try:
+            started = await self._apply(note.library, work)
+            version = work.version
+        except TooLate:
+            started, version = [], ""
+        reply = await self._run(f"{note.library}_settle", [note.pending, note.slot], [work.op, version])
+        # What the effects set off in turn has notes of its own; the request waits for it all the same.
+        await asyncio.gather(*started)
+        return Work.of(reply) if reply else None
+
+    async def _apply(self, library: str, work: Work) -> list[asyncio.Task[None]]:
+        calls: list[Awaitable[Any]] = []
+        for command in work.commands:
+            if command[0] == "PERFORM":
+                calls.append(self._start(*_performed(library, command), work.deadline))
+            else:
+                name, key, *rest = command
+                calls.append(self._run(f"{library}_apply", [key], [work.deadline, name, *rest]))
+        # All must have come back before anything is settled: one still under way could land on newer effects.
+        results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        started = (r[1] for r, c in zip(results, work.commands, strict=True) if c[0] == "PERFORM")
+        return [task for task in started if task is not None]
+
+    async def recover(self, abandoned_ms: int = ABANDONED_MS) -> int:
+        """Settle what callers left behind when they died. Returns how many owners needed it."""
+        owners = [owner for first in range(0, SLOTS, SLOTS_A_BATCH) for owner in await self._noted(first)]
+        return sum([await self._recover_owner(slot, pending, abandoned_ms) for slot, pending in owners])
+
+    async def _noted(self, first: int) -> list[tuple[str, str]]:
+        slots = [core.PENDING_SLOT(tag) for tag in _slot_tags()[first : first + SLOTS_A_BATCH]]
+        members = await self._valkey.batch([("SMEMBERS", slot) for slot in slots])
+        return [(slot, pending) for slot, found in zip(slots, members, strict=True) for pending in found]
+
+    async def _recover_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
+        library = pending.split(":")[1]
+        note = Note(library, pending, slot)
+        reply = await self._run(f"{library}_take", [pending, slot], [next(self._ops), abandoned_ms])
+        if not reply:
+            return False
+        await self._settle(note, Work.of(reply))
+        return True
+
+    async def drain(self) -> None:
+        """Wait for what is being settled, before the connection closes."""
+        while self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+
+def _performed(library: str, command: list[str]) -> tuple[str, list[str], list[str]]:
+    count = int(command[2])
+    return f"{library}_{command[1]}", command[3 : 3 + count], command[3 + count :]
+
+
+def _tag(key: str) -> str:
+    """What a cluster hashes of a key: the part in braces, else all of it."""
+    start = key.find("{")
+    end = key.find("}", start + 2)
+    return key[start + 1 : end] if start >= 0 and end > start else key
+
+
+def _slot(tag: str) -> int:
+    return binascii.crc_hqx(tag.encode(), 0) % SLOTS
+
+
+@cache
+def _slot_tags() -> list[str]:
+    """For every slot a short tag that hashes to it, so that a key can be put beside any owner."""
+    tags: dict[int, str] = {}
+    for word in itertools.chain.from_iterable(
+        map("".join, itertools.product("0123456789abcdefghijklmnopqrstuvwxyz", repeat=size)) for size in (1, 2, 3, 4)
+    ):
+        tags.setdefault(_slot(word), word)
+        if len(tags) == SLOTS:
+            break
+    return [tags[slot] for slot in range(SLOTS)]

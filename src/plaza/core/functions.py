@@ -1,0 +1,170 @@
+"""Builds each domain's Lua library, loads it, and calls its verbs.
+
+A library is the prelude, the catalogue's key names and the domain's `functions.lua`, in that order. Its functions are
+registered under names that end in a hash of the whole source, so a process always runs exactly the code it was
+shipped with: while a rolling upgrade lasts, old and new libraries stand side by side. That is safe only as long as
+both mean the same by the keys. When they no longer do, `GENERATION` is raised: the first new process removes the
+libraries of older generations, and an older process finds its functions gone and says so with 503 instead of running
+old code on new keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from plaza.core import catalogue as core
+from plaza.core.effects import Effects
+from plaza.core.errors import PlazaError, Unavailable
+from plaza.core.keys import Catalogue, Layout, join
+from plaza.core.wire import Arg, ReplyError, Valkey
+
+# Raise it in the commit that changes what an existing key means.
+GENERATION = 1
+
+# A caller applies its effects within milliseconds; one that takes longer than this is stalled, and too late.
+EFFECT_MS = 5_000
+
+PRELUDE = files("plaza.core").joinpath("prelude.lua").read_text()
+
+
+class Outdated(Unavailable):
+    title, code = "This process is older than the data", "outdated"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A domain's verbs: its catalogue and the text of its `functions.lua`."""
+
+    name: str
+    catalogue: Catalogue
+    lua: str
+
+    def build(self, layout: Layout, effect_ms: int) -> Built:
+        keys = join([core.CATALOGUE, self.catalogue]).lua(layout)
+        head = f"local LIBRARY, EFFECT_MS = '{self.name}', {effect_ms}\n"
+        head += f"local CLUSTERED = {'true' if layout is Layout.BRACES else 'false'}\n"
+        body = head + keys + PRELUDE + self.lua
+        version = hashlib.sha256(body.encode()).hexdigest()[:8]
+        name = f"plaza_{self.name}_g{GENERATION}_{version}"
+        return Built(name, version, f"#!lua name={name}\nlocal VERSION = '{version}'\n{body}")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A library as Valkey gets it."""
+
+    name: str
+    version: str
+    code: str
+
+
+class Functions:
+    """The verbs and questions of all libraries, on one server or a cluster."""
+
+    def __init__(self, valkey: Valkey, libraries: Sequence[Library], *, effect_ms: int = EFFECT_MS) -> None:
+        self.valkey = valkey
+        layout = Layout.BRACES if valkey.clustered else Layout.PLAIN
+        self.built = {library.name: library.build(layout, effect_ms) for library in libraries}
+        self.effects = Effects(self._run, valkey)
+
+    async def load(self) -> None:
+        """Put our libraries on every primary that lacks them, and remove those of older generations."""
+        for node in self.valkey.primaries():
+            there = await _names(node)
+            for name, built in self.built.items():
+                await _load(node, name, built, there)
+        await self._note_use()
+
+    async def call(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
+        """Perform a verb of the owner of `keys[0]`. One round trip on one server; its effects are settled on return."""
+        if self.valkey.clustered:
+            return await self.effects.perform(verb, keys, args)
+        return await self._run(verb, keys, args)
+
+    async def ask(self, question: str, keys: Sequence[str], *args: Arg) -> Any:
+        """Put a question: one round trip, changes nothing."""
+        return await self._run(question, keys, args, read_only=True)
+
+    async def _run(self, function: str, keys: Sequence[str], args: Sequence[Arg], *, read_only: bool = False) -> Any:
+        name = self._versioned(function)
+        try:
+            return await self.valkey.fcall(name, keys, *args, read_only=read_only)
+        except ReplyError as error:
+            if not _is_missing(error):
+                raise _as_plaza_error(error) from None
+        # A node without our library: a new primary, or one that an operator emptied. The call has not run.
+        await self.load()
+        try:
+            return await self.valkey.fcall(name, keys, *args, read_only=read_only)
+        except ReplyError as error:
+            raise _as_plaza_error(error) from None
+
+    def _versioned(self, function: str) -> str:
+        return f"{function}_{self.built[function.partition('_')[0]].version}"
+
+    async def _note_use(self) -> None:
+        now = int(time.time() * 1000)
+        fields = [part for built in self.built.values() for part in (built.name, now)]
+        if fields:
+            await self.valkey.call("HSET", core.LIBRARIES(), *fields)
+
+    async def tidy(self, unused_ms: int = 24 * 3_600_000) -> list[str]:
+        """Remove libraries that no process has used for a day; every worker notes its own as used meanwhile."""
+        await self._note_use()
+        used = await self.valkey.call("HGETALL", core.LIBRARIES())
+        limit = time.time() * 1000 - unused_ms
+        gone = [name for name, last in used.items() if float(last) < limit]
+        for node in self.valkey.primaries():
+            for name in await _names(node) & set(gone):
+                await node.call("FUNCTION", "DELETE", name)
+        if gone:
+            await self.valkey.call("HDEL", core.LIBRARIES(), *gone)
+        return gone
+
+
+_JSON = json.JSONDecoder()
+_NAME = re.compile(r"plaza_([a-z]+)_g(\d+)_[0-9a-f]{8}")
+
+
+async def _names(node: Valkey) -> set[str]:
+    libraries = await node.call("FUNCTION", "LIST", "LIBRARYNAME", "plaza_*")
+    return {library["library_name"] for library in libraries}
+
+
+async def _load(node: Valkey, domain: str, built: Built, there: set[str]) -> None:
+    others = [match for match in map(_NAME.fullmatch, there) if match and match[1] == domain]
+    if any(int(match[2]) > GENERATION for match in others):
+        raise Outdated("A newer Plaza has changed what the keys mean. Upgrade this process.")
+    if built.name not in there:
+        await _load_once(node, built)
+    for match in others:
+        if int(match[2]) < GENERATION:
+            await node.call("FUNCTION", "DELETE", match[0])
+
+
+async def _load_once(node: Valkey, built: Built) -> None:
+    try:
+        await node.call("FUNCTION", "LOAD", built.code)
+    except ReplyError as error:
+        if "already exists" not in error.message:  # another process was quicker with the same library
+            raise
+
+
+def _is_missing(error: ReplyError) -> bool:
+    return "Function not found" in error.message
+
+
+def _as_plaza_error(error: ReplyError) -> Exception:
+    """The error of a Lua `fail(code, detail, extra)`; any other reply error stays what it is."""
+    if error.code != "PLAZA":
+        return error
+    _, code, rest = error.message.split(" ", 2)
+    says, _ = _JSON.raw_decode(rest)  # Valkey adds where in the script it was raised
+    return PlazaError.by_code.get(code, PlazaError)(**says)

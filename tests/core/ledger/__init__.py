@@ -1,0 +1,21 @@
+"""A small domain that lives in the tests, to prove what `effect()` promises: boxes of items on shelves.
+
+A box owns its items. That a box ranks by its total is an effect; that its shelf knows the total is an operation on
+the shelf, another owner, whose own total ranks among the shelves: a chain of owners, as a post's points reach a
+leaderboard through its author.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plaza.core.functions import Library
+from plaza.core.keys import Catalogue, Key
+
+BOX_ITEMS = Key("box:<box>:items", "hash", "What is in a box.", of="item → quantity", owner="box")
+BOXES_TOP = Key("boxes:top", "zset", "Boxes by total.", of="box", score="sum of the box's quantities")
+SHELF_BOXES = Key("shelf:<shelf>:boxes", "hash", "Totals of a shelf's boxes.", of="box → total", owner="shelf")
+SHELVES_TOP = Key("shelves:top", "zset", "Shelves by total.", of="shelf", score="sum of the boxes' totals")
+
+CATALOGUE = Catalogue.of("ledger", globals(), {"box": "[a-z0-9-]+", "shelf": "[a-z0-9-]+"})
+LIBRARY = Library("ledger", CATALOGUE, Path(__file__).with_name("functions.lua").read_text())
