@@ -1,0 +1,231 @@
+"""Every metric Plaza has, in one place, and how they are shown.
+
+Names follow Prometheus' rules: base units (seconds), `_total` for what only grows, and no label whose values could
+grow without bound: a route is its template, never a path, and no label holds an id. `docs/metrics.md` is written from
+the declarations below.
+
+With several processes each keeps its numbers in files of a shared folder, and whichever is asked adds up all of them;
+`share` says so to processes that are about to be started. What a process that has ended had counted stays counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+REGISTRY = CollectorRegistry()
+
+# From a cached answer to the longest that a client waits.
+_REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+# A job may take a blink or an hour.
+_JOB_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
+
+HTTP_REQUESTS = Counter(
+    "plaza_http_requests_total",
+    "Requests answered, by method, route template and class of status (499: the client left).",
+    ["method", "route", "status"],
+    registry=REGISTRY,
+)
+HTTP_DURATION = Histogram(
+    "plaza_http_request_duration_seconds",
+    "Time from a request's first byte to the last of its answer.",
+    ["method", "route", "status"],
+    buckets=_REQUEST_BUCKETS,
+    registry=REGISTRY,
+)
+HTTP_IN_FLIGHT = Gauge(
+    "plaza_http_requests_in_flight",
+    "Requests being answered now.",
+    multiprocess_mode="livesum",
+    registry=REGISTRY,
+)
+HTTP_RATE_LIMITED = Counter(
+    "plaza_http_rate_limited_total",
+    "Requests refused as too fast, by kind of limit.",
+    ["kind"],
+    registry=REGISTRY,
+)
+VALKEY_TRIPS = Counter(
+    "plaza_valkey_round_trips_total", "Calls and batches sent to Valkey; each waits once.", registry=REGISTRY
+)
+VALKEY_ERRORS = Counter(
+    "plaza_valkey_errors_total",
+    "Calls that got no answer from Valkey: it was away, too slow, overloaded or not ready.",
+    registry=REGISTRY,
+)
+VALKEY_RECONNECTS = Counter(
+    "plaza_valkey_reconnects_total", "Connections to Valkey made again after a loss.", registry=REGISTRY
+)
+VALKEY_IN_FLIGHT = Gauge(
+    "plaza_valkey_calls_in_flight",
+    "Calls sent to Valkey and not answered yet.",
+    multiprocess_mode="livesum",
+    registry=REGISTRY,
+)
+JOB_RUNS = Counter(
+    "plaza_job_runs_total",
+    "Runs of a timer's job, by how they ended: done, failed, or fenced (it had lost its lease).",
+    ["job", "result"],
+    registry=REGISTRY,
+)
+JOB_DURATION = Histogram(
+    "plaza_job_duration_seconds", "Time a job's run took.", ["job"], buckets=_JOB_BUCKETS, registry=REGISTRY
+)
+JOB_LAST_SUCCESS = Gauge(
+    "plaza_job_last_success_timestamp_seconds",
+    "When a job last ended well, in Unix seconds.",
+    ["job"],
+    multiprocess_mode="max",
+    registry=REGISTRY,
+)
+EVENTS_HANDLED = Counter(
+    "plaza_events_handled_total",
+    "Events given to a handler, by how it ended: done or failed (it is tried again).",
+    ["stream", "group", "result"],
+    registry=REGISTRY,
+)
+EVENTS_CLAIMED = Counter(
+    "plaza_events_claimed_total",
+    "Events taken over from a consumer that died or stalled.",
+    ["stream", "group"],
+    registry=REGISTRY,
+)
+EVENTS_DEAD = Counter(
+    "plaza_events_dead_total",
+    "Events given up after their last try and moved to the dead-letter stream.",
+    ["stream", "group"],
+    registry=REGISTRY,
+)
+EVENTS_DROPPED = Counter(
+    "plaza_events_dropped_total",
+    "Events that a stream lost to its bound before every group had read them.",
+    ["stream"],
+    registry=REGISTRY,
+)
+SQL_TRANSACTIONS = Counter(
+    "plaza_sql_transactions_total",
+    "SQL transactions, by kind (read, write) and how they ended: done, failed, away.",
+    ["kind", "result"],
+    registry=REGISTRY,
+)
+SQL_DURATION = Histogram(
+    "plaza_sql_transaction_duration_seconds",
+    "Time a SQL transaction took, the wait for a connection included.",
+    ["kind"],
+    buckets=_REQUEST_BUCKETS,
+    registry=REGISTRY,
+)
+
+_DECLARED = tuple(metric for metric in list(globals().values()) if isinstance(metric, MetricWrapperBase))
+
+if not os.environ.get(FOLDER_VARIABLE):  # of several processes, one's memory and CPU time say nothing
+    ProcessCollector(registry=REGISTRY)
+
+
+_PAGE = """# Metrics
+
+`GET /metrics` shows these to Prometheus. With several processes (`PLAZA_WORKERS`) any of them answers for all: counters
+and histograms are summed, also over processes that have ended since the last start; gauges over those that run.
+Durations are in seconds. A route is its template, so the number of series does not grow with use.
+With one process, `process_*` (memory, CPU time, open files) are there too.
+
+A few questions and the expressions that answer them:
+
+- Is it slow? `histogram_quantile(0.99, sum by (le, route) (rate(plaza_http_request_duration_seconds_bucket[5m])))`
+- Does it fail? `sum by (route) (rate(plaza_http_requests_total{status="5xx"}[5m]))`
+- Has a daily job stopped? `time() - plaza_job_last_success_timestamp_seconds > 90000`
+- Do events end as dead letters? `increase(plaza_events_dead_total[1h]) > 0`
+"""
+
+
+def share(folder: Path) -> dict[str, str]:
+    """Empty the folder, and give the environment in which several processes count together.
+
+    Called by the parent before it starts them: they must find the variable when they first import this module.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.db"):
+        old.unlink()
+    return {FOLDER_VARIABLE: str(folder)}
+
+
+def exposition() -> bytes:
+    """All numbers of all processes, as Prometheus reads them."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        return generate_latest(REGISTRY)
+    registry = CollectorRegistry()
+    with _alone(Path(folder)):
+        _bury_the_dead(Path(folder))
+        MultiProcessCollector(registry, path=folder)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+
+def markdown() -> str:
+    """`docs/metrics.md`, as a test compares it: `python -m plaza.core.metrics > docs/metrics.md` writes it."""
+    lines = [_PAGE, "| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for metric in _DECLARED:
+        family = next(iter(metric.describe()))
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = ", ".join(f"`{label}`" for label in metric._labelnames)
+        lines.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
+    return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two scrapes at once must not see each other half-way through folding files."""
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _bury_the_dead(folder: Path) -> None:
+    """Fold the files of processes that have ended into one, so that restarts do not pile them up."""
+    for file in folder.glob("*.db"):
+        kind, _, pid = file.stem.rpartition("_")
+        if not pid.isdigit() or _runs(int(pid)):
+            continue
+        if not kind.startswith("gauge_live"):
+            _fold(file, folder / f"{kind}_ended.db", largest=kind == "gauge_max")
+        file.unlink()
+
+
+def _fold(file: Path, into: Path, largest: bool) -> None:
+    numbers: Any = MmapedDict  # which has no types
+    kept = numbers(str(into))
+    try:
+        for key, value, _, _ in numbers.read_all_values_from_file(str(file)):
+            before, _ = kept.read_value(key)
+            kept.write_value(key, max(before, value) if largest else before + value, 0.0)
+    finally:
+        kept.close()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,218 @@
+"""What operators see: log lines on stderr and, by `core/metrics.py`, numbers.
+
+A line is JSON unless someone sits at the terminal. What is secret is kept out in three ways: a value whose name says
+that it is one (`password`, `authorization`, …), a password inside a URL, and anything that looks like a token are
+replaced before a line is written, and tracebacks never show local variables.
+
+Each request gets one line. It does not go through structlog, whose processors cost more than many a request: its shape
+is fixed, so it is encoded at once, and the lines of one turn of the event loop are written together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sys
+import time
+from collections.abc import MutableMapping
+from typing import Any, Protocol, TextIO
+
+import msgspec
+import structlog
+from prometheus_client import Counter, Histogram
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from plaza.core import metrics
+from plaza.core.metrics import exposition
+
+__all__ = ["Requests", "configure_logs", "exposition"]
+
+HIDDEN = "[hidden]"
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+_SECRET_NAME = re.compile(
+    r"authori[sz]ation|passw|secret|token|cookie|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|credential",
+    re.IGNORECASE,
+)
+_SECRET_TEXT = re.compile(
+    r"(?P<url>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/]+@"  # a password inside a URL
+    r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*"  # a JSON web token
+    r"|(?P<scheme>\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}",
+    re.IGNORECASE,
+)
+
+
+def configure_logs(stream: TextIO | None = None, *, pretty: bool | None = None, level: int = logging.INFO) -> None:
+    """Send our own lines and those of libraries to the stream (stderr), in one shape."""
+    out = stream or sys.stderr
+    if pretty is None:
+        pretty = out.isatty()
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    ]
+    last: list[Processor]
+    if pretty:
+        # Its fancier tracebacks would show local variables.
+        show = structlog.dev.ConsoleRenderer(
+            colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback, timestamp_key="time"
+        )
+        last = [structlog.processors.format_exc_info, hide_secrets, show]
+    else:
+        last = [structlog.processors.format_exc_info, hide_secrets, structlog.processors.JSONRenderer(_as_json)]
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=False,  # loggers are made at import, before anyone configures
+    )
+    _route_libraries(out, shared, last, level)
+
+
+def _route_libraries(out: TextIO, shared: list[Processor], last: list[Processor], level: int) -> None:
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    # Says at every start what has long been so.
+    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
+
+
+def hide_secrets(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """A structlog processor: no secret passes it."""
+    return {name: _hidden(name, value) for name, value in event.items()}
+
+
+def _hidden(name: str, value: Any) -> Any:
+    if isinstance(name, str) and _SECRET_NAME.search(name):
+        return HIDDEN
+    if isinstance(value, str):
+        return _SECRET_TEXT.sub(_mask, value)
+    if isinstance(value, MutableMapping):
+        return {key: _hidden(key, inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_hidden("", inner) for inner in value]
+    if isinstance(value, (bytes, BaseException)):
+        return _hidden("", str(value) if isinstance(value, BaseException) else value.decode(errors="replace"))
+    return value
+
+
+def _mask(match: re.Match[str]) -> str:
+    if match["url"]:
+        return f"{match['url']}{HIDDEN}@"
+    return f"{match['scheme'] or ''}{HIDDEN}"
+
+
+def _as_json(event: dict[str, Any], **_: object) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """One request, as its log line has it."""
+
+    time: str
+    level: str
+    event: str
+    method: str
+    path: str
+    status: int
+    ms: float
+    trips: int
+    valkey_ms: float
+    request_id: str
+    route: str = ""
+    user: str = ""
+
+
+class Answered(Protocol):
+    """What a request must say of itself to be counted and logged."""
+
+    method: str
+    path: str
+    template: str
+    request_id: str
+    usage: Any
+    actor: Any
+
+
+class Requests:
+    """Counts each request and writes its line; what `core/http.py` tells when one is over."""
+
+    def __init__(self, stream: TextIO | None = None, *, pretty: bool | None = None) -> None:
+        self._out = stream or sys.stderr
+        self._pretty = self._out.isatty() if pretty is None else pretty
+        self._lines: list[bytes] = []
+        self._encode = msgspec.json.Encoder().encode
+        # Finding a metric by its labels costs more than counting, so what was found is kept.
+        self._bound: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._second = 0
+        self._second_text = ""
+
+    def answered(self, call: Answered, status: int, seconds: float) -> None:
+        method, route = call.method, call.template
+        found = self._bound.get((method, route, status))
+        if found is None:
+            found = self._bind(method, route, status)
+        found[0].inc()
+        found[1].observe(seconds)
+        self._write(call, status, seconds)
+
+    def _bind(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+        # A client may send any word as a method and any path: neither becomes a label unless we know it.
+        known = method in _METHODS
+        labels = (method if known else "other", route or "none", f"{status // 100}xx")
+        found = (metrics.HTTP_REQUESTS.labels(*labels), metrics.HTTP_DURATION.labels(*labels))
+        if known:
+            self._bound[method, route, status] = found
+        return found
+
+    def _write(self, call: Answered, status: int, seconds: float) -> None:
+        usage, actor = call.usage, call.actor
+        line = _Line(
+            time=self._now(),
+            level="info" if status < 500 else "error",
+            event="request",
+            method=call.method,
+            path=call.path,
+            status=status,
+            ms=round(seconds * 1000, 3),
+            trips=usage.trips,
+            valkey_ms=round(usage.seconds * 1000, 3),
+            request_id=call.request_id,
+            route=call.template,
+            user="" if actor is None else actor.name,
+        )
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._lines.append(_pretty(line) if self._pretty else self._encode(line))
+
+    def _now(self) -> str:
+        now = time.time()
+        second = int(now)
+        if second != self._second:
+            self._second, self._second_text = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._second_text}.{int((now - second) * 1000):03d}Z"
+
+    def flush(self) -> None:
+        """Write the lines of this turn; also called at the end, so that none is lost."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            lines.append(b"")
+            self._out.write(b"\n".join(lines).decode())
+            self._out.flush()
+
+
+def _pretty(line: _Line) -> bytes:
+    who = f" {line.user}" if line.user else ""
+    path = line.path if line.path.isprintable() else ascii(line.path)  # a terminal obeys control characters
+    return (
+        f"{line.time} {line.method} {path} {line.status} {line.ms:.1f} ms, "
+        f"{line.trips} round trips {line.valkey_ms:.1f} ms{who} {line.request_id}"
+    ).encode()

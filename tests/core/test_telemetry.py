@@ -1,0 +1,325 @@
+"""Logs and metrics: what operators can rely on, and what they never get to see."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client.parser import text_string_to_metric_families
+
+from plaza.core import metrics
+from plaza.core.calls import Usage
+from plaza.core.telemetry import HIDDEN, Requests, configure_logs
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """Logs as JSON lines in memory; afterwards as they were."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    configure_logs(stream)
+    yield stream
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def records(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_json_with_its_time_and_level(lines: io.StringIO) -> None:
+    structlog.get_logger().warning("the pump is slow", litres=3)
+    (record,) = records(lines)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", record.pop("time"))
+    assert record == {"event": "the pump is slow", "level": "warning", "litres": 3}
+
+
+def test_lines_of_libraries_have_the_same_shape(lines: io.StringIO) -> None:
+    logging.getLogger("some.library").error("it broke %d times", 3)
+    (record,) = records(lines)
+    assert record["event"] == "it broke 3 times"
+    assert record["logger"] == "some.library"
+    assert record["level"] == "error"
+
+
+def test_at_a_terminal_lines_are_for_people() -> None:
+    master, slave = os.openpty()
+    program = "import structlog, plaza.core.telemetry as t; t.configure_logs(); structlog.get_logger().info('hi', a=1)"
+    done = subprocess.run([sys.executable, "-c", program], stderr=slave, check=True)
+    os.close(slave)
+    said = os.read(master, 4096).decode()
+    os.close(master)
+    assert done.returncode == 0
+    assert "hi" in said
+    assert not said.startswith("{")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password",
+        "Authorization",
+        "x-authorization",
+        "access_token",
+        "Set-Cookie",
+        "api_key",
+        "X-API-Key",
+        "jwt_secret",
+    ],
+)
+def test_a_value_whose_name_says_it_is_secret_is_never_written(lines: io.StringIO, name: str) -> None:
+    structlog.get_logger().info("in", **{name: "hunter2", "inside": {name: "hunter2", "list": [{name: "hunter2"}]}})
+    assert "hunter2" not in lines.getvalue()
+    assert records(lines)[0][name] == HIDDEN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot reach postgresql://plaza:hunter2@db/plaza",
+        "cannot reach valkey://:hunter2@db:6379",
+        "a password with a sign: redis://u:a@hunter2@db",
+        "got Bearer hunter2-hunter2",
+        "got eyJhbGciOiJIUzI1NiJ9.hunter2.x-y_z",
+    ],
+)
+def test_a_secret_inside_a_text_is_never_written(lines: io.StringIO, text: str) -> None:
+    structlog.get_logger().info(text, also=[text], bytes=text.encode(), error=ValueError(text))
+    logging.getLogger("some.library").error(text)
+    assert "hunter2" not in lines.getvalue()
+
+
+def test_a_traceback_shows_neither_variables_nor_passwords(lines: io.StringIO) -> None:
+    def connect(_: str) -> None:
+        kept_in_a_variable = "hunter2"
+        raise ValueError("no answer from valkey://:hunter3@db", len(kept_in_a_variable))
+
+    try:
+        connect("x")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+        logging.getLogger("some.library").exception("failed")
+    assert "ValueError" in records(lines)[0]["exception"]
+    assert "hunter" not in lines.getvalue()
+
+
+@dataclass
+class Person:
+    name: str
+
+
+@dataclass
+class Asked:
+    """A finished request, as `core/http.py` tells of it."""
+
+    method: str = "GET"
+    path: str = "/posts/7"
+    template: str = "/posts/{post}"
+    request_id: str = "r1"
+    usage: Usage = field(default_factory=lambda: Usage(trips=2, seconds=0.0015))
+    actor: Person | None = None
+
+
+def number(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+async def test_each_request_is_one_line_with_status_time_and_round_trips() -> None:
+    out = io.StringIO()
+    requests = Requests(out)
+    requests.answered(Asked(actor=Person("ana")), 200, 0.0123)
+    requests.answered(Asked(method="POST"), 503, 0.5)
+    await asyncio.sleep(0)
+    first, second = records(out)
+    assert first.pop("time").endswith("Z")
+    assert first == {
+        "level": "info",
+        "event": "request",
+        "method": "GET",
+        "path": "/posts/7",
+        "status": 200,
+        "ms": 12.3,
+        "trips": 2,
+        "valkey_ms": 1.5,
+        "request_id": "r1",
+        "route": "/posts/{post}",
+        "user": "ana",
+    }
+    assert (second["level"], second["status"]) == ("error", 503)
+
+
+async def test_lines_that_wait_are_written_at_the_end() -> None:
+    out = io.StringIO()
+    requests = Requests(out)
+    requests.answered(Asked(), 200, 0.01)
+    requests.flush()
+    assert len(records(out)) == 1
+
+
+async def test_a_path_cannot_speak_to_the_terminal() -> None:
+    out = io.StringIO()
+    requests = Requests(out, pretty=True)
+    requests.answered(Asked(path="/\x1b[2J"), 404, 0.01)
+    requests.flush()
+    assert "\x1b" not in out.getvalue()
+
+
+async def test_requests_are_counted_by_method_route_and_class_of_status() -> None:
+    requests = Requests(io.StringIO())
+    labels = {"method": "GET", "route": "/posts/{post}", "status": "2xx"}
+    count, spent = (
+        number("plaza_http_requests_total", **labels),
+        number("plaza_http_request_duration_seconds_sum", **labels),
+    )
+    requests.answered(Asked(), 200, 0.25)
+    requests.answered(Asked(), 204, 0.25)
+    requests.flush()
+    assert number("plaza_http_requests_total", **labels) == count + 2
+    assert number("plaza_http_request_duration_seconds_sum", **labels) == spent + 0.5
+
+
+async def test_no_client_can_make_new_series() -> None:
+    requests = Requests(io.StringIO())
+    before = len(next(iter(metrics.HTTP_REQUESTS.collect())).samples)
+    for i in range(50):
+        requests.answered(Asked(method=f"FOO{i}", path=f"/nowhere/{i}", template=""), 404, 0.01)
+        requests.answered(Asked(method=f"FOO{i}"), 405, 0.01)
+    requests.flush()
+    grown = len(next(iter(metrics.HTTP_REQUESTS.collect())).samples) - before
+    assert grown <= 4  # each series has two samples: the count and when it was made
+    assert len(requests._bound) == 0
+
+
+def families() -> list[Any]:
+    return [next(iter(metric.describe())) for metric in metrics._DECLARED]
+
+
+def test_metrics_follow_the_naming_rules() -> None:
+    for family in families():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert re.fullmatch(r"plaza_[a-z]+(_[a-z]+)+", name), name
+        assert name.endswith("_total") == (family.type == "counter"), name
+        assert not re.search(r"_(ms|milliseconds|minutes|hours|kb|mb|percent)(_|$)", name), name
+        if family.type == "histogram" or "duration" in name:
+            assert name.endswith("_seconds"), name
+        assert family.documentation.endswith("."), name
+
+
+def test_no_label_can_grow_without_bound() -> None:
+    bounded = {"method", "route", "status", "kind", "result", "job", "stream", "group"}
+    for metric in metrics._DECLARED:
+        assert set(metric._labelnames) <= bounded, metric
+
+
+def test_request_times_have_the_usual_buckets() -> None:
+    assert metrics.HTTP_DURATION._kwargs["buckets"] == (
+        0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
+    )  # fmt: skip
+
+
+def test_every_metric_is_documented() -> None:
+    assert (DOCS / "metrics.md").read_text() == metrics.markdown(), (
+        "run: python -m plaza.core.metrics > docs/metrics.md"
+    )
+
+
+def test_prometheus_can_read_what_we_show() -> None:
+    shown = {family.name for family in text_string_to_metric_families(metrics.exposition().decode())}
+    assert {family.name for family in families()} <= shown
+    assert "process_cpu_seconds" in shown
+
+
+CHILD = """
+    import sys
+    from plaza.core import metrics
+    metrics.HTTP_RATE_LIMITED.labels("write").inc(3)
+    metrics.HTTP_IN_FLIGHT.set(2)
+    metrics.JOB_DURATION.labels("tidy").observe(0.2)
+    metrics.JOB_LAST_SUCCESS.labels("tidy").set(float(sys.argv[1]))
+    print("counted", flush=True)
+    sys.stdin.read()
+"""
+
+
+def child(environment: dict[str, str], when: int) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CHILD), str(when)],
+        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "counted\n"
+    return process
+
+
+def end(process: subprocess.Popen[str], sig: signal.Signals) -> None:
+    process.send_signal(sig)
+    process.wait(10)
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        pipe.close()
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> dict[str, float]:
+    with monkeypatch.context() as patch:
+        patch.setenv(metrics.FOLDER_VARIABLE, environment[metrics.FOLDER_VARIABLE])
+        text = metrics.exposition().decode()
+    return {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.endswith(("_total", "_flight", "_sum", "_count", "_timestamp_seconds"))
+    }
+
+
+def test_any_process_answers_for_all_and_what_the_dead_counted_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "counter_1.db").write_bytes(b"from an earlier start")
+    environment = metrics.share(folder)
+    first, second = child(environment, 100), child(environment, 50)
+    try:
+        both = shown(monkeypatch, environment)
+        assert both["plaza_http_rate_limited_total"] == 6
+        assert both["plaza_http_requests_in_flight"] == 4
+        assert both["plaza_job_last_success_timestamp_seconds"] == 100
+        end(first, signal.SIGKILL)
+        for _ in range(2):  # the second time from the folded file
+            one = shown(monkeypatch, environment)
+            assert one["plaza_http_rate_limited_total"] == 6
+            assert one["plaza_job_duration_seconds_count"] == 2
+            assert one["plaza_job_duration_seconds_sum"] == pytest.approx(0.4)
+            assert one["plaza_job_last_success_timestamp_seconds"] == 100
+            assert one["plaza_http_requests_in_flight"] == 2
+    finally:
+        end(second, signal.SIGKILL)
+
+
+def test_restarts_do_not_pile_up_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = metrics.share(tmp_path)
+    for i in range(3):
+        end(child(environment, i), signal.SIGKILL)
+        assert shown(monkeypatch, environment)["plaza_http_rate_limited_total"] == 3 * (i + 1)
+    assert len(list(tmp_path.glob("*.db"))) <= 4
