@@ -75,6 +75,19 @@ def error_reply(message: str | bytes) -> Exception:
     return NotReady(code, text) if code in _NOT_READY else ReplyError(code, text)
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How long and how much. Times are in seconds."""
+
+    timeout: float = 5.0  # a call without a timeout of its own
+    patience: float = 1.0  # to wait for a connection, or for a turn, before a call fails
+    connect_timeout: float = 2.0  # one attempt: TCP, TLS, AUTH
+    in_flight: int = 4096  # calls written and not answered
+    waiting: int = 65_536  # calls not written yet, when there is no turn for them
+    backoff: float = 0.05  # between attempts to connect, doubling each time,
+    backoff_most: float = 2.0  # up to this
+
+
 @dataclass(slots=True)
 class Usage:
     """What one request has asked of Valkey: round trips, and seconds spent waiting for them (summed)."""

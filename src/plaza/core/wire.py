@@ -17,12 +17,10 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from contextvars import Context
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, cast
@@ -38,6 +36,7 @@ from plaza.core.calls import (
     Entry,
     Gather,
     NotReady,
+    Options,
     Overloaded,
     ReplyError,
     Usage,
@@ -47,8 +46,8 @@ from plaza.core.calls import (
     fail,
 )
 from plaza.core.dedicated import Alone, Subscription
-from plaza.core.errors import SettingError, Unavailable
-from plaza.core.keys import Layout
+from plaza.core.errors import SettingError
+from plaza.core.valkey import Invalidated, Listeners, Valkey
 
 __all__ = [
     "USAGE",
@@ -68,21 +67,8 @@ __all__ = [
 
 _MORE = object()  # hiredis' default, False, is also what a RESP3 boolean looks like
 _Push = hiredis.PushNotification
+Refused = Callable[["Wire", Entry, Exception], bool]
 pack = cast(Callable[[tuple[Arg, ...]], bytes], hiredis.pack_command)  # its stub knows one-word commands only
-Invalidated = Callable[[list[str] | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How long and how much. Times are in seconds."""
-
-    timeout: float = 5.0  # a call without a timeout of its own
-    patience: float = 1.0  # to wait for a connection, or for a turn, before a call fails
-    connect_timeout: float = 2.0  # one attempt: TCP, TLS, AUTH
-    in_flight: int = 4096  # calls written and not answered
-    waiting: int = 65_536  # calls not written yet, when there is no turn for them
-    backoff: float = 0.05  # between attempts to connect, doubling each time,
-    backoff_most: float = 2.0  # up to this
 
 
 class _Link(asyncio.Protocol):
@@ -176,6 +162,7 @@ class Wire:
         tracking: bool = False,
         on_push: Callable[[list[Any]], None] | None = None,
         on_down: Callable[[], None] | None = None,
+        on_refused: Refused | None = None,
     ) -> None:
         self.address = address
         self.options = options
@@ -184,6 +171,7 @@ class Wire:
         self._tracking = tracking
         self._on_push = on_push
         self._on_down = on_down
+        self._on_refused = on_refused
         self._loop = asyncio.get_running_loop()
         self._new_future = self._loop.create_future
         self._timeout = options.timeout
@@ -248,14 +236,12 @@ class Wire:
 
     def pushed(self, message: list[Any]) -> None:
         if self._on_push is not None:
-            try:
-                self._on_push(message)
-            except Exception as error:  # a listener's mistake must not end everybody's connection
-                self._loop.call_exception_handler({"message": "a listener failed", "exception": error})
+            self._on_push(message)
 
     def refused(self, entry: Entry, error: Exception) -> None:
-        """Valkey answered with an error."""
-        entry[1].set_exception(error)
+        """Valkey answered with an error: the caller's, unless someone knows what to do about it."""
+        if self._on_refused is None or not self._on_refused(self, entry, error):
+            entry[1].set_exception(error)
 
     def lost(self, link: _Link, exc: Exception | None) -> None:
         """A connection ended: what it carried may have run."""
@@ -302,14 +288,18 @@ class Wire:
         while True:
             try:
                 link = await self._open()
-            except (OSError, ValueError, ReplyError, Unavailable) as error:
-                # Only what the server or the system said, and that never includes what we sent.
-                self._why = f"Valkey at {self.address} cannot be reached: {error or 'it does not answer'}."
+            except Exception as error:
+                # Whatever it was, the next attempt may do better; until then every call that fails says why.
+                # These are the server's or the system's words, which never include what we sent.
+                reason = str(error).rstrip(".") or "it does not answer"
+                self._why = f"Valkey at {self.address} cannot be reached: {reason}."
             else:
-                self._link, since = link, monotonic()
-                self._up.set_result(None)
-                self.flush()
-                await link.gone.wait()
+                since = monotonic()
+                if not link.gone.is_set():
+                    self._link = link
+                    self._up.set_result(None)
+                    self.flush()
+                    await link.gone.wait()
                 if monotonic() - since > self.options.backoff_most:
                     failures = 0
             failures += 1
@@ -333,7 +323,7 @@ class Wire:
                 raise
         return link
 
-    def _greet(self, link: _Link) -> asyncio.Future[Any]:
+    async def _greet(self, link: _Link) -> None:
         address = self.address
         hello: tuple[Arg, ...] = ("HELLO", self._resp, "SETNAME", "plaza")
         if address.password:
@@ -350,7 +340,11 @@ class Wire:
         gather = Gather(len(commands), lambda replies: all_or_first_error(replies[:needed]))
         link.pending.append((b"", future, gather, None, now, now + self.options.connect_timeout))
         link.transport.write(b"".join(map(pack, commands)))
-        return future
+        try:
+            await future
+        except ConnectionLost:
+            all_or_first_error(gather.replies)  # a server that is full says so before it hangs up
+            raise
 
     def _pace(self) -> float:
         return min(self.options.patience, self._timeout) / 4
@@ -394,95 +388,44 @@ class Wire:
         self.late = bool(self._queue)
 
 
-class Valkey(ABC):
-    """What every service holds: one server or a cluster, which it need not know."""
-
-    clustered: bool
-
-    @property
-    def layout(self) -> Layout:
-        return Layout.BRACES if self.clustered else Layout.PLAIN
-
-    @abstractmethod
-    def call(
-        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
-    ) -> Awaitable[Any]:
-        """One command, one round trip. Text in RESP3 shapes, or with `raw` bytes in RESP2 shapes.
-
-        `key` says where the command belongs in a cluster, for a command whose key is in an unusual place.
-        """
-
-    @abstractmethod
-    def batch(
-        self,
-        commands: Sequence[Sequence[Arg]],
-        *,
-        timeout: float | None = None,
-        raw: bool = False,
-        return_errors: bool = False,
-    ) -> Awaitable[list[Any]]:
-        """Many commands in one round trip, not atomic; answers in order. The first error is raised, or all returned."""
-
-    @abstractmethod
-    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> Awaitable[list[Any]]:
-        """Many commands in one atomic step and one round trip."""
-
-    def fcall(
-        self, name: str, keys: Sequence[str], *args: Arg, read_only: bool = False, timeout: float | None = None
-    ) -> Awaitable[Any]:
-        """Call a loaded function. One round trip."""
-        return self.call("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args, timeout=timeout)
-
-    @abstractmethod
-    def tracked(
-        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
-    ) -> Awaitable[Any]:
-        """Read, and have Valkey tell `on_invalidate` when what was read changes.
-
-        `keep(reply)` runs in the order of the wire, so before the news of any later change: store there, and nothing
-        stale stays. What it returns is the answer.
-        """
-
-    @abstractmethod
-    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
-        """Be told keys that changed since their tracked read, or None if any may have. Returns how to stop."""
-
-    @abstractmethod
-    def subscribe(self, *channels: str) -> Subscription:
-        """Messages of channels, on a connection of their own."""
-
-    @abstractmethod
-    def blocking(self) -> AbstractAsyncContextManager[Alone]:
-        """A connection of one's own, for commands that wait on the server."""
-
-    @abstractmethod
-    def primaries(self) -> Sequence[Valkey]:
-        """Each server that holds keys, for work that goes to all of them: SCAN, FUNCTION LOAD."""
-
-    @abstractmethod
-    async def close(self) -> None: ...
-
-
 class Server(Valkey):
     """One Valkey server, over one connection (and a second, in RESP2, once something asks for raw shapes)."""
 
     clustered = False
 
-    def __init__(self, address: Address, options: Options) -> None:
+    def __init__(
+        self,
+        address: Address,
+        options: Options,
+        *,
+        on_refused: Refused | None = None,
+        on_down: Callable[[], None] | None = None,
+    ) -> None:
         self.address = address
-        self._options = options
-        self._listeners: list[Invalidated] = []
-        self._wire = Wire(address, options, tracking=True, on_push=self._pushed, on_down=self._down)
+        self.options = options
+        self._on_refused = on_refused
+        self._on_down = on_down
+        self._listeners = Listeners()
+        self._wire = Wire(
+            address, options, tracking=True, on_push=self._pushed, on_down=self._down, on_refused=on_refused
+        )
         self._raw: Wire | None = None
 
     def __repr__(self) -> str:
         return f"<Valkey at {self.address}>"
 
+    def lane(self, raw: bool) -> Wire:
+        """The connection that speaks RESP3, or the one for raw shapes, which is made when first asked for."""
+        if not raw:
+            return self._wire
+        if self._raw is None:
+            self._raw = Wire(self.address, self.options, resp=2, on_refused=self._on_refused)
+        return self._raw
+
     def call(
         self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
     ) -> asyncio.Future[Any]:
-        wire = self._raw_wire() if raw else self._wire
-        return wire.send(pack(command), None, timeout)
+        return self.lane(raw).send(pack(command), None, timeout)
 
     def batch(
         self,
@@ -492,12 +435,11 @@ class Server(Valkey):
         raw: bool = False,
         return_errors: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        wire = self._raw_wire() if raw else self._wire
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return _answered([])
         gather = Gather(len(packed), list if return_errors else all_or_first_error)
-        return wire.send(b"".join(packed), gather, timeout)
+        return self.lane(raw).send(b"".join(packed), gather, timeout)
 
     def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
         packed = [pack(tuple(command)) for command in commands]
@@ -516,28 +458,25 @@ class Server(Valkey):
         return self._wire.send(_CACHING + pack(command), Gather(2, finish), timeout)
 
     def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
+        return self._listeners.add(callback)
 
     def _pushed(self, message: list[Any]) -> None:
         if message[0] == "invalidate":
-            self._tell(message[1])
+            self._listeners.tell(message[1])
 
     def _down(self) -> None:
-        self._tell(None)
-
-    def _tell(self, keys: list[str] | None) -> None:
-        for callback in list(self._listeners):
-            callback(keys)
+        self._listeners.tell(None)
+        if self._on_down is not None:
+            self._on_down()
 
     def subscribe(self, *channels: str) -> Subscription:
         # PING is answered once the channels are listened to, in a reply like any other.
         command = pack(("SUBSCRIBE", *channels)) + pack(("PING",))
-        return Subscription(partial(Wire, self.address, self._options), command)
+        return Subscription(partial(Wire, self.address, self.options), command)
 
     @asynccontextmanager
     async def blocking(self) -> AsyncIterator[Alone]:
-        alone = Alone(Wire(self.address, self._options), pack)
+        alone = Alone(Wire(self.address, self.options), pack)
         try:
             yield alone
         finally:
@@ -553,11 +492,6 @@ class Server(Valkey):
         await self._wire.close()
         if self._raw is not None:
             await self._raw.close()
-
-    def _raw_wire(self) -> Wire:
-        if self._raw is None:
-            self._raw = Wire(self.address, self._options, resp=2)
-        return self._raw
 
 
 _MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))

@@ -1,0 +1,109 @@
+"""What a service may ask of Valkey, whether one server or a cluster is behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from plaza.core.calls import Arg
+from plaza.core.dedicated import Subscription
+from plaza.core.keys import Layout
+
+Invalidated = Callable[[list[str] | None], None]
+
+
+class Alone(Protocol):
+    """A connection of one's own: `core/dedicated.py`."""
+
+    async def call(self, *command: Arg, timeout: float | None = None) -> Any: ...
+
+
+class Listeners:
+    """Who wants to know of changed keys. One that fails does not keep the news from the others."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Invalidated] = []
+
+    def add(self, callback: Invalidated) -> Callable[[], None]:
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
+
+    def tell(self, keys: list[str] | None) -> None:
+        for callback in list(self._callbacks):
+            try:
+                callback(keys)
+            except Exception as error:
+                context = {"message": "A listener to changed keys failed.", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+
+
+class Valkey(ABC):
+    """What every service holds: one server or a cluster, which it need not know."""
+
+    clustered: bool
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.BRACES if self.clustered else Layout.PLAIN
+
+    @abstractmethod
+    def call(
+        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+    ) -> Awaitable[Any]:
+        """One command, one round trip. Text in RESP3 shapes, or with `raw` bytes in RESP2 shapes.
+
+        `key` says where the command belongs in a cluster, for a command whose key is in an unusual place.
+        """
+
+    @abstractmethod
+    def batch(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> Awaitable[list[Any]]:
+        """Many commands in one round trip, not atomic; answers in order. The first error is raised, or all returned."""
+
+    @abstractmethod
+    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> Awaitable[list[Any]]:
+        """Many commands in one atomic step and one round trip."""
+
+    def fcall(
+        self, name: str, keys: Sequence[str], *args: Arg, read_only: bool = False, timeout: float | None = None
+    ) -> Awaitable[Any]:
+        """Call a loaded function. One round trip."""
+        return self.call("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args, timeout=timeout)
+
+    @abstractmethod
+    def tracked(
+        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+    ) -> Awaitable[Any]:
+        """Read, and have Valkey tell `on_invalidate` when what was read changes.
+
+        `keep(reply)` runs in the order of the wire, so before the news of any later change: store there, and nothing
+        stale stays. What it returns is the answer.
+        """
+
+    @abstractmethod
+    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+        """Be told keys that changed since their tracked read, or None if any may have. Returns how to stop."""
+
+    @abstractmethod
+    def subscribe(self, *channels: str) -> Subscription:
+        """Messages of channels, on a connection of their own."""
+
+    @abstractmethod
+    def blocking(self) -> AbstractAsyncContextManager[Alone]:
+        """A connection of one's own, for commands that wait on the server."""
+
+    @abstractmethod
+    def primaries(self) -> Sequence[Valkey]:
+        """Each server that holds keys, for work that goes to all of them: SCAN, FUNCTION LOAD."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
