@@ -106,4 +106,8 @@ class Valkey(ABC):
         """Each server that holds keys, for work that goes to all of them: SCAN, FUNCTION LOAD."""
 
     @abstractmethod
+    async def ready(self) -> None:
+        """Wait for the connection, for as long as a call would."""
+
+    @abstractmethod
     async def close(self) -> None: ...

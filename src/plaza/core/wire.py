@@ -46,7 +46,6 @@ from plaza.core.calls import (
     fail,
 )
 from plaza.core.dedicated import Alone, Subscription
-from plaza.core.errors import SettingError
 from plaza.core.valkey import Invalidated, Listeners, Valkey
 
 __all__ = [
@@ -256,6 +255,14 @@ class Wire:
             if self._on_down is not None:
                 self._on_down()
 
+    @property
+    def raw(self) -> bool:
+        return self._resp == 2
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
     async def ready(self) -> None:
         """Wait for the connection, for as long as a call would."""
         done, _ = await asyncio.wait([self._up], timeout=self.options.patience)
@@ -437,15 +444,15 @@ class Server(Valkey):
     ) -> asyncio.Future[list[Any]]:
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
-            return _answered([])
+            return answered([])
         gather = Gather(len(packed), list if return_errors else all_or_first_error)
         return self.lane(raw).send(b"".join(packed), gather, timeout)
 
     def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
-            return _answered([])
-        whole = b"".join((_MULTI, *packed, _EXEC))
+            return answered([])
+        whole = b"".join((MULTI, *packed, EXEC))
         return self._wire.send(whole, Gather(len(packed) + 2, executed), timeout)
 
     def tracked(
@@ -485,6 +492,10 @@ class Server(Valkey):
     def primaries(self) -> list[Valkey]:
         return [self]
 
+    @property
+    def connected(self) -> bool:
+        return self._wire.connected
+
     async def ready(self) -> None:
         await self._wire.ready()
 
@@ -494,11 +505,11 @@ class Server(Valkey):
             await self._raw.close()
 
 
-_MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
+MULTI, EXEC = pack(("MULTI",)), pack(("EXEC",))
 _CACHING = pack(("CLIENT", "CACHING", "YES"))
 
 
-def _answered(reply: Any) -> asyncio.Future[Any]:
+def answered(reply: Any) -> asyncio.Future[Any]:
     future = asyncio.get_running_loop().create_future()
     future.set_result(reply)
     return future
@@ -507,12 +518,14 @@ def _answered(reply: Any) -> asyncio.Future[Any]:
 async def connect(url: str, **options: Any) -> Valkey:
     """A connection to what the URL names. Raises `ConnectionLost` if it cannot be reached now."""
     addresses, clustered = parse(url)
-    if clustered:
-        raise SettingError("A cluster is not supported yet.")
-    server = Server(addresses[0], Options(**options))
+    # Late, because a cluster is made of servers and so knows this file.
+    from plaza.core.cluster import Cluster
+
+    limits = Options(**options)
+    valkey = Cluster(addresses, limits) if clustered else Server(addresses[0], limits)
     try:
-        await server.ready()
+        await valkey.ready()
     except BaseException:
-        await server.close()
+        await valkey.close()
         raise
-    return server
+    return valkey

@@ -1,0 +1,376 @@
+"""A cluster behind the same words as one server.
+
+Every node has its own shared connection, and a table of 16,384 slots says which node a key lives on. The table is
+believed until a node says otherwise: a MOVED answer corrects one slot at once and has the whole table read again, and
+so does a node that goes away. A caller sees none of this. What was answered with a redirection did not run, so it is
+sent again to where it belongs, within the time the call has; what was in flight on a broken connection may have run,
+and is never sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from contextvars import Context
+from time import monotonic
+from typing import Any
+
+from plaza.core.address import Address
+from plaza.core.calls import (
+    USAGE,
+    Arg,
+    ConnectionLost,
+    Entry,
+    Gather,
+    NotReady,
+    Options,
+    ReplyError,
+    all_or_first_error,
+    executed,
+    fail,
+)
+from plaza.core.dedicated import Alone, Subscription
+from plaza.core.errors import Unavailable
+from plaza.core.slots import SLOTS, key_of, one_slot, slot_of
+from plaza.core.valkey import Invalidated, Listeners, Valkey
+from plaza.core.wire import EXEC, MULTI, Server, Wire, answered, pack
+
+_ASKING = pack(("ASKING",))
+# A redirection is followed at once the first two times; after that the cluster is changing, and gets time to.
+_AT_ONCE = 2
+_PAUSE = 0.05
+_LONGEST_PAUSE = 0.4
+# Between two readings of the table: when many were told that it changed, and while a primary is away.
+_CALM = 0.05
+_LOOK_AGAIN = 0.3
+
+Again = Callable[[Wire, bool], Awaitable[Any]]
+
+
+class Cluster(Valkey):
+    """All primaries of a Valkey cluster."""
+
+    clustered = True
+
+    def __init__(self, seeds: Sequence[Address], options: Options) -> None:
+        self.options = options
+        self._seeds = list(seeds)
+        self._known: list[Address] = []  # every node of the last table, also replicas
+        self._nodes: dict[tuple[str, int], Server] = {}
+        self._slots: list[Server | None] = [None] * SLOTS
+        self._primaries: list[Server] = []
+        self._listeners = Listeners()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Valkey cluster at {', '.join(map(str, self._seeds))}>"
+
+    async def ready(self) -> None:
+        """Read the table of slots, and keep it true from then on."""
+        if not await self._read_table():
+            raise ConnectionLost(f"No node of {self!r} answers.", may_have_run=False)
+        self._start(self._watch())
+
+    def call(
+        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+    ) -> asyncio.Future[Any]:
+        packed = pack(command)
+        return self.home(key_of(command) if key is None else key).lane(raw).send(packed, None, timeout)
+
+    def batch(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> asyncio.Future[list[Any]]:
+        packed = [pack(tuple(command)) for command in commands]
+        if not packed:
+            return answered([])
+        places: dict[Wire, list[int]] = {}
+        for i, command in enumerate(commands):
+            places.setdefault(self.home(key_of(command)).lane(raw), []).append(i)
+        parts: list[_Part] = []
+        counted = USAGE.get()
+        for wire, where in places.items():
+            whole = b"".join([packed[i] for i in where])
+            parts.append((wire, where, wire.send(whole, Gather(len(where), list), timeout)))
+            USAGE.set(None)  # the parts travel side by side, so they are one round trip
+        USAGE.set(counted)
+        return self._start(self._collect(packed, parts, self.until(timeout), return_errors))
+
+    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
+        packed = [pack(tuple(command)) for command in commands]
+        if not packed:
+            return answered([])
+        slot = one_slot(commands)
+        wire = (self._any() if slot is None else self._at(slot)).lane(False)
+        again = _resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, executed, self.until(timeout))
+        return self._start(self.insist(again(wire, False), wire, self.until(timeout), again))
+
+    def tracked(
+        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+    ) -> asyncio.Future[Any]:
+        key, packed, until = key_of(command), pack(command), self.until(timeout)
+
+        def unkept(replies: list[Any]) -> Any:
+            # A key on the move cannot be tracked (ASKING and CACHING each hold for the very next command), so what was
+            # read is given up at once.
+            reply = all_or_first_error(replies)[0]
+            kept = reply if keep is None else keep(reply)
+            self._listeners.tell([str(key)])
+            return kept
+
+        def again(wire: Wire, asking: bool) -> Awaitable[Any]:
+            if asking:
+                return _resend(packed, 1, unkept, until)(wire, True)
+            return self._node(wire.address).tracked(*command, keep=keep, timeout=max(until - monotonic(), 0))
+
+        wire = self.home(key).lane(False)
+        return self._start(self.insist(again(wire, False), wire, until, again))
+
+    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+        return self._listeners.add(callback)
+
+    def subscribe(self, *channels: str) -> Subscription:
+        return self._any().subscribe(*channels)
+
+    @asynccontextmanager
+    async def blocking(self) -> AsyncIterator[Roaming]:
+        roaming = Roaming(self)
+        try:
+            yield roaming
+        finally:
+            await roaming.close()
+
+    def primaries(self) -> list[Server]:
+        return list(self._primaries)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(node.close() for node in self._nodes.values()))
+
+    def home(self, key: Arg | None) -> Server:
+        """Where a key lives, as far as we know."""
+        return self._any() if key is None else self._at(slot_of(key))
+
+    def until(self, timeout: float | None) -> float:
+        return monotonic() + (self.options.timeout if timeout is None else timeout)
+
+    def _at(self, slot: int) -> Server:
+        # A node that does not serve the slot either says who does, or that nobody does.
+        return self._slots[slot] or self._any()
+
+    def _any(self) -> Server:
+        up = [server for server in self._primaries if server.connected]
+        return random.choice(up or self._primaries)
+
+    def _node(self, address: Address) -> Server:
+        place = (address.host, address.port)
+        if place not in self._nodes:
+            server = Server(address, self.options, on_refused=self._refused, on_down=self._changed.set)
+            server.on_invalidate(self._listeners.tell)
+            self._nodes[place] = server
+        return self._nodes[place]
+
+    def _start(self, work: Coroutine[Any, Any, Any], context: Context | None = None) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _collect(self, packed: list[bytes], parts: list[_Part], until: float, return_errors: bool) -> list[Any]:
+        """Put the parts of a batch together in order, and send again what was redirected."""
+        answers = await asyncio.gather(*(future for _, _, future in parts), return_exceptions=True)
+        replies: list[Any] = [None] * len(packed)
+        moved: list[tuple[int, Awaitable[Any]]] = []
+        for (wire, where, _), answer in zip(parts, answers, strict=True):
+            if isinstance(answer, Unavailable) and len(parts) > 1:
+                answer.may_have_run = True  # type: ignore[attr-defined]  # if not this part, then another
+            if isinstance(answer, BaseException):
+                raise answer
+            for i, reply in zip(where, answer, strict=True):
+                replies[i] = reply
+                if isinstance(reply, Exception) and _redirects(reply):
+                    again = _resend(packed[i], 1, _only, until)
+                    moved.append((i, self._retry(wire, reply, until, again)))
+        again_answers = await asyncio.gather(*(work for _, work in moved), return_exceptions=True)
+        for (i, _), answer in zip(moved, again_answers, strict=True):
+            replies[i] = answer
+        return replies if return_errors else all_or_first_error(replies)
+
+    def _refused(self, wire: Wire, entry: Entry, error: Exception) -> bool:
+        """A single call was answered with an error. If that is a redirection, it is ours to follow."""
+        if not _redirects(error):
+            return False
+        context = Context()
+        context.run(USAGE.set, entry[3])
+        task = self._start(self._follow(wire, entry, error), context)
+        entry[1].add_done_callback(lambda _: task.cancel())  # a caller who gave up wants nothing sent any more
+        return True
+
+    async def _follow(self, wire: Wire, entry: Entry, error: Exception) -> None:
+        packed, future, _, _, _, until = entry
+        try:
+            reply = await self._retry(wire, error, until, _resend(packed, 1, _only, until))
+        except asyncio.CancelledError:
+            fail(entry, ConnectionLost(f"The connection to {self!r} is closed.", may_have_run=False), monotonic())
+            raise
+        except Exception as last:
+            if not future.done():
+                future.set_exception(last)
+        else:
+            if not future.done():
+                future.set_result(reply)
+
+    async def insist(self, first: Awaitable[Any], wire: Wire, until: float, again: Again) -> Any:
+        """Await what was sent, and follow where it is redirected to."""
+        try:
+            return await first
+        except (ReplyError, NotReady) as error:
+            return await self._retry(wire, error, until, again)
+
+    async def _retry(self, wire: Wire, error: Exception, until: float, again: Again) -> Any:
+        """Send again to where an error says, until it is answered or its time is over."""
+        asking = False
+        attempt = 0
+        while _redirects(error):
+            attempt += 1
+            if attempt > _AT_ONCE or isinstance(error, NotReady):
+                pause = random.uniform(0.5, 1) * min(_PAUSE * 2**attempt, _LONGEST_PAUSE)
+                if monotonic() + pause >= until:
+                    raise _out_of_time(error)
+                await asyncio.sleep(pause)
+            wire, asking = self._whither(wire, asking, error)
+            try:
+                return await again(wire, asking)
+            except (ReplyError, NotReady) as next_error:
+                error = next_error
+        raise error
+
+    def _whither(self, wire: Wire, asking: bool, error: Exception) -> tuple[Wire, bool]:
+        """Where to send next, and whether to say ASKING there. Learns from what the error says."""
+        if not isinstance(error, ReplyError):
+            self._changed.set()
+            return wire, asking
+        code, slot, place = error.message.split(" ")[:3]
+        host, _, port = place.rpartition(":")
+        # A node that does not know its own name leaves it out: it is where we reached it.
+        address = wire.address.at(host if host not in ("", "?") else wire.address.host, int(port))
+        server = self._node(address)
+        if code == "MOVED":
+            self._slots[int(slot)] = server
+            self._changed.set()
+        return server.lane(wire.raw), code == "ASK"
+
+    async def _watch(self) -> None:
+        """Read the table again whenever there is a reason to, and for as long as a primary is away."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            read = await self._read_table()
+            if read and all(server.connected for server in self._primaries):
+                await asyncio.sleep(_CALM)
+            else:
+                await asyncio.sleep(_LOOK_AGAIN * random.uniform(0.5, 1))
+                self._changed.set()
+
+    async def _read_table(self) -> bool:
+        """Ask one node after the other; the first that answers is believed."""
+        known = {(a.host, a.port): a for a in (*(s.address for s in self._primaries), *self._known, *self._seeds)}
+        nodes = sorted(map(self._node, known.values()), key=lambda server: (not server.connected, random.random()))
+        for server in nodes:
+            try:
+                rows = await server.call("CLUSTER", "SLOTS", timeout=self.options.connect_timeout)
+            except (ReplyError, Unavailable):
+                continue
+            if rows:
+                self._use(sorted(rows, key=lambda row: int(row[0])), server.address)
+                return True
+        return False
+
+    def _use(self, rows: list[list[Any]], told_by: Address) -> None:
+        slots: list[Server | None] = [None] * SLOTS
+        primaries: list[Server] = []
+        self._known = []
+        for first, last, *nodes in rows:
+            addresses = [told_by.at(node[0] or told_by.host, node[1]) for node in nodes]
+            self._known += addresses
+            server = self._node(addresses[0])
+            slots[first : last + 1] = [server] * (last + 1 - first)
+            if server not in primaries:
+                primaries.append(server)
+        changed = slots != self._slots
+        self._slots, self._primaries = slots, primaries
+        for place in [place for place, server in self._nodes.items() if server not in primaries]:
+            self._start(self._retire(self._nodes.pop(place)), Context())
+        if changed:
+            # Whoever tracked a key for us may not be the one who sees it change from now on.
+            self._listeners.tell(None)
+
+    async def _retire(self, server: Server) -> None:
+        """Let a node go that holds no slots any more, once what it was asked has had its time."""
+        try:
+            await asyncio.sleep(self.options.timeout)
+        finally:
+            await server.close()
+
+
+_Part = tuple[Wire, list[int], asyncio.Future[list[Any]]]
+
+
+class Roaming:
+    """A connection of one's own to whichever node a command belongs to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._alone: dict[tuple[str, int], Alone] = {}
+
+    async def call(self, *command: Arg, timeout: float | None = None) -> Any:
+        def again(wire: Wire, asking: bool) -> Awaitable[Any]:
+            return self._at(wire.address).call(*command, timeout=timeout)
+
+        wire = self._cluster.home(key_of(command)).lane(False)
+        return await self._cluster.insist(again(wire, False), wire, self._cluster.until(timeout), again)
+
+    def _at(self, address: Address) -> Alone:
+        place = (address.host, address.port)
+        if place not in self._alone:
+            self._alone[place] = Alone(Wire(address, self._cluster.options), pack)
+        return self._alone[place]
+
+    async def close(self) -> None:
+        for alone in self._alone.values():
+            await alone.close()
+
+
+def _redirects(error: Exception) -> bool:
+    """Whether the command did not run and belongs elsewhere, or will run here a little later."""
+    if isinstance(error, ReplyError):
+        return error.code in ("MOVED", "ASK")
+    return isinstance(error, NotReady) and error.reply in ("TRYAGAIN", "CLUSTERDOWN")
+
+
+def _out_of_time(error: Exception) -> Exception:
+    return NotReady(error.code, error.message) if isinstance(error, ReplyError) else error
+
+
+def _only(replies: list[Any]) -> Any:
+    return all_or_first_error(replies)[0]
+
+
+def _resend(packed: bytes, count: int, finish: Callable[[list[Any]], Any], until: float) -> Again:
+    """How to send bytes to any node, with ASKING in the same write where that is needed."""
+
+    def again(wire: Wire, asking: bool) -> asyncio.Future[Any]:
+        whole = _ASKING + packed if asking else packed
+        gather = Gather(count + asking, lambda replies: finish(replies[asking:]))
+        return wire.send(whole, gather, max(until - monotonic(), 0))
+
+    return again

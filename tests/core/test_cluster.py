@@ -1,0 +1,345 @@
+"""The same words on a real cluster: routing, and what happens while slots and primaries move."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plaza.core.slots import key_of, slot_of
+from plaza.core.wire import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
+from tests.servers import Cluster, Server, one_cluster
+
+KEYS = [f"k{i}" for i in range(30)]  # enough to be on all three primaries
+ECHO = (
+    "#!lua name=t\n"
+    "server.register_function{function_name='t_get', flags={'no-writes'},"
+    " callback=function(keys, args) return redis.call('GET', keys[1]) end}"
+)
+
+
+@pytest.fixture
+async def valkey(cluster: Cluster) -> AsyncIterator[Valkey]:
+    valkey = await connect(cluster.url)
+    yield valkey
+    await valkey.close()
+
+
+@pytest.fixture(scope="module")
+def changing() -> Iterator[Cluster]:
+    """A cluster of our own, with replicas, whose slots and primaries we may move about."""
+    with one_cluster(3, 1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def moving(changing: Cluster) -> AsyncIterator[Valkey]:
+    valkey = await connect(changing.url)
+    for primary in valkey.primaries():
+        await primary.call("FLUSHALL")
+    yield valkey
+    await valkey.close()
+
+
+async def test_slots_are_those_of_the_server(valkey: Valkey) -> None:
+    keys = ["", "a", "{a}b", "a{}b", "{}", "a{b", "a}b{c}", "{{a}}", "é{ü}", "x" * 500, "post:{1}:likes", "{a}{b}"]
+    assert await valkey.batch([["CLUSTER", "KEYSLOT", key] for key in keys]) == [slot_of(key) for key in keys]
+    assert slot_of(b"{a}b") == slot_of("a")
+    assert slot_of(7) == slot_of("7")
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        (["GET", "k"], "k"),
+        ([b"get", b"k"], b"k"),
+        (["PING"], None),
+        (["FCALL", "f", 2, "k", "l", "x"], "k"),
+        (["FCALL", "f", 0, "x"], None),
+        (["EVAL", "return 1", "1", "k"], "k"),
+        (["XREADGROUP", "GROUP", "g", "c", "COUNT", 5, "STREAMS", "k", ">"], "k"),
+        (["XREAD", "BLOCK", 0, "streams", "k", "$"], "k"),
+        (["OBJECT", "ENCODING", "k"], "k"),
+        (["ZUNION", 2, "k", "l"], "k"),
+        (["BLMPOP", 0, 1, "k", "LEFT"], "k"),
+        (["FUNCTION", "LOAD", "x"], None),
+    ],
+)
+def test_the_key_of_a_command_is_found(command: list[Any], key: Any) -> None:
+    assert key_of(command) == key
+
+
+async def test_commands_go_to_the_node_of_their_key(valkey: Valkey, cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        _ask(node, "CONFIG", "RESETSTAT")
+    await asyncio.gather(*(valkey.call("SET", key, key) for key in KEYS))
+    assert await asyncio.gather(*(valkey.call("GET", key) for key in KEYS)) == KEYS
+    with cluster.stranger() as stranger:
+        assert [stranger.get(key) for key in KEYS] == KEYS
+    for node in cluster.nodes:  # each was asked what it holds, and was not asked what it does not
+        with node.stranger() as stranger:
+            assert stranger.dbsize() > 0
+            assert "moved" not in str(stranger.info("errorstats")).lower()
+
+
+async def test_a_batch_is_split_by_node_and_answered_in_order(valkey: Valkey) -> None:
+    used = Usage()
+    USAGE.set(used)
+    assert await valkey.batch([["SET", key, key] for key in KEYS]) == ["OK"] * 30
+    assert await valkey.batch([["GET", key] for key in reversed(KEYS)]) == KEYS[::-1]
+    assert used.trips == 2
+    assert used.seconds > 0
+    assert await valkey.batch([["GET", key] for key in KEYS], raw=True) == [key.encode() for key in KEYS]
+
+
+async def test_a_batch_raises_its_first_error_or_returns_all(valkey: Valkey) -> None:
+    commands = [["SET", "k0", "v"], ["LPUSH", "k0", "x"], ["SET", "k1", "v"], ["GET", "k1"]]
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await valkey.batch(commands)
+    answers = await valkey.batch(commands, return_errors=True)
+    assert [answers[0], *answers[2:]] == ["OK", "OK", "v"]
+    assert answers[1].code == "WRONGTYPE"
+
+
+async def test_multi_works_in_one_slot_and_is_refused_across_slots(valkey: Valkey) -> None:
+    assert await valkey.multi([["SET", "{a}x", 1], ["INCR", "{a}y"], ["GET", "{a}x"]]) == ["OK", 1, "1"]
+    with pytest.raises(ReplyError, match="one slot") as caught:
+        await valkey.multi([["SET", "a", 1], ["SET", "b", 1]])
+    assert caught.value.code == "CROSSSLOT"
+    assert await valkey.call("EXISTS", "a") == 0
+
+
+async def test_functions_are_loaded_on_every_primary_and_go_by_their_first_key(valkey: Valkey) -> None:
+    assert len(valkey.primaries()) == 3
+    for primary in valkey.primaries():
+        await primary.call("FUNCTION", "LOAD", ECHO)
+    for key in KEYS:
+        await valkey.call("SET", key, key)
+        assert await valkey.fcall("t_get", [key]) == key
+        assert await valkey.fcall("t_get", [key], read_only=True) == key
+
+
+async def test_messages_published_at_one_node_reach_subscribers_of_another(valkey: Valkey) -> None:
+    async with valkey.subscribe("news") as messages:
+        for primary in valkey.primaries():
+            await primary.call("PUBLISH", "news", "x")
+        for _ in range(3):
+            assert await anext(messages) == ("news", "x")
+
+
+async def test_blocking_reads_go_to_the_node_of_their_key(valkey: Valkey) -> None:
+    async with valkey.blocking() as alone:
+        for key in KEYS[:6]:
+            waiting = asyncio.create_task(alone.call("BLPOP", key, 5))
+            await asyncio.sleep(0.01)
+            await valkey.call("RPUSH", key, "x")
+            assert await waiting == [key, "x"]
+
+
+async def test_tracked_reads_are_followed_by_news_from_every_node(valkey: Valkey) -> None:
+    news: list[str] = []
+    valkey.on_invalidate(lambda keys: news.extend(keys or ["everything"]))
+    await valkey.batch([["SET", key, 0] for key in KEYS])
+    assert await asyncio.gather(*(valkey.tracked("GET", key) for key in KEYS)) == ["0"] * 30
+    await valkey.batch([["SET", key, 1] for key in KEYS])
+    await _until(lambda: len(news) == 30)
+    assert sorted(news) == sorted(KEYS)
+
+
+async def test_a_moved_slot_is_followed_and_learnt(moving: Valkey, changing: Cluster) -> None:
+    await moving.call("SET", "k0", "v")
+    await moving.batch([["SET", key, key] for key in KEYS[1:]])
+    with Moved(changing, "k0") as move:
+        move.all()
+        used = Usage()
+        USAGE.set(used)
+        assert await moving.call("GET", "k0") == "v"
+        assert used.trips == 2
+        assert await moving.call("GET", "k0") == "v"
+        assert used.trips == 3  # the second time it knew
+    answers = await moving.batch([["GET", key] for key in KEYS])  # it has moved back, and we do not know yet
+    assert answers == ["v", *KEYS[1:]]
+
+
+async def test_multi_and_raw_follow_a_moved_slot(moving: Valkey, changing: Cluster) -> None:
+    await moving.call("SET", "k0", "v")
+    with Moved(changing, "k0") as move:
+        move.all()
+        assert await moving.multi([["SET", "k0", "w"], ["GET", "k0"]]) == ["OK", "w"]
+    assert await moving.call("GET", "k0", raw=True) == b"w"
+
+
+async def test_half_a_slot_elsewhere_is_asked_for_there(moving: Valkey, changing: Cluster) -> None:
+    await moving.batch([["SET", "{a}x", 1], ["SET", "{a}y", 2]])
+    with Moved(changing, "{a}x") as move:
+        move.some("{a}x")  # x is over there already, y is not; the slot is still here
+        assert await moving.call("GET", "{a}x") == "1"
+        assert await moving.call("GET", "{a}y") == "2"
+        assert await moving.batch([["GET", "{a}x"], ["GET", "{a}y"], ["GET", "{a}x"]]) == ["1", "2", "1"]
+        assert await moving.multi([["INCR", "{a}x"], ["GET", "{a}x"]]) == [2, "2"]
+        assert await moving.call("INCR", "{a}x", raw=True) == 3
+        # Keys of one command on both sides cannot be had until they are together: the wait is bounded.
+        both = asyncio.ensure_future(moving.call("MGET", "{a}x", "{a}y"))
+        await asyncio.sleep(0.1)
+        assert not both.done()
+        move.some("{a}y")
+        assert await both == ["3", "2"]
+
+
+async def test_a_key_on_the_move_is_not_kept(moving: Valkey, changing: Cluster) -> None:
+    kept: dict[str, str] = {}
+
+    def forget(keys: list[str] | None) -> None:
+        for key in list(kept) if keys is None else keys:
+            kept.pop(key, None)
+
+    moving.on_invalidate(forget)
+    await moving.call("SET", "{a}x", 1)
+    with Moved(changing, "{a}x") as move:
+        move.some("{a}x")
+        assert await moving.tracked("GET", "{a}x", keep=lambda reply: kept.setdefault("{a}x", reply)) == "1"
+        assert kept == {}
+
+
+async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valkey, changing: Cluster) -> None:
+    await moving.batch([["SET", key, key] for key in KEYS])
+    await _until(lambda: _replicated(changing))
+    dead = _primary_of(changing, "k0")
+    here = [key for key in KEYS if _primary_of(changing, key) is dead]
+    there = [key for key in KEYS if key not in here]
+    dead.stop(signal.SIGKILL)
+    news: list[Any] = []
+    moving.on_invalidate(news.append)
+
+    assert await moving.batch([["GET", key] for key in there]) == there  # others do not suffer
+    started = time.monotonic()
+    with pytest.raises(ConnectionLost):
+        await moving.call("GET", "k0")
+    assert time.monotonic() - started < 4
+
+    assert await _eventually(lambda: moving.call("GET", "k0"), 20) == "k0"
+    assert await moving.batch([["GET", key] for key in KEYS]) == KEYS
+    assert len(moving.primaries()) == 3
+    assert None in news  # tracked keys may have changed meanwhile
+    dead.start()
+    await _until(lambda: _replicated(changing))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(KEYS), max_size=60))
+def test_any_batch_is_put_together_in_its_order(session_cluster: Cluster, keys: list[str]) -> None:
+    async def scenario() -> None:
+        valkey = await connect(session_cluster.url)
+        try:
+            commands = [["SET", key, f"{key}={i}", "GET"] for i, key in enumerate(keys)]
+            await valkey.batch([["DEL", key] for key in KEYS])
+            last: dict[str, str] = {}
+            expected = [(last.get(key), last.update({key: f"{key}={i}"}))[0] for i, key in enumerate(keys)]
+            assert await valkey.batch(commands) == expected
+        finally:
+            await valkey.close()
+
+    asyncio.run(scenario())
+
+
+async def test_a_cluster_that_is_not_there_is_reported_at_once() -> None:
+    with pytest.raises(ConnectionLost, match="No node"):
+        await connect("valkey+cluster://127.0.0.1:1,127.0.0.1:2", patience=0.2)
+
+
+class Moved:
+    """Moves the slot of a key to the next primary and, at the end, back."""
+
+    def __init__(self, cluster: Cluster, key: str) -> None:
+        self.cluster = cluster
+        self.slot = slot_of(key)
+        self.source = _primary_of(cluster, key)
+        primaries = _primaries(cluster)
+        self.target = primaries[(primaries.index(self.source) + 1) % 3]
+
+    def __enter__(self) -> Moved:
+        self._between(self.source, self.target)
+        return self
+
+    def _between(self, source: Server, target: Server) -> None:
+        _ask(target, "CLUSTER", "SETSLOT", self.slot, "IMPORTING", _ask(source, "CLUSTER", "MYID"))
+        _ask(source, "CLUSTER", "SETSLOT", self.slot, "MIGRATING", _ask(target, "CLUSTER", "MYID"))
+
+    def some(self, *keys: str) -> None:
+        self._migrate(self.source, self.target, *keys)
+
+    def all(self) -> None:
+        self._finish(self.source, self.target)
+
+    def __exit__(self, *error: object) -> None:
+        if _primary_of(self.cluster, slot=self.slot) is self.source:
+            self.all()
+        self._between(self.target, self.source)
+        self._finish(self.target, self.source)
+
+    def _finish(self, source: Server, target: Server) -> None:
+        keys = _ask(source, "CLUSTER", "GETKEYSINSLOT", self.slot, 100)
+        self._migrate(source, target, *keys)
+        owner = _ask(target, "CLUSTER", "MYID")
+        for node in (target, source):
+            _ask(node, "CLUSTER", "SETSLOT", self.slot, "NODE", owner)
+
+    def _migrate(self, source: Server, target: Server, *keys: str) -> None:
+        if keys:
+            _ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+
+def _ask(server: Server, *command: Any) -> Any:
+    with server.stranger() as client:
+        return client.execute_command(*command)
+
+
+def _primaries(cluster: Cluster) -> list[Server]:
+    ports = {row[2][1] for row in _table(cluster)}
+    return [node for node in cluster.nodes if node.port in ports]
+
+
+def _primary_of(cluster: Cluster, key: str = "", slot: int | None = None) -> Server:
+    slot = slot_of(key) if slot is None else slot
+    [port] = [row[2][1] for row in _table(cluster) if row[0] <= slot <= row[1]]
+    return next(node for node in cluster.nodes if node.port == port)
+
+
+def _table(cluster: Cluster) -> Any:
+    alive = next(node for node in cluster.nodes if node.process is not None and node.process.poll() is None)
+    return _ask(alive, "CLUSTER", "SLOTS")
+
+
+def _replicated(cluster: Cluster) -> bool:
+    """Whether every primary has a replica that has all of its data."""
+    infos = [_ask(node, "INFO", "replication") for node in _primaries(cluster)]
+    return all(
+        info["connected_slaves"] == 1
+        and info["slave0"]["state"] == "online"
+        and info["slave0"]["offset"] == info["master_repl_offset"]
+        for info in infos
+    )
+
+
+async def _until(true: Callable[[], bool], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+async def _eventually(ask: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await ask()
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.05)
