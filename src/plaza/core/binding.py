@@ -7,132 +7,22 @@ field of a body.
 
 from __future__ import annotations
 
-import inspect
-import types
-import typing
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import NODEFAULT
 
-from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.errors import BadRequest, Invalid, Unauthenticated
 from plaza.core.problems import BadJson, invalid
 from plaza.core.router import decode_segment, split
-from plaza.core.routes import Named, Route
+from plaza.core.signatures import Parameter, Signature, allows_none, query_fields
 
-Kind = Literal["path", "query", "fields", "body", "actor", "call", "service"]
 Extract = Callable[[Call], Any]
 
 # Far more than any route has; a query of thousands of parameters is an attack on the parser.
 MOST_QUERY_PARAMETERS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    name: str  # in Python
-    label: str  # in the path or the query
-    kind: Kind
-    type: Any
-    default: Any = NODEFAULT
-
-    @property
-    def required(self) -> bool:
-        return self.default is NODEFAULT
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What a handler takes and gives."""
-
-    parameters: tuple[Parameter, ...]
-    answer: Any  # the type of a successful body; None for nothing
-    streams: bool  # the answer comes in pieces
-
-    def of_kind(self, *kinds: Kind) -> list[Parameter]:
-        return [parameter for parameter in self.parameters if parameter.kind in kinds]
-
-    def body(self) -> Any:
-        """The body's type; None where the route takes none."""
-        return next((parameter.type for parameter in self.of_kind("body")), None)
-
-    def needs_actor(self) -> bool:
-        return any(not _allows_none(parameter.type) for parameter in self.of_kind("actor"))
-
-
-def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
-    """Read a handler's signature. What cannot be supplied is refused now, with the route's name."""
-    hints = get_type_hints(route.handler, include_extras=True)
-    in_path = {segment[1:-1] for segment in split(route.template) if segment.startswith("{")}
-    parameters = []
-    for name, parameter in inspect.signature(route.handler).parameters.items():
-        assert name in hints, f"{_title(route)}: {name} has no type"
-        kind = _kind(name, hints[name], in_path, services)
-        default = NODEFAULT if parameter.default is inspect.Parameter.empty else parameter.default
-        if kind in ("path", "query"):
-            _require_readable(route, name, hints[name])
-        parameters.append(Parameter(name, _label(name, hints[name]), kind, hints[name], default))
-    missing = in_path - {parameter.label for parameter in parameters if parameter.kind == "path"}
-    assert not missing, f"{_title(route)}: no parameter takes {missing}"
-    answer, streams = _answer(hints.get("return"))
-    return Signature(tuple(parameters), answer, streams or inspect.isasyncgenfunction(route.handler))
-
-
-def _title(route: Route) -> str:
-    return f"{route.method} {route.template} ({route.handler.__module__}.{route.handler.__qualname__})"
-
-
-def _kind(name: str, hint: Any, in_path: set[str], services: Mapping[type, Any]) -> Kind:
-    if name in in_path:
-        return "path"
-    if name == "body":
-        return "body"
-    if name == "actor":
-        return "actor"
-    if hint is Call:
-        return "call"
-    if isinstance(hint, type) and hint in services:
-        return "service"
-    return "fields" if _is_struct(hint) else "query"
-
-
-def _require_readable(route: Route, name: str, hint: Any) -> None:
-    """A service nobody provides would otherwise pass for a strange query parameter."""
-    try:
-        kind = msgspec.inspect.type_info(hint)
-    except TypeError as error:
-        raise AssertionError(f"{_title(route)}: {name}: {error}") from error
-    assert not isinstance(kind, msgspec.inspect.CustomType), f"{_title(route)}: {name}: no such service is provided"
-
-
-def _label(name: str, hint: Any) -> str:
-    for mark in getattr(hint, "__metadata__", ()):
-        if isinstance(mark, Named):
-            return mark.name
-    return name.rstrip("_")  # `from_` is how Python says `from`
-
-
-def _answer(hint: Any) -> tuple[Any, bool]:
-    origin = get_origin(hint)
-    if hint is Answer:
-        return Any, False
-    if origin is Answer:
-        return _answer(get_args(hint)[0])
-    if isinstance(origin, type) and issubclass(origin, AsyncIterator):
-        return get_args(hint)[0], True
-    return (None if hint is type(None) else hint), False
-
-
-def _is_struct(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
-
-
-def _allows_none(hint: Any) -> bool:
-    return get_origin(hint) in (types.UnionType, typing.Union) and type(None) in get_args(hint)
 
 
 def extractors(signature: Signature, template: str, services: Mapping[type, Any]) -> list[Extract]:
@@ -152,7 +42,7 @@ def _extract(parameter: Parameter, path_order: list[str], services: Mapping[type
     if parameter.kind == "body":
         return _from_body(parameter.type)
     if parameter.kind == "actor":
-        return _actor_or_none if _allows_none(parameter.type) else _actor
+        return _actor_or_none if allows_none(parameter.type) else _actor
     if parameter.kind == "call":
         return lambda call: call
     service = services[parameter.type]
@@ -207,15 +97,11 @@ def _from_body(kind: Any) -> Extract:
 def body_decoder(kind: Any) -> Callable[[bytes], Any]:
     """JSON in, a checked value out. Where every field may be left out, so may the body."""
     decode = msgspec.json.Decoder(kind).decode
-    try:
-        msgspec.convert({}, kind)
-        may_be_empty = True
-    except msgspec.ValidationError:
-        may_be_empty = False
+    absent = b"{}" if may_be_empty(kind) else b""
 
     def decoded(body: bytes) -> Any:
         try:
-            return decode(body or b"{}") if may_be_empty else decode(body)
+            return decode(body or absent)
         except msgspec.ValidationError as error:
             _require_json(body)  # the field is wrong, but is the rest of it JSON at all?
             raise invalid(error) from error
@@ -223,6 +109,15 @@ def body_decoder(kind: Any) -> Callable[[bytes], Any]:
             raise _bad_json(body, error) from error
 
     return decoded
+
+
+def may_be_empty(kind: Any) -> bool:
+    """Whether an empty object is a good body: then so is none at all."""
+    try:
+        msgspec.convert({}, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _require_json(body: bytes) -> None:
@@ -271,24 +166,8 @@ def query_binder(signature: Signature, any_query: bool) -> Callable[[bytes], Any
     return bind
 
 
-def query_fields(signature: Signature) -> list[tuple[str, str, Any, Any]]:
-    """Every query parameter: its name in Python, in the query, its type and its default."""
-    found: list[tuple[str, str, Any, Any]] = []
-    for parameter in signature.of_kind("query", "fields"):
-        if parameter.kind == "query":
-            found.append((parameter.name, parameter.label, parameter.type, parameter.default))
-        else:
-            fields = msgspec.structs.fields(parameter.type)
-            found += [(field.name, field.encode_name, field.type, _default_of(field)) for field in fields]
-    return found
-
-
-def _default_of(field: msgspec.structs.FieldInfo) -> Any:
-    return field.default if field.default_factory is NODEFAULT else field.default_factory()
-
-
 def _optional(kind: Any, default: Any) -> Any:
-    return kind | None if default is None and not _allows_none(_bare(kind)) else kind
+    return kind | None if default is None and not allows_none(_bare(kind)) else kind
 
 
 def _bare(kind: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from plaza.core.auth import Actor
 from plaza.core.proxies import Proxies
-from plaza.core.usage import Usage
+from plaza.core.wire import Usage
 
 # An id that a proxy or a client gave is kept if it can stand in a log line and a header as it is.
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -24,6 +24,7 @@ class Call:
         "body",
         "headers",
         "limits",
+        "operation",
         "query",
         "request_id",
         "scope",
@@ -38,13 +39,16 @@ class Call:
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         given = self.headers.get("x-request-id")
         self.request_id = given if given and _SANE_ID.fullmatch(given) else f"{getrandbits(96):024x}"
+        # The same in every run of the same keyed request, so that a verb recognises what it has already done. Never
+        # the request id: a client that sends one id twice has not asked for one thing twice.
+        self.operation = f"{getrandbits(128):032x}"
         self.usage = Usage()
         self.actor: Actor | None = None
         self.body = b""
         self.query: Any = None  # the query parameters, once bound
         self.values: list[str] = []  # path parameters, as they came
         self.template = ""  # the route's; empty where none was found
-        self.limits: Any = None  # how much of its rate limit the caller has left
+        self.limits: Any = None  # a `LimitState`: where the caller stands
         self._proxies = proxies
         self._address: str | None = None
 

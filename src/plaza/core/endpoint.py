@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from plaza.core.answers import Answer, as_bytes, encode
-from plaza.core.binding import Nothing, body_decoder, extractors, query_binder, read_signature
+from plaza.core.binding import Nothing, body_decoder, extractors, may_be_empty, query_binder
 from plaza.core.call import Call
 from plaza.core.headers import standard_headers, with_headers
 from plaza.core.routes import Route
+from plaza.core.signatures import read_signature
 
 _decode_nothing = body_decoder(Nothing)
 
@@ -37,6 +38,7 @@ class Endpoint:
         "_headers",
         "_takes_query",
         "body_limit",
+        "body_may_be_empty",
         "limit",
         "needs_actor",
         "route",
@@ -55,6 +57,7 @@ class Endpoint:
         self.body_limit = route.body_limit
         self.status = route.status
         self.takes_body = bool(self.signature.of_kind("body"))
+        self.body_may_be_empty = may_be_empty(self.signature.body())
         self.wants_actor = bool(self.signature.of_kind("actor"))
         self.needs_actor = self.signature.needs_actor()
         self._handler = route.handler

@@ -13,20 +13,26 @@ from typing import Any, Protocol
 
 import structlog
 
+from plaza import __version__
+from plaza.core import documents
 from plaza.core.answers import EVENTS, Answer, as_bytes
 from plaza.core.auth import Auth
 from plaza.core.bodies import ClientGone, Receive, read_body
 from plaza.core.call import Call
+from plaza.core.documents import Documents
 from plaza.core.endpoint import Endpoint, Reply
 from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, Unauthenticated
 from plaza.core.headers import Cors, standard_headers, with_headers
-from plaza.core.problems import AddressTooLong, InternalError, problem
+from plaza.core.idempotency import Idempotency, Keyed, caller_of
+from plaza.core.idempotency import Reply as KeptReply
+from plaza.core.openapi import describe
+from plaza.core.problems import AddressTooLong, CrossOrigin, InternalError, problem
 from plaza.core.proxies import Proxies
 from plaza.core.router import Leaf, Router
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
 from plaza.core.streams import Send, Watch, send_chunks, send_events
-from plaza.core.usage import USAGE
+from plaza.core.wire import USAGE
 
 # No id or cursor of ours comes near; beyond it a request is a mistake or an attack.
 LONGEST_PATH = 4096
@@ -53,26 +59,25 @@ class App:
 
     def __init__(
         self,
-        routes: Iterable[Routes],
-        services: Mapping[type, Any],
+        endpoints: Iterable[Endpoint],
         *,
         auth: Auth,
         settings: Settings,
-        limiter: Limiter | None = None,
-        observer: Observer | None = None,
+        limiter: Limiter | None,
+        idempotency: Idempotency | None,
+        observer: Observer | None,
     ) -> None:
-        self.routes = tuple(routes)
         self.auth = auth
         self.limiter = limiter
+        self.idempotency = idempotency
         self.observer = observer
         self.proxies = Proxies(settings.trusted_proxies)
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.draining = asyncio.Event()
         self.in_flight = 0
         self.router: Router[Endpoint] = Router()
-        for group in self.routes:
-            for route in group.routes:
-                self.router.add(route.method, route.template, Endpoint(route, services))
+        for endpoint in endpoints:
+            self.router.add(endpoint.route.method, endpoint.route.template, endpoint)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -96,7 +101,7 @@ class App:
                 self.observer.answered(call, status, perf_counter() - begun)
 
     def drain(self) -> None:
-        """From now on `/readyz` is 503, connections close after their answer, and event streams end."""
+        """From now on connections close after their answer and event streams end; `/readyz` says 503."""
         self.draining.set()
 
     async def _reply(self, call: Call, receive: Receive) -> Reply:
@@ -110,16 +115,11 @@ class App:
             endpoint = leaf.methods.get("GET" if method == "HEAD" else method)
             if endpoint is None:
                 raise _not_allowed(leaf)
-            return endpoint.reply(await self._respond(call, endpoint, receive))
+            return await self._respond(call, endpoint, receive)
         except ClientGone:
             raise
-        except PlazaError as error:
-            return _error_reply(error, call, endpoint)
-        except Exception:
-            log.exception("unexpected", request_id=call.request_id, method=call.method, route=call.template)
-            return _error_reply(
-                InternalError("Something went wrong; the request id finds it in our log."), call, endpoint
-            )
+        except Exception as error:
+            return _failed(error, call, endpoint)
 
     def _find(self, call: Call) -> Leaf[Endpoint]:
         path: bytes = call.scope["raw_path"]
@@ -132,8 +132,8 @@ class App:
         call.template = leaf.template
         return leaf
 
-    async def _respond(self, call: Call, endpoint: Endpoint, receive: Receive) -> Any:
-        """Who asks, and may they ask so often; then the handler's result."""
+    async def _respond(self, call: Call, endpoint: Endpoint, receive: Receive) -> Reply:
+        """Who asks, and may they ask so often; then what the handler says."""
         if endpoint.wants_actor:
             call.actor = self.auth.actor(call.headers)
             if call.actor is None and endpoint.needs_actor:
@@ -153,14 +153,48 @@ class App:
         finally:
             call.limits = await verdict
 
-    async def _act(self, call: Call, endpoint: Endpoint, receive: Receive) -> Any:
-        """Take the request's parts, and run the handler."""
+    async def _act(self, call: Call, endpoint: Endpoint, receive: Receive) -> Reply:
+        """Take the request's parts and run the handler: a read while someone waits for it, a write to its end."""
         if endpoint.safe:
             arguments = endpoint.arguments(call)
             with Watch(receive):
-                return await endpoint.run(arguments)
+                return endpoint.reply(await endpoint.run(arguments))
+        self._refuse_strange_pages(call)
         call.body = await read_body(call.headers, receive, endpoint.body_limit)
-        return await endpoint.run(endpoint.arguments(call))
+        arguments = endpoint.arguments(call)
+        key = call.headers.get("idempotency-key") if endpoint.route.idempotent else None
+        if key is None or self.idempotency is None:
+            return endpoint.reply(await endpoint.run(arguments))
+        return await self._once(self.idempotency, key, call, endpoint, arguments)
+
+    async def _once(
+        self, idempotency: Idempotency, key: str, call: Call, endpoint: Endpoint, arguments: list[Any]
+    ) -> Reply:
+        """Run the handler, unless the same request was answered before."""
+        made: list[Reply] = []
+
+        async def work(operation: str) -> KeptReply:
+            call.operation = operation
+            try:
+                reply = endpoint.reply(await endpoint.run(arguments))
+            except Exception as error:
+                reply = _failed(error, call, endpoint)
+            assert isinstance(reply.body, bytes), "a stream cannot be given again"
+            made.append(reply)
+            headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
+            return KeptReply(reply.status, headers, reply.body)
+
+        target = f"{call.path}?{call.scope['query_string'].decode('latin-1')}"
+        keyed = Keyed.by(caller_of(call.actor, call.address), key, call.method, target, call.body)
+        kept = await idempotency.once(keyed, work)
+        return made[0] if made else Reply(kept.status, with_headers(standard_headers(None), kept.headers), kept.body)
+
+    def _refuse_strange_pages(self, call: Call) -> None:
+        """A page of a site that no setting names does not act here with its reader's cookie. Browsers tell us."""
+        if call.headers.get("sec-fetch-site") == "cross-site" and not (
+            self.cors is not None and self.cors.allows(call.headers.get("origin", ""))
+        ):
+            raise CrossOrigin("Pages of other sites may not do this.")
 
     def _options(self, call: Call, leaf: Leaf[Endpoint]) -> Reply:
         allowed = _methods(leaf)
@@ -177,6 +211,8 @@ class App:
         timing = b'valkey;desc="%d round trips";dur=%.3f, total;dur=%.3f'
         spent = perf_counter() - begun
         headers.append((b"server-timing", timing % (usage.trips, usage.seconds * 1000, spent * 1000)))
+        if call.limits is not None:
+            headers += [(name.encode(), value.encode()) for name, value in call.limits.headers()]
         if self.cors is not None:
             headers += self.cors.headers(call.headers)
         if self.draining.is_set():
@@ -213,10 +249,26 @@ def make_app(
     auth: Auth,
     settings: Settings,
     limiter: Limiter | None = None,
+    idempotency: Idempotency | None = None,
     observer: Observer | None = None,
 ) -> App:
-    """The ASGI application of these routes. What a handler asks for by type is in `services`."""
-    return App(routes, services or {}, auth=auth, settings=settings, limiter=limiter, observer=observer)
+    """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
+
+    `services` are what handlers ask for by type; `observer` hears of each answer.
+    """
+    groups = (documents.route, *routes)
+    endpoints: list[Endpoint] = []
+    shown = Documents(lambda: describe(groups, endpoints, __version__))
+    known = {**(services or {}), Documents: shown}
+    endpoints += [Endpoint(route, known) for group in groups for route in group.routes]
+    return App(
+        endpoints,
+        auth=auth,
+        settings=settings,
+        limiter=limiter if settings.rate_limits else None,
+        idempotency=idempotency,
+        observer=observer,
+    )
 
 
 def _methods(leaf: Leaf[Endpoint]) -> str:
@@ -229,12 +281,16 @@ def _not_allowed(leaf: Leaf[Endpoint]) -> MethodNotAllowed:
     return MethodNotAllowed(f"This path takes {allowed}.", allowed=allowed.split(", "))
 
 
-def _error_reply(error: PlazaError, call: Call, endpoint: Endpoint | None) -> Reply:
+def _failed(error: Exception, call: Call, endpoint: Endpoint | None) -> Reply:
+    """What an exception says to the client. One that nobody foresaw says nothing but where to look."""
+    if not isinstance(error, PlazaError):
+        log.error("unexpected", request_id=call.request_id, method=call.method, route=call.template, exc_info=error)
+        error = InternalError("Something went wrong; the request id finds it in our log.")
+    call.limits = getattr(error, "limit", call.limits)
     on_error = endpoint.route.on_error if endpoint is not None else None
     answer: Answer[Any] = on_error(error, call) if on_error else problem(error, call.request_id)
-    assert answer.status is not None
     headers = with_headers(standard_headers(answer.media_type), answer.headers)
-    return Reply(answer.status, headers, as_bytes(answer.body))
+    return Reply(answer.status or error.status, headers, as_bytes(answer.body))
 
 
 async def _other_protocol(scope: dict[str, Any], receive: Receive, send: Send) -> None:

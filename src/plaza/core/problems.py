@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from plaza.core.answers import Answer
-from plaza.core.errors import BadRequest, Invalid, PlazaError
+from plaza.core.errors import BadRequest, Forbidden, Invalid, PlazaError
 
 PROBLEM = "application/problem+json"
 
@@ -31,6 +31,10 @@ class TooSlow(PlazaError):
 
 class AddressTooLong(PlazaError):
     status, title, code = 414, "The address is too long", "address_too_long"
+
+
+class CrossOrigin(Forbidden):
+    title, code = "Not for pages of other sites", "cross_origin"
 
 
 class InternalError(PlazaError):

@@ -1,0 +1,116 @@
+"""A load generator for HTTP/1.1 that costs little itself: one request, over and over, on many kept connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import psutil
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a server process spent on some requests."""
+
+    requests: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_seconds / self.requests * 1e6
+
+    @property
+    def per_second(self) -> float:
+        return self.requests / self.seconds
+
+
+class Caller(asyncio.Protocol):
+    """Sends its request, waits for the whole answer, and again, until told to stop."""
+
+    def __init__(self, request: bytes, expect: bytes) -> None:
+        self.request, self.expect = request, expect
+        self.answers, self.left, self.buffer = 0, 0, b""
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def start(self, count: int) -> None:
+        self.left = count
+        self.transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        head = self.buffer.find(b"\r\n\r\n")
+        if head < 0:
+            return
+        assert self.buffer.startswith(self.expect), self.buffer
+        at = self.buffer.find(b"content-length: ") + 16
+        if len(self.buffer) < head + 4 + int(self.buffer[at : self.buffer.find(b"\r\n", at)]):
+            return
+        self.buffer = b""
+        self.answers += 1
+        if self.answers < self.left:
+            self.transport.write(self.request)
+        elif not self.done.done():
+            self.done.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_exception(error or ConnectionError("the server hung up"))
+
+
+def post(path: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "host: 127.0.0.1", "content-type: application/json", "accept: */*"]
+    lines += ["user-agent: bench", "accept-encoding: gzip", f"content-length: {len(body)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def load(port: int, request: bytes, expect: bytes, requests: int, connections: int = 64) -> None:
+    loop = asyncio.get_running_loop()
+    callers = []
+    for _ in range(connections):
+        _, caller = await loop.create_connection(lambda: Caller(request, expect), "127.0.0.1", port)
+        callers.append(caller)
+    for caller in callers:
+        caller.start(requests // connections)
+    await asyncio.gather(*(caller.done for caller in callers))
+    for caller in callers:
+        caller.transport.close()
+
+
+@contextlib.contextmanager
+def server(*command: str) -> Iterator[tuple[int, psutil.Process]]:
+    """A server process that takes its port as last argument; gives the port and the process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    with subprocess.Popen([sys.executable, *command, str(port)]) as child:
+        try:
+            deadline = time.monotonic() + 30
+            while True:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                assert child.poll() is None, command
+                assert time.monotonic() < deadline, command
+                time.sleep(0.05)
+            yield port, psutil.Process(child.pid)
+        finally:
+            child.terminate()
+
+
+def measure(port: int, process: psutil.Process, request: bytes, expect: bytes, requests: int) -> Measured:
+    """Load a server and see what its process spent."""
+    before, begun = process.cpu_times(), time.perf_counter()
+    asyncio.run(load(port, request, expect, requests))
+    spent = process.cpu_times()
+    cpu = spent.user + spent.system - before.user - before.system
+    return Measured(requests, time.perf_counter() - begun, cpu)

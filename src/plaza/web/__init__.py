@@ -1,0 +1,1 @@
+"""Pages for people: templates and static files. Nothing here is fetched from elsewhere."""
