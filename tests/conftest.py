@@ -18,8 +18,10 @@ import redis
 import redis.asyncio
 
 from plaza.core.clock import SetClock
+from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
+from plaza.core.wire import Valkey, connect
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
 
@@ -74,6 +76,16 @@ async def stranger(place: Server | Cluster) -> AsyncIterator[Any]:
         client = redis.asyncio.Redis(port=place.port, decode_responses=True)
     yield client
     await client.aclose()
+
+
+@pytest.fixture
+async def valkey(place: Server | Cluster) -> AsyncIterator[Valkey]:
+    """Our own connection to that place, with names in its layout."""
+    use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
+    valkey = await connect(place.url)
+    yield valkey
+    await valkey.close()
+    use_layout(Layout.PLAIN)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,113 @@
+"""Libraries are built, loaded and called; a process runs the code it was shipped with, or says that it is outdated."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from plaza.core import functions as functions_module
+from plaza.core.errors import PlazaError
+from plaza.core.functions import Functions, Library, Outdated
+from plaza.core.wire import ReplyError, Valkey
+from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP
+
+
+class NotANumber(PlazaError):
+    status, title, code = 422, "Not a number", "not_a_number"
+
+
+@pytest.fixture
+async def functions(valkey: Valkey) -> Functions:
+    functions = Functions(valkey, [LIBRARY])
+    await functions.load()
+    return functions
+
+
+async def libraries(valkey: Valkey) -> list[set[str]]:
+    answers = [await node.call("FUNCTION", "LIST", "LIBRARYNAME", "plaza_*") for node in valkey.primaries()]
+    return [{library["library_name"] for library in answer} for answer in answers]
+
+
+async def test_a_verb_changes_its_facts_and_everything_that_follows(functions: Functions, stranger: Any) -> None:
+    assert await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
+    assert await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "bolt", "2.5") == "5.5"
+    assert await stranger.zscore(BOXES_TOP(), "b1") == 5.5
+    assert await stranger.zscore(SHELVES_TOP(), "s1") == 5.5
+
+
+async def test_a_question_reads_and_cannot_write(functions: Functions, stranger: Any) -> None:
+    await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
+    assert await functions.ask("ledger_total", [BOX_ITEMS("b1")]) == "3"
+    with pytest.raises(ReplyError, match="read-only"):
+        await functions.ask("ledger_meddle", [BOX_ITEMS("b1")])
+
+
+async def test_a_lua_failure_is_the_python_error_of_its_code_and_changes_nothing(
+    functions: Functions, stranger: Any
+) -> None:
+    with pytest.raises(NotANumber) as caught:
+        await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", "many")
+    assert caught.value.detail == "The quantity is not a number."
+    assert caught.value.extra == {"field": "quantity"}
+    assert await stranger.exists(BOX_ITEMS("b1")) == 0
+
+
+async def test_an_event_is_told_in_the_same_step(functions: Functions, stranger: Any) -> None:
+    await functions.call("ledger_tell", [BOX_ITEMS("b1")], "b1")
+    assert [fields for _, fields in await stranger.xrange("events:ledger")] == [{"box": "b1"}]
+
+
+async def test_loading_again_changes_nothing(functions: Functions, valkey: Valkey) -> None:
+    before = await libraries(valkey)
+    await functions.load()
+    assert await libraries(valkey) == before
+    assert all(len(names) == 1 for names in before)
+
+
+async def test_a_node_that_lost_its_library_gets_it_back_at_the_next_call(functions: Functions, valkey: Valkey) -> None:
+    for node in valkey.primaries():
+        await node.call("FUNCTION", "FLUSH")
+    assert await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
+
+
+async def test_during_a_rolling_upgrade_each_process_runs_its_own_code(functions: Functions, valkey: Valkey) -> None:
+    newer = Functions(valkey, [changed(LIBRARY)])
+    await newer.load()
+    assert await functions.ask("ledger_total", [BOX_ITEMS("b1")]) == "0"
+    assert await newer.ask("ledger_total", [BOX_ITEMS("b1")]) == "0 pieces"
+
+
+async def test_when_keys_change_their_meaning_old_processes_stop(
+    functions: Functions, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(functions_module, "GENERATION", functions_module.GENERATION + 1)
+        newer = Functions(valkey, [changed(LIBRARY)])
+        await newer.load()
+    assert all(len(names) == 1 for names in await libraries(valkey))
+    with pytest.raises(Outdated):
+        await functions.ask("ledger_total", [BOX_ITEMS("b1")])
+    with pytest.raises(Outdated):
+        await functions.load()
+    assert await newer.ask("ledger_total", [BOX_ITEMS("b1")]) == "0 pieces"
+
+
+async def test_libraries_nobody_uses_any_more_are_removed(functions: Functions, valkey: Valkey) -> None:
+    old = Functions(valkey, [changed(LIBRARY)])
+    await old.load()
+    (gone,) = (built.name for built in old.built.values())
+    assert await functions.tidy() == []
+    await valkey.call("HSET", "plaza:libraries", gone, 1)
+    assert await functions.tidy() == [gone]
+    assert all(names == {functions.built["ledger"].name} for names in await libraries(valkey))
+
+
+def changed(library: Library) -> Library:
+    lua = library.lua.replace(
+        "return text(total(keys[1]))\nend)\n\nquestion('meddle'",
+        "return text(total(keys[1])) .. ' pieces'\nend)\n\nquestion('meddle'",
+    )
+    assert lua != library.lua
+    return dataclasses.replace(library, lua=lua)
