@@ -65,6 +65,14 @@ IDEMPOTENCY = Key(
     lifetime="10 seconds, renewed, while it runs; 24 hours once answered",
     ttl_seconds=86_400,
 )
+SNAPSHOT = Key(
+    "snapshot:<snapshot>",
+    "list",
+    "The ids of a list by a moving score, as they stood when someone read its first page.",
+    of="id, best first; at most 1,000",
+    lifetime="11 minutes",
+    ttl_seconds=660,
+)
 
 CATALOGUE = Catalogue.of(
     "core",
@@ -77,5 +85,6 @@ CATALOGUE = Catalogue.of(
         "kind": "[a-z]+",
         "subject": "[A-Za-z0-9._-]{1,64}|~[0-9a-f]{32}",
         "operation": "[0-9a-f]{32}",
+        "snapshot": "[0-9a-f]{32}",
     },
 )

@@ -1,0 +1,283 @@
+"""Pages, on one server and on a cluster."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from plaza.core import paging
+from plaza.core.catalogue import SNAPSHOT
+from plaza.core.clock import SetClock
+from plaza.core.errors import Gone, Invalid
+from plaza.core.functions import Functions
+from plaza.core.paging import Page, Paged, Position, Snapshots, behind, encode_cursor, page_by_position
+from plaza.core.wire import USAGE, Usage, Valkey
+
+KEY = "news:{all}"
+
+
+@pytest.fixture
+async def functions(valkey: Valkey) -> Functions:
+    functions = Functions(valkey, [paging.LIBRARY])
+    await functions.load()
+    return functions
+
+
+async def everything(ids: Sequence[str]) -> list[str | None]:
+    return list(ids)
+
+
+def without(hidden: set[str]) -> Any:
+    async def load(ids: Sequence[str]) -> list[str | None]:
+        return [None if id in hidden else id for id in ids]
+
+    return load
+
+
+async def add(valkey: Valkey, *rows: tuple[str, float]) -> None:
+    await valkey.call("ZADD", KEY, *(part for id, score in rows for part in (repr(score), id)))
+
+
+class Reader:
+    """Reads a list page by page, as a client does that knows nothing but the cursor."""
+
+    def __init__(self, functions: Functions, *, load: Any = everything, newest_first: bool = True) -> None:
+        self.after = behind(functions, KEY, newest_first=newest_first)
+        self.load = load
+
+    async def page(self, limit: int, cursor: str | None = None, offset: int = 0) -> Paged[str]:
+        return await page_by_position(KEY, Page(limit, cursor, offset), self.after, self.load)
+
+    async def rest(self, limit: int, cursor: str | None = None) -> list[str]:
+        read: list[str] = []
+        while True:
+            paged = await self.page(limit, cursor)
+            read += paged.items
+            cursor = paged.pagination.next_cursor
+            if cursor is None:
+                return read
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_all_pages_together_are_the_list_also_among_equal_times(functions: Functions, newest_first: bool) -> None:
+    rows = [(f"p{i}", float(i // 7)) for i in range(100)]  # seven to a moment
+    rows += [("ünï", 3.0), ("p1", 0.1 + 0.2), ("Z", 3.0), ("", 3.0)]
+    await add(functions.valkey, *rows)
+    command = "ZREVRANGE" if newest_first else "ZRANGE"
+    whole = await functions.valkey.call(command, KEY, 0, -1)
+    for limit in (1, 7, 20, 100):
+        assert await Reader(functions, newest_first=newest_first).rest(limit) == whole
+
+
+async def test_a_page_says_its_limit_its_count_and_where_it_ends(functions: Functions) -> None:
+    await add(functions.valkey, *((f"p{i}", float(i)) for i in range(6)))
+    reader = Reader(functions)
+    first = await reader.page(4)
+    assert (first.pagination.limit, first.pagination.count) == (4, 4)
+    second = await reader.page(4, first.pagination.next_cursor)
+    assert (second.items, second.pagination.count, second.pagination.next_cursor) == (["p1", "p0"], 2, None)
+    assert (await reader.page(6)).pagination.next_cursor is None  # it ends exactly here
+
+
+async def test_what_is_added_or_removed_meanwhile_repeats_and_skips_nothing(functions: Functions) -> None:
+    chance = random.Random(5)
+    stays = {f"s{i}": float(chance.randrange(20)) for i in range(200)}
+    goes = {f"g{i}": float(chance.randrange(20)) for i in range(200)}
+    await add(functions.valkey, *stays.items(), *goes.items())
+    reader, read, cursor = Reader(functions), [], None
+    waiting = list(goes)
+    chance.shuffle(waiting)
+    while True:
+        paged = await reader.page(10, cursor)
+        read += paged.items
+        cursor = paged.pagination.next_cursor
+        if cursor is None:
+            break
+        # The last item itself goes too: a place outlives what stood there.
+        removed, waiting = {read[-1], *waiting[:8]} - set(stays), waiting[8:]
+        await functions.valkey.call("ZREM", KEY, "nobody", *removed)
+        await add(functions.valkey, *((f"n{chance.random()}", float(chance.randrange(20))) for _ in range(5)))
+    assert len(read) == len(set(read)), "repeated"
+    assert set(stays) <= set(read), "skipped"
+
+
+async def test_an_item_that_moves_does_not_take_the_reader_along(functions: Functions) -> None:
+    await add(functions.valkey, *((f"p{i}", float(i)) for i in range(9)))
+    reader = Reader(functions)
+    first = await reader.page(3)
+    await add(functions.valkey, (first.items[-1], 100.0))
+    assert await reader.rest(3, first.pagination.next_cursor) == [f"p{i}" for i in range(5, -1, -1)]
+
+
+async def test_a_hundred_thousand_items_of_one_moment_are_found_in_one_round_trip(functions: Functions) -> None:
+    for first in range(0, 100_000, 10_000):
+        await add(functions.valkey, *((f"p{i:06}", 1.0) for i in range(first, first + 10_000)))
+    await functions.valkey.call("ZREM", KEY, "p050000")
+    cursor = encode_cursor(Position(paging._checksum(KEY), 1.0, "p050000"))
+    usage = Usage()
+    mark = USAGE.set(usage)
+    paged = await Reader(functions).page(3, cursor)
+    USAGE.reset(mark)
+    assert paged.items == ["p049999", "p049998", "p049997"]
+    assert usage.trips == 1
+
+
+async def test_a_page_is_filled_from_further_on_when_items_are_hidden(functions: Functions) -> None:
+    await add(functions.valkey, *((f"p{i:03}", float(i)) for i in range(300)))
+    hidden = {f"p{i:03}" for i in range(300) if i % 10}
+    reader = Reader(functions, load=without(hidden))
+    first = await reader.page(5)
+    assert first.items == ["p290", "p280", "p270", "p260", "p250"]
+    assert first.items + await reader.rest(5, first.pagination.next_cursor) == [f"p{i:03}" for i in range(290, -1, -10)]
+
+
+async def test_at_most_a_thousand_ids_are_looked_through_for_a_page(functions: Functions) -> None:
+    await add(functions.valkey, *((f"p{i:04}", float(i)) for i in range(2_500)))
+    looked_at: list[str] = []
+
+    async def load(ids: Sequence[str]) -> list[str | None]:
+        looked_at.extend(ids)
+        return [id if id == "p0000" else None for id in ids]
+
+    reader = Reader(functions, load=load)
+    paged = await reader.page(20)
+    assert (paged.items, len(looked_at), len(set(looked_at))) == ([], 1_000, 1_000)
+    assert paged.pagination.next_cursor is not None, "there is more, so the client may go on"
+    assert await reader.rest(20, paged.pagination.next_cursor) == ["p0000"]
+    assert sorted(looked_at) == sorted({f"p{i:04}" for i in range(2_500)}), "each was looked at once"
+
+
+async def test_an_offset_counts_what_the_reader_sees(functions: Functions) -> None:
+    await add(functions.valkey, *((f"p{i:03}", float(i)) for i in range(100)))
+    reader = Reader(functions, load=without({"p099", "p097", "p050"}))
+    whole = await reader.rest(100)
+    assert (await reader.page(10, offset=10)).items == whole[10:20]
+    after_offset = await reader.page(10, offset=10)
+    assert (await reader.page(10, after_offset.pagination.next_cursor)).items == whole[20:30]
+    assert (await reader.page(10, offset=200)).items == []
+
+
+async def test_a_cursor_and_an_offset_together_are_refused(functions: Functions) -> None:
+    await add(functions.valkey, *((f"p{i}", float(i)) for i in range(9)))
+    reader = Reader(functions)
+    cursor = (await reader.page(2)).pagination.next_cursor
+    with pytest.raises(Invalid) as refused:
+        await reader.page(2, cursor, offset=1)
+    assert refused.value.extra == {"field": "offset"}
+
+
+@pytest.mark.parametrize("cursor", ["x", "AAAA", "é", "%", encode_cursor(Position(1, 1.0, "a")), "A" * 511])
+async def test_what_is_no_cursor_of_this_list_is_refused_by_name(functions: Functions, cursor: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        await Reader(functions).page(2, cursor)
+    assert refused.value.extra == {"field": "cursor"}
+
+
+class Ranking:
+    """A list by a moving score."""
+
+    def __init__(self, valkey: Valkey, clock: SetClock, count: int) -> None:
+        self.ids = [f"p{i:04}" for i in range(count)]
+        self.asked = 0
+        self.snapshots = Snapshots(valkey, clock)
+        self.name = "ranked"
+
+    async def best(self, count: int) -> list[str]:
+        self.asked += 1
+        return self.ids[:count]
+
+    async def page(self, limit: int, cursor: str | None = None, load: Any = everything, offset: int = 0) -> Paged[str]:
+        return await self.snapshots.page(self.name, Page(limit, cursor, offset), self.best, load)
+
+
+async def test_later_pages_read_the_list_as_the_first_page_found_it(valkey: Valkey, clock: SetClock) -> None:
+    ranking = Ranking(valkey, clock, 50)
+    before = list(ranking.ids)
+    paged = await ranking.page(20)
+    read = paged.items
+    while paged.pagination.next_cursor:
+        random.shuffle(ranking.ids)
+        paged = await ranking.page(20, paged.pagination.next_cursor)
+        read += paged.items
+    assert read == before
+    assert ranking.asked == 1
+
+
+async def test_a_snapshot_holds_a_thousand_ids_and_then_ends(valkey: Valkey, clock: SetClock) -> None:
+    ranking = Ranking(valkey, clock, 1_500)
+    paged = await ranking.page(100)
+    read = paged.items
+    while paged.pagination.next_cursor:
+        paged = await ranking.page(100, paged.pagination.next_cursor)
+        read += paged.items
+    assert read == ranking.ids[:1_000]
+
+
+async def test_a_snapshot_serves_for_ten_minutes_and_is_then_gone(
+    valkey: Valkey, clock: SetClock, stranger: Any
+) -> None:
+    ranking = Ranking(valkey, clock, 50)
+    cursor = (await ranking.page(20)).pagination.next_cursor
+    clock.forward(seconds=600)
+    assert (await ranking.page(20, cursor)).items == ranking.ids[20:40]
+    clock.forward(seconds=0.001)
+    with pytest.raises(Gone):
+        await ranking.page(20, cursor)
+    key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))
+    assert await stranger.lrange(key, 0, -1) == ranking.ids
+    assert 600 < await stranger.ttl(key) <= 660, "Valkey drops it by itself"
+
+
+async def test_a_snapshot_that_valkey_lost_is_gone_not_the_end_of_the_list(
+    valkey: Valkey, clock: SetClock, stranger: Any
+) -> None:
+    ranking = Ranking(valkey, clock, 50)
+    cursor = (await ranking.page(20)).pagination.next_cursor
+    await stranger.delete(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids)))
+    with pytest.raises(Gone):
+        await ranking.page(20, cursor)
+
+
+async def test_readers_of_an_unchanged_list_share_one_snapshot(valkey: Valkey, clock: SetClock, stranger: Any) -> None:
+    ranking = Ranking(valkey, clock, 50)
+    first = await ranking.page(20)
+    key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))
+    await stranger.pexpire(key, 500_000)
+    await ranking.page(20)
+    assert await stranger.pttl(key) <= 500_000, "not written again within a minute"
+    clock.forward(seconds=60)
+    await ranking.page(20)
+    assert await stranger.pttl(key) > 600_000, "but in time for the newest reader's ten minutes"
+    assert (await ranking.page(20, first.pagination.next_cursor)).items == ranking.ids[20:40]
+
+
+async def test_a_list_that_fits_on_its_first_page_leaves_nothing_in_valkey(
+    valkey: Valkey, clock: SetClock, stranger: Any
+) -> None:
+    ranking = Ranking(valkey, clock, 20)
+    assert (await ranking.page(20)).pagination.next_cursor is None
+    assert await stranger.exists(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))) == 0
+
+
+async def test_pages_of_a_snapshot_are_filled_too(valkey: Valkey, clock: SetClock) -> None:
+    ranking = Ranking(valkey, clock, 300)
+    load = without({id for i, id in enumerate(ranking.ids) if i % 3})
+    paged = await ranking.page(20, load=load)
+    read = list(paged.items)
+    assert len(read) == 20
+    while paged.pagination.next_cursor:
+        paged = await ranking.page(20, paged.pagination.next_cursor, load=load)
+        read += paged.items
+    assert read == ranking.ids[::3]
+    assert (await ranking.page(20, load=load, offset=30)).items == ranking.ids[::3][30:50]
+
+
+async def test_a_cursor_of_another_reader_s_list_is_refused(valkey: Valkey, clock: SetClock) -> None:
+    ranking = Ranking(valkey, clock, 50)
+    cursor = (await ranking.page(20)).pagination.next_cursor
+    ranking.name = "ranked for ana"
+    with pytest.raises(Invalid):
+        await ranking.page(20, cursor)
