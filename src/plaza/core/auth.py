@@ -132,6 +132,10 @@ class Auth:
             stamp = self.stamp(username)
         return self._tokens.issue(username, role, stamp, claims)
 
+    async def cut_off(self, username: str) -> None:
+        """Void every token this name has: it was deleted, renamed or suspended. One round trip."""
+        await self.cutoffs.note(username)
+
     def _by_token(self, token: str, *, may_be_key: bool) -> Actor:
         verified = self._verified.get(token)
         if verified is None:
