@@ -261,6 +261,7 @@ async def test_work_longer_than_the_lease_keeps_its_key(valkey: Valkey) -> None:
     shop.go.set()
     await running
     await asyncio.sleep(0.2)  # no renewal comes after the answer and shortens its day
+    assert not [task for task in asyncio.all_tasks() if "renew" in repr(task)]
     assert await valkey.call("PTTL", IDEMPOTENCY(keyed().operation)) > 80_000_000
     assert (await idempotency.once(keyed(), shop)).replayed
     assert len(shop.runs) == 1

@@ -154,7 +154,7 @@ async def test_the_headers_speak_of_the_scarcer_of_user_and_address(limiter: Lim
 @pytest.mark.parametrize("kind", POLICIES)
 async def test_each_policy_lets_exactly_its_quota_through(functions: Functions, clock: SetClock, kind: str) -> None:
     """Also where the quota does not divide the window: no rounding eats the last request."""
-    odd = Policy(user=Quota(7, 60), address=Quota(1_199, 60))
+    odd = Policy(user=Quota(1_999, 7), address=Quota(1_999, 7))
     limiter = Limiter(functions, clock=clock, policies={**POLICIES, "odd": odd})
     for name in (kind, "odd"):
         quota = (odd if name == "odd" else POLICIES[name]).user

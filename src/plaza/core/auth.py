@@ -90,7 +90,7 @@ class Auth:
         remembered: int = REMEMBERED,
         clock: Clock | None = None,
     ) -> None:
-        self.cutoffs = cutoffs or Cutoffs()
+        self.cutoffs = Cutoffs() if cutoffs is None else cutoffs
         self._tokens = Tokens(settings.secret("jwt_secret"), settings.jwt_public_key)
         self._api_key = settings.secret("api_key").encode()
         self._verified: OrderedDict[str, Verified] = OrderedDict()
