@@ -10,6 +10,7 @@ from typing import Any
 
 import jwt
 import pytest
+import redis
 
 from plaza.core.auth import USER, Auth
 from plaza.core.catalogue import AUTH_CUTOFFS
@@ -32,11 +33,6 @@ async def process(place: Server | Cluster, folder: Path, clock: SetClock, page: 
     yield Auth(Settings(data_dir=folder, jwt_secret=SECRET, api_key="k"), cutoffs, clock=clock)
     await cutoffs.close()
     await valkey.close()
-
-
-@pytest.fixture
-def place(server: Server) -> Server:
-    return server
 
 
 @pytest.fixture
@@ -134,7 +130,7 @@ async def test_a_login_that_was_under_way_when_the_suspension_came_gives_nothing
 
 
 async def test_names_noted_before_a_process_starts_are_read_in_pages(
-    place: Server, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
 ) -> None:
     at = clock.now_ms()
     await stranger.zadd(AUTH_CUTOFFS(), {f"user{i}": at - i for i in range(2_500)})
@@ -145,7 +141,7 @@ async def test_names_noted_before_a_process_starts_are_read_in_pages(
 
 
 async def test_many_at_once_by_many_processes_all_arrive(
-    place: Server, tmp_path: Path, here: Auth, clock: SetClock
+    place: Server | Cluster, tmp_path: Path, here: Auth, clock: SetClock
 ) -> None:
     async with process(place, tmp_path, clock, page=10) as there:
         for auth, first in ((here, "a"), (there, "b")):
@@ -154,7 +150,7 @@ async def test_many_at_once_by_many_processes_all_arrive(
 
 
 async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
-    place: Server, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
 ) -> None:
     names = [f"user{i}" for i in range(35)]
     async with process(place, tmp_path, clock, page=10) as auth:
@@ -163,8 +159,21 @@ async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
             await until(lambda at=at: all(auth.cutoffs.of(name) == at for name in names))  # type: ignore[misc]
 
 
-async def test_after_a_lost_connection_the_list_is_read_again(there: Auth, server: Server, clock: SetClock) -> None:
-    with server.stranger() as operator:
+def home(place: Server | Cluster) -> Server:
+    """The server that holds the list."""
+    if isinstance(place, Server):
+        return place
+    for node in place.nodes:
+        with contextlib.suppress(redis.exceptions.MovedError), node.stranger() as client:
+            client.zcard(AUTH_CUTOFFS())
+            return node
+    raise AssertionError("nobody holds the list")
+
+
+async def test_after_a_lost_connection_the_list_is_read_again(
+    there: Auth, place: Server | Cluster, clock: SetClock
+) -> None:
+    with home(place).stranger() as operator:
         for round in range(3):
             operator.client_kill_filter(_type="normal", skipme=True)
             operator.zadd(AUTH_CUTOFFS(), {f"user{round}": clock.now_ms()})  # nobody is there to hear it
@@ -174,10 +183,10 @@ async def test_after_a_lost_connection_the_list_is_read_again(there: Auth, serve
 
 
 async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read(
-    there: Auth, server: Server, clock: SetClock
+    there: Auth, place: Server | Cluster, clock: SetClock
 ) -> None:
     hours_ago = [clock.now_ms() - hours * 3_600_000 for hours in (1, 2)]
-    with server.stranger() as operator:
+    with home(place).stranger() as operator:
         operator.zadd(AUTH_CUTOFFS(), {"ana": hours_ago[1]})
         await until(lambda: there.cutoffs.of("ana") == hours_ago[1])
         # As after an hour without a connection: the list is as long as before, and its end says nothing new.
@@ -199,7 +208,7 @@ async def test_a_time_long_past_and_a_removal_are_noticed_too(there: Auth, stran
 
 
 async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
-    place: Server, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
 ) -> None:
     await stranger.zadd(AUTH_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
     async with process(place, tmp_path, clock, page=20) as auth:
@@ -213,7 +222,7 @@ async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
 
 
 async def test_names_go_when_no_token_from_before_could_be_shown_any_more(
-    place: Server, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
 ) -> None:
     async with process(place, tmp_path, clock) as auth:
         await auth.cut_off("ana")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY
 from plaza.core.errors import Invalid, NotFound, Unavailable
 from plaza.core.idempotency import Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
 from plaza.core.wire import Valkey, connect
-from tests.servers import Server, one_server
+from tests.servers import one_server
 
 ANA = caller_of(Actor("ana", USER), "192.0.2.1")
 
@@ -48,18 +47,6 @@ async def begin(idempotency: Idempotency, shop: Shop) -> asyncio.Task[Reply]:
     task = asyncio.create_task(idempotency.once(keyed(), shop))
     await shop.begun.wait()
     return task
-
-
-@pytest.fixture
-def place(server: Server) -> Server:
-    return server
-
-
-@pytest.fixture
-async def valkey(place: Server) -> AsyncIterator[Valkey]:
-    connected = await connect(place.url)
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -29,24 +28,12 @@ from plaza.core.limits import (
     user_subject,
 )
 from plaza.core.wire import Valkey, connect
-from tests.servers import Server, one_server
+from tests.servers import one_server
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
 # Small, so that a test can use it up: three at once, then one every two seconds; an address gets five.
 SMALL = {"write": Policy(user=Quota(3, 6), address=Quota(5, 10))}
-
-
-@pytest.fixture
-def place(server: Server) -> Server:
-    return server
-
-
-@pytest.fixture
-async def valkey(place: Server) -> AsyncIterator[Valkey]:
-    connected = await connect(place.url)
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

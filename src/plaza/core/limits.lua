@@ -27,10 +27,10 @@ local function owe_until(subject, at, moment)
   redis.call('SET', subject, text(moment), 'PX', math.ceil((moment - at) / 1000))
 end
 
--- limits_take: count one request against every subject, or against none if one of them has to wait.
+-- limits_spend: count one request against every subject, or against none if one of them has to wait.
 -- KEYS subject, …   ARGV now_ms ('' = the server's clock), then for each subject count, window_ms
 -- Reply for each subject {requests left, ms until its quota is whole again, ms to wait (0: it may go)}
-verb('take', function(keys, args)
+verb('spend', function(keys, args)
   local at, moments, reply, refused = now(args[1]) * 1000, {}, {}, false
   for i, subject in ipairs(keys) do
     local window, interval = quota(args[2 * i], args[2 * i + 1])

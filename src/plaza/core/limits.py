@@ -168,7 +168,7 @@ class Limiter:
     async def _take(self, subjects: list[Subject]) -> list[Standing]:
         args = [arg for subject in subjects for arg in subject.args]
         keys = [subject.key for subject in subjects]
-        return [Standing(*row) for row in await self._functions.call("limits_take", keys, self._now(), *args)]
+        return [Standing(*row) for row in await self._functions.call("limits_spend", keys, self._now(), *args)]
 
     async def _give_back(self, subject: Subject) -> None:
         await self._functions.call("limits_give_back", [subject.key], self._now(), *subject.args)
