@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from plaza.core.errors import Unavailable
 from plaza.core.wire import USAGE, ReplyError, Usage, Valkey, connect
 from tests.servers import Server
 
@@ -133,3 +134,11 @@ async def test_a_cancelled_call_never_shifts_a_reply(valkey: Valkey) -> None:
     for i, answer in enumerate(answers):
         assert isinstance(answer, asyncio.CancelledError) if i % 3 == 0 else answer == str(i)
     assert await valkey.call("ECHO", "next") == "next"
+
+
+async def test_a_call_on_a_closed_connection_fails_at_once(valkey: Valkey) -> None:
+    await valkey.call("PING")
+    await valkey.close()
+    async with asyncio.timeout(1):  # far less than a call waits for a connection to come back
+        with pytest.raises(Unavailable, match="is closed"):
+            await valkey.call("PING")

@@ -281,11 +281,13 @@ class Wire:
         keeper, self._keeper = self._keeper, None
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
-        self._why, self._down_since, self._on_down = f"The connection to Valkey at {self.address} is closed.", 0.0, None
+        self._on_down = None
         link = self._link
         if link is not None:
             link.transport.abort()
             await link.gone.wait()
+        # After the loss of the connection, which notes its own: a call that still comes fails at once.
+        self._why, self._down_since = f"The connection to Valkey at {self.address} is closed.", float("-inf")
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._give_up(self._queue)
