@@ -35,8 +35,10 @@ class Call:
 
     def __init__(self, scope: dict[str, Any], proxies: Proxies) -> None:
         self.scope = scope
-        # Names come in lower case; of a header sent twice the last counts.
+        # Names come in lower case.
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if len(self.headers) != len(scope["headers"]):
+            self.headers = _joined(scope["headers"])
         given = self.headers.get("x-request-id")
         self.request_id = given if given and _SANE_ID.fullmatch(given) else f"{getrandbits(96):024x}"
         # The same in every run of the same keyed request, so that a verb recognises what it has already done. Never
@@ -72,3 +74,13 @@ class Call:
     def secure(self) -> bool:
         """Whether the client speaks https, to us or to a trusted proxy."""
         return self._proxies.secure(self.scope)
+
+
+def _joined(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers of which one came twice: as RFC 9110, 5.3 reads them. Two tokens so become one that nobody issued."""
+    headers: dict[str, str] = {}
+    for raw, value in pairs:
+        name = raw.decode("latin-1")
+        between = "; " if name == "cookie" else ", "
+        headers[name] = (headers[name] + between if name in headers else "") + value.decode("latin-1")
+    return headers
