@@ -10,7 +10,7 @@ import pytest
 from plaza.core import functions as functions_module
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions, Library, Outdated
-from plaza.core.wire import ReplyError, Valkey
+from plaza.core.wire import USAGE, ReplyError, Usage, Valkey
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP
 
 
@@ -111,3 +111,23 @@ def changed(library: Library) -> Library:
     )
     assert lua != library.lua
     return dataclasses.replace(library, lua=lua)
+
+
+async def test_two_functions_of_one_name_are_refused_at_load(valkey: Valkey) -> None:
+    twice = dataclasses.replace(LIBRARY, lua="question('total', function() end) " + LIBRARY.lua)
+    with pytest.raises(ReplyError, match="already exists"):
+        await Functions(valkey, [twice]).load()
+
+
+async def test_one_question_about_many_owners_is_one_round_trip(functions: Functions, valkey: Valkey) -> None:
+    boxes = [f"b{i}" for i in range(20)]
+    for i, box in enumerate(boxes):
+        await functions.call("ledger_put", [BOX_ITEMS(box)], box, "s1", "nut", i)
+    usage = Usage()
+    USAGE.set(usage)
+    keys = [[BOX_ITEMS(box)] for box in boxes]
+    assert await functions.ask_each("ledger_total", keys) == [str(i) for i in range(20)]
+    assert usage.trips == 1
+    for node in valkey.primaries():
+        await node.call("FUNCTION", "FLUSH")
+    assert await functions.ask_each("ledger_total", keys) == [str(i) for i in range(20)]

@@ -92,6 +92,18 @@ class Functions:
         """Put a question: one round trip, changes nothing."""
         return await self._run(question, keys, args, read_only=True)
 
+    async def ask_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
+        """The same question about many owners, by the keys of each. One round trip, also on a cluster."""
+        name = self._versioned(question)
+        commands = [("FCALL_RO", name, len(keys), *keys, *args) for keys in each]
+        replies = await self.valkey.batch(commands, return_errors=True)
+        for i, reply in enumerate(replies):
+            if isinstance(reply, ReplyError) and _is_missing(reply):
+                replies[i] = await self.ask(question, each[i], *args)
+            elif isinstance(reply, Exception):
+                raise _as_plaza_error(reply) if isinstance(reply, ReplyError) else reply
+        return replies
+
     async def _run(self, function: str, keys: Sequence[str], args: Sequence[Arg], *, read_only: bool = False) -> Any:
         name = self._versioned(function)
         try:
@@ -153,7 +165,9 @@ async def _load_once(node: Valkey, built: Built) -> None:
     try:
         await node.call("FUNCTION", "LOAD", built.code)
     except ReplyError as error:
-        if "already exists" not in error.message:  # another process was quicker with the same library
+        if (
+            f"Library '{built.name}' already exists" not in error.message
+        ):  # another process was quicker with the same library
             raise
 
 

@@ -1,0 +1,94 @@
+"""A group's lists: cut from the order of all articles, kept for a minute, computed once for all who wait.
+
+One ZINTERSTORE of 100,000 articles out of a million would stop Valkey for 200 ms. Here the group is gone through by
+SSCAN, a few hundred at a time; their scores are asked for, and put in a key that nobody reads; when it is whole it is
+renamed. The three keys live in two slots of a cluster, so the scores pass through this process there as here.
+
+Of all readers who meet a list that has expired, in all processes, one gets the lease and builds. The others wait for
+it rather than be shown an older list: a minute is what a vote may take to be seen, and a copy kept longer would break
+that. In one process all wait for the same task, which asks Valkey on their behalf.
+
+An article may be deleted, or leave the group, while the list is built. `fold` therefore takes in only what is in the
+group at that moment, and `expel` removes from the list being built as from the list itself, each in one atomic step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from plaza.articles.keys import CUTS, GROUP, GROUP_BUILDER, GROUP_BUILDING, GROUP_SECONDS, RANKINGS
+from plaza.core.errors import Unavailable
+from plaza.core.functions import Functions
+
+# Members of one step. Valkey is busy with each step for well under a millisecond.
+STEP: Final = 500
+
+# How often one process asks whether another has finished, and how long it has patience for.
+ASK_SECONDS: Final = 0.02
+PATIENCE_SECONDS: Final = 30.0
+
+
+class Cuts:
+    """Builds the lists of groups."""
+
+    def __init__(self, functions: Functions, *, step: int = STEP) -> None:
+        self._functions = functions
+        self._valkey = functions.valkey
+        self._step = step
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def ensure(self, order: str, group: str) -> None:
+        """Return when the list is there, or the group is empty. One round trip if it is."""
+        name = CUTS[order](group)
+        task = self._under_way.get(name)
+        if task is None:
+            there, members = await self._valkey.batch([("EXISTS", name), ("EXISTS", GROUP(group))])
+            if there or not members:
+                return
+            task = self._under_way.get(name)  # another reader may have been quicker meanwhile
+        if task is None:
+            task = self._under_way[name] = asyncio.create_task(self._build_or_wait(order, group))
+            task.add_done_callback(lambda _: self._under_way.pop(name))
+        # One reader who goes away takes nothing from the others.
+        await asyncio.shield(task)
+
+    async def _build_or_wait(self, order: str, group: str) -> None:
+        keys = [CUTS[order](group), GROUP_BUILDING(order, group), GROUP_BUILDER(order, group)]
+        token = secrets.token_hex(8)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
+            state = await self._functions.call("articles_begin", keys, token)
+            if state == "there" or (state == "yours" and await self._build(order, group, token)):
+                return
+            await asyncio.sleep(ASK_SECONDS)
+        raise Unavailable("The list of this group takes too long to build.")
+
+    async def _build(self, order: str, group: str, token: str) -> bool:
+        """Build a list; False if it took so long that another builder was let in."""
+        began = time.monotonic()
+        list, building, builder = CUTS[order](group), GROUP_BUILDING(order, group), GROUP_BUILDER(order, group)
+        cursor = "0"
+        while True:
+            cursor, members = await self._valkey.call("SSCAN", GROUP(group), cursor, "COUNT", self._step)
+            # SSCAN may give more than it was asked for, as when the set is growing.
+            for first in range(0, len(members), self._step):
+                some = members[first : first + self._step]
+                if not await self._fold(order, [GROUP(group), building, builder], token, some):
+                    return False
+            if cursor == "0":
+                break
+        # The first scores were read when it began, and no vote may wait for more than a minute.
+        left = max(GROUP_SECONDS * 1000 - round((time.monotonic() - began) * 1000), 1000)
+        return bool(await self._functions.call("articles_publish", [list, building, builder], token, left))
+
+    async def _fold(self, order: str, keys: Sequence[str], token: str, members: Sequence[str]) -> bool:
+        scores = await self._valkey.call("ZMSCORE", RANKINGS[order](), *members)
+        pairs: list[str | float] = []
+        for member, score in zip(members, scores, strict=True):
+            if score is not None:
+                pairs += (member, repr(score))
+        return not pairs or bool(await self._functions.call("articles_fold", keys, token, *pairs))

@@ -1,0 +1,372 @@
+-- Articles: the atomic writes.
+--
+-- article:<id>          hash   title, link, author, time, votes      \
+-- upvoted:<id>          set    user:<username>                       | facts of the article
+-- downvoted:<id>        set    user:<username>                       |
+-- article:<id>:groups   set    group name                            /
+-- article:              string the last id                           \ facts of the counter
+-- article:link:<digest> string id, time and operation that took it   /
+-- group:<group>         set    article:<id>                          \ facts of the group, and
+-- <order>:<group>       zset   cut from <order>:, for a minute       / lists that it may forget
+-- time: score: hot: best: controversial: groups: articles:leaving articles:<username>:*   effects
+
+local ORDERS = {'score', 'time', 'hot', 'best', 'controversial'}
+local VOTE_SECONDS = 432       -- 86,400 s a day / 200 votes: with 200 votes an article stays up for a day
+local HOT_EPOCH = 1134028003   -- 8 December 2005; any fixed moment gives the same order
+local HOT_SECONDS = 45000      -- ten times the votes are worth twelve and a half hours
+local Z = 1.281551565545       -- 80 % confidence
+local DAY = 86400
+local ABANDONED_SECONDS = 10   -- far longer than a post takes from its id to its article
+local GROUP_MS = 60000
+local BUILDER_MS = 5000
+local SHED = 200               -- votes of each kind that one step removes
+
+local function member_of(id) return 'article:' .. id end
+
+local function hot(votes, time)
+  local size = math.log10(math.max(math.abs(votes), 1))
+  return (votes < 0 and -size or size) + (time - HOT_EPOCH) / HOT_SECONDS
+end
+
+local function best(ups, downs)
+  local n = ups + downs
+  if n == 0 then return 0 end
+  local share, zz = ups / n, Z * Z
+  return (share + zz / (2 * n) - Z * math.sqrt((share * (1 - share) + zz / (4 * n)) / n)) / (1 + zz / n)
+end
+
+local function controversial(ups, downs)
+  if ups == 0 or downs == 0 then return 0 end
+  return (ups + downs) ^ (math.min(ups, downs) / math.max(ups, downs))
+end
+
+-- What an article scores in each order, or nil if it is gone.
+local function scores_of(id)
+  local time, votes = unpack(redis.call('HMGET', key.article(id), 'time', 'votes'))
+  if not time then return nil end
+  local ups, downs = redis.call('SCARD', key.article_up(id)), redis.call('SCARD', key.article_down(id))
+  local posted = tonumber(time)
+  return {
+    time = time,
+    score = posted + VOTE_SECONDS * tonumber(votes),
+    hot = hot(tonumber(votes), posted),
+    best = best(ups, downs),
+    controversial = controversial(ups, downs),
+  }
+end
+
+local function ranking(order) return key['articles_by_' .. order]() end
+
+-- ranked: where an article stands in every order that votes move.
+recipe('ranked', function(id)
+  local scores, commands = scores_of(id), {}
+  for _, order in ipairs(ORDERS) do
+    if not scores then
+      commands[#commands + 1] = {'ZREM', ranking(order), member_of(id)}
+    elseif order ~= 'time' then
+      commands[#commands + 1] = {'ZADD', ranking(order), scores[order], member_of(id)}
+    end
+  end
+  return commands
+end)
+
+-- posted: its time, and that it is its author's.
+recipe('posted', function(id, username)
+  local time = redis.call('HGET', key.article(id), 'time')
+  if not time then
+    return {{'ZREM', key.articles_by_time(), member_of(id)}, {'ZREM', key.person_articles(username), member_of(id)}}
+  end
+  return {
+    {'ZADD', key.articles_by_time(), time, member_of(id)},
+    {'ZADD', key.person_articles(username), time, member_of(id)},
+  }
+end)
+
+-- Who is found in both sets is an upvoter.
+local function vote_of(up, down, voter)
+  if redis.call('SISMEMBER', up, voter) == 1 then return 'up' end
+  if redis.call('SISMEMBER', down, voter) == 1 then return 'down' end
+  return 'none'
+end
+
+-- cast: what a person voted on an article, on the person's own list.
+recipe('cast', function(id, username)
+  local vote = vote_of(key.article_up(id), key.article_down(id), 'user:' .. username)
+  if vote == 'none' then return {'ZREM', key.person_votes(username), member_of(id)} end
+  return {'ZADD', key.person_votes(username), vote == 'up' and 1 or -1, member_of(id)}
+end)
+
+local function keys_of_group(group)
+  local names = {key.group(group)}
+  for _, order in ipairs(ORDERS) do
+    names[#names + 1] = key['group_by_' .. order](group)
+    names[#names + 1] = key.group_building(order, group)
+  end
+  return names
+end
+
+-- grouped: whether a group has an article. Its scores go along, for lists of the group that exist just now.
+recipe('grouped', function(id, group)
+  local scores = redis.call('SISMEMBER', key.article_groups(id), group) == 1 and scores_of(id)
+  local args = {group, member_of(id)}
+  if not scores then return perform('expel', keys_of_group(group), args) end
+  for _, order in ipairs(ORDERS) do args[#args + 1] = scores[order] end
+  return perform('admit', keys_of_group(group), args)
+end)
+
+-- sized: how many articles a group has, in the list of groups.
+recipe('sized', function(group)
+  local size = redis.call('SCARD', key.group(group))
+  if size == 0 then return {'ZREM', key.groups(), group} end
+  return {'ZADD', key.groups(), size, group}
+end)
+
+-- admit: a group gets an article.
+-- KEYS group, then per order: list, list being built   ARGV group, member, then its score per order
+verb('admit', function(keys, args)
+  for i = 1, #ORDERS do
+    for _, list in ipairs({keys[2 * i], keys[2 * i + 1]}) do
+      -- A list that is not there must not begin with this one: it would pass for the whole.
+      if redis.call('EXISTS', list) == 1 then redis.call('ZADD', list, args[2 + i], args[2]) end
+    end
+  end
+  if redis.call('SADD', keys[1], args[2]) == 1 then effect('sized', args[1]) end
+end)
+
+-- expel: a group loses an article.   KEYS as of admit   ARGV group, member
+verb('expel', function(keys, args)
+  for i = 2, #keys do redis.call('ZREM', keys[i], args[2]) end
+  if redis.call('SREM', keys[1], args[2]) == 1 then effect('sized', args[1]) end
+end)
+
+-- The normal form of a link, by which duplicates are known. `model.py` has lower-cased the host and dropped a default
+-- port; the fragment is the browser's own business, and no path is the path `/`.
+local function link_digest(link)
+  local place, rest = link:match('^([^#]*)'):match('^(%a+://[^/?]*)(.*)$')
+  if rest:sub(1, 1) ~= '/' then rest = '/' .. rest end
+  return redis.sha1hex(place .. rest)
+end
+
+-- unlinked: a deleted article no longer stands in the way of its link.
+recipe('unlinked', function(id, link)
+  if redis.call('EXISTS', key.article(id)) == 1 then return nil end
+  return perform('release', {key.article_link(key.articles_last(), link_digest(link))}, {id})
+end)
+
+-- release: a link may be posted again.   KEYS link   ARGV id, as long as the link is this one's
+verb('release', function(keys, args)
+  local taken = redis.call('GET', keys[1])
+  if taken and taken:match('^%d+') == args[1] then redis.call('DEL', keys[1]) end
+end)
+
+-- The id for a link: a new one, or the same again for the same operation. Fails if the link was posted within a day.
+-- `vanished` is an id that its taker never made an article of, as the caller has seen.
+local function claim(counter, link, time, operation, vanished)
+  local id, since, by = (redis.call('GET', link) or ''):match('^(%d+) (%S+) (%S*)$')
+  if id and tonumber(time) < tonumber(since) + DAY then
+    if by == operation then return id end
+    if id ~= vanished or tonumber(time) < tonumber(since) + ABANDONED_SECONDS then
+      fail('duplicate_link', 'This link was posted within a day.', {id = tonumber(id)})
+    end
+  end
+  id = text(redis.call('INCR', counter))
+  redis.call('SET', link, id .. ' ' .. time .. ' ' .. operation, 'EX', DAY)
+  return id
+end
+
+-- Writes an article with its author's vote, unless it is there already. Returns when it was posted.
+-- keys article, up, down, groups   args id, title, link, username, time, group, …
+local function create(keys, args)
+  local id, title, link, username, time = unpack(args)
+  local before = redis.call('HGET', keys[1], 'time')
+  if before then return before end
+  redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
+  redis.call('SADD', keys[2], 'user:' .. username)
+  effect('posted', id, username)
+  effect('ranked', id)
+  effect('cast', id, username)
+  for i = 6, #args do
+    redis.call('SADD', keys[4], args[i])
+    effect('grouped', id, args[i])
+  end
+  return time
+end
+
+if CLUSTERED then
+  -- claim: an id and a link for a new article.
+  -- KEYS counter, link   ARGV time, operation, vanished id or ''   Reply id
+  verb('claim', function(keys, args)
+    return claim(keys[1], keys[2], unpack(args))
+  end)
+
+  -- create: an article under an id that was taken.
+  -- KEYS article, up, down, groups   ARGV id, title, link, username, time, group, …   Reply when it was posted
+  verb('create', create)
+else
+  -- post: claim and create in one step. An article's keys follow from its id, which nobody knows before; that they are
+  -- not declared is why a cluster does it in two steps.
+  -- KEYS counter, link   ARGV operation, title, link, username, time, group, …   Reply {id, when it was posted}
+  verb('post', function(keys, args)
+    local id = claim(keys[1], keys[2], args[5], args[1], '')
+    args[1] = id
+    local facts = {key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)}
+    return {id, create(facts, args)}
+  end)
+end
+
+local function must_exist(article)
+  local author, time, votes = unpack(redis.call('HMGET', article, 'author', 'time', 'votes'))
+  if not author then fail('not_found', 'There is no such article.') end
+  return author, time, votes
+end
+
+-- Who may change an article; '' is an admin.
+local function must_be_author(author, username)
+  if username ~= '' and author ~= 'user:' .. username then fail('forbidden', 'This is for the author or an admin.') end
+end
+
+-- vote: a person's vote is up, down or none from now on.
+-- KEYS article, up, down   ARGV id, username, vote, now, seconds that voting is open (0: for ever)
+-- Reply {time, votes}
+verb('vote', function(keys, args)
+  local article, up, down = unpack(keys)
+  local id, username, vote, at, open = unpack(args)
+  local _, time, votes = must_exist(article)
+  if open ~= '0' and tonumber(at) >= tonumber(time) + tonumber(open) then
+    fail('voting_closed', 'Voting on this article has ended.')
+  end
+  local voter = 'user:' .. username
+  local before = vote_of(up, down, voter)
+  if before == vote then return {time, votes} end
+  if before ~= 'none' then
+    redis.call('SREM', up, voter)
+    redis.call('SREM', down, voter)
+  end
+  if vote ~= 'none' then redis.call('SADD', vote == 'up' and up or down, voter) end
+  votes = text(redis.call('SCARD', up) - redis.call('SCARD', down))
+  redis.call('HSET', article, 'votes', votes)
+  effect('ranked', id)
+  effect('cast', id, username)
+  return {time, votes}
+end)
+
+-- group: an article is in a group from now on, or no longer.
+-- KEYS article, groups   ARGV id, group, 'in' or 'out', username ('' for an admin), most groups
+-- Reply its groups
+verb('group', function(keys, args)
+  local id, group, where, username, most = unpack(args)
+  must_be_author(must_exist(keys[1]), username)
+  local there = redis.call('SISMEMBER', keys[2], group) == 1
+  if where == 'in' and not there then
+    if redis.call('SCARD', keys[2]) >= tonumber(most) then
+      fail('too_many_groups', 'An article is in ' .. most .. ' groups at most.')
+    end
+    redis.call('SADD', keys[2], group)
+    effect('grouped', id, group)
+  elseif where == 'out' and there then
+    redis.call('SREM', keys[2], group)
+    effect('grouped', id, group)
+  end
+  return redis.call('SMEMBERS', keys[2])
+end)
+
+-- leaving: a deleted article whose votes are not all gone yet, so that a worker finds it.
+recipe('leaving', function(id)
+  local left = redis.call('EXISTS', key.article_up(id), key.article_down(id))
+  if left == 0 or redis.call('EXISTS', key.article(id)) == 1 then return {'SREM', key.articles_leaving(), id} end
+  return {'SADD', key.articles_leaving(), id}
+end)
+
+-- Removes some of a deleted article's votes, also from the lists of those who cast them. Returns how many are left.
+local function shed(id, up, down)
+  local had = redis.call('EXISTS', up, down) > 0
+  for _, votes in ipairs({up, down}) do
+    for _, voter in ipairs(redis.call('SPOP', votes, SHED)) do effect('cast', id, voter:sub(6)) end
+  end
+  if had then effect('leaving', id) end
+  return redis.call('SCARD', up) + redis.call('SCARD', down)
+end
+
+-- delete: an article goes, with every trace; what many voters left is shed in further steps.
+-- KEYS article, up, down, groups   ARGV id, username ('' for an admin)   Reply how many votes are still to be shed
+verb('delete', function(keys, args)
+  local article, up, down, in_groups = unpack(keys)
+  local id = args[1]
+  local author = must_exist(article)
+  must_be_author(author, args[2])
+  local link = redis.call('HGET', article, 'link')
+  local groups = redis.call('SMEMBERS', in_groups)
+  redis.call('DEL', article, in_groups)
+  effect('posted', id, author:sub(6))
+  effect('ranked', id)
+  effect('unlinked', id, link)
+  for _, group in ipairs(groups) do effect('grouped', id, group) end
+  return shed(id, up, down)
+end)
+
+-- shed: goes on with the votes of a deleted article.   KEYS article, up, down   ARGV id   Reply how many are left
+verb('shed', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 1 then return 0 end
+  return shed(args[1], keys[2], keys[3])
+end)
+
+-- begin: someone wants a group's list.
+-- KEYS list, list being built, builder   ARGV token
+-- Reply 'there', 'busy' while someone else builds it, or 'yours' to build
+verb('begin', function(keys, args)
+  local list, building, builder = unpack(keys)
+  if redis.call('EXISTS', list) == 1 then return 'there' end
+  if not redis.call('SET', builder, args[1], 'NX', 'PX', BUILDER_MS) then return 'busy' end
+  redis.call('UNLINK', building) -- of a builder that stopped
+  return 'yours'
+end)
+
+-- fold: some more of a list being built, as far as they are still in the group.
+-- KEYS group, list being built, builder   ARGV token, then member, score, …   Reply 1, or 0 if another builds it by now
+verb('fold', function(keys, args)
+  local group, building, builder = unpack(keys)
+  if redis.call('GET', builder) ~= args[1] then return 0 end
+  local members, found = {}, {}
+  for i = 2, #args, 2 do members[#members + 1] = args[i] end
+  for i, is_there in ipairs(redis.call('SMISMEMBER', group, unpack(members))) do
+    if is_there == 1 then
+      found[#found + 1] = args[2 * i + 1]
+      found[#found + 1] = members[i]
+    end
+  end
+  if #found > 0 then redis.call('ZADD', building, unpack(found)) end
+  redis.call('PEXPIRE', building, GROUP_MS)
+  redis.call('PEXPIRE', builder, BUILDER_MS)
+  return 1
+end)
+
+-- publish: a list is built.
+-- KEYS list, list being built, builder   ARGV token, how long it lives   Reply 1, or 0 if another builds it by now
+verb('publish', function(keys, args)
+  local list, building, builder = unpack(keys)
+  if redis.call('GET', builder) ~= args[1] then return 0 end
+  redis.call('DEL', builder)
+  if redis.call('EXISTS', building) == 1 then
+    redis.call('RENAME', building, list)
+    redis.call('PEXPIRE', list, args[2])
+  end
+  return 1
+end)
+
+-- read: articles, as one viewer sees them.
+-- KEYS per article: article, groups, up, down   ARGV viewer's username or ''
+-- Reply per article: {title, link, author, time, votes, groups joined by commas, viewer's vote}, or nil
+question('read', function(keys, args)
+  local found, viewer = {}, args[1] ~= '' and 'user:' .. args[1]
+  for i = 1, #keys, 4 do
+    local row = redis.call('HMGET', keys[i], 'title', 'link', 'author', 'time', 'votes')
+    if row[1] then
+      row[6] = table.concat(redis.call('SMEMBERS', keys[i + 1]), ',')
+      row[7] = viewer and vote_of(keys[i + 2], keys[i + 3], viewer) or 'none'
+    else
+      row = false
+    end
+    found[#found + 1] = row
+  end
+  return found
+end)

@@ -1,0 +1,227 @@
+"""Every key of articles, with what is always true of it.
+
+An article owns its hash, its two vote sets and the names of its groups: on a cluster they share a slot, and a vote is
+one atomic step there. What ranks articles among each other (`score:`, `time:`, …) has no owner and follows from those
+facts. A group owns its members and the lists that are cut for it.
+
+Members are the document's `article:<id>` and `user:<username>` in both layouts: braces are how a cluster writes the
+name of a key, not what a key holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plaza.core.keys import Access, Catalogue, Field, Formula, Key, Refers, counts
+from plaza.core.tokens import USERNAME
+
+# The owner of the links: on a cluster `{article:}link:…` stands beside the counter `article:`, so that looking for a
+# duplicate, taking the next id and claiming the link are one step.
+COUNTER: Final = "article:"
+
+GROUP_SECONDS: Final = 60
+LINK_SECONDS: Final = 86_400
+# A build that goes on renews its lease with every step; one that stopped is forgotten after this.
+BUILDER_MS: Final = 5_000
+
+_MEMBER = "`article:<id>`"
+_EXISTS = Refers("article:<article>")
+
+ARTICLES_LAST = Key(
+    "article:",
+    "string",
+    "The last id given. It never falls.",
+    of="a whole number",
+    read=Access.PUBLIC,
+    document="article:",
+)
+ARTICLE = Key(
+    "article:<article>",
+    "hash",
+    "An article.",
+    owner="article",
+    fields=(
+        Field("title", "1 to 300 characters"),
+        Field("link", "an http or https address"),
+        Field("author", "`user:<username>`"),
+        Field("time", "when it was posted, Unix seconds with fraction"),
+        Field("votes", "votes up minus votes down"),
+    ),
+    same=(Formula("`votes` is the size of `upvoted:<article>` minus that of `downvoted:<article>`"),),
+    read=Access.PUBLIC,
+    document="article:92617",
+)
+ARTICLE_UP = Key(
+    "upvoted:<article>",
+    "set",
+    "Who voted an article up. Who is found in both sets is an upvoter.",
+    of="`user:<username>`",
+    owner="article",
+    read=Access.PUBLIC,
+    document="upvoted:123123",
+)
+ARTICLE_DOWN = Key(
+    "downvoted:<article>",
+    "set",
+    "Who voted an article down.",
+    of="`user:<username>`",
+    owner="article",
+    read=Access.PUBLIC,
+    document="downvoted:123123",
+)
+ARTICLE_GROUPS = Key(
+    "article:<article>:groups",
+    "set",
+    "The groups an article is in: the fact that `group:<group>` follows.",
+    of="group name",
+    owner="article",
+    read=Access.PUBLIC,
+)
+ARTICLE_LINK = Key(
+    "<counter>link:<digest>",
+    "string",
+    "A link that was posted within a day, by the SHA-1 of its normal form. `<counter>` is always `article:`.",
+    of="`<id> <when, Unix seconds> <operation>`",
+    owner="counter",
+    lifetime="a day",
+    ttl_seconds=LINK_SECONDS,
+)
+
+
+def _ranking(name: str, score: str, document: str = "") -> Key:
+    return Key(
+        f"{name}:",
+        "zset",
+        f"Every article by {name}.",
+        of=_MEMBER,
+        score=score,
+        same=(_EXISTS, Formula(f"score is {score}")),
+        read=Access.PUBLIC,
+        document=document,
+    )
+
+
+def _cut(name: str, document: str = "") -> Key:
+    return Key(
+        f"{name}:<group>",
+        "zset",
+        f"The articles of a group by {name}: `{name}:` cut to `group:<group>`, built when someone reads it.",
+        of=_MEMBER,
+        score=f"as in `{name}:` when it was built",
+        owner="group",
+        lifetime=f"{GROUP_SECONDS} seconds",
+        ttl_seconds=GROUP_SECONDS,
+        read=Access.PUBLIC,
+        document=document,
+    )
+
+
+ARTICLES_BY_TIME = _ranking("time", "`time` of the article", "time:")
+ARTICLES_BY_SCORE = _ranking("score", "`time + 432 × votes`", "score:")
+ARTICLES_BY_HOT = _ranking("hot", "`sign(votes) × log10(max(|votes|, 1)) + (time − 1134028003) / 45000`")
+ARTICLES_BY_BEST = _ranking("best", "the lower bound of Wilson's interval for the share of votes up, at 80 %")
+ARTICLES_BY_CONTROVERSIAL = _ranking(
+    "controversial", "`(up + down) ^ (min(up, down) / max(up, down))`, 0 if either is 0"
+)
+
+GROUP = Key(
+    "group:<group>",
+    "set",
+    "The articles of a group.",
+    of=_MEMBER,
+    owner="group",
+    same=(_EXISTS, counts("groups:", "<group>")),
+    read=Access.PUBLIC,
+    document="group:{group_name}",
+)
+GROUP_BY_SCORE = _cut("score", "score:{group_name}")
+GROUP_BY_TIME = _cut("time")
+GROUP_BY_HOT = _cut("hot")
+GROUP_BY_BEST = _cut("best")
+GROUP_BY_CONTROVERSIAL = _cut("controversial")
+GROUP_BUILDING = Key(
+    "building:<order>:<group>",
+    "zset",
+    "A group's list while it is being built; then it is renamed.",
+    of=_MEMBER,
+    score="as in the list it becomes",
+    owner="group",
+    lifetime="a minute after the last step, if its builder stopped",
+    ttl_seconds=GROUP_SECONDS,
+)
+GROUP_BUILDER = Key(
+    "builder:<order>:<group>",
+    "string",
+    "Who builds a group's list: one at a time, of all processes.",
+    of="a random token",
+    owner="group",
+    lifetime="5 seconds after the last step, if the builder stopped",
+    ttl_seconds=BUILDER_MS // 1000,
+)
+GROUPS = Key(
+    "groups:",
+    "zset",
+    "Every group that has articles.",
+    of="group name",
+    score="how many articles it has",
+    same=(Refers("group:<group>"),),
+    read=Access.PUBLIC,
+)
+
+ARTICLES_LEAVING = Key(
+    "articles:leaving",
+    "set",
+    "Deleted articles that had so many votes that the last are still being removed.",
+    of="article id",
+    lifetime="until they are",
+)
+
+PERSON_ARTICLES = Key(
+    "articles:<username>:posted",
+    "zset",
+    "What a person has posted, for export and removal.",
+    of=_MEMBER,
+    score="`time` of the article",
+    owner="username",
+    same=(_EXISTS,),
+    read=Access.SELF,
+)
+PERSON_VOTES = Key(
+    "articles:<username>:voted",
+    "zset",
+    "What a person has voted on, for export and removal.",
+    of=_MEMBER,
+    score="1 for up, -1 for down",
+    owner="username",
+    same=(_EXISTS,),
+    read=Access.SELF,
+)
+
+# By the names that the API has for them.
+RANKINGS: Final = {
+    "score": ARTICLES_BY_SCORE,
+    "time": ARTICLES_BY_TIME,
+    "hot": ARTICLES_BY_HOT,
+    "best": ARTICLES_BY_BEST,
+    "controversial": ARTICLES_BY_CONTROVERSIAL,
+}
+CUTS: Final = {
+    "score": GROUP_BY_SCORE,
+    "time": GROUP_BY_TIME,
+    "hot": GROUP_BY_HOT,
+    "best": GROUP_BY_BEST,
+    "controversial": GROUP_BY_CONTROVERSIAL,
+}
+
+CATALOGUE = Catalogue.of(
+    "articles",
+    globals(),
+    {
+        "article": "[1-9][0-9]{0,15}",
+        "group": "[a-z0-9][a-z0-9_-]{0,49}",
+        "order": "score|time|hot|best|controversial",
+        "digest": "[0-9a-f]{40}",
+        "counter": COUNTER,
+        "username": USERNAME,
+    },
+)

@@ -1,0 +1,162 @@
+"""Votes are one per person, and everything that follows from them agrees."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from plaza.articles.keys import (
+    ARTICLE,
+    ARTICLE_DOWN,
+    ARTICLE_UP,
+    ARTICLES_BY_SCORE,
+    PERSON_VOTES,
+)
+from plaza.articles.model import Direction, VotingClosed
+from plaza.articles.service import Articles
+from plaza.core.auth import API, Actor
+from plaza.core.clock import SetClock
+from plaza.core.errors import Forbidden, NotFound
+from plaza.core.wire import USAGE, Usage
+from tests.articles.conftest import VOTING_DAYS, Post, person
+
+
+async def standing(stranger: Any, id: int) -> tuple[set[str], set[str], int, float]:
+    """Who voted up, who down, the votes and the score, as others read them."""
+    ups, downs = await stranger.smembers(ARTICLE_UP(id)), await stranger.smembers(ARTICLE_DOWN(id))
+    votes = int(await stranger.hget(ARTICLE(id), "votes"))
+    return ups, downs, votes, await stranger.zscore(ARTICLES_BY_SCORE(), f"article:{id}")
+
+
+async def test_the_authors_own_vote_counts(post: Post, stranger: Any) -> None:
+    article = await post()
+    assert article.votes == 1
+    assert article.vote == "up"
+    ups, downs, votes, score = await standing(stranger, article.id)
+    assert (ups, downs, votes) == ({"user:ana"}, set(), 1)
+    assert score == article.time + 432 == article.score
+
+
+async def test_switching_and_taking_back_are_exact(articles: Articles, post: Post, ben: Actor, stranger: Any) -> None:
+    article = await post()
+    steps: list[tuple[Direction | None, set[str], set[str]]] = [
+        ("up", {"user:ana", "user:ben"}, set()),
+        ("up", {"user:ana", "user:ben"}, set()),
+        ("down", {"user:ana"}, {"user:ben"}),
+        ("up", {"user:ana", "user:ben"}, set()),
+        (None, {"user:ana"}, set()),
+        (None, {"user:ana"}, set()),
+        ("down", {"user:ana"}, {"user:ben"}),
+        (None, {"user:ana"}, set()),
+    ]
+    for direction, ups, downs in steps:
+        vote = await articles.vote(ben, article.id, direction)
+        votes = len(ups) - len(downs)
+        score = article.time + 432 * votes
+        assert (vote.votes, vote.score, vote.vote) == (votes, score, direction)
+        assert await standing(stranger, article.id) == (ups, downs, votes, score)
+        assert (await articles.read(ben, article.id)).vote == direction
+
+
+async def test_an_author_may_take_back_the_own_vote(articles: Articles, post: Post, ana: Actor, stranger: Any) -> None:
+    article = await post()
+    await articles.vote(ana, article.id, None)
+    assert await standing(stranger, article.id) == (set(), set(), 0, article.time)
+
+
+async def test_a_vote_on_a_missing_article_is_refused_and_creates_nothing(
+    articles: Articles, ana: Actor, stranger: Any
+) -> None:
+    for direction in ("up", "down", None):
+        with pytest.raises(NotFound):
+            await articles.vote(ana, 92617, direction)
+    for key in (ARTICLE(92617), ARTICLE_UP(92617), ARTICLE_DOWN(92617), ARTICLES_BY_SCORE(), PERSON_VOTES("ana")):
+        assert await stranger.exists(key) == 0
+
+
+async def test_voting_closes_a_week_after_posting(
+    articles: Articles, post: Post, ben: Actor, clock: SetClock, stranger: Any
+) -> None:
+    article = await post()
+    clock.forward(days=VOTING_DAYS, seconds=-0.001)
+    assert (await articles.vote(ben, article.id, "up")).votes == 2
+    clock.forward(seconds=0.001)
+    before = await standing(stranger, article.id)
+    for direction in ("up", "down", None):
+        with pytest.raises(VotingClosed):
+            await articles.vote(ben, article.id, direction)
+    assert await standing(stranger, article.id) == before
+
+
+async def test_with_no_days_set_voting_never_closes(
+    articles: Articles, post: Post, ben: Actor, clock: SetClock
+) -> None:
+    article = await post()
+    clock.forward(days=4000)
+    assert (await Articles(articles.functions, clock, 0).vote(ben, article.id, "up")).votes == 2
+
+
+async def test_the_api_key_is_nobody_and_cannot_vote(articles: Articles, post: Post) -> None:
+    article = await post()
+    with pytest.raises(Forbidden):
+        await articles.vote(API, article.id, "up")
+
+
+async def test_who_is_found_in_both_sets_is_an_upvoter(
+    articles: Articles, post: Post, ben: Actor, stranger: Any
+) -> None:
+    article = await post()
+    await articles.vote(ben, article.id, "up")
+    await stranger.sadd(ARTICLE_DOWN(article.id), "user:ben")  # as only a broken writer would
+    assert (await articles.read(ben, article.id)).vote == "up"
+    await articles.vote(ben, article.id, "down")
+    assert await standing(stranger, article.id) == ({"user:ana"}, {"user:ben"}, 0, article.time)
+
+
+async def test_ten_thousand_votes_at_once_leave_every_score_true(articles: Articles, post: Post, stranger: Any) -> None:
+    dice = random.Random(4)
+    ids = [(await post()).id for _ in range(20)]
+    people = [person(f"user{i}") for i in range(500)]
+    orders: list[tuple[Actor, int, Direction | None]] = [
+        (dice.choice(people), dice.choice(ids), dice.choice(["up", "up", "down", None])) for _ in range(10_000)
+    ]
+    left = iter(orders)
+
+    async def voter() -> None:
+        for order in left:
+            await articles.vote(*order)
+
+    await asyncio.gather(*(voter() for _ in range(100)))
+    for id in ids:
+        ups, downs, votes, score = await standing(stranger, id)
+        posted = float(await stranger.hget(ARTICLE(id), "time"))
+        assert not ups & downs
+        assert votes == len(ups) - len(downs)
+        assert score == posted + 432 * votes
+    await every_persons_list_is_true(stranger, people, ids)
+
+
+async def every_persons_list_is_true(stranger: Any, people: list[Actor], ids: list[int]) -> None:
+    sets = {id: await standing(stranger, id) for id in ids}
+    for actor in people[::25]:
+        voted = dict(await stranger.zrange(PERSON_VOTES(actor.name), 0, -1, withscores=True))
+        for id, (ups, downs, _, _) in sets.items():
+            name = f"user:{actor.name}"
+            assert voted.get(f"article:{id}", 0) == (name in ups) - (name in downs)
+
+
+async def test_a_vote_is_one_round_trip_on_one_server_and_at_most_five_in_sequence_on_a_cluster(
+    articles: Articles, post: Post, ben: Actor
+) -> None:
+    article = await post()
+    usage = Usage()
+    USAGE.set(usage)
+    await articles.vote(ben, article.id, "up")
+    if articles.valkey.clustered:
+        # One for the facts, five effects side by side, one to settle.
+        assert usage.trips <= 7
+    else:
+        assert usage.trips == 1
