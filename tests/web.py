@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -24,6 +25,15 @@ class QuietServer(uvicorn.Server):
         while not await self.on_tick(tick):
             tick += 1
             await asyncio.sleep(0.01)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's own, but it does not wait where nobody is."""
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
+            return
+        for listening in self.servers:
+            listening.close()
+        await self.lifespan.shutdown()
 
 
 @contextlib.asynccontextmanager
@@ -48,6 +58,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}"
     finally:
+        await asyncio.sleep(0.002)  # the server hears that its clients left, and need not wait for them
         server.should_exit = True
         await task
 
@@ -55,5 +66,18 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the app, served by uvicorn."""
-    async with serving(app) as url, httpx.AsyncClient(base_url=url, headers=headers, timeout=10) as client:
+    options: dict[str, Any] = {"timeout": 10, "verify": False}  # else it reads all certificates of the machine
+    async with serving(app) as url, httpx.AsyncClient(base_url=url, headers=headers, **options) as client:
         yield client
+
+
+async def raw(port: int, request: bytes) -> bytes:
+    """Everything that a server sends in answer to some bytes, until it closes or is silent for a while."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = b""
+    with contextlib.suppress(TimeoutError, ConnectionResetError):
+        while chunk := await asyncio.wait_for(reader.read(65_536), 0.5):
+            answer += chunk
+    writer.close()
+    return answer

@@ -2,91 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
 import httpx
-import msgspec
 import pytest
-from msgspec import Meta
+from structlog.testing import capture_logs
 
-from plaza.core.auth import Actor, Auth
-from plaza.core.errors import Conflict, Forbidden, Gone, NotFound, TooFast, Unavailable
-from plaza.core.http import App, make_app
-from plaza.core.routes import Routes
+from plaza.core.http import App
 from plaza.core.settings import Settings
-from tests.web import client_of
-
-SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32)
-AUTH = Auth(SETTINGS)
-
-route = Routes("things")
-
-
-class Part(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-
-
-class NewThing(msgspec.Struct, forbid_unknown_fields=True):
-    title: Annotated[str, Meta(min_length=1, max_length=20)]
-    parts: list[Part] = []
-
-
-class Thing(msgspec.Struct):
-    id: int
-    title: str
-    author: str
-
-
-class Shelf:
-    def __init__(self) -> None:
-        self.things: list[Thing] = []
-
-
-ThingId = Annotated[int, Meta(ge=1)]
-
-
-@route.post("/things", status=201)
-async def create(actor: Actor, body: NewThing, shelf: Shelf) -> Thing:
-    shelf.things.append(Thing(len(shelf.things) + 1, body.title, actor.name))
-    return shelf.things[-1]
-
-
-@route.get("/things/{thing}")
-async def read(thing: ThingId, shelf: Shelf) -> Thing:
-    if thing > len(shelf.things):
-        raise NotFound("No such thing.", id=thing)
-    return shelf.things[thing - 1]
-
-
-@route.post("/things/{thing}/like")
-async def like(actor: Actor, thing: ThingId) -> dict[str, Any]:
-    return {"liked": thing, "by": actor.name}
-
-
-ERRORS = {
-    "conflict": Conflict("Taken."),
-    "gone": Gone("Over."),
-    "forbidden": Forbidden("Not yours."),
-    "fast": TooFast("Slower.", retry_after=2.1),
-    "away": Unavailable("Valkey is away.", retry_after=0.2),
-    "bug": ZeroDivisionError("a secret of the inside"),
-}
-
-
-@route.get("/errors/{name}")
-async def fail(name: str) -> None:
-    raise ERRORS[name]
+from plaza.core.wire import connect
+from tests.core.things import Shelf, app_of, token
+from tests.servers import Server
+from tests.web import client_of, raw
 
 
 @pytest.fixture
-def app() -> App:
-    return make_app([route], {Shelf: Shelf()}, auth=AUTH, settings=SETTINGS)
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+def app(shelf: Shelf) -> App:
+    return app_of(shelf)
 
 
 @pytest.fixture
 async def client(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(app, authorization=f"Bearer {AUTH.issue('ana', 'user')}") as client:
+    async with client_of(app, **token()) as client:
         yield client
 
 
@@ -96,7 +40,9 @@ def is_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]
     assert answer.headers["content-type"] == "application/problem+json"
     assert document["status"] == status
     assert document["request_id"] == answer.headers["x-request-id"]
-    assert {"type", "title", "detail"} <= document.keys()
+    assert document["type"] == f"/docs#problem-{code}"
+    assert document["title"]
+    assert document["detail"]
     return document
 
 
@@ -107,6 +53,21 @@ async def test_a_body_comes_in_typed_and_a_struct_goes_out_as_json(client: httpx
     assert (await client.get("/things/1")).json() == made.json()
 
 
+async def test_nothing_to_say_is_204_without_a_body(client: httpx.AsyncClient) -> None:
+    gone = await client.delete("/things/1")
+    assert (gone.status_code, gone.content) == (204, b"")
+    assert "content-length" not in gone.headers
+    assert "content-type" not in gone.headers
+
+
+async def test_an_answer_may_have_its_own_status_headers_and_type(client: httpx.AsyncClient) -> None:
+    page = await client.get("/page")
+    assert (page.status_code, page.text) == (203, "<p>ü</p>")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers.get_list("set-cookie") == ["a=1", "b=2"]
+    assert page.headers.get_list("content-security-policy") == ["default-src 'self'"], "its own, not both"
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -114,22 +75,39 @@ async def test_a_body_comes_in_typed_and_a_struct_goes_out_as_json(client: httpx
         ({"title": ""}, "title"),
         ({"title": 5}, "title"),
         ({"title": "x", "colour": 1}, "colour"),
+        ({"title": "x", "a`b": 1}, "a`b"),
         ({"title": "x", "parts": [{"name": "a"}, {"name": 2}]}, "parts[1].name"),
         ({"title": "x", "parts": [{"name": "a", "size": 2}]}, "parts[0].size"),
+        ({"title": "x", "parts": [{}]}, "parts[0].name"),
     ],
 )
 async def test_a_wrong_or_unknown_field_is_422_and_named(client: httpx.AsyncClient, body: Any, field: str) -> None:
-    assert is_problem(await client.post("/things", json=body), 422, "invalid")["field"] == field
+    document = is_problem(await client.post("/things", json=body), 422, "invalid")
+    assert document["field"] == field
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"title": 1', b'{"title": "\xff"}', b"[" * 100_000, b'{"title":"x"} x'])
+async def test_a_body_of_another_shape_is_422(client: httpx.AsyncClient) -> None:
+    assert "field" not in is_problem(await client.post("/things", json=["x"]), 422, "invalid")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[", b'{"title": 1', b'{"title": "\xff"}', b"[" * 100_000, b'{"title":"x"} x', b'{"title":NaN}'],
+)
 async def test_what_is_not_json_is_400(client: httpx.AsyncClient, body: bytes) -> None:
     is_problem(await client.post("/things", content=body), 400, "bad_json")
 
 
-@pytest.mark.parametrize("body", [b"", b"{}"])
+@pytest.mark.parametrize("body", [b"", b"{}", b" { } "])
 async def test_a_route_that_needs_no_body_takes_none_or_an_empty_one(client: httpx.AsyncClient, body: bytes) -> None:
     assert (await client.post("/things/7/like", content=body)).json() == {"liked": 7, "by": "ana"}
+    assert (await client.request("DELETE", "/things/7", content=body)).status_code == 204
+    assert (await client.patch("/things/7", content=body)).json() == {"title": None}
+
+
+async def test_a_route_that_needs_no_body_refuses_fields(client: httpx.AsyncClient) -> None:
+    assert is_problem(await client.post("/things/7/like", json={"x": 1}), 422, "invalid")["field"] == "x"
+    is_problem(await client.post("/things/7/like", content=b"nonsense"), 400, "bad_json")
 
 
 async def test_each_error_has_its_status_and_headers(client: httpx.AsyncClient) -> None:
@@ -142,16 +120,20 @@ async def test_each_error_has_its_status_and_headers(client: httpx.AsyncClient) 
     is_problem(fast, 429, "too_fast")
     is_problem(away, 503, "unavailable")
     assert (fast.headers["retry-after"], away.headers["retry-after"]) == ("3", "1")
-    wrong_method = await client.delete("/things/1")
+    wrong_method = await client.put("/things/1", json={})
     is_problem(wrong_method, 405, "method_not_allowed")
-    assert wrong_method.headers["allow"] == "GET, HEAD, OPTIONS"
+    assert wrong_method.headers["allow"] == "DELETE, GET, HEAD, OPTIONS, PATCH"
+    is_problem(await client.request("PURGE", "/things/1"), 405, "method_not_allowed")
 
 
 async def test_a_bug_is_500_and_tells_nothing_of_the_inside(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/errors/bug")
+    with capture_logs() as log:
+        answer = await client.get("/errors/bug")
     is_problem(answer, 500, "internal")
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
+    assert isinstance(log[0]["exc_info"], ZeroDivisionError), "but the log has it"
+    assert log[0]["request_id"] == answer.headers["x-request-id"]
 
 
 async def test_no_or_bad_credentials_are_401(app: App) -> None:
@@ -160,3 +142,153 @@ async def test_no_or_bad_credentials_are_401(app: App) -> None:
         is_problem(nobody, 401, "unauthenticated")
         assert nobody.headers["www-authenticate"].startswith("Bearer")
         is_problem(await client.post("/things", headers={"authorization": "Bearer x"}), 401, "unauthenticated")
+        assert (await client.get("/me")).json()["name"] is None
+        is_problem(await client.get("/me", headers={"x-access-token": "x"}), 401, "unauthenticated")
+        assert (await client.get("/me", headers={"x-api-key": "k" * 32})).json()["name"] == "@api"
+
+
+async def test_a_route_of_another_protocol_has_errors_in_its_own_form(app: App) -> None:
+    async with client_of(app) as client:
+        nobody = await client.post("/other-protocol", json={})
+        assert (nobody.status_code, nobody.json()) == (401, {"error": "ERR This needs credentials."})
+        assert nobody.headers["content-type"] == "application/json"
+        wrong = await client.post("/other-protocol", json={}, headers=token())
+        assert (wrong.status_code, wrong.json()) == (422, {"error": "ERR Missing field: title."})
+
+
+async def test_a_sane_request_id_is_kept_and_another_is_replaced(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/me", headers={"x-request-id": "req-1/a.b:c"})).headers["x-request-id"] == "req-1/a.b:c"
+    made = {(await client.get("/me")).headers["x-request-id"] for _ in range(50)}
+    assert len(made) == 50
+    for odd in ("x" * 129, "a b", 'a"b', "a;b", "ü", ""):
+        answer = await client.get("/me", headers={b"x-request-id": odd.encode()})
+        assert re.fullmatch("[0-9a-f]{24}", answer.headers["x-request-id"])
+    assert (await client.get("/nowhere")).headers["x-request-id"]
+
+
+async def test_server_timing_tells_round_trips_and_time(server: Server) -> None:
+    shelf = Shelf(valkey=await connect(server.url))
+    async with client_of(app_of(shelf)) as client:
+        for count in (0, 1, 3):
+            timing = (await client.get(f"/trips/{count}")).headers["server-timing"]
+            found = re.fullmatch(r'valkey;desc="(\d+) round trips";dur=([\d.]+), total;dur=([\d.]+)', timing)
+            assert found is not None, timing
+            assert int(found[1]) == count
+            assert (float(found[2]) > 0) == (count > 0)
+            assert float(found[2]) <= float(found[3])
+        assert "0 round trips" in (await client.get("/nowhere")).headers["server-timing"]
+    assert shelf.valkey is not None
+    await shelf.valkey.close()
+
+
+async def test_every_answer_has_the_security_headers(client: httpx.AsyncClient) -> None:
+    for path in ("/me", "/nowhere", "/errors/bug", "/page", "/things?x=1"):
+        answer = await client.get(path)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+        if path != "/page":
+            assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+
+
+async def test_head_is_get_without_the_body(client: httpx.AsyncClient) -> None:
+    get, head = await client.get("/echo/hello"), await client.head("/echo/hello")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == get.headers["content-length"] != "0"
+    assert (await client.head("/nowhere")).status_code == 404
+    assert (await client.head("/events")).content == b""
+
+
+async def test_options_says_what_a_path_takes(client: httpx.AsyncClient) -> None:
+    answer = await client.options("/things")
+    assert (answer.status_code, answer.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+    assert "access-control-allow-origin" not in answer.headers
+    is_problem(await client.options("/nowhere"), 404, "not_found")
+
+
+ORIGIN = "https://plaza.example"
+WITH_CORS = Settings(jwt_secret="s" * 32, api_key="k" * 32, cors_origins=(ORIGIN, "http://localhost:3000"))
+
+
+async def test_no_origin_is_allowed_unless_a_setting_names_it(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/me", headers={"origin": ORIGIN})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+async def test_a_named_origin_may_call_and_read(app: App) -> None:
+    async with client_of(app_of(settings=WITH_CORS)) as client:
+        answer = await client.get("/nowhere", headers={"origin": ORIGIN})
+        assert answer.headers["access-control-allow-origin"] == ORIGIN
+        assert answer.headers["vary"] == "origin"
+        exposed = answer.headers["access-control-expose-headers"].split(", ")
+        assert {"x-request-id", "server-timing", "retry-after", "ratelimit"} <= set(exposed)
+        stranger = await client.get("/me", headers={"origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in stranger.headers
+        assert stranger.headers["vary"] == "origin", "or a cache would give one origin's answer to another"
+
+
+async def test_a_browser_may_ask_before_it_calls(app: App) -> None:
+    asks = {
+        "origin": ORIGIN,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization, content-type,idempotency-key",
+    }
+    async with client_of(app_of(settings=WITH_CORS)) as client:
+        answer = await client.options("/things", headers=asks)
+        assert answer.status_code == 204
+        assert answer.headers["access-control-allow-origin"] == ORIGIN
+        assert "POST" in answer.headers["access-control-allow-methods"]
+        assert answer.headers["access-control-allow-headers"] == asks["access-control-request-headers"]
+        assert int(answer.headers["access-control-max-age"]) > 0
+        refused = await client.options("/things", headers={**asks, "origin": "https://evil.example"})
+        assert not [name for name in refused.headers if name.startswith("access-control-allow")]
+
+
+async def test_a_page_of_another_site_cannot_write(app: App) -> None:
+    strange = {"sec-fetch-site": "cross-site", "origin": "https://evil.example", **token()}
+    async with client_of(app_of(settings=WITH_CORS)) as client:
+        is_problem(await client.post("/things/1/like", headers=strange), 403, "cross_origin")
+        assert (await client.get("/me", headers=strange)).status_code == 200
+        assert (await client.post("/things/1/like", headers={**strange, "origin": ORIGIN})).status_code == 200
+        own = {**strange, "sec-fetch-site": "same-origin"}
+        assert (await client.post("/things/1/like", headers=own)).status_code == 200
+
+
+BEHIND = Settings(jwt_secret="s" * 32, api_key="k" * 32, trusted_proxies=("127.0.0.0/8", "10.0.0.1", "2001:db8::/32"))
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "address"),
+    [
+        ([], "127.0.0.1"),
+        (["203.0.113.9"], "203.0.113.9"),
+        (["1.1.1.1, 203.0.113.9"], "203.0.113.9"),
+        (["1.1.1.1, 203.0.113.9, 10.0.0.1"], "203.0.113.9"),
+        (["1.1.1.1", "203.0.113.9", "10.0.0.1"], "203.0.113.9"),
+        (["203.0.113.9:4711"], "203.0.113.9"),
+        (["[2001:db9::7]:4711, 2001:db8::1"], "2001:db9::7"),
+        (["::ffff:203.0.113.9"], "203.0.113.9"),
+        (["203.0.113.9, nonsense, 10.0.0.1"], "10.0.0.1"),
+        (["10.0.0.1, 127.0.0.1"], "10.0.0.1"),
+        (["<script>"], "127.0.0.1"),
+    ],
+)
+async def test_the_client_is_the_rightmost_address_that_is_no_proxy_of_ours(forwarded: list[str], address: str) -> None:
+    async with client_of(app_of(settings=BEHIND)) as client:
+        headers = [("x-forwarded-for", line) for line in forwarded]
+        assert (await client.get("/me", headers=headers)).json()["address"] == address
+
+
+async def test_a_stranger_s_forwarded_headers_are_not_believed(client: httpx.AsyncClient) -> None:
+    said = {"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
+    assert (await client.get("/me", headers=said)).json() == {"name": "ana", "address": "127.0.0.1", "secure": False}
+    async with client_of(app_of(settings=BEHIND)) as behind:
+        assert (await behind.get("/me", headers=said)).json()["secure"] is True
+        assert (await behind.get("/me")).json()["secure"] is False
+
+
+async def test_a_server_that_gets_no_http_says_400_and_goes_on(client: httpx.AsyncClient) -> None:
+    port = client.base_url.port
+    assert port is not None
+    assert (await raw(port, b"\x16\x03\x01 nonsense\r\n\r\n")).startswith(b"HTTP/1.1 400")
+    assert (await client.get("/me")).status_code == 200

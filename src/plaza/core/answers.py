@@ -43,10 +43,10 @@ class Answer(Generic[T]):
         self.media_type = media_type
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One server-sent event. `data` is encoded as JSON."""
+class Event(msgspec.Struct, Generic[T], frozen=True):
+    """One server-sent event. `data` is encoded as JSON; its type is what the OpenAPI document shows."""
 
-    data: Any
+    data: T
     event: str | None = None
     id: str | None = None
     retry_ms: int | None = None

@@ -7,6 +7,7 @@ from random import getrandbits
 from typing import Any
 
 from plaza.core.auth import Actor
+from plaza.core.limits import LimitState
 from plaza.core.proxies import Proxies
 from plaza.core.wire import Usage
 
@@ -50,7 +51,7 @@ class Call:
         self.query: Any = None  # the query parameters, once bound
         self.values: list[str] = []  # path parameters, as they came
         self.template = ""  # the route's; empty where none was found
-        self.limits: Any = None  # a `LimitState`: where the caller stands
+        self.limits: LimitState | None = None  # where the caller stands
         self._proxies = proxies
         self._address: str | None = None
 

@@ -7,15 +7,17 @@ nothing that its route does not use; what is common reads from top to bottom in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, Protocol
 
 import structlog
 
 from plaza import __version__
-from plaza.core import documents
-from plaza.core.answers import EVENTS, Answer, as_bytes
+from plaza.core import documents as about
+from plaza.core import metrics
+from plaza.core.answers import EVENTS, JSON, Answer, as_bytes
 from plaza.core.auth import Auth
 from plaza.core.bodies import ClientGone, Receive, read_body
 from plaza.core.call import Call
@@ -25,6 +27,7 @@ from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, Unauthenti
 from plaza.core.headers import Cors, standard_headers, with_headers
 from plaza.core.idempotency import Idempotency, Keyed, caller_of
 from plaza.core.idempotency import Reply as KeptReply
+from plaza.core.limits import Limiter, RateLimited
 from plaza.core.openapi import describe
 from plaza.core.problems import AddressTooLong, CrossOrigin, InternalError, problem
 from plaza.core.proxies import Proxies
@@ -42,11 +45,7 @@ LONGEST_QUERY = 8192
 CLIENT_GONE = 499
 
 log = structlog.get_logger("plaza.http")
-
-
-class Limiter(Protocol):
-    def take(self, kind: str, name: str | None, address: str) -> Awaitable[Any]:
-        """Count one request; raises `TooFast`."""
+_in_flight = metrics.HTTP_IN_FLIGHT
 
 
 class Observer(Protocol):
@@ -60,6 +59,7 @@ class App:
     def __init__(
         self,
         endpoints: Iterable[Endpoint],
+        documents: Documents,
         *,
         auth: Auth,
         settings: Settings,
@@ -67,6 +67,7 @@ class App:
         idempotency: Idempotency | None,
         observer: Observer | None,
     ) -> None:
+        self.documents = documents
         self.auth = auth
         self.limiter = limiter
         self.idempotency = idempotency
@@ -87,6 +88,7 @@ class App:
         call = Call(scope, self.proxies)
         mark = USAGE.set(call.usage)
         self.in_flight += 1
+        _in_flight.inc()
         status = CLIENT_GONE
         try:
             reply = await self._reply(call, receive)
@@ -96,6 +98,7 @@ class App:
             status = CLIENT_GONE
         finally:
             self.in_flight -= 1
+            _in_flight.dec()
             USAGE.reset(mark)
             if self.observer is not None:
                 self.observer.answered(call, status, perf_counter() - begun)
@@ -140,8 +143,7 @@ class App:
                 raise Unauthenticated("This needs credentials.")
         if self.limiter is None or endpoint.limit is None:
             return await self._act(call, endpoint, receive)
-        name = None if call.actor is None else call.actor.name
-        taken = self.limiter.take(endpoint.limit, name, call.address)
+        taken = self.limiter.take(endpoint.limit, self._name(call), call.address)
         if not endpoint.safe:
             call.limits = await taken
             return await self._act(call, endpoint, receive)
@@ -152,6 +154,13 @@ class App:
             return await self._act(call, endpoint, receive)
         finally:
             call.limits = await verdict
+
+    def _name(self, call: Call) -> str | None:
+        """Whose limit a request counts against. Where no credentials are needed, bad ones are nobody's."""
+        if call.actor is None:
+            with suppress(Unauthenticated):
+                call.actor = self.auth.actor(call.headers)
+        return None if call.actor is None else call.actor.name
 
     async def _act(self, call: Call, endpoint: Endpoint, receive: Receive) -> Reply:
         """Take the request's parts and run the handler: a read while someone waits for it, a write to its end."""
@@ -256,13 +265,14 @@ def make_app(
 
     `services` are what handlers ask for by type; `observer` hears of each answer.
     """
-    groups = (documents.route, *routes)
+    groups = (about.route, *routes)
     endpoints: list[Endpoint] = []
     shown = Documents(lambda: describe(groups, endpoints, __version__))
     known = {**(services or {}), Documents: shown}
     endpoints += [Endpoint(route, known) for group in groups for route in group.routes]
     return App(
         endpoints,
+        shown,
         auth=auth,
         settings=settings,
         limiter=limiter if settings.rate_limits else None,
@@ -286,10 +296,12 @@ def _failed(error: Exception, call: Call, endpoint: Endpoint | None) -> Reply:
     if not isinstance(error, PlazaError):
         log.error("unexpected", request_id=call.request_id, method=call.method, route=call.template, exc_info=error)
         error = InternalError("Something went wrong; the request id finds it in our log.")
-    call.limits = getattr(error, "limit", call.limits)
+    if isinstance(error, RateLimited):
+        call.limits = error.limit
+        metrics.HTTP_RATE_LIMITED.labels(error.limit.kind).inc()
     on_error = endpoint.route.on_error if endpoint is not None else None
     answer: Answer[Any] = on_error(error, call) if on_error else problem(error, call.request_id)
-    headers = with_headers(standard_headers(answer.media_type), answer.headers)
+    headers = with_headers(standard_headers(answer.media_type or JSON), answer.headers)
     return Reply(answer.status or error.status, headers, as_bytes(answer.body))
 
 

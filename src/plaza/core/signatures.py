@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import NODEFAULT
 
-from plaza.core.answers import Answer
+from plaza.core.answers import Answer, Event
 from plaza.core.call import Call
 from plaza.core.router import split
 from plaza.core.routes import Named, Route
@@ -111,8 +111,15 @@ def _answer(hint: Any) -> tuple[Any, bool]:
     if origin is Answer:
         return _answer(get_args(hint)[0])
     if isinstance(origin, type) and issubclass(origin, AsyncIterator):
-        return get_args(hint)[0], True
+        return _data_of(get_args(hint)[0]), True
     return (None if hint is type(None) else hint), False
+
+
+def _data_of(item: Any) -> Any:
+    """What an item of a stream says: of an `Event[Tick]` the `Tick`."""
+    if item is Event:
+        return Any
+    return get_args(item)[0] if get_origin(item) is Event else item
 
 
 def _is_struct(hint: Any) -> bool:

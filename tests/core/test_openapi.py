@@ -1,0 +1,226 @@
+"""The OpenAPI document: valid, complete, and true to what the routes do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from plaza.core.answers import EVENTS, Answer, Event
+from plaza.core.auth import Actor
+from plaza.core.errors import PlazaError
+from plaza.core.http import make_app
+from plaza.core.routes import Routes
+from tests.core import things
+from tests.core.things import AUTH, SETTINGS, Shelf, Thing, Things, token
+from tests.web import client_of
+
+extra = Routes("extra", prefix="/extra", about="More kinds of answers.")
+
+
+@extra.get("/ticks", media_type=EVENTS)
+async def ticks() -> AsyncIterator[Event[Thing]]:
+    """Things, as they come."""
+    yield Event(data=Thing(1, "Lamp", "ana"))
+
+
+@extra.post("/jobs", also={202: Thing, 204: None})
+async def start(actor: Actor | None, body: dict[str, int]) -> Answer[Things]:
+    return Answer(None, status=204)
+
+
+@extra.get("/hidden", listed=False)
+async def hidden() -> None:
+    """Nobody's business."""
+
+
+class Span(msgspec.Struct, rename="camel"):
+    first_day: int
+    last_day: int = 7
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    app = make_app([things.route, extra], {Shelf: Shelf()}, auth=AUTH, settings=SETTINGS)
+    async with client_of(app) as client:
+        yield client
+
+
+@pytest.fixture
+async def document(client: httpx.AsyncClient) -> dict[str, Any]:
+    answer = await client.get("/openapi.json")
+    assert answer.headers["content-type"] == "application/json"
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def operation(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = document["paths"][path][method]
+    return found
+
+
+def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
+    assert document["openapi"] == "3.1.0"
+    assert list(OpenAPIV31SpecValidator(document).iter_errors()) == []
+
+
+def test_every_listed_route_is_in_it_and_no_other(document: dict[str, Any]) -> None:
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    declared = {(route.method, route.template) for group in (things.route, extra) for route in group.routes}
+    assert declared - described == {("GET", "/extra/hidden")}
+    assert {path for _, path in described - declared} == {"/openapi.json", "/metrics"}
+
+
+def test_operations_are_named_once_and_said_in_words(document: dict[str, Any]) -> None:
+    create = operation(document, "post", "/things")
+    assert (create["operationId"], create["tags"]) == ("things_create", ["things"])
+    assert (create["summary"], create["description"]) == ("Put a thing on the shelf.", "It gets the next number.")
+    names = [op["operationId"] for methods in document["paths"].values() for op in methods.values()]
+    assert len(names) == len(set(names))
+    assert {"name": "things", "description": "Things on a shelf."} in document["tags"]
+
+
+def test_parameters_have_their_place_type_bounds_and_default(document: dict[str, Any]) -> None:
+    found = {p["name"]: p for p in operation(document, "get", "/things")["parameters"]}
+    assert found.keys() == {"limit", "cursor", "offset", "colour", "tag", "from", "perShelf", "includeUser"}
+    assert found["limit"] == {
+        "name": "limit",
+        "in": "query",
+        "required": False,
+        "description": "How many at most.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+    }
+    assert found["perShelf"]["schema"]["maximum"] == 9
+    assert found["colour"]["schema"] == {"enum": ["blue", "red", None]} or "anyOf" in found["colour"]["schema"]
+    [thing] = operation(document, "get", "/things/{thing}")["parameters"]
+    assert (thing["in"], thing["required"], thing["description"]) == ("path", True, "A thing.")
+    keyed = operation(document, "post", "/things")["parameters"]
+    assert [(p["name"], p["in"]) for p in keyed] == [("Idempotency-Key", "header")]
+
+
+def test_bodies_and_answers_refer_to_the_types(document: dict[str, Any]) -> None:
+    create = operation(document, "post", "/things")
+    assert create["requestBody"]["required"] is True
+    body = create["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/NewThing"}
+    schema = document["components"]["schemas"]["NewThing"]
+    assert schema["description"] == "What one says of a new thing."
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["title"]["maxLength"] == 20
+    assert operation(document, "patch", "/things/{thing}")["requestBody"]["required"] is False
+    made = create["responses"]["201"]
+    assert made["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Thing"}
+    assert "content" not in operation(document, "delete", "/things/{thing}")["responses"]["204"]
+    streamed = operation(document, "get", "/extra/ticks")["responses"]["200"]["content"]["text/event-stream"]
+    assert streamed["schema"]["contentSchema"] == {"$ref": "#/components/schemas/Thing"}
+    job = operation(document, "post", "/extra/jobs")["responses"]
+    assert job["202"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Thing"}
+    assert "content" not in job["204"]
+
+
+def test_who_may_ask_and_which_errors_to_expect(document: dict[str, Any]) -> None:
+    create, read = operation(document, "post", "/things"), operation(document, "get", "/things/{thing}")
+    assert {"bearer": []} in create["security"]
+    assert {} not in create["security"]
+    assert {} in operation(document, "post", "/extra/jobs")["security"]
+    assert "security" not in read
+    assert create["responses"].keys() == {"201", "400", "401", "403", "409", "413", "422", "429", "503"}
+    assert read["responses"].keys() == {"200", "400", "404", "422", "429", "503"}
+    for name in document["components"]["responses"]:
+        assert document["components"]["responses"][name]["content"].keys() == {"application/problem+json"}
+
+
+def test_every_code_of_a_problem_is_listed(document: dict[str, Any]) -> None:
+    assert {problem["code"] for problem in document["x-problems"]} == set(PlazaError.by_code)
+
+
+def schema_of(document: dict[str, Any], reference: dict[str, str]) -> Draft202012Validator:
+    return Draft202012Validator({**reference, "components": document["components"]})
+
+
+async def test_what_the_server_answers_is_what_the_document_says(
+    client: httpx.AsyncClient, document: dict[str, Any]
+) -> None:
+    made = await client.post("/things", json={"title": "Lamp"}, headers=token())
+    created = operation(document, "post", "/things")["responses"]["201"]
+    schema_of(document, created["content"]["application/json"]["schema"]).validate(made.json())
+    for answer in [
+        await client.post("/things", json={"title": ""}, headers=token()),
+        await client.post("/things"),
+        await client.get("/things/99"),
+    ]:
+        reference = operation(document, "post", "/things")["responses"].get(str(answer.status_code))
+        reference = reference or {"$ref": f"#/components/responses/Problem{answer.status_code}"}
+        problem = document["components"]["responses"][reference["$ref"].rsplit("/", 1)[1]]
+        schema_of(document, problem["content"]["application/problem+json"]["schema"]).validate(answer.json())
+    for name in document["components"]["headers"]:
+        assert name in made.headers
+
+
+@pytest.mark.parametrize("body", [{"title": ""}, {"title": "x" * 21}, {}, {"title": "x", "more": 1}, {"title": 1}])
+async def test_what_the_schema_refuses_the_server_refuses(
+    client: httpx.AsyncClient, document: dict[str, Any], body: Any
+) -> None:
+    schema = schema_of(document, {"$ref": "#/components/schemas/NewThing"})
+    assert not schema.is_valid(body)
+    assert (await client.post("/things", json=body, headers=token())).status_code == 422
+
+
+async def test_the_document_may_be_kept_and_asked_for_again(client: httpx.AsyncClient) -> None:
+    first = await client.get("/openapi.json")
+    again = await client.get("/openapi.json", headers={"if-none-match": f'"x", W/{first.headers["etag"]}'})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    changed = await client.get("/openapi.json", headers={"if-none-match": '"other"'})
+    assert changed.status_code == 200
+
+
+def test_two_handlers_of_one_name_and_tag_are_refused() -> None:
+    group = Routes("twins")
+
+    async def twin() -> None: ...
+
+    group.get("/a")(twin)
+    group.get("/b")(twin)
+    app = make_app([group], auth=AUTH, settings=SETTINGS)
+    with pytest.raises(AssertionError, match="twins_twin"):
+        app.documents.openapi  # noqa: B018
+
+
+def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
+    class Nowhere:
+        pass
+
+    def with_handler(path: str, handler: Any) -> None:
+        group = Routes("wrong")
+        group.get(path)(handler)
+        make_app([group], auth=AUTH, settings=SETTINGS)
+
+    async def wants_service(nowhere: Nowhere) -> None: ...
+    async def forgets_path() -> None: ...
+    async def has_no_type(x) -> None: ...  # type: ignore[no-untyped-def]
+
+    wants_service.__annotations__["nowhere"] = Nowhere
+    with pytest.raises(AssertionError, match=r"GET /a .*nowhere: no such service"):
+        with_handler("/a", wants_service)
+    with pytest.raises(AssertionError, match="no parameter takes"):
+        with_handler("/a/{id}", forgets_path)
+    with pytest.raises(AssertionError, match="x has no type"):
+        with_handler("/a", has_no_type)
+
+
+def test_a_struct_may_name_its_query_parameters_otherwise() -> None:
+    group = Routes("spans")
+
+    @group.get("/spans")
+    async def handler(span: Span) -> Span:
+        return span
+
+    app = make_app([group], auth=AUTH, settings=SETTINGS)
+    described = msgspec.json.decode(app.documents.openapi.body)["paths"]["/spans"]["get"]["parameters"]
+    assert [(p["name"], p["required"]) for p in described] == [("firstDay", True), ("lastDay", False)]

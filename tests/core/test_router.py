@@ -1,0 +1,88 @@
+"""Finding a route: which one, and at what cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.core.router import Node, Router
+
+
+class Looks(dict[str, Node[str]]):
+    """A node's literals that count how often someone looks."""
+
+    count = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        Looks.count += 1
+        return super().get(key, default)
+
+
+def looks_for(router: Router[str], path: str) -> int:
+    waiting = [router.root]
+    while waiting:
+        node = waiting.pop()
+        node.literals = Looks(node.literals)
+        waiting += [*node.literals.values(), *([node.parameter] if node.parameter else [])]
+    Looks.count = 0
+    assert router.find(path) is not None
+    return Looks.count
+
+
+def router_of(nouns: int) -> Router[str]:
+    router: Router[str] = Router()
+    for i in range(nouns):
+        for template in (f"/noun{i}", f"/noun{i}/{{id}}", f"/noun{i}/{{id}}/parts", f"/noun{i}/new/parts"):
+            router.add("GET", template, template)
+    return router
+
+
+def test_the_cost_of_finding_a_route_does_not_grow_with_the_number_of_routes() -> None:
+    few, many = router_of(3), router_of(3_000)
+    for path in ("/noun2", "/noun2/7", "/noun2/7/parts", "/noun2/new/parts"):
+        assert looks_for(few, path) == looks_for(many, path) <= path.count("/")
+
+
+def test_a_path_that_could_go_many_ways_is_searched_in_bounded_steps() -> None:
+    router: Router[str] = Router()
+    for number in range(2**6):  # literal or parameter at each of six levels, in all ways
+        segments = [f"{{p{i}}}" if number >> i & 1 else "a" for i in range(6)]
+        router.add("GET", "/" + "/".join(segments), "x")
+    assert router.find("/a/a/a/a/a/a") is not None
+    assert router.find("/a/a/a/a/a/a/b") is None
+    assert looks_for(router, "/a/b/a/b/a/b") <= 2**6
+
+
+def test_values_come_in_the_order_of_the_path() -> None:
+    router: Router[str] = Router()
+    router.add("PUT", "/articles/{id}/groups/{name}", "x")
+    found = router.find("/articles/7/groups/a%2Fb")
+    assert found is not None
+    leaf, values = found
+    assert (leaf.template, leaf.names, values) == ("/articles/{id}/groups/{name}", ("id", "name"), ["7", "a%2Fb"])
+
+
+def test_a_value_tried_in_vain_is_not_left_behind() -> None:
+    router: Router[str] = Router()
+    router.add("GET", "/a/{x}/c/d", "literal first")
+    router.add("GET", "/{y}/b/{z}/e", "parameter")
+    found = router.find("/a/b/c/e")
+    assert found is not None
+    assert (found[0].methods, found[1]) == ({"GET": "parameter"}, ["a", "c"])
+
+
+@pytest.mark.parametrize("template", ["/a/{b}c", "/a/{b", "/a/{}", "/{a}{b}"])
+def test_a_template_that_is_none_is_refused_at_start(template: str) -> None:
+    with pytest.raises(AssertionError):
+        Router[str]().add("GET", template, "x")
+
+
+def test_two_routes_for_one_method_and_path_are_refused_at_start() -> None:
+    router: Router[str] = Router()
+    router.add("GET", "/a/{b}", "x")
+    router.add("POST", "/a/{b}", "x")
+    with pytest.raises(AssertionError, match="twice"):
+        router.add("GET", "/a/{b}", "y")
+    with pytest.raises(AssertionError, match="same path"):
+        router.add("PUT", "/a/{c}", "y")
