@@ -1,0 +1,179 @@
+"""The command line. A command reads its arguments, calls a service and prints what came back; it decides nothing.
+
+What an operator can put right is said in one line, with exit status 2: a setting, a taken port, a directory in use.
+Status 1 means that the command ran and the answer is no. Modules are imported by the command that needs them, so that
+`plaza token` does not wait for a web server to load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from plaza import __version__
+from plaza.core.errors import OperatorError, PlazaError
+from plaza.core.settings import Settings
+from plaza.core.tokens import ROLES
+
+Run = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit status."""
+    given = parser().parse_args(arguments)
+    try:
+        run: Run = given.run
+        return run(given)
+    except OperatorError as error:
+        print(f"plaza: {error}", file=sys.stderr)
+        return 2
+    except PlazaError as error:
+        field = f"{error.extra['field']} " if "field" in error.extra else ""
+        print(f"plaza: {field}{error.detail}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _stop_writing()
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands. `docs/commands.md` is made from it."""
+    top = argparse.ArgumentParser(
+        prog="plaza",
+        description="A community platform back end on Valkey.",
+        epilog="Settings are environment variables; docs/settings.md has them all.",
+    )
+    top.add_argument("--version", action="version", version=f"plaza {__version__}")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    serve = _command(
+        commands,
+        "serve",
+        _serve,
+        "Run the API and a worker, with a Valkey of its own unless PLAZA_VALKEY_URL is set.",
+        "PLAZA_PORT=9000 plaza serve",
+    )
+    serve.add_argument("--empty", action="store_true", help="never fill an empty data directory with example data")
+
+    _command(
+        commands,
+        "worker",
+        _worker,
+        "Run a worker alone, beside a running server or on PLAZA_VALKEY_URL. Any number may run.",
+        "PLAZA_VALKEY_URL=valkey://db.internal plaza worker",
+    )
+
+    keys = _command(commands, "keys", _keys, "Show every key Plaza has in Valkey.", "plaza keys --json")
+    form = keys.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="as docs/keys.md")
+    form.add_argument("--json", action="store_true", help="for programs")
+
+    token = _command(commands, "token", _token, "Print a token for a name, good for 15 minutes.", "plaza token ana")
+    token.add_argument("username", metavar="USERNAME")
+    token.add_argument("--role", choices=ROLES, help="default: the role that was given to the name, else user")
+
+    users = commands.add_parser("users", help="Manage users.", description="Manage users.", epilog=_TRY_HELP)
+    verbs = users.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    role = _command(
+        verbs,
+        "role",
+        _users_role,
+        "Give a name a role, which its tokens carry from now on. This makes the first admin.",
+        "plaza users role ana admin",
+    )
+    role.add_argument("name", metavar="NAME")
+    role.add_argument("role", metavar="ROLE", choices=ROLES, help=", ".join(ROLES))
+    return top
+
+
+_TRY_HELP = "Each command has --help."
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: Run, about: str, example: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name,
+        help=about,
+        description=about,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from plaza.serve import serve
+
+    return serve(Settings.from_env(), empty=given.empty)
+
+
+def _worker(given: argparse.Namespace) -> int:
+    from plaza.serve import work
+
+    return work(Settings.from_env())
+
+
+def _keys(given: argparse.Namespace) -> int:
+    import json
+
+    from rich.console import Console
+
+    from plaza.app import catalogues
+    from plaza.keyspace import docs
+
+    if given.markdown:
+        print(docs.markdown(catalogues()), end="")
+    elif given.json:
+        print(json.dumps(docs.records(catalogues()), indent=2, ensure_ascii=False))
+    else:
+        docs.show(catalogues(), Console())
+    return 0
+
+
+def _token(given: argparse.Namespace) -> int:
+    from plaza.app import reached
+    from plaza.core.auth import Auth
+    from plaza.core.roles import Roles, require_username
+
+    require_username(given.username)
+    settings = Settings.from_env()
+
+    async def role_given() -> str:
+        async with reached(settings) as valkey:
+            return await Roles(valkey).of(given.username)
+
+    role = given.role or asyncio.run(role_given())
+    print(Auth(settings).issue(given.username, role))
+    return 0
+
+
+def _users_role(given: argparse.Namespace) -> int:
+    from plaza.app import reached
+    from plaza.core.roles import Roles
+
+    async def give() -> str:
+        async with reached(Settings.from_env()) as valkey:
+            return await Roles(valkey).give(given.name, given.role)
+
+    before = asyncio.run(give())
+    if before == given.role:
+        print(f"{given.name} has the role {given.role} already.")
+    else:
+        print(f"{given.name} was {before} and is now {given.role}: from the next token on, in 15 minutes at the latest.")
+    return 0
+
+
+def _stop_writing() -> NoReturn:
+    """The reader of our output left (`plaza keys | head`): end as other programs do, without a word."""
+    import os
+    import signal
+
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    raise SystemExit(141)
