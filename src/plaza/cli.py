@@ -16,7 +16,7 @@ from typing import NoReturn
 from plaza import __version__
 from plaza.core.errors import OperatorError, PlazaError
 from plaza.core.settings import Settings
-from plaza.core.tokens import ROLES
+from plaza.core.tokens import ROLES, Role
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -144,11 +144,11 @@ def _token(given: argparse.Namespace) -> int:
     require_username(given.username)
     settings = Settings.from_env()
 
-    async def role_given() -> str:
+    async def role_given() -> Role:
         async with reached(settings) as valkey:
             return await Roles(valkey).of(given.username)
 
-    role = given.role or asyncio.run(role_given())
+    role: Role = given.role or asyncio.run(role_given())
     print(Auth(settings).issue(given.username, role))
     return 0
 
@@ -165,7 +165,9 @@ def _users_role(given: argparse.Namespace) -> int:
     if before == given.role:
         print(f"{given.name} has the role {given.role} already.")
     else:
-        print(f"{given.name} was {before} and is now {given.role}: from the next token on, in 15 minutes at the latest.")
+        print(
+            f"{given.name} was {before} and is now {given.role}: from the next token on, in 15 minutes at the latest."
+        )
     return 0
 
 

@@ -36,16 +36,24 @@ async def spawn(
     Call it from the main thread: the kernel ties the child's life to the thread that started it.
     """
     launcher = [sys.executable, "-I", "-S", str(Path(launch.__file__)), watch, str(os.getpid())]
-    return await asyncio.create_subprocess_exec(
-        *launcher,
-        *command,
-        stdin=PIPE if watch == "pipe" else DEVNULL,
-        stdout=DEVNULL if quiet else None,
-        stderr=DEVNULL if quiet else None,
-        pass_fds=tuple(keep),
-        env=dict(env) if env is not None else None,
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *launcher,
+            *command,
+            stdin=PIPE if watch == "pipe" else DEVNULL,
+            stdout=DEVNULL if quiet else None,
+            stderr=DEVNULL if quiet else None,
+            pass_fds=tuple(keep),
+            env=dict(env) if env is not None else None,
+            start_new_session=True,
+        )
     )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # It may have been born already, and nobody else would know its name.
+        await end(await starting, 0)
+        raise
 
 
 async def end(process: Process, patience_seconds: float) -> int:

@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 
-class SettingError(Exception):
+class OperatorError(Exception):
+    """Something that whoever runs Plaza can put right; the command line shows it as one line, without a trace."""
+
+
+class SettingError(OperatorError):
     """The environment asks for something Plaza cannot do; shown to the operator at start."""
 
 

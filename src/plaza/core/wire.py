@@ -85,8 +85,7 @@ class _Link(asyncio.Protocol):
         self.gone = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             _keep_alive(sock)

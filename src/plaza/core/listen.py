@@ -1,0 +1,55 @@
+"""The listening socket, opened first of all: a taken port is known before anything else has started.
+
+It is opened by the parent and inherited by every API process. Connections wait in its queue while a process starts or
+is replaced, so none is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from plaza.core.errors import OperatorError
+
+# Connections that wait to be accepted; the kernel cuts it to its own limit (`net.core.somaxconn`).
+BACKLOG = 2048
+
+
+class CannotListen(OperatorError):
+    """The address or the port cannot be had."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind)
+    except OSError as error:
+        raise CannotListen(f"PLAZA_HOST {host!r} is not an address: {error.strerror}.") from None
+    try:
+        # Without it a port stays taken for a minute after its last connection.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise CannotListen(_reason(host, port, error)) from None
+    sock.setblocking(False)
+    return sock
+
+
+def address_of(sock: socket.socket) -> str:
+    """Where a browser on this machine finds the socket."""
+    host, port = sock.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _reason(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} of {host} is taken. Stop what listens there, or set PLAZA_PORT; 0 picks a free one."
+    if error.errno == errno.EACCES:
+        return f"Port {port} is only for the administrator of this machine. Set PLAZA_PORT to 1024 or more."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"PLAZA_HOST {host} is not an address of this machine."
+    return f"Cannot listen on {host} port {port}: {error.strerror}."

@@ -1,0 +1,250 @@
+"""The life of the processes: from a free port to the last byte on disk.
+
+With `PLAZA_WORKERS=1` one process does everything. With more there is a parent that answers no requests: it holds the
+listening socket and the embedded Valkey, and keeps its API processes and one worker alive (`family.py`).
+
+The end has an order, because each part needs the next: requests are answered to the end, the worker finishes what it
+has in hand, connections close, and Valkey goes last, once its file is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import uvicorn
+import uvloop
+
+from plaza import __version__
+from plaza.app import Plaza, running
+from plaza.core.address import parse
+from plaza.core.errors import OperatorError
+from plaza.core.listen import address_of, listen
+from plaza.core.server import EmbeddedValkey, running_url
+from plaza.core.settings import Settings
+
+T = TypeVar("T")
+
+# Requests still open this long after a signal are broken off. Ours take milliseconds; only a slow client takes longer.
+DRAIN_SECONDS = 5
+# Longer than the proxies in front of us keep idle connections (60 s is usual), so that they close first, not we.
+KEEP_ALIVE_SECONDS = 75
+
+
+class Ended(Exception):
+    """A signal came before the start was complete."""
+
+
+class Life:
+    """From the start to the first reason to end: a signal, or something that cannot go on."""
+
+    def __init__(self) -> None:
+        self.ending = asyncio.Event()
+        self.impatient = asyncio.Event()  # a second signal: do not wait for requests
+        self.status = 0
+
+    def heed_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Started with `nohup`, a hang-up is to be ignored. (An interrupt is not, though a shell script's `&` asks so.)
+            if sig != signal.SIGHUP or signal.getsignal(sig) is not signal.SIG_IGN:
+                loop.add_signal_handler(sig, self._signalled)
+
+    def _signalled(self) -> None:
+        (self.impatient if self.ending.is_set() else self.ending).set()
+
+    def fail(self, reason: str) -> None:
+        """End everything: this cannot go on."""
+        print(f"plaza: {reason}", file=sys.stderr, flush=True)
+        self.status = 1
+        self.ending.set()
+
+    async def unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of some work, or `Ended` as soon as a signal comes."""
+        working = asyncio.ensure_future(work)
+        if await first(working, self.ending):
+            return working.result()
+        working.cancel()
+        await asyncio.wait({working})
+        raise Ended
+
+
+async def first(work: asyncio.Future[Any], event: asyncio.Event) -> bool:
+    """Wait for some work or an event, whichever comes first; whether the work is done."""
+    waiting = asyncio.ensure_future(event.wait())
+    await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return work.done()
+
+
+def serve(settings: Settings, *, empty: bool = False) -> int:
+    """`plaza serve`: run until a signal, and give the exit status."""
+    with listen(settings.host, settings.port) as sock:
+        return uvloop.run(_serve(settings, sock))
+
+
+async def _serve(settings: Settings, sock: socket.socket) -> int:
+    life = Life()
+    life.heed_signals()
+    with contextlib.suppress(Ended):
+        async with valkey_of(settings, life) as settings:
+            if settings.workers == 1:
+                await answer(settings, sock, life, lambda: announce(settings, sock))
+            else:
+                from plaza.family import Family
+
+                await Family(settings, sock, life).run(lambda: announce(settings, sock))
+    return life.status
+
+
+@asynccontextmanager
+async def valkey_of(settings: Settings, life: Life) -> AsyncIterator[Settings]:
+    """The settings, with the address of an embedded Valkey in them if none is configured."""
+    if settings.valkey_url:
+        yield settings
+        return
+    valkey = EmbeddedValkey(settings.data_dir, settings.fsync)
+    await life.unless_ended(valkey.start())
+    try:
+        assert valkey.given_up is not None
+        valkey.given_up.add_done_callback(lambda reason: life.fail(reason.result()))
+        yield replace(settings, valkey_url=valkey.url)
+    finally:
+        await valkey.stop()
+
+
+async def answer(settings: Settings, sock: socket.socket, life: Life, ready: Callable[[], None]) -> None:
+    """Answer requests in this process until life ends."""
+    async with contextlib.AsyncExitStack() as stack:
+        plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
+        api = Api(plaza)
+        serving = asyncio.ensure_future(api.serve(sockets=[sock]))
+        await first(serving, api.up)
+        ready()
+        await first(serving, life.ending)
+        await api.drain(serving, life)
+
+
+class Api(uvicorn.Server):
+    """uvicorn on a socket that is open already, which leaves signals to us."""
+
+    def __init__(self, plaza: Plaza) -> None:
+        self.plaza = plaza
+        self.up = asyncio.Event()
+        super().__init__(
+            uvicorn.Config(
+                plaza.app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,  # `core/proxies.py` believes only the proxies that a setting names
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    async def drain(self, serving: asyncio.Future[None], life: Life) -> None:
+        """Take no more connections, answer what has been asked, and end."""
+        self.plaza.app.drain()
+        self.should_exit = True
+        await first(serving, life.impatient)
+        self.force_exit = True
+        await serving
+
+
+def announce(settings: Settings, sock: socket.socket) -> None:
+    """Tell the operator where to look."""
+    url = address_of(sock)
+    lines = [
+        f"Plaza {__version__} is running.",
+        f"  API     {url}",
+        f"  Docs    {url}/docs",
+        f"  Data    {settings.data_dir.absolute()}",
+        f"  Valkey  {_valkey(settings)}",
+        "Ctrl-C stops it.",
+    ]
+    print("\n".join(lines), flush=True)
+
+
+def _valkey(settings: Settings) -> str:
+    addresses, clustered = parse(settings.valkey_url)
+    places = ", ".join(map(str, addresses))  # an address never shows its password
+    return f"{places} (cluster)" if clustered else places
+
+
+def work(settings: Settings) -> int:
+    """`plaza worker`: run a worker alone until a signal."""
+    return uvloop.run(_work(settings))
+
+
+async def _work(settings: Settings) -> int:
+    life = Life()
+    life.heed_signals()
+    url = settings.valkey_url or await running_url(settings.data_dir)
+    if url is None:
+        raise OperatorError(
+            f"No server runs in {settings.data_dir.absolute()}, so there is no Valkey to work on. "
+            "Start `plaza serve`, or set PLAZA_VALKEY_URL."
+        )
+    with contextlib.suppress(Ended):
+        await labour(replace(settings, valkey_url=url), life, lambda: print("The worker is running.", flush=True))
+    return life.status
+
+
+async def labour(settings: Settings, life: Life, ready: Callable[[], None]) -> None:
+    """Run timers and consumers in this process until life ends."""
+    async with contextlib.AsyncExitStack() as stack:
+        await life.unless_ended(stack.enter_async_context(running(settings)))
+        ready()
+        await life.ending.wait()
+
+
+def child(arguments: list[str]) -> int:
+    """What a process of the family does: `api LISTENING_SOCKET READY` or `worker READY`."""
+    role, *handles = arguments
+    ready = int(handles.pop())
+
+    def tell() -> None:
+        os.write(ready, b".")
+        os.close(ready)
+
+    async def run() -> int:
+        life = Life()
+        life.heed_signals()
+        settings = Settings.from_env()
+        with contextlib.suppress(Ended):
+            if role == "api":
+                with socket.socket(fileno=int(handles[0])) as sock:
+                    await answer(settings, sock, life, tell)
+            else:
+                await labour(settings, life, tell)
+        return life.status
+
+    try:
+        return uvloop.run(run())
+    except OperatorError as error:
+        print(f"plaza: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(child(sys.argv[1:]))
