@@ -1,4 +1,4 @@
-"""The composition root: settings → Valkey, SQL → services → routes. The only place that knows all parts.
+"""The composition root: settings → Valkey, functions, SQL → services → routes. The only place that knows all parts.
 
 `running` opens everything in order and closes it in reverse, whatever happens in between. The commands use it, and so
 do tests: there is no other way to put Plaza together.
@@ -7,22 +7,26 @@ do tests: there is no other way to put Plaza together.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from plaza.core import catalogue, system
+from plaza.core import catalogue, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain
+from plaza.core.functions import Functions, Library
 from plaza.core.http import App, make_app
-from plaza.core.keys import Catalogue, use_layout
-from plaza.core.server import EmbeddedValkey, running_url
+from plaza.core.idempotency import Idempotency
+from plaza.core.keys import Catalogue
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
-from plaza.core.wire import Valkey, connect
+from plaza.core.telemetry import Requests
+from plaza.reach import connected
 
 DOMAINS: tuple[Domain, ...] = ()
+# The core's own.
+LIBRARIES = (paging.LIBRARY,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,9 @@ class Plaza:
 @asynccontextmanager
 async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> AsyncIterator[Plaza]:
     """Plaza on the Valkey that the settings name, which must be there."""
-    async with opened(settings) as core:
+    async with _opened(settings, domains) as core:
         state = System(core.valkey, core.sql)
+        requests = Requests()
         services: list[object] = [state]
         for domain in domains:
             services += domain.build(core).services
@@ -46,48 +51,26 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             {type(service): service for service in services},
             auth=core.auth,
             settings=settings,
+            idempotency=Idempotency(core.valkey),
+            observer=requests,
         )
         state.draining = app.draining
         yield Plaza(core, app)
+        requests.flush()
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Core]:
-    """The core alone, without domains."""
+async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterator[Core]:
+    """What the domains stand on, opened in order and closed in reverse."""
     clock = Clock()
     auth = Auth(settings, clock=clock)  # first: a key file that cannot be read is found before anything is opened
-    valkey = await connect(settings.valkey_url)
-    try:
-        use_layout(valkey.layout)
+    async with AsyncExitStack() as stack:
+        valkey = await stack.enter_async_context(connected(settings.valkey_url))
+        functions = Functions(valkey, [*LIBRARIES, *(Library(d.name, d.catalogue, d.lua) for d in domains)])
+        await functions.load()
         sql = await Sql.open(settings)
-        try:
-            yield Core(settings, valkey, sql, auth, clock)
-        finally:
-            await sql.close()
-    finally:
-        await valkey.close()
-
-
-@asynccontextmanager
-async def reached(settings: Settings) -> AsyncIterator[Valkey]:
-    """The Valkey of a command: the configured one, that of a server running here, or one started meanwhile."""
-    url = settings.valkey_url or await running_url(settings.data_dir)
-    if url is None:
-        async with EmbeddedValkey(settings.data_dir, settings.fsync) as own, _connected(own.url) as valkey:
-            yield valkey
-    else:
-        async with _connected(url) as valkey:
-            yield valkey
-
-
-@asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[Valkey]:
-    valkey = await connect(url)
-    try:
-        use_layout(valkey.layout)
-        yield valkey
-    finally:
-        await valkey.close()
+        stack.push_async_callback(sql.close)
+        yield Core(settings, valkey, functions, sql, auth, clock)
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:

@@ -16,6 +16,7 @@ from typing import NoReturn
 from plaza import __version__
 from plaza.core.errors import OperatorError, PlazaError
 from plaza.core.settings import Settings
+from plaza.core.telemetry import configure_logs
 from plaza.core.tokens import ROLES, Role
 
 Run = Callable[[argparse.Namespace], int]
@@ -24,6 +25,7 @@ Run = Callable[[argparse.Namespace], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
     given = parser().parse_args(arguments)
+    configure_logs()
     try:
         run: Run = given.run
         return run(given)
@@ -108,9 +110,10 @@ def _command(
 
 
 def _serve(given: argparse.Namespace) -> int:
+    settings = Settings.from_env()
     from plaza.serve import serve
 
-    return serve(Settings.from_env(), empty=given.empty)
+    return serve(settings, empty=given.empty)
 
 
 def _worker(given: argparse.Namespace) -> int:
@@ -137,9 +140,9 @@ def _keys(given: argparse.Namespace) -> int:
 
 
 def _token(given: argparse.Namespace) -> int:
-    from plaza.app import reached
     from plaza.core.auth import Auth
     from plaza.core.roles import Roles, require_username
+    from plaza.reach import reached
 
     require_username(given.username)
     settings = Settings.from_env()
@@ -154,8 +157,8 @@ def _token(given: argparse.Namespace) -> int:
 
 
 def _users_role(given: argparse.Namespace) -> int:
-    from plaza.app import reached
     from plaza.core.roles import Roles
+    from plaza.reach import reached
 
     async def give() -> str:
         async with reached(Settings.from_env()) as valkey:

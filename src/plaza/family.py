@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import structlog
 
+from plaza.core import metrics
 from plaza.core.child import Backoff, end, spawn
 from plaza.core.settings import Settings
 from plaza.serve import DRAIN_SECONDS, Life, first
@@ -31,8 +32,9 @@ class Family:
         self.life = life
         self.sock = sock
         self.apis = settings.workers
-        # Children read the same environment; only the address of the embedded Valkey is news to them.
-        self.environment = {**os.environ, "PLAZA_VALKEY_URL": settings.valkey_url}
+        # Children read the same environment. News to them: the embedded Valkey's address, and that they count together.
+        shared = metrics.share(settings.data_dir.absolute() / "metrics")
+        self.environment = {**os.environ, "PLAZA_VALKEY_URL": settings.valkey_url, **shared}
         self.ready = 0
         self._complete = asyncio.Event()
 

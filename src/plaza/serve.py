@@ -30,6 +30,7 @@ from plaza.core.errors import OperatorError
 from plaza.core.listen import address_of, listen
 from plaza.core.server import EmbeddedValkey, running_url
 from plaza.core.settings import Settings
+from plaza.core.telemetry import configure_logs
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Life:
     def heed_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Started with `nohup`, a hang-up is to be ignored. (An interrupt is not, though a shell script's `&` asks so.)
+            # Under `nohup` a hang-up is to be ignored. An interrupt never is, though the `&` of a script asks for that.
             if sig != signal.SIGHUP or signal.getsignal(sig) is not signal.SIG_IGN:
                 loop.add_signal_handler(sig, self._signalled)
 
@@ -220,6 +221,7 @@ async def labour(settings: Settings, life: Life, ready: Callable[[], None]) -> N
 
 def child(arguments: list[str]) -> int:
     """What a process of the family does: `api LISTENING_SOCKET READY` or `worker READY`."""
+    configure_logs()
     role, *handles = arguments
     ready = int(handles.pop())
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
+from plaza.core.functions import Functions
 from plaza.core.keys import Catalogue
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
@@ -24,6 +25,7 @@ class Core:
 
     settings: Settings
     valkey: Valkey
+    functions: Functions
     sql: Sql
     auth: Auth
     clock: Clock

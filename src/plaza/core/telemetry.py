@@ -82,7 +82,7 @@ def _route_libraries(out: TextIO, shared: list[Processor], last: list[Processor]
     root.handlers[:] = [handler]
     root.setLevel(level)
     # Says at every start what has long been so.
-    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def hide_secrets(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -134,12 +134,16 @@ class _Line(msgspec.Struct, omit_defaults=True):
 class Answered(Protocol):
     """What a request must say of itself to be counted and logged."""
 
-    method: str
-    path: str
     template: str
     request_id: str
     usage: Any
     actor: Any
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
 
 
 class Requests:

@@ -1,0 +1,317 @@
+"""The commands as an operator meets them: real processes, real signals, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from plaza.cli import parser
+from tests.processes import Serving, environment, plaza, serving, until
+from tests.servers import Server
+
+
+def stranger(data_dir: Path) -> redis.Redis:
+    return redis.Redis(unix_socket_path=str(data_dir / "valkey.sock"), decode_responses=True)
+
+
+def claims(token: str) -> dict[str, Any]:
+    body = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return found
+
+
+def one_line(result: subprocess.CompletedProcess[str]) -> str:
+    """What was said, if it was said in one line and without a trace."""
+    assert result.stdout == ""
+    assert result.stderr.startswith("plaza: ")
+    assert result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
+
+
+def test_serve_says_where_to_look_and_what_it_says_is_there(tmp_path: Path) -> None:
+    with serving(tmp_path / "var") as server:
+        printed = server.printed()
+        assert f"Docs    {server.url}/docs" in printed
+        assert f"Data    {tmp_path}/var" in printed
+        assert f"Valkey  {tmp_path}/var/valkey.sock" in printed
+        assert stranger(tmp_path / "var").ping()
+        for path in ("/", "/healthz", "/readyz", "/ping", "/metrics", "/docs", "/openapi.json"):
+            assert server.get(path).status_code == 200, path
+        assert server.get("/", accept="text/html").headers["location"] == "/docs"
+        assert server.get("/").json()["name"] == "Plaza"
+
+
+def test_a_signal_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
+    starts = [(signal.SIGINT, "1"), (signal.SIGTERM, "2"), (signal.SIGHUP, "1")]
+    for count, (sig, workers) in enumerate(starts, 1):
+        with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
+            assert stranger(tmp_path / "var").incr("starts") == count
+            assert server.stop(sig) == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interrupt_from_the_terminal_ends_valkey_last(tmp_path: Path, workers: str) -> None:
+    """A terminal sends it to the whole group of processes at once."""
+    with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
+        assert server.stop(signal.SIGINT, group=True) == 0
+        assert "died" not in server.errors.read_text()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_server_takes_all_its_processes_with_it(tmp_path: Path, workers: str) -> None:
+    with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
+        stranger(tmp_path / "var").set("last", "word")
+        assert len(server.children()) == (1 if workers == "1" else 4)
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with serving(tmp_path / "var") as server:
+        assert stranger(tmp_path / "var").get("last") == "word"
+
+
+def test_a_request_in_flight_is_answered_before_the_end(tmp_path: Path) -> None:
+    answers: list[httpx.Response] = []
+    with serving(tmp_path / "var") as server:
+        valkey = server.valkey()
+        valkey.suspend()
+        asking = threading.Thread(target=lambda: answers.append(server.get("/readyz")))
+        asking.start()
+        until(lambda: _connections(server) == 1)
+        server.send(signal.SIGTERM)
+        until(lambda: not _listens(server.url))
+        valkey.resume()
+        asking.join()
+        assert server.ended() == 0
+    assert answers[0].status_code == 503
+    assert answers[0].json()["detail"] == "This process is ending."
+    assert answers[0].headers["connection"] == "close"
+
+
+def test_without_valkey_requests_fail_with_503_and_recover_when_it_is_back(tmp_path: Path) -> None:
+    with serving(tmp_path / "var") as server:
+        stranger(tmp_path / "var").set("kept", "yes")
+        dead = server.valkey()
+        dead.suspend()
+        answer = server.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert int(answer.headers["retry-after"]) >= 1
+        assert "valkey" in answer.json()["checks"]
+        assert server.get("/healthz").status_code == 200
+        dead.kill()
+        until(lambda: server.get("/readyz").status_code == 200)
+        assert stranger(tmp_path / "var").get("kept") == "yes"
+        assert server.stop() == 0
+
+
+def test_a_process_of_the_family_that_dies_is_replaced(tmp_path: Path) -> None:
+    with serving(tmp_path / "var", PLAZA_WORKERS="2") as server:
+        for role, count in (("serve api", 2), ("serve worker", 1)):
+            victim = server.children(role)[0]
+            victim.kill()
+            until(lambda role=role, count=count, pid=victim.pid: _others(server, role, pid) == count)  # type: ignore[misc]
+            assert server.get("/readyz").status_code == 200
+        assert len(server.children("serve api")) == 2
+        assert server.stop() == 0
+
+
+def test_numbers_of_all_processes_are_counted_together(tmp_path: Path) -> None:
+    with serving(tmp_path / "var", PLAZA_WORKERS="2") as server:
+        for _ in range(20):
+            server.get("/ping")
+        lines = [line for line in server.get("/metrics").text.splitlines() if 'route="/ping"' in line]
+        counted = [line for line in lines if line.startswith("plaza_http_requests_total")]
+        assert [line.rsplit(" ", 1)[1] for line in counted] == ["20.0"]
+        assert server.stop() == 0
+
+
+def test_with_a_valkey_configured_none_is_started(tmp_path: Path, server: Server) -> None:
+    with serving(tmp_path / "var", PLAZA_VALKEY_URL=server.url) as own:
+        assert own.children() == []
+        assert not (tmp_path / "var" / "valkey").exists()
+        assert f"Valkey  127.0.0.1:{server.port}" in own.printed()
+        assert own.get("/readyz").status_code == 200
+        assert own.stop() == 0
+    with server.stranger() as client:
+        assert client.ping(), "somebody else's Valkey is not ours to stop"
+
+
+def test_a_password_in_a_url_is_not_printed(tmp_path: Path, server: Server) -> None:
+    url = f"valkey://default:hush@127.0.0.1:{server.port}"
+    with server.stranger() as client:
+        client.config_set("requirepass", "hush")
+        try:
+            with serving(tmp_path / "var", PLAZA_VALKEY_URL=url) as own:
+                assert own.stop() == 0
+                assert "hush" not in own.printed() + own.errors.read_text()
+        finally:
+            client.config_set("requirepass", "")
+
+
+def test_a_second_server_in_the_same_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+    with serving(tmp_path / "var") as server:
+        refused = plaza(tmp_path / "var", "serve")
+        assert refused.returncode == 2
+        assert f"already running in {tmp_path}/var (process {server.process.pid})" in one_line(refused)
+        assert server.get("/readyz").status_code == 200
+
+
+def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = plaza(tmp_path / "var", "serve", PLAZA_PORT=port)
+    assert refused.returncode == 2
+    assert f"Port {port} of 127.0.0.1 is taken." in one_line(refused)
+    assert not (tmp_path / "var").exists(), "nothing was started"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("PLAZA_PORT", "eighty", "PLAZA_PORT must be a whole number."),
+        ("PLAZA_HOST", "203.0.113.1", "PLAZA_HOST 203.0.113.1 is not an address of this machine."),
+        ("PLAZA_VALKEY_URL", "http://127.0.0.1", "cannot start with 'http'"),
+        ("PLAZA_DATABASE_URL", "mysql://db", "PLAZA_DATABASE_URL must look like postgresql://"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_told_in_one_line(tmp_path: Path, setting: str, value: str, said: str) -> None:
+    refused = plaza(tmp_path / "var", "serve", **{setting: value})
+    assert said in one_line(refused)
+    assert refused.returncode == 2
+
+
+def test_a_valkey_that_is_away_is_told_in_one_line(tmp_path: Path) -> None:
+    refused = plaza(tmp_path / "var", "serve", PLAZA_VALKEY_URL="valkey://127.0.0.1:1")
+    assert "Valkey at 127.0.0.1:1 cannot be reached" in one_line(refused)
+    assert refused.returncode == 1, "unlike a wrong setting, it may be there at the next try"
+
+
+def test_damaged_data_is_told_in_one_line(tmp_path: Path) -> None:
+    plaza(tmp_path / "var", "users", "role", "ana", "admin")
+    file = tmp_path / "var" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
+    file.write_bytes(b"XXXX" + file.read_bytes())
+    refused = plaza(tmp_path / "var", "serve")
+    assert "Valkey cannot read its data" in one_line(refused)
+    assert refused.returncode == 2
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_damage_found_while_running_ends_the_server_with_the_reason(tmp_path: Path, workers: str) -> None:
+    with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
+        file = tmp_path / "var" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
+        file.write_bytes(b"XXXX" + file.read_bytes())
+        server.family = server.children()
+        server.valkey().kill()
+        assert server.ended() == 1
+        assert "plaza: Valkey cannot read its data" in server.errors.read_text()
+
+
+def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
+    for workers in ("1", "2"):
+        server = Serving(tmp_path / "var", "serve", PLAZA_WORKERS=workers)
+        until(lambda server=server: server.children("valkey-server"))  # type: ignore[misc]
+        assert server.stop(signal.SIGINT) in (0, 130)
+
+
+def test_the_first_admin_is_made_beside_a_running_server(tmp_path: Path) -> None:
+    with serving(tmp_path / "var"):
+        assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "user"
+        made = plaza(tmp_path / "var", "users", "role", "ana", "admin")
+        assert made.returncode == 0
+        assert made.stdout.startswith("ana was user and is now admin")
+        assert stranger(tmp_path / "var").hgetall("roles:given") == {"ana": "admin"}
+        assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "admin"
+        assert claims(plaza(tmp_path / "var", "token", "ana", "--role", "model").stdout)["role"] == "model"
+
+
+def test_the_first_admin_can_be_made_before_the_first_start(tmp_path: Path) -> None:
+    assert plaza(tmp_path / "var", "users", "role", "ana", "admin").returncode == 0
+    assert plaza(tmp_path / "var", "users", "role", "ana", "admin").stdout == "ana has the role admin already.\n"
+    with serving(tmp_path / "var"):
+        assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "admin"
+
+
+def test_the_first_admin_can_be_made_in_a_valkey_elsewhere(tmp_path: Path, server: Server) -> None:
+    plaza(tmp_path / "var", "users", "role", "ana", "admin", PLAZA_VALKEY_URL=server.url)
+    assert claims(plaza(tmp_path / "var", "token", "ana", PLAZA_VALKEY_URL=server.url).stdout)["role"] == "admin"
+    assert not (tmp_path / "var" / "valkey").exists()
+
+
+def test_a_token_of_the_command_line_is_good_for_the_server(tmp_path: Path) -> None:
+    from plaza.core.auth import Auth
+    from plaza.core.settings import Settings
+
+    token = plaza(tmp_path / "var", "token", "ana", "--role", "admin").stdout.strip()
+    actor = Auth(Settings(data_dir=tmp_path / "var")).actor({"authorization": f"Bearer {token}"})
+    assert actor is not None
+    assert (actor.name, actor.role) == ("ana", "admin")
+
+
+def test_a_name_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
+    for command in (["token", "not a name"], ["users", "role", "me", "admin"]):
+        refused = plaza(tmp_path / "var", *command)
+        assert "username must be 1 to 30 of" in one_line(refused)
+        assert refused.returncode == 1
+
+
+def test_a_worker_alone_works_on_the_valkey_of_a_running_server(tmp_path: Path) -> None:
+    with serving(tmp_path / "var"):
+        worker = Serving(tmp_path / "var", "worker").wait_for("The worker is running.")
+        assert worker.children() == []
+        assert worker.stop() == 0
+
+
+def test_a_worker_with_nothing_to_work_on_says_so(tmp_path: Path) -> None:
+    refused = plaza(tmp_path / "var", "worker")
+    assert f"No server runs in {tmp_path}/var" in one_line(refused)
+    assert refused.returncode == 2
+
+
+def test_keys_are_shown_for_people_for_the_docs_and_for_programs(tmp_path: Path) -> None:
+    assert "roles:given" in plaza(tmp_path / "var", "keys").stdout
+    assert "### `roles:given`" in plaza(tmp_path / "var", "keys", "--markdown").stdout
+    records = json.loads(plaza(tmp_path / "var", "keys", "--json").stdout)
+    assert "roles:given" in [record["pattern"] for record in records]
+    assert not (tmp_path / "var").exists()
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -u -m plaza keys --json | head -n 1"
+    seen = subprocess.run(command, shell=True, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert seen.stdout == "[\n"
+    assert seen.stderr == ""
+
+
+@pytest.mark.parametrize("command", [["serve"], ["worker"], ["keys"], ["token"], ["users", "role"]])
+def test_every_command_has_help_with_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args([*command, "--help"])
+    assert ended.value.code == 0
+    assert "example:\n  " in capsys.readouterr().out
+
+
+def _others(server: Serving, role: str, pid: int) -> int:
+    return sum(1 for process in server.children(role) if process.pid != pid)
+
+
+def _connections(server: Serving) -> int:
+    import psutil
+
+    found = psutil.Process(server.process.pid).net_connections("tcp")
+    return sum(1 for connection in found if connection.status == psutil.CONN_ESTABLISHED)
+
+
+def _listens(url: str) -> bool:
+    port = httpx.URL(url).port
+    assert port is not None
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,127 @@
+"""`plaza` as a real process, with everything it starts, so that tests can see that nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+
+# Everything here takes a second or two; only a stuck process takes this long.
+PATIENCE_SECONDS = 30.0
+
+
+def environment(data_dir: Path, **settings: str) -> dict[str, str]:
+    """A clean environment with these settings alone."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PLAZA_")}
+    return {**clean, "PLAZA_DATA_DIR": str(data_dir), "PLAZA_PORT": "0", **settings}
+
+
+def plaza(data_dir: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "plaza", *arguments],
+        env=environment(data_dir, **settings),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+class Serving:
+    """A running `plaza serve` (or another command that runs until a signal)."""
+
+    def __init__(self, data_dir: Path, *arguments: str, **settings: str) -> None:
+        self.data_dir = data_dir
+        self.output = data_dir.parent / f"{data_dir.name}-output"
+        self.errors = data_dir.parent / f"{data_dir.name}-errors"
+        with self.output.open("w") as out, self.errors.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "plaza", *(arguments or ("serve",))],
+                env=environment(data_dir, **settings),
+                stdout=out,
+                stderr=err,
+                start_new_session=True,  # a group of its own, as a terminal gives to what it runs
+            )
+        self.family: list[psutil.Process] = []
+
+    def wait_for(self, text: str) -> Serving:
+        until(lambda: text in self.printed() or self.process.poll() is not None)
+        assert text in self.printed(), f"it ended with {self.process.poll()}: {self.errors.read_text()}"
+        return self
+
+    def printed(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def url(self) -> str:
+        found = re.search(r"API +(http://\S+)", self.printed())
+        assert found
+        return found[1]
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return httpx.get(self.url + path, headers=headers, timeout=PATIENCE_SECONDS)
+
+    def children(self, word: str = "") -> list[psutil.Process]:
+        """What it started, and what those started, by a word of their command line."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if word in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def valkey(self) -> psutil.Process:
+        (found,) = self.children("valkey-server")
+        return found
+
+    def send(self, sig: int, *, group: bool = False) -> None:
+        self.family = self.children()
+        if group:
+            os.killpg(self.process.pid, sig)
+        else:
+            self.process.send_signal(sig)
+
+    def stop(self, sig: int = signal.SIGTERM, *, group: bool = False) -> int:
+        """Send the signal, wait for the end, and see that nothing outlives it."""
+        self.send(sig, group=group)
+        return self.ended()
+
+    def ended(self) -> int:
+        status = self.process.wait(PATIENCE_SECONDS)
+        until(lambda: not any(map(alive, self.family)))
+        return status
+
+
+@contextlib.contextmanager
+def serving(data_dir: Path, **settings: str) -> Iterator[Serving]:
+    """`plaza serve` until the block ends, however it ends."""
+    server = Serving(data_dir, **settings)
+    try:
+        yield server.wait_for("Ctrl-C stops it.")
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()
