@@ -10,14 +10,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from plaza.core import catalogue, paging, system
+from plaza.core import catalogue, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
+from plaza.core.cutoffs import Cutoffs
 from plaza.core.domain import Core, Domain
-from plaza.core.functions import Functions, Library
+from plaza.core.functions import Functions
 from plaza.core.http import App, make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.keys import Catalogue
+from plaza.core.limits import Limiter
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
@@ -26,7 +28,7 @@ from plaza.reach import connected
 
 DOMAINS: tuple[Domain, ...] = ()
 # The core's own.
-LIBRARIES = (paging.LIBRARY,)
+LIBRARIES = (limits.LIBRARY, paging.LIBRARY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             {type(service): service for service in services},
             auth=core.auth,
             settings=settings,
+            limiter=core.limiter,
             idempotency=Idempotency(core.valkey),
             observer=requests,
         )
@@ -63,14 +66,18 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
 async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterator[Core]:
     """What the domains stand on, opened in order and closed in reverse."""
     clock = Clock()
-    auth = Auth(settings, clock=clock)  # first: a key file that cannot be read is found before anything is opened
     async with AsyncExitStack() as stack:
         valkey = await stack.enter_async_context(connected(settings.valkey_url))
-        functions = Functions(valkey, [*LIBRARIES, *(Library(d.name, d.catalogue, d.lua) for d in domains)])
+        cutoffs = Cutoffs(valkey, clock=clock)
+        auth = Auth(settings, cutoffs, clock=clock)
+        functions = Functions(valkey, [*LIBRARIES, *(domain.library for domain in domains)])
         await functions.load()
+        await cutoffs.start()
+        stack.push_async_callback(cutoffs.close)
         sql = await Sql.open(settings)
         stack.push_async_callback(sql.close)
-        yield Core(settings, valkey, functions, sql, auth, clock)
+        limiter = Limiter(functions, on=settings.rate_limits)
+        yield Core(settings, valkey, functions, sql, auth, limiter, clock)
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:

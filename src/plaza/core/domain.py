@@ -1,22 +1,25 @@
 """How a domain plugs in: one declaration, from which `app.py` takes everything the domain has.
 
+    DOMAIN = Domain(LIBRARY, [routes.route], build)
+
 A domain is data here, and its services are made by one function, so that tests can run it alone and the composition
 root stays a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
-from plaza.core.functions import Functions
+from plaza.core.functions import Functions, Library
 from plaza.core.keys import Catalogue
+from plaza.core.limits import Limiter
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +31,29 @@ class Core:
     functions: Functions
     sql: Sql
     auth: Auth
+    limiter: Limiter
     clock: Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """A domain at work: its services, found by their type in the handlers' signatures."""
+class Parts:
+    """A domain at work. Handlers get its services by naming their types."""
 
-    services: tuple[object, ...]
+    services: Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A domain's declaration: `DOMAIN = Domain("articles", CATALOGUE, LUA, [route], build)`.
+    """A domain's declaration. Its tables need no mention: a folder `migrations/versions` beside it is found."""
 
-    Its tables need no mention: a folder `migrations/versions` beside it is found.
-    """
+    library: Library  # its name, its catalogue of keys and its Lua
+    routes: Sequence[Routes]
+    build: Callable[[Core], Parts]
 
-    name: str
-    catalogue: Catalogue
-    lua: str
-    routes: Iterable[Routes]
-    build: Callable[[Core], Built]
+    @property
+    def name(self) -> str:
+        return self.library.name
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.library.catalogue
