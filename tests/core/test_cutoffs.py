@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from plaza.core.auth import USER, Auth
-from plaza.core.catalogue import AUTH_CUTOFFS
+from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.clock import SetClock
 from plaza.core.cutoffs import NEVER, SKEW_MS, Cutoffs
 from plaza.core.errors import Unauthenticated, Unavailable
@@ -25,10 +25,10 @@ SECRET = "a secret of at least thirty-two bytes"
 
 
 @contextlib.asynccontextmanager
-async def process(place: Server | Cluster, folder: Path, clock: SetClock, page: int = 1_000) -> AsyncIterator[Auth]:
+async def process(place: Server | Cluster, folder: Path, clock: SetClock, **options: Any) -> AsyncIterator[Auth]:
     """One process: a connection and a mirror of its own."""
     valkey = await connect(place.url)
-    cutoffs = Cutoffs(valkey, clock=clock, page=page)
+    cutoffs = Cutoffs(valkey, clock=clock, **options)
     await cutoffs.start()
     yield Auth(Settings(data_dir=folder, jwt_secret=SECRET, api_key="k"), cutoffs, clock=clock)
     await cutoffs.close()
@@ -133,7 +133,7 @@ async def test_names_noted_before_a_process_starts_are_read_in_pages(
     place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
 ) -> None:
     at = clock.now_ms()
-    await stranger.zadd(AUTH_CUTOFFS(), {f"user{i}": at - i for i in range(2_500)})
+    await stranger.zadd(TOKEN_CUTOFFS(), {f"user{i}": at - i for i in range(2_500)})
     async with process(place, tmp_path, clock, page=100) as auth:
         assert len(auth.cutoffs) == 2_500
         assert auth.cutoffs.of("user7") == at - 7
@@ -155,7 +155,7 @@ async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
     names = [f"user{i}" for i in range(35)]
     async with process(place, tmp_path, clock, page=10) as auth:
         for at in (clock.now_ms(), clock.now_ms() + 1):
-            await stranger.zadd(AUTH_CUTOFFS(), dict.fromkeys(names, at))
+            await stranger.zadd(TOKEN_CUTOFFS(), dict.fromkeys(names, at))
             await until(lambda at=at: all(auth.cutoffs.of(name) == at for name in names))  # type: ignore[misc]
 
 
@@ -165,7 +165,7 @@ def home(place: Server | Cluster) -> Server:
         return place
     for node in place.nodes:
         with contextlib.suppress(redis.exceptions.MovedError), node.stranger() as client:
-            client.zcard(AUTH_CUTOFFS())
+            client.zcard(TOKEN_CUTOFFS())
             return node
     raise AssertionError("nobody holds the list")
 
@@ -176,9 +176,9 @@ async def test_after_a_lost_connection_the_list_is_read_again(
     with home(place).stranger() as operator:
         for round in range(3):
             operator.client_kill_filter(_type="normal", skipme=True)
-            operator.zadd(AUTH_CUTOFFS(), {f"user{round}": clock.now_ms()})  # nobody is there to hear it
+            operator.zadd(TOKEN_CUTOFFS(), {f"user{round}": clock.now_ms()})  # nobody is there to hear it
             await until(lambda round=round: there.cutoffs.of(f"user{round}") != NEVER)  # type: ignore[misc]
-        operator.zadd(AUTH_CUTOFFS(), {"ana": clock.now_ms()})  # and it listens again
+        operator.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})  # and it listens again
         await until(lambda: there.cutoffs.of("ana") != NEVER)
 
 
@@ -187,30 +187,51 @@ async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read
 ) -> None:
     hours_ago = [clock.now_ms() - hours * 3_600_000 for hours in (1, 2)]
     with home(place).stranger() as operator:
-        operator.zadd(AUTH_CUTOFFS(), {"ana": hours_ago[1]})
+        operator.zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[1]})
         await until(lambda: there.cutoffs.of("ana") == hours_ago[1])
         # As after an hour without a connection: the list is as long as before, and its end says nothing new.
         with operator.pipeline() as both:
-            both.client_kill_filter(_type="normal", skipme=True).zadd(AUTH_CUTOFFS(), {"ana": hours_ago[0]}).execute()
+            both.client_kill_filter(_type="normal", skipme=True).zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[0]}).execute()
         await until(lambda: there.cutoffs.of("ana") == hours_ago[0])
 
 
 async def test_a_time_long_past_and_a_removal_are_noticed_too(there: Auth, stranger: Any, clock: SetClock) -> None:
     past = clock.now_ms() - 10 * SKEW_MS
-    await stranger.zadd(AUTH_CUTOFFS(), {"ana": past})
+    await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past})
     await until(lambda: there.cutoffs.of("ana") == past)
-    await stranger.zrem(AUTH_CUTOFFS(), "ana")
+    await stranger.zrem(TOKEN_CUTOFFS(), "ana")
     await until(lambda: there.cutoffs.of("ana") == NEVER)
-    await stranger.zadd(AUTH_CUTOFFS(), {"ana": past, "bob": past})
+    await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past, "bob": past})
     await until(lambda: len(there.cutoffs) == 2)
     await stranger.flushall()
     await until(lambda: len(there.cutoffs) == 0)
 
 
+async def test_now_and_then_everything_is_read_again_whatever_the_clocks_said(
+    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+) -> None:
+    past = clock.now_ms() - 10 * SKEW_MS
+    await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past})
+    async with process(place, tmp_path, clock, anew_seconds=0.2) as auth:
+        await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past + 1})  # by a clock hours behind, of a name that is known
+        await until(lambda: auth.cutoffs.of("ana") == past + 1)
+
+
+async def test_a_list_that_cannot_be_read_is_tried_again(
+    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+) -> None:
+    async with process(place, tmp_path, clock) as auth:
+        await stranger.set(TOKEN_CUTOFFS(), "not a list")
+        await asyncio.sleep(0.05)
+        await stranger.delete(TOKEN_CUTOFFS())
+        await stranger.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})
+        await until(lambda: auth.cutoffs.of("ana") != NEVER)
+
+
 async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
     place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
 ) -> None:
-    await stranger.zadd(AUTH_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
+    await stranger.zadd(TOKEN_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
     async with process(place, tmp_path, clock, page=20) as auth:
         for i in range(50):
             auth.cutoffs._invalidated(None)  # start reading everything again
@@ -231,7 +252,7 @@ async def test_names_go_when_no_token_from_before_could_be_shown_any_more(
         clock.forward(days=89.5)
     async with process(place, tmp_path, clock) as auth:
         assert (auth.cutoffs.of("ana"), len(auth.cutoffs)) == (NEVER, 1)
-        assert await stranger.zrange(AUTH_CUTOFFS(), 0, -1) == ["bob"]
+        assert await stranger.zrange(TOKEN_CUTOFFS(), 0, -1) == ["bob"]
 
 
 async def test_without_valkey_a_cut_off_is_503_and_the_mirror_stays(tmp_path: Path, clock: SetClock) -> None:

@@ -40,8 +40,9 @@ ROLES_GIVEN = Key(
     of="username → role",
 )
 
-AUTH_CUTOFFS = Key(
-    "auth:cutoffs",
+# Not under `auth:`, where a user called `cutoffs` would keep a password.
+TOKEN_CUTOFFS = Key(
+    "tokens:cutoffs",
     "zset",
     "Names that were deleted, renamed or suspended: tokens issued until then are void.",
     of="username",

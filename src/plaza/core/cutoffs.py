@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from plaza.core.calls import ReplyError
-from plaza.core.catalogue import AUTH_CUTOFFS
+from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.tokens import MAX_AGE_SECONDS
@@ -45,10 +45,18 @@ class Cutoffs:
     Without a Valkey it is an empty list, for who only issues tokens.
     """
 
-    def __init__(self, valkey: Valkey | None = None, *, clock: Clock | None = None, page: int = PAGE) -> None:
+    def __init__(
+        self,
+        valkey: Valkey | None = None,
+        *,
+        clock: Clock | None = None,
+        page: int = PAGE,
+        anew_seconds: float = ANEW_SECONDS,
+    ) -> None:
         self._valkey = valkey
         self._clock = clock or Clock()
         self._page = page
+        self._anew_seconds = anew_seconds
         self._ms: dict[str, int] = {}
         self._noted: dict[str, int] = {}  # by this process, while it was reading everything
         self._read_ms = 0  # when the list was last read
@@ -87,28 +95,31 @@ class Cutoffs:
         assert self._valkey is not None
         # Later than any token of the name: one issued since its last cut-off may be dated just after that.
         at = max(self._clock.now_ms(), self.of(username) + 1)
-        await self._valkey.call("ZADD", AUTH_CUTOFFS(), "GT", at, username)
+        await self._valkey.call("ZADD", TOKEN_CUTOFFS(), "GT", at, username)
         self._noted[username] = at
         self._put(self._ms, username, at)
         return at
 
     def _invalidated(self, keys: list[str] | None) -> None:
-        if keys is None or AUTH_CUTOFFS() in keys:
+        if keys is None or TOKEN_CUTOFFS() in keys:
             self._unsure = self._unsure or keys is None
             self._changed.set()
 
     async def _follow(self) -> None:
+        failing = False
         while True:
             try:
-                async with asyncio.timeout(ANEW_SECONDS):
+                async with asyncio.timeout(self._anew_seconds):
                     await self._changed.wait()
             except TimeoutError:
                 self._unsure = True
             try:
                 await self._refresh()
+                failing = False
             except (Unavailable, ReplyError) as error:
-                log.warning("cut-offs cannot be read; trying again", error=str(error))
-                self._unsure = True
+                if not failing:  # once, not at every try
+                    log.warning("cut-offs cannot be read; trying until they can", error=str(error))
+                failing = self._unsure = True
                 self._changed.set()
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -128,11 +139,11 @@ class Cutoffs:
         assert self._valkey is not None
         since, self._read_ms = self._read_ms - SKEW_MS, self._clock.now_ms()
         # Tracked, and before the rest: what changes after it will be told.
-        size: int = await self._valkey.tracked("ZCARD", AUTH_CUTOFFS())
+        size: int = await self._valkey.tracked("ZCARD", TOKEN_CUTOFFS())
         offset, found = 0, self._page
         while found == self._page:
             page = ("LIMIT", offset, self._page, "WITHSCORES")
-            rows = await self._valkey.call("ZRANGE", AUTH_CUTOFFS(), since, "+inf", "BYSCORE", *page)
+            rows = await self._valkey.call("ZRANGE", TOKEN_CUTOFFS(), since, "+inf", "BYSCORE", *page)
             for username, score in rows:
                 self._put(self._ms, username, int(score))
             offset, found = offset + self._page, len(rows)
@@ -145,10 +156,10 @@ class Cutoffs:
         self._read_ms = self._clock.now_ms()
         oldest = self._read_ms - MAX_AGE_SECONDS * 1000
         try:
-            await self._valkey.call("ZREMRANGEBYSCORE", AUTH_CUTOFFS(), "-inf", oldest)
-            await self._valkey.tracked("ZCARD", AUTH_CUTOFFS())
+            await self._valkey.call("ZREMRANGEBYSCORE", TOKEN_CUTOFFS(), "-inf", oldest)
+            await self._valkey.tracked("ZCARD", TOKEN_CUTOFFS())
             while True:
-                cursor, flat = await self._valkey.call("ZSCAN", AUTH_CUTOFFS(), cursor, "COUNT", self._page)
+                cursor, flat = await self._valkey.call("ZSCAN", TOKEN_CUTOFFS(), cursor, "COUNT", self._page)
                 for username, score in _pairs(flat):
                     fresh[username] = int(float(score))
                 if cursor in ("0", 0):
