@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,6 +257,15 @@ def test_every_policy_is_stricter_for_a_user_than_for_an_address_and_auth_is_the
             assert quota.seconds * 1_000_000 // quota.count > quota.count
     rates = {kind: policy.address.count / policy.address.seconds for kind, policy in POLICIES.items()}
     assert min(rates, key=lambda kind: rates[kind]) == "auth"
+
+
+def test_the_documented_limits_are_the_real_ones() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "auth.md").read_text()
+    rows = [
+        f"| `{kind}` | {p.user.count} in {p.user.seconds} s | {p.address.count} in {p.address.seconds} s |"
+        for kind, p in POLICIES.items()
+    ]
+    assert "\n".join(rows) + "\n\n" in page
 
 
 async def test_valkey_away_is_503_and_not_500() -> None:

@@ -31,7 +31,7 @@ NEVER: Final = -1
 PAGE: Final = 1_000
 
 # How far the clocks of those who note cut-offs may be apart.
-SKEW_MS: Final = 600_000
+SKEW_MS: Final = 60_000
 
 ANEW_SECONDS: Final = 3_600.0
 RETRY_SECONDS: Final = 0.2

@@ -15,8 +15,8 @@ local function quota(count, window_ms)
   return window, math.floor(window / tonumber(count))
 end
 
-local function paid_off(subject, at, window)
-  local moment = tonumber(redis.call('GET', subject) or at)
+local function paid_off(noted, at, window)
+  local moment = tonumber(noted or at)
   -- Nobody owes more than a window: such a moment was written by a clock that ran ahead, and is forgotten.
   if moment > at + window then return at end
   return math.max(at, moment)
@@ -32,9 +32,9 @@ end
 -- Reply for each subject {requests left, ms until its quota is whole again, ms to wait (0: it may go)}
 verb('spend', function(keys, args)
   local at, moments, reply, refused = now(args[1]) * 1000, {}, {}, false
-  for i, subject in ipairs(keys) do
+  for i, noted in ipairs(redis.call('MGET', unpack(keys))) do
     local window, interval = quota(args[2 * i], args[2 * i + 1])
-    local before = paid_off(subject, at, window)
+    local before = paid_off(noted, at, window)
     local after = before + interval
     local wait = math.max(0, after - window - at)
     if wait > 0 then
@@ -56,5 +56,5 @@ end)
 verb('give_back', function(keys, args)
   local at = now(args[1]) * 1000
   local window, interval = quota(args[2], args[3])
-  owe_until(keys[1], at, paid_off(keys[1], at, window) - interval)
+  owe_until(keys[1], at, paid_off(redis.call('GET', keys[1]), at, window) - interval)
 end)

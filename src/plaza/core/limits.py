@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from functools import lru_cache
 from importlib.resources import files
 from ipaddress import IPv6Address, ip_address
 from typing import Final
+
+import msgspec
 
 from plaza.core.auth import API_NAME
 from plaza.core.catalogue import CATALOGUE, LIMIT_ADDRESS, LIMIT_USER
@@ -60,8 +61,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LimitState:
+class LimitState(msgspec.Struct, frozen=True):
     """Where a caller stands, for the `RateLimit` headers: the scarcer of what its user and its address have left."""
 
     kind: str
@@ -85,25 +85,11 @@ class RateLimited(TooFast):
         self.limit = limit
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """Whom a request counts against."""
+# Whom a request counts against: its key, and what it may.
+Subject = tuple[str, Quota]
 
-    key: str
-    quota: Quota
-
-    @property
-    def args(self) -> tuple[int, int]:
-        return self.quota.count, self.quota.seconds * 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the function says of one subject."""
-
-    left: int
-    whole_ms: int
-    wait_ms: int
+# What the function says of a subject: requests left, ms until its quota is whole again, ms to wait.
+Standing = list[int]
 
 
 class Limiter:
@@ -130,56 +116,62 @@ class Limiter:
         if not self._on or name == API_NAME:
             return None
         subjects = self._subjects(kind, name, address)
-        standings = await self._ask(subjects)
-        wait_ms = max(standing.wait_ms for standing in standings)
+        (_, quota), (left, whole_ms, wait_ms) = _scarcest(subjects, await self._ask(subjects))
         if wait_ms:
-            refusing = max(range(len(subjects)), key=lambda i: standings[i].wait_ms)
-            seconds = math.ceil(wait_ms / 1000)
-            raise RateLimited(LimitState(kind, subjects[refusing].quota, 0, seconds), seconds)
-        scarcest = min(range(len(subjects)), key=lambda i: standings[i].left)
-        standing = standings[scarcest]
-        return LimitState(kind, subjects[scarcest].quota, standing.left, math.ceil(standing.whole_ms / 1000))
+            seconds = -(-wait_ms // 1000)
+            raise RateLimited(LimitState(kind, quota, 0, seconds), seconds)
+        return LimitState(kind, quota, left, -(-whole_ms // 1000))
 
     async def give_back(self, kind: str, name: str) -> None:
         """Uncount a user's request: the password was right, so this was no guess."""
         if self._on:
-            await self._give_back(Subject(LIMIT_USER(kind, user_subject(name)), self._policies[kind].user))
+            await self._give_back((LIMIT_USER(kind, user_subject(name)), self._policies[kind].user))
 
     def _subjects(self, kind: str, name: str | None, address: str | None) -> list[Subject]:
-        policy = self._policies[kind]
-        subjects = []
+        policy, subjects = self._policies[kind], []
         if name is not None:
-            subjects.append(Subject(LIMIT_USER(kind, user_subject(name)), policy.user))
+            subjects.append((LIMIT_USER(kind, user_subject(name)), policy.user))
         if address is not None:
-            subjects.append(Subject(LIMIT_ADDRESS(kind, address_subject(address)), policy.address))
+            subjects.append((LIMIT_ADDRESS(kind, address_subject(address)), policy.address))
         assert subjects, "a request is somebody's or comes from somewhere"
         return subjects
 
     async def _ask(self, subjects: list[Subject]) -> list[Standing]:
         if len(subjects) == 1 or not self._functions.valkey.clustered:
-            return await self._take(subjects)
-        answers = await asyncio.gather(*(self._take([subject]) for subject in subjects))
+            return await self._spend(subjects)
+        answers = await asyncio.gather(*(self._spend([subject]) for subject in subjects))
         standings = [answer[0] for answer in answers]
-        if any(standing.wait_ms for standing in standings):
-            counted = [s for s, standing in zip(subjects, standings, strict=True) if not standing.wait_ms]
+        if any(wait_ms for _, _, wait_ms in standings):
+            counted = [s for s, (_, _, wait_ms) in zip(subjects, standings, strict=True) if not wait_ms]
             await asyncio.gather(*map(self._give_back, counted))
         return standings
 
-    async def _take(self, subjects: list[Subject]) -> list[Standing]:
-        args = [arg for subject in subjects for arg in subject.args]
-        keys = [subject.key for subject in subjects]
-        return [Standing(*row) for row in await self._functions.call("limits_spend", keys, self._now(), *args)]
+    async def _spend(self, subjects: list[Subject]) -> list[Standing]:
+        keys, args = [], [self._now()]
+        for key, quota in subjects:
+            keys.append(key)
+            args += (quota.count, quota.seconds * 1000)
+        standings: list[Standing] = await self._functions.call("limits_spend", keys, *args)
+        return standings
 
     async def _give_back(self, subject: Subject) -> None:
-        await self._functions.call("limits_give_back", [subject.key], self._now(), *subject.args)
+        key, quota = subject
+        await self._functions.call("limits_give_back", [key], self._now(), quota.count, quota.seconds * 1000)
 
     def _now(self) -> str | int:
         return "" if self._clock is None else self._clock.now_ms()
 
 
+def _scarcest(subjects: list[Subject], standings: list[Standing]) -> tuple[Subject, Standing]:
+    """Who must wait longest; if nobody must, who has least left."""
+    pairs = zip(subjects, standings, strict=True)
+    return min(pairs, key=lambda pair: (-pair[1][2], pair[1][0]))
+
+
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+@lru_cache(4096)
 def user_subject(name: str) -> str:
     """A name as part of a key. What cannot be a name is only counted, so its hash will do."""
     return name if _PLAIN.fullmatch(name) else _hashed(name)
