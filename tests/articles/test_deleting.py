@@ -1,0 +1,118 @@
+"""A deleted article is nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from plaza.articles import service
+from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_LAST, ARTICLES_LEAVING, PERSON_VOTES
+from plaza.articles.lists import Lists
+from plaza.articles.model import ArticlesQuery, NewArticle
+from plaza.articles.service import Articles
+from plaza.core.auth import Actor
+from plaza.core.catalogue import LIBRARIES
+from plaza.core.errors import Forbidden, NotFound
+from plaza.core.wire import Valkey
+from tests.articles.conftest import Post, person
+from tests.rounds import rounds_of
+
+
+async def traces(valkey: Valkey) -> set[str]:
+    """Every key there is, but for the counter, which never falls, and the libraries."""
+    found: set[str] = set()
+    for node in valkey.primaries():
+        cursor = "0"
+        while True:
+            cursor, names = await node.call("SCAN", cursor, "COUNT", 1000)
+            found.update(names)
+            if cursor == "0":
+                break
+    return found - {ARTICLES_LAST(), LIBRARIES()}
+
+
+async def test_deleting_leaves_no_trace(articles: Articles, lists: Lists, post: Post, ana: Actor) -> None:
+    article = await post(ana, "news", "go")
+    await articles.vote(person("ben"), article.id, "up")
+    await articles.vote(person("cem"), article.id, "down")
+    for order in ("score", "time"):
+        await lists.of_group(None, "news", ArticlesQuery(order=order))
+    await articles.delete(ana, article.id)
+    assert await traces(articles.valkey) == set()
+    with pytest.raises(NotFound):
+        await articles.read(None, article.id)
+    with pytest.raises(NotFound):
+        await articles.delete(ana, article.id)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "http://link.com",
+        "http://link.com?a=1#x",
+        "https://link.com/#",
+        "http://[::1]:81/a//b?#",
+        "https://x.example/ä%20",
+    ],
+)
+async def test_a_deleted_articles_link_may_be_posted_again(articles: Articles, ana: Actor, link: str) -> None:
+    first = await articles.post(ana, NewArticle("A title", link), "op1")
+    await articles.delete(ana, first.id)
+    assert await traces(articles.valkey) == set()
+    assert (await articles.post(ana, NewArticle("A title", link), "op2")).id == first.id + 1
+
+
+async def test_only_its_author_and_admins_delete_an_article(
+    articles: Articles, post: Post, ben: Actor, admin: Actor, stranger: Any
+) -> None:
+    article = await post()
+    with pytest.raises(Forbidden):
+        await articles.delete(ben, article.id)
+    assert await stranger.exists(ARTICLE(article.id)) == 1
+    await articles.delete(admin, article.id)
+    assert await stranger.exists(ARTICLE(article.id)) == 0
+
+
+async def test_an_article_of_many_votes_goes_in_steps_and_a_worker_finishes_it(
+    articles: Articles, post: Post, ana: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    article = await post()
+    await asyncio.gather(*(articles.vote(person(f"user{i}"), article.id, "up") for i in range(700)))
+    monkeypatch.setattr(service, "STEPS_OF_DELETING", 1)
+    await articles.delete(ana, article.id)
+    assert await stranger.exists(ARTICLE(article.id)) == 0
+    assert await stranger.scard(ARTICLE_UP(article.id)) == 701 - 400
+    assert await stranger.smembers(ARTICLES_LEAVING()) == {str(article.id)}
+    with pytest.raises(NotFound):
+        await articles.vote(ana, article.id, "up")
+    while await articles.finish_deleting():
+        pass
+    assert await stranger.exists(PERSON_VOTES("user0")) == 0
+    assert await traces(articles.valkey) == set()
+
+
+async def test_votes_and_groups_that_race_with_deleting_leave_no_trace(
+    articles: Articles, post: Post, ana: Actor
+) -> None:
+    async def quietly(work: Any) -> None:
+        with contextlib.suppress(NotFound):
+            await work
+
+    for _ in range(10):
+        article = await post(ana, "news")
+        work: list[Any] = [articles.vote(person(f"user{i}"), article.id, "up") for i in range(10)]
+        work += [articles.group(ana, article.id, name, "in") for name in ("go", "rust")]
+        work.insert(6, articles.delete(ana, article.id))
+        await asyncio.gather(*map(quietly, work))
+        assert await traces(articles.valkey) == set()
+
+
+async def test_deleting_is_one_round_trip_on_one_server_and_four_in_sequence_on_a_cluster(
+    articles: Articles, post: Post, ana: Actor
+) -> None:
+    article = await post(ana, "news", "go")
+    rounds = await rounds_of(articles.valkey, articles.delete(ana, article.id))
+    assert rounds == (4 if articles.valkey.clustered else 1)

@@ -1,0 +1,179 @@
+"""Pages neither repeat nor skip, whatever happens between two of them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from typing import Any
+
+import pytest
+
+from plaza.articles.keys import (
+    ARTICLES_BY_BEST,
+    ARTICLES_BY_CONTROVERSIAL,
+    ARTICLES_BY_HOT,
+    ARTICLES_BY_TIME,
+)
+from plaza.articles.lists import Lists
+from plaza.articles.model import Article, ArticlesQuery, Direction, Order
+from plaza.articles.service import Articles
+from plaza.core.auth import Actor
+from plaza.core.clock import SetClock
+from plaza.core.errors import Gone, Invalid
+from plaza.core.wire import USAGE, Usage
+from tests.articles.conftest import Post, person
+
+ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
+
+
+async def pages(lists: Lists, order: Order, limit: int = 25) -> list[Article]:
+    """All articles, page by page."""
+    found: list[Article] = []
+    cursor = None
+    while True:
+        page = await lists.all(None, ArticlesQuery(order=order, limit=limit, cursor=cursor))
+        found += page.articles
+        cursor = page.pagination.next_cursor
+        if cursor is None:
+            return found
+        assert len(page.articles) == limit  # a page is full unless the list ends
+
+
+async def test_lists_are_ordered_by_score_and_by_time(
+    articles: Articles, lists: Lists, post: Post, ben: Actor, clock: SetClock
+) -> None:
+    made = []
+    for _ in range(3):
+        made.append((await post()).id)
+        clock.forward(seconds=100)
+    await articles.vote(ben, made[0], "up")
+    assert [a.id for a in (await lists.all(None, ArticlesQuery(order="score"))).articles] == [made[0], made[2], made[1]]
+    assert [a.id for a in (await lists.all(None, ArticlesQuery(order="time"))).articles] == made[::-1]
+
+
+@pytest.mark.parametrize("order", ["score", "time"])
+async def test_200_inserts_and_votes_between_two_pages_repeat_and_skip_nothing(
+    articles: Articles, lists: Lists, post: Post, clock: SetClock, order: Order
+) -> None:
+    dice = random.Random(1)
+    for i in range(60):  # five of each moment, so that many scores are equal
+        if i % 5 == 0:
+            clock.forward(seconds=1)
+        await post()
+    throughout = {article.id for article in await pages(lists, order)}
+    seen: list[int] = []
+    cursor = None
+    while True:
+        page = await lists.all(None, ArticlesQuery(order=order, cursor=cursor))
+        seen += [article.id for article in page.articles]
+        cursor = page.pagination.next_cursor
+        if cursor is None:
+            break
+        clock.forward(seconds=1)
+        work: list[Any] = [post(title="new") for _ in range(100)]
+        work += [articles.vote(person(f"u{i}"), dice.randint(1, 60), dice.choice(["up", "down"])) for i in range(100)]
+        await asyncio.gather(*work)
+    assert len(seen) == len(set(seen))
+    assert throughout <= set(seen)
+
+
+async def test_a_page_is_full_although_some_were_deleted_meanwhile(
+    articles: Articles, lists: Lists, post: Post, ana: Actor
+) -> None:
+    made = [(await post()).id for _ in range(70)]
+    page = await lists.all(None, ArticlesQuery())
+    later = [id for id in made if id not in {a.id for a in page.articles}]
+    for id in later[:15]:
+        await articles.delete(ana, id)
+    second = await lists.all(None, ArticlesQuery(cursor=page.pagination.next_cursor))
+    assert len(second.articles) == 25
+    assert second.pagination.next_cursor is not None
+    third = await lists.all(None, ArticlesQuery(cursor=second.pagination.next_cursor))
+    assert [len(third.articles), third.pagination.next_cursor] == [5, None]
+
+
+async def test_a_page_has_25_articles_unless_asked_otherwise(lists: Lists, post: Post) -> None:
+    for _ in range(26):
+        await post()
+    for order in ORDERS:
+        page = await lists.all(None, ArticlesQuery(order=order))
+        assert (len(page.articles), page.pagination.limit, page.pagination.count) == (25, 25, 25)
+        assert len(await pages(lists, order, limit=10)) == 26
+    assert len((await lists.all(None, ArticlesQuery(order="score", offset=20))).articles) == 6
+
+
+async def test_a_cursor_of_another_order_is_refused_and_an_old_one_is_gone(
+    lists: Lists, post: Post, clock: SetClock
+) -> None:
+    for _ in range(3):
+        await post()
+    by_score = (await lists.all(None, ArticlesQuery(limit=1))).pagination.next_cursor
+    with pytest.raises(Invalid):
+        await lists.all(None, ArticlesQuery(order="time", cursor=by_score))
+    with pytest.raises(Invalid):
+        await lists.all(None, ArticlesQuery(order="hot", cursor=by_score))
+    clock.forward(seconds=601)
+    with pytest.raises(Gone):
+        await lists.all(None, ArticlesQuery(cursor=by_score))
+
+
+async def test_an_empty_list_is_a_page(lists: Lists) -> None:
+    for order in ORDERS:
+        page = await lists.all(None, ArticlesQuery(order=order))
+        assert (page.articles, page.pagination.next_cursor) == ([], None)
+
+
+async def test_a_viewer_sees_the_own_vote_on_each(articles: Articles, lists: Lists, post: Post, ben: Actor) -> None:
+    votes: dict[int, Direction | None] = {(await post()).id: vote for vote in ("up", "down", None)}
+    for id, vote in votes.items():
+        await articles.vote(ben, id, vote)
+    page = await lists.all(ben, ArticlesQuery(order="time"))
+    assert {article.id: article.vote for article in page.articles} == votes
+    anonymous = await lists.all(None, ArticlesQuery(order="time"))
+    assert {article.vote for article in anonymous.articles} == {None}
+
+
+async def test_a_page_costs_two_round_trips_whatever_its_size(lists: Lists, post: Post, ben: Actor) -> None:
+    for _ in range(30):
+        await post()
+    for order in ORDERS:
+        first = await lists.all(ben, ArticlesQuery(order=order))  # the snapshot is kept by now
+        for query in (
+            ArticlesQuery(order=order),
+            ArticlesQuery(order=order, limit=2),
+            ArticlesQuery(order=order, cursor=first.pagination.next_cursor),
+        ):
+            usage = Usage()
+            USAGE.set(usage)
+            await lists.all(ben, query)
+            assert usage.trips <= 3 if query.limit == 2 else usage.trips == 2
+
+
+async def test_hot_best_and_controversial_follow_their_formulas(
+    articles: Articles, post: Post, clock: SetClock, stranger: Any
+) -> None:
+    for ups, downs in [(1, 0), (12, 0), (3, 3), (1, 5), (9, 4)]:
+        article = await post(person("voter0"))
+        for i in range(1, ups + downs):
+            await articles.vote(person(f"voter{i}"), article.id, "up" if i < ups else "down")
+        member, votes, n = f"article:{article.id}", ups - downs, ups + downs
+        size = math.log10(max(abs(votes), 1))
+        hot = math.copysign(size, votes) + (article.time - 1134028003) / 45000
+        assert await stranger.zscore(ARTICLES_BY_HOT(), member) == pytest.approx(hot, abs=1e-9)
+        z, share = 1.281551565545, ups / n
+        root = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+        wilson = (share + z * z / (2 * n) - root) / (1 + z * z / n)
+        assert await stranger.zscore(ARTICLES_BY_BEST(), member) == pytest.approx(wilson, abs=1e-12)
+        dispute = n ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0
+        assert await stranger.zscore(ARTICLES_BY_CONTROVERSIAL(), member) == pytest.approx(dispute, abs=1e-12)
+        clock.forward(seconds=1)
+
+
+async def test_articles_of_one_moment_are_all_listed_by_time(lists: Lists, post: Post, stranger: Any) -> None:
+    made = {(await post()).id for _ in range(120)}
+    times = {score for _, score in await stranger.zrange(ARTICLES_BY_TIME(), 0, -1, withscores=True)}
+    assert len(times) == 1
+    seen = [article.id for article in await pages(lists, "time", limit=20)]
+    assert len(seen) == 120
+    assert set(seen) == made

@@ -1,0 +1,202 @@
+"""Posting gives an id, writes what the document says, and takes a link once a day."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from plaza.articles.keys import (
+    ARTICLE,
+    ARTICLE_LINK,
+    ARTICLES_BY_SCORE,
+    ARTICLES_BY_TIME,
+    ARTICLES_LAST,
+    COUNTER,
+    GROUP,
+    LINK_SECONDS,
+)
+from plaza.articles.model import Article, DuplicateLink, NewArticle, clean_link, clean_title, link_digest
+from plaza.articles.service import Articles
+from plaza.core.auth import API, Actor
+from plaza.core.clock import SetClock
+from plaza.core.errors import Forbidden, Invalid
+from tests.articles.conftest import Post, person
+from tests.rounds import rounds_of
+
+LINK = "https://example.com/a?b=c"
+
+
+async def test_an_article_is_written_as_documented(
+    articles: Articles, ana: Actor, clock: SetClock, stranger: Any
+) -> None:
+    clock.set(1_723_000_000_123)
+    article = await articles.post(ana, NewArticle("  A title ", LINK, ["news", "go", "news"]), "op")
+    assert article == Article(1, "A title", LINK, "user:ana", 1723000000.123, 1, 1723000432.123, ["go", "news"], "up")
+    assert await stranger.get(ARTICLES_LAST()) == "1"
+    assert await stranger.hgetall(ARTICLE(1)) == {
+        "title": "A title",
+        "link": LINK,
+        "author": "user:ana",
+        "time": "1723000000.123",
+        "votes": "1",
+    }
+    assert await stranger.zrange(ARTICLES_BY_TIME(), 0, -1, withscores=True) == [("article:1", 1723000000.123)]
+    assert await stranger.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == [("article:1", 1723000432.123)]
+    assert await stranger.smembers(GROUP("news")) == {"article:1"}
+    assert await articles.read(ana, 1) == article
+
+
+async def test_ids_are_unique_and_rise_and_have_no_gaps_on_one_server(articles: Articles, stranger: Any) -> None:
+    people = [person(f"user{i}") for i in range(10)]
+    numbers = itertools.count()
+    seen: list[list[int]] = []
+
+    async def poster(actor: Actor) -> None:
+        mine: list[int] = []
+        seen.append(mine)
+        for number in itertools.islice(numbers, 20):
+            new = NewArticle("A title", f"https://example.com/{number}")
+            mine.append((await articles.post(actor, new, f"op{number}")).id)
+
+    await asyncio.gather(*map(poster, people))
+    assert all(mine == sorted(mine) for mine in seen)
+    ids = sorted(itertools.chain(*seen))
+    assert len(set(ids)) == 200
+    assert await stranger.get(ARTICLES_LAST()) == str(ids[-1])
+    if not articles.valkey.clustered:
+        assert ids == list(range(1, 201))
+
+
+async def test_the_same_link_within_a_day_points_to_the_first_article(
+    articles: Articles, ana: Actor, ben: Actor, clock: SetClock, stranger: Any
+) -> None:
+    first = await articles.post(ana, NewArticle("First", LINK), "op1")
+    assert LINK_SECONDS - 5 <= await stranger.ttl(ARTICLE_LINK(COUNTER, link_digest(LINK))) <= LINK_SECONDS
+    clock.forward(days=1, seconds=-1)
+    for link in (LINK, f" {LINK}#part", "HTTPS://EXAMPLE.com:443/a?b=c"):
+        with pytest.raises(DuplicateLink) as caught:
+            await articles.post(ben, NewArticle("Second", link), "op2")
+        assert caught.value.extra == {"id": first.id}
+    assert await stranger.get(ARTICLES_LAST()) == "1"
+    clock.forward(seconds=1)
+    assert (await articles.post(ben, NewArticle("Second", LINK), "op3")).id == 2
+
+
+async def test_a_link_posted_by_many_at_once_gives_one_article(articles: Articles, stranger: Any) -> None:
+    async def post(i: int) -> int:
+        try:
+            return (await articles.post(person(f"user{i}"), NewArticle("A title", LINK), f"op{i}")).id
+        except DuplicateLink as error:
+            return int(error.extra["id"])
+
+    assert set(await asyncio.gather(*map(post, range(50)))) == {1}
+    assert await stranger.zcard(ARTICLES_BY_TIME()) == 1
+    assert await stranger.get(ARTICLES_LAST()) == "1"
+
+
+async def test_an_operation_that_is_tried_again_gives_the_same_article(
+    articles: Articles, ana: Actor, ben: Actor, clock: SetClock, stranger: Any
+) -> None:
+    first = await articles.post(ana, NewArticle("A title", LINK, ["news"]), "op")
+    await articles.vote(ben, first.id, "up")
+    clock.forward(seconds=30)
+    again = await articles.post(ana, NewArticle("A title", LINK, ["news"]), "op")
+    assert again.id == first.id
+    assert again.time == first.time
+    assert again.votes == 2
+    assert await stranger.zcard(ARTICLES_BY_TIME()) == 1
+
+
+async def test_a_link_whose_poster_died_before_there_was_an_article_is_free_again_soon(
+    articles: Articles, ana: Actor, clock: SetClock
+) -> None:
+    if not articles.valkey.clustered:
+        return  # there the id, the link and the article are one step
+    keys = [ARTICLES_LAST(), ARTICLE_LINK(COUNTER, link_digest(LINK))]
+    await articles.functions.call("articles_claim", keys, f"{clock.now_s():.3f}", "died", "")
+    with pytest.raises(DuplicateLink):
+        await articles.post(ana, NewArticle("A title", LINK), "op")
+    clock.forward(seconds=11)
+    assert (await articles.post(ana, NewArticle("A title", LINK), "op")).id == 2
+    with pytest.raises(DuplicateLink):
+        await articles.post(ana, NewArticle("A title", LINK), "another")
+
+
+async def test_the_api_key_is_nobody_and_cannot_post(articles: Articles, stranger: Any) -> None:
+    with pytest.raises(Forbidden):
+        await articles.post(API, NewArticle("A title", LINK), "op")
+    assert await stranger.exists(ARTICLES_LAST()) == 0
+
+
+async def test_a_post_is_one_round_trip_on_one_server_and_five_in_sequence_on_a_cluster(
+    articles: Articles, post: Post
+) -> None:
+    rounds = await rounds_of(articles.valkey, post(person("ben"), "news", "go"))
+    # The id, the article, its places in lists and groups, the sizes of the groups, settling.
+    assert rounds == (5 if articles.valkey.clustered else 1)
+
+
+@pytest.mark.parametrize("title", ["", "   ", "x" * 301, "two\nlines", "bell \x07", "half \ud800"], ids=repr)
+def test_a_title_that_cannot_be_shown_is_refused(title: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        clean_title(title)
+    assert caught.value.extra == {"field": "title"}
+
+
+def test_a_title_is_trimmed_before_it_is_measured() -> None:
+    assert clean_title(" \t" + "ü" * 300 + "\n") == "ü" * 300
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "",
+        "example.com",
+        "ftp://example.com/",
+        "javascript:alert(1)",
+        "//example.com/",
+        "https://",
+        "https:///path",
+        "https://exa mple.com/",
+        "https://example.com/a b",
+        "https://example.com/\nHost: x",
+        "https://user:secret@example.com/",
+        "https://example.com:99999/",
+        "https://example.com:http/",
+        "https://[::1/",
+        "https://example.com/\ud800",
+        "https://example.com\\@evil.example/",
+        "https://example.com/" + "x" * 2000,
+    ],
+    ids=repr,
+)
+def test_a_link_that_is_no_web_address_is_refused(link: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        clean_link(link)
+    assert caught.value.extra == {"field": "link"}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("http://link.com", "http://link.com"),
+        (" HTTP://Link.COM:80/Path?Q=1#Part ", "http://link.com/Path?Q=1#Part"),
+        ("https://link.com:8443/", "https://link.com:8443/"),
+        ("https://link.com:/", "https://link.com/"),
+        ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/"),
+        ("https://bücher.example/ä", "https://bücher.example/ä"),
+    ],
+)
+def test_a_link_keeps_what_matters(given: str, kept: str) -> None:
+    assert clean_link(given) == kept
+    assert clean_link(kept) == kept
+
+
+def test_links_to_the_same_place_have_the_same_digest() -> None:
+    assert link_digest("http://link.com") == link_digest("http://link.com/") == link_digest("http://link.com#part")
+    assert link_digest("http://link.com?a=1") == link_digest("http://link.com/?a=1#/part?")
+    assert link_digest("http://link.com/a") != link_digest("http://link.com/A")
+    assert link_digest("http://link.com/") != link_digest("https://link.com/")

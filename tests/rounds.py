@@ -1,0 +1,63 @@
+"""Counts round trips in sequence, which is what a caller waits for; calls side by side are one.
+
+Calls are held back until everything that can be done without their answers is done, and then let go together. How
+often that happens is the length of the longest chain, whatever the machine's pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from plaza.core.wire import Valkey
+
+# Turns of the loop in which nothing was called: more than any chain of callbacks here has.
+QUIET_TURNS = 30
+
+
+class Rounds:
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._answering = 0
+
+    async def go(self, send: Any) -> Any:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        await turn
+        self._answering += 1
+        try:
+            return await send()
+        finally:
+            self._answering -= 1
+
+    async def conduct(self, work: asyncio.Task[Any]) -> None:
+        quiet = 0
+        while not work.done():
+            known = len(self._waiting)
+            await asyncio.sleep(0)
+            if self._answering or not self._waiting or len(self._waiting) != known:
+                quiet = 0
+                continue
+            quiet += 1
+            if quiet == QUIET_TURNS:
+                self.count += 1
+                waiting, self._waiting = self._waiting, []
+                for turn in waiting:
+                    turn.set_result(None)
+
+
+async def rounds_of(valkey: Valkey, work: Awaitable[Any]) -> int:
+    """How many round trips in sequence some work takes."""
+    rounds = Rounds()
+    call, batch = valkey.call, valkey.batch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(valkey, "call", lambda *a, **k: rounds.go(lambda: call(*a, **k)))
+        patch.setattr(valkey, "batch", lambda *a, **k: rounds.go(lambda: batch(*a, **k)))
+        task = asyncio.ensure_future(work)
+        await rounds.conduct(task)
+        await task
+    return rounds.count
