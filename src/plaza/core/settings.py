@@ -56,6 +56,12 @@ class Settings:
     )
     live_retention_days: int = setting(30, "Days after an event falls silent until its raw keys go.")
     live_open: bool = setting(True, "`off` refuses heartbeats for events nobody declared.")
+    live_alive_seconds: int = setting(
+        65, "How long a heartbeat keeps a viewer alive; longer by itself while viewers are told to beat less often."
+    )
+    live_beats_per_second: int = setting(
+        3000, "Heartbeats wanted at most; beyond that, viewers are told to beat less often than every 30 s."
+    )
     voting_days: int = setting(7, "Days an article can be voted on; 0 means for ever.")
     max_post_age: int = setting(30, "Days a challenge post stays in the recommendation pool.")
 
@@ -79,6 +85,8 @@ class Settings:
         _require(self.voting_days >= 0, "voting_days", "must be 0 or more")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")
+        _require(5 <= self.live_alive_seconds <= 245, "live_alive_seconds", "must be 5 to 245")
+        _require(self.live_beats_per_second >= 1, "live_beats_per_second", "must be 1 or more")
         if self.jwt_secret:
             # HS256 is only as strong as its key: RFC 7518 asks for at least the hash's own size.
             _require(len(self.jwt_secret.encode()) >= 32, "jwt_secret", "must be at least 32 bytes")

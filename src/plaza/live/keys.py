@@ -1,0 +1,378 @@
+"""Every key of `live`. An event and a session each have an *audience*: the same ten keys, under their own name.
+
+The documented keys say who was seen and when. What they cannot say without a look at every viewer (how many by country
+and by group, who has left, what has not reached SQL yet) is kept in extra keys beside them, named in the same way, so
+that no count costs more with a million viewers than with ten. `#` is in no id, so no name can be read in two ways.
+
+In the extra sets by country and group one score holds two numbers: `n × 2^42 + time`, where `n` is the country's or the
+group's number. A count by country at a moment is then one `ZCOUNT` in one key.
+"""
+
+from __future__ import annotations
+
+from plaza.core.keys import Access, Catalogue, Field, Formula, Key
+
+DOCUMENT = "002_f6b5ce1a91bb619c"
+RETENTION = "until the event has been silent for `PLAZA_LIVE_RETENTION_DAYS`"
+
+_LAST_BEAT = (
+    "last heartbeat, Unix milliseconds; of a viewer who has left, 245,001 ms before leaving, so outside any window"
+)
+
+EVENT_HEARTBEAT = Key(
+    "<event>#Event#Heartbeat",
+    "zset",
+    "Who has watched an event, and when each was last there. Alive are those with a score in the window.",
+    of="viewer",
+    score=_LAST_BEAT,
+    owner="event",
+    lifetime=RETENTION,
+    same=(Formula("every member is in `<event>#EventAttendedUsers`"),),
+    read=Access.ADMIN,
+    document="<EVENT_ID>#Event#Heartbeat",
+)
+SESSION_HEARTBEAT = Key(
+    "<session>#Session#Heartbeat",
+    "zset",
+    "The same for one session of an event.",
+    of="viewer",
+    score=_LAST_BEAT,
+    owner="session",
+    lifetime=RETENTION,
+    same=(Formula("every member is in `<session>#SessionAttendedUsers`"),),
+    read=Access.ADMIN,
+    document="<SESSION_ID>#Session#Heartbeat",
+)
+EVENT_STATISTICS = Key(
+    "<event>#Event#Statistics",
+    "zset",
+    "From where, and in which groups, an event is watched. Each viewer has one member: the one of the last beat.",
+    of="`<viewer>#<address>#<group>…#<country>`; groups sorted, an empty part if there are none",
+    score="that of the viewer in `<event>#Event#Heartbeat`",
+    owner="event",
+    lifetime=RETENTION,
+    read=Access.ADMIN,
+    document="<EVENT_ID>#Event#Statistics",
+)
+SESSION_STATISTICS = Key(
+    "<session>#Session#Statistics",
+    "zset",
+    "The same for one session.",
+    of="`<viewer>#<address>#<group>…#<country>`",
+    score="that of the viewer in `<session>#Session#Heartbeat`",
+    owner="session",
+    lifetime=RETENTION,
+    read=Access.ADMIN,
+    document="<SESSION_ID>#Session#Statistics",
+)
+EVENT_ATTENDED = Key(
+    "<event>#EventAttendedUsers",
+    "set",
+    "Everyone who was ever at an event.",
+    of="viewer",
+    owner="event",
+    lifetime=RETENTION,
+    read=Access.ADMIN,
+    document="<EVENT_ID>#EventAttendedUsers",
+)
+SESSION_ATTENDED = Key(
+    "<session>#SessionAttendedUsers",
+    "set",
+    "Everyone who was ever at a session.",
+    of="viewer",
+    owner="session",
+    lifetime=RETENTION,
+    read=Access.ADMIN,
+    document="<SESSION_ID>#SessionAttendedUsers",
+)
+VIEWING_START = Key(
+    "<event>#<location>#ViewingSessionStart",
+    "zset",
+    "When each viewer's latest viewing session at a location began, outside any session.",
+    of="viewer",
+    score="Unix milliseconds",
+    owner="event",
+    lifetime=RETENTION,
+    same=(Formula("the same members as the `ViewingSessionEnd` beside it, none later than there"),),
+    read=Access.ADMIN,
+    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionStart",
+)
+VIEWING_END = Key(
+    "<event>#<location>#ViewingSessionEnd",
+    "zset",
+    "When it ended, or was last known to go on: written at every beat.",
+    of="viewer",
+    score="Unix milliseconds",
+    owner="event",
+    lifetime=RETENTION,
+    read=Access.ADMIN,
+    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionEnd",
+)
+SESSION_VIEWING_START = Key(
+    "<event>#<session>#<location>#ViewingSessionStart",
+    "zset",
+    "When each viewer's latest viewing session at a location began, in a session of the event.",
+    of="viewer",
+    score="Unix milliseconds",
+    owner="event",
+    lifetime=RETENTION,
+    same=(Formula("the same members as the `ViewingSessionEnd` beside it, none later than there"),),
+    read=Access.ADMIN,
+    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionStart",
+)
+SESSION_VIEWING_END = Key(
+    "<event>#<session>#<location>#ViewingSessionEnd",
+    "zset",
+    "When it ended, or was last known to go on: written at every beat.",
+    of="viewer",
+    score="Unix milliseconds",
+    owner="event",
+    lifetime=RETENTION,
+    read=Access.ADMIN,
+    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionEnd",
+)
+
+_AUDIENCE_FIELDS = (
+    Field("peak", "most viewers alive at once", Access.ADMIN),
+    Field("peak_at", "when that was, Unix milliseconds", Access.ADMIN),
+    Field("slot", "the five minutes that are not recorded yet: their start / 300,000", Access.ADMIN),
+    Field("window", "how long a beat keeps a viewer alive, milliseconds, if longer than the setting", Access.ADMIN),
+    Field("window_until", "until when somebody may still rely on that window", Access.ADMIN),
+)
+EVENT_INFO = Key(
+    "<event>#Event#Info",
+    "hash",
+    "What is known of an event as a whole.",
+    owner="event",
+    fields=(
+        *_AUDIENCE_FIELDS,
+        Field("logins", "viewing sessions begun", Access.ADMIN),
+        Field("awake", "1 while the event is in `live:awake`", Access.ADMIN),
+        Field("declared", "1 if an admin declared the event", Access.ADMIN),
+        Field("title", "as an admin declared it", Access.ADMIN),
+    ),
+    lifetime=RETENTION + "; of a declared event, for ever",
+    read=Access.ADMIN,
+)
+SESSION_INFO = Key(
+    "<session>#Session#Info",
+    "hash",
+    "What is known of a session as a whole.",
+    owner="session",
+    fields=(*_AUDIENCE_FIELDS, Field("event", "the one event it belongs to", Access.ADMIN)),
+    lifetime=RETENTION + "; of a declared session, for ever",
+    read=Access.ADMIN,
+)
+EVENT_VIEWERS = Key(
+    "<event>#Event#Viewers",
+    "hash",
+    "What each viewer's last beat said, so that the next one finds what it replaces.",
+    of="viewer → the rest of their statistics member, then, a line each, where they are watching: "
+    "`<session>#<location>` or `<location>`, latest first; `#` and the last place if nowhere",
+    owner="event",
+    lifetime=RETENTION,
+)
+SESSION_VIEWERS = Key(
+    "<session>#Session#Viewers",
+    "hash",
+    "The same for a session, without places.",
+    of="viewer → the rest of their statistics member; a second line `#` if they have left",
+    owner="session",
+    lifetime=RETENTION,
+)
+EVENT_COUNTRIES = Key(
+    "<event>#Event#Countries",
+    "zset",
+    "Viewers by country.",
+    of="viewer",
+    score="country's number × 2^42 + the score in `Heartbeat`; the number of `ZZ` is 26 × 25 + 25 + 1",
+    owner="event",
+    lifetime=RETENTION,
+)
+SESSION_COUNTRIES = Key(
+    "<session>#Session#Countries",
+    "zset",
+    "The same for a session.",
+    of="viewer",
+    score="country's number × 2^42 + the score in `Heartbeat`",
+    owner="session",
+    lifetime=RETENTION,
+)
+EVENT_GROUPS = Key(
+    "<event>#Event#Groups",
+    "zset",
+    "Viewers by group.",
+    of="`<group's number>#<viewer>`",
+    score="group's number × 2^42 + the score in `Heartbeat`",
+    owner="event",
+    lifetime=RETENTION,
+)
+SESSION_GROUPS = Key(
+    "<session>#Session#Groups",
+    "zset",
+    "The same for a session.",
+    of="`<group's number>#<viewer>`",
+    score="group's number × 2^42 + the score in `Heartbeat`",
+    owner="session",
+    lifetime=RETENTION,
+)
+EVENT_GROUP_NAMES = Key(
+    "<event>#Event#GroupNames",
+    "hash",
+    "The groups seen at an event, numbered as they came.",
+    of="group → its number",
+    owner="event",
+    lifetime=RETENTION,
+)
+SESSION_GROUP_NAMES = Key(
+    "<session>#Session#GroupNames",
+    "hash",
+    "The same for a session.",
+    of="group → its number",
+    owner="session",
+    lifetime=RETENTION,
+)
+EVENT_LEFT = Key(
+    "<event>#Event#Left",
+    "zset",
+    "Viewers who said that they leave and have not come back.",
+    of="viewer",
+    score="when, Unix milliseconds: 245,001 more than in `Heartbeat`",
+    owner="event",
+    lifetime=RETENTION,
+)
+SESSION_LEFT = Key(
+    "<session>#Session#Left",
+    "zset",
+    "The same for a session.",
+    of="viewer",
+    score="when, Unix milliseconds: 245,001 more than in `Heartbeat`",
+    owner="session",
+    lifetime=RETENTION,
+)
+EVENT_RECORDS = Key(
+    "<event>#Event#Records",
+    "hash",
+    "Five-minute records that are not in SQL yet.",
+    of="end of the five minutes, Unix milliseconds → the statistics of that moment, JSON",
+    owner="event",
+    lifetime="until the worker has them in SQL",
+)
+SESSION_RECORDS = Key(
+    "<session>#Session#Records",
+    "hash",
+    "The same for a session.",
+    of="end of the five minutes, Unix milliseconds → the statistics of that moment, JSON",
+    owner="session",
+    lifetime="until the worker has them in SQL",
+)
+EVENT_ROOMS = Key(
+    "<event>#Event#Rooms",
+    "hash",
+    "The places with viewing sessions: a location, in a session or not.",
+    of="`<session>#<location>` or `<location>` → how far ended viewing sessions were collected: `<end> <viewer>`",
+    owner="event",
+    lifetime=RETENTION,
+)
+EVENT_SESSIONS = Key(
+    "<event>#Event#Sessions",
+    "set",
+    "The sessions of an event, declared or seen.",
+    of="session",
+    owner="event",
+    lifetime=RETENTION + "; of a declared event, for ever",
+    read=Access.ADMIN,
+)
+EVENT_FINISHED = Key(
+    "<event>#Event#Finished",
+    "zset",
+    "Viewing sessions that are over and not in SQL yet.",
+    of="`<viewer>#<start>#<place>`",
+    score="end, Unix milliseconds",
+    owner="event",
+    lifetime="until the worker has them in SQL",
+)
+LIVE_AWAKE = Key(
+    "live:awake",
+    "zset",
+    "Events for which the worker has something to record.",
+    of="event",
+    score="when it woke, Unix milliseconds",
+    lifetime="until the event is silent and recorded",
+)
+LIVE_EVENTS = Key(
+    "live:events",
+    "zset",
+    "Events with raw keys, as the worker found them or an admin declared them.",
+    of="event",
+    score="last known sign of life, Unix milliseconds",
+    lifetime=RETENTION,
+    read=Access.ADMIN,
+)
+LIVE_SALT = Key(
+    "live:salt:<day>",
+    "string",
+    "What addresses of a day are hashed with. Once it is gone nobody can find the address to a hash.",
+    of="32 random bytes, hexadecimal",
+    owner="day",
+    lifetime="2 days",
+    ttl_seconds=172_800,
+)
+
+# No `#`, which separates the parts of names and members; no braces, which say where a key lives on a cluster.
+ID = r"[^#{}\x00-\x1f\x7f]{1,128}"
+
+CATALOGUE = Catalogue.of("live", globals(), {"event": ID, "session": ID, "location": ID, "day": r"\d{4}-\d{2}-\d{2}"})
+
+EVENT_AUDIENCE = (
+    EVENT_HEARTBEAT,
+    EVENT_STATISTICS,
+    EVENT_ATTENDED,
+    EVENT_INFO,
+    EVENT_VIEWERS,
+    EVENT_COUNTRIES,
+    EVENT_GROUPS,
+    EVENT_GROUP_NAMES,
+    EVENT_LEFT,
+    EVENT_RECORDS,
+)
+SESSION_AUDIENCE = (
+    SESSION_HEARTBEAT,
+    SESSION_STATISTICS,
+    SESSION_ATTENDED,
+    SESSION_INFO,
+    SESSION_VIEWERS,
+    SESSION_COUNTRIES,
+    SESSION_GROUPS,
+    SESSION_GROUP_NAMES,
+    SESSION_LEFT,
+    SESSION_RECORDS,
+)
+
+
+def event_audience(event: str) -> list[str]:
+    """The ten keys of an event's audience, in the order the functions take them."""
+    return [key(event) for key in EVENT_AUDIENCE]
+
+
+def session_audience(session: str) -> list[str]:
+    """The same of a session."""
+    return [key(session) for key in SESSION_AUDIENCE]
+
+
+def viewing_keys(event: str, session: str, location: str) -> list[str]:
+    """Where viewing sessions of a place begin and end; `session` is empty outside any."""
+    if session:
+        return [SESSION_VIEWING_START(event, session, location), SESSION_VIEWING_END(event, session, location)]
+    return [VIEWING_START(event, location), VIEWING_END(event, location)]
+
+
+def place(session: str, location: str) -> str:
+    """A place as the extra keys write it."""
+    return f"{session}#{location}" if session else location
+
+
+def of_place(text: str) -> tuple[str, str]:
+    """Its session (empty for none) and location."""
+    session, hash_, location = text.partition("#")
+    return (session, location) if hash_ else ("", session)

@@ -1,0 +1,136 @@
+"""The verbs of an audience: beat, leave, declare.
+
+On one server each is one function, one round trip. On a cluster the session's keys may live on another node than the
+event's; the event's part runs first, for it is the one that can refuse, and the session's right after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.resources import files
+
+from plaza.core.clock import Clock
+from plaza.core.functions import Functions, Library
+from plaza.core.settings import Settings
+from plaza.live import keys
+from plaza.live.model import (
+    Beat,
+    Declaration,
+    Event,
+    Heard,
+    Leaving,
+    Left,
+    Pace,
+    SessionOfAnotherEvent,
+    Watcher,
+    groups_of,
+)
+
+LIBRARY = Library("live", keys.CATALOGUE, files("plaza.live").joinpath("functions.lua").read_text())
+
+# Names of an event's keys are asked for at every beat; those of the last few thousand places are kept.
+REMEMBERED = 4096
+
+
+class Live:
+    """What viewers do, and what admins declare."""
+
+    def __init__(self, functions: Functions, settings: Settings, clock: Clock) -> None:
+        self._functions = functions
+        self._valkey = functions.valkey
+        self._clock = clock
+        self._window_ms = settings.live_alive_seconds * 1000
+        self._only_declared = "0" if settings.live_open else "1"
+        self.pace = Pace(settings.live_beats_per_second)
+        self._keys: dict[tuple[str, str, str], list[str]] = {}
+        # On a cluster: sessions known to belong to an event, so that it is asked once.
+        self._owners: dict[str, str] = {}
+
+    async def beat(self, watcher: Watcher, event: str, beat: Beat) -> Heard:
+        """A viewer is there. One round trip; on a cluster two with a session, and one more when it is new here."""
+        session = beat.session_id or ""
+        groups, given = groups_of(watcher, beat.groups)
+        now, interval = self._clock.now_ms(), self.pace.interval_ms
+        args = (
+            event,
+            session,
+            beat.location,
+            watcher.name,
+            now,
+            watcher.address,
+            watcher.country,
+            "#".join(groups),
+            "1" if given else "0",
+            interval,
+            self._window_ms,
+            self._only_declared,
+        )
+        apart = bool(session) and self._valkey.clustered
+        if apart:
+            await self._require_owner(session, event)
+        alive, there = await self._functions.call("live_beat", self._place_keys(event, session, beat.location), *args)
+        if apart:
+            there = await self._functions.call("live_session_beat", keys.session_audience(session), *args)
+        self.pace.heard(event, alive, now)
+        return Heard(alive=alive, session_alive=there if session else None, next_heartbeat_ms=interval)
+
+    async def leave(self, watcher: Watcher, event: str, leaving: Leaving) -> Left:
+        """A viewing session ends now. One round trip; on a cluster two with a session."""
+        session, now = leaving.session_id or "", self._clock.now_ms()
+        place_keys = self._place_keys(event, session, leaving.location)
+        ended, gone = await self._functions.call(
+            "live_leave", place_keys, event, session, leaving.location, watcher.name, now, self._window_ms
+        )
+        if gone and self._valkey.clustered:
+            audience = keys.session_audience(session)
+            await self._functions.call("live_session_leave", audience, watcher.name, now, self._window_ms)
+        return Left(ended=bool(ended))
+
+    async def declare(self, event: str, declaration: Declaration) -> Event:
+        """Make an event known, or add to what is known of it. One round trip; on a cluster three."""
+        sessions = list(dict.fromkeys(declaration.sessions))
+        infos = [keys.SESSION_INFO(session) for session in sessions]
+        own = [keys.EVENT_INFO(event), keys.EVENT_SESSIONS(event)]
+        apart = self._valkey.clustered
+        if apart:
+            await asyncio.gather(*(self._require_owner(session, event) for session in sessions))
+        title = "" if declaration.title is None else f"={declaration.title}"
+        said, all_sessions = await self._functions.call(
+            "live_declare", own if apart else own + infos, event, self._clock.now_ms(), title, *sessions
+        )
+        if apart:
+            await asyncio.gather(*(self._functions.call("live_claim", [info], event) for info in infos))
+        return Event(id=event, title=said, declared=True, sessions=sorted(all_sessions))
+
+    async def event(self, event: str) -> Event:
+        """What is known of an event. One round trip."""
+        (title, declared), sessions = await self._valkey.batch(
+            [("HMGET", keys.EVENT_INFO(event), "title", "declared"), ("SMEMBERS", keys.EVENT_SESSIONS(event))]
+        )
+        return Event(id=event, title=title, declared=declared is not None, sessions=sorted(sessions))
+
+    def _place_keys(self, event: str, session: str, location: str) -> list[str]:
+        """What `live_beat` and `live_leave` take: the event's keys, on one server also the session's."""
+        names = self._keys.get((event, session, location))
+        if names is None:
+            names = keys.event_audience(event)
+            names += [keys.EVENT_ROOMS(event), keys.EVENT_SESSIONS(event), keys.EVENT_FINISHED(event)]
+            names += keys.viewing_keys(event, session, location)
+            if session and not self._valkey.clustered:
+                names += keys.session_audience(session)
+            if len(self._keys) >= REMEMBERED:
+                self._keys.clear()
+            self._keys[event, session, location] = names
+        return names
+
+    async def _require_owner(self, session: str, event: str) -> None:
+        """On a cluster: refuse a session of another event before anything is written."""
+        owner = self._owners.get(session)
+        if owner is None:
+            owner = await self._valkey.call("HGET", keys.SESSION_INFO(session), "event")
+            if owner == event:
+                if len(self._owners) >= REMEMBERED:
+                    self._owners.clear()
+                self._owners[session] = event
+        if owner is not None and owner != event:
+            raise SessionOfAnotherEvent("This session belongs to another event.", field="session_id")

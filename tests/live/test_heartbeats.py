@@ -1,0 +1,221 @@
+"""A heartbeat updates everything, and what it leaves in the documented keys is true for anyone who reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.core.clock import SetClock
+from plaza.core.errors import Conflict
+from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.live import keys
+from plaza.live.figures import Figures
+from plaza.live.model import (
+    Beat,
+    Declaration,
+    EventUndeclared,
+    SessionOfAnotherEvent,
+    TooManyPlaces,
+    Watcher,
+)
+from plaza.live.service import Live
+from tests.live.conftest import Crowd, watcher
+
+WINDOW_MS = 65_000
+
+
+async def test_a_beat_writes_the_documented_keys(crowd: Crowd, clock: SetClock, stranger: Any) -> None:
+    heard = await crowd.beat("ana", "S1", address="198.51.100.4", country="NZ", groups=("staff", "dev"))
+    now = clock.now_ms()
+    assert (heard.alive, heard.session_alive, heard.next_heartbeat_ms) == (1, 1, 30_000)
+    member = "ana#198.51.100.4#dev#staff#NZ"
+    assert await stranger.zscore(keys.EVENT_HEARTBEAT("E1"), "ana") == now
+    assert await stranger.zscore(keys.SESSION_HEARTBEAT("S1"), "ana") == now
+    assert await stranger.zscore(keys.SESSION_VIEWING_START("E1", "S1", "web"), "ana") == now
+    assert await stranger.zscore(keys.SESSION_VIEWING_END("E1", "S1", "web"), "ana") == now
+    assert await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1, withscores=True) == [(member, now)]
+    assert await stranger.zrange(keys.SESSION_STATISTICS("S1"), 0, -1, withscores=True) == [(member, now)]
+    assert await stranger.smembers(keys.EVENT_ATTENDED("E1")) == {"ana"}
+    assert await stranger.smembers(keys.SESSION_ATTENDED("S1")) == {"ana"}
+    assert await stranger.exists(keys.VIEWING_START("E1", "web")) == 0, "a beat with a session writes its key only"
+
+
+def test_names_on_one_server_are_the_documented_ones() -> None:
+    names = [*keys.event_audience("E")[:3], *keys.session_audience("S")[:3]]
+    assert names == [
+        "E#Event#Heartbeat",
+        "E#Event#Statistics",
+        "E#EventAttendedUsers",
+        "S#Session#Heartbeat",
+        "S#Session#Statistics",
+        "S#SessionAttendedUsers",
+    ]
+    assert keys.viewing_keys("E", "", "L") == ["E#L#ViewingSessionStart", "E#L#ViewingSessionEnd"]
+    assert keys.viewing_keys("E", "S", "L") == ["E#S#L#ViewingSessionStart", "E#S#L#ViewingSessionEnd"]
+
+
+async def test_a_beat_without_a_session_leaves_that_part_out(crowd: Crowd, stranger: Any, clock: SetClock) -> None:
+    heard = await crowd.beat("ana")
+    assert heard.session_alive is None
+    assert await stranger.zscore(keys.VIEWING_START("E1", "web"), "ana") == clock.now_ms()
+    assert await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#203.0.113.7##ZZ"]
+
+
+async def test_a_beat_is_one_round_trip_and_on_a_cluster_at_most_five(crowd: Crowd, valkey: Valkey) -> None:
+    most = 5 if valkey.clustered else 1
+    for beat in (crowd.beat("ana", "S1"), crowd.beat("ana", "S1"), crowd.beat("ben"), crowd.leave("ana", "S1")):
+        usage = Usage()
+        mark = USAGE.set(usage)
+        await beat
+        USAGE.reset(mark)
+        assert 1 <= usage.trips <= most
+
+
+async def test_alive_is_exactly_the_window(crowd: Crowd, figures: Figures, clock: SetClock, stranger: Any) -> None:
+    await crowd.beat("ana", "S1")
+    begun = clock.now_ms()
+    clock.set(begun + WINDOW_MS)
+    assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
+    assert await stranger.zcount(keys.EVENT_HEARTBEAT("E1"), clock.now_ms() - WINDOW_MS, "+inf") == 1
+    clock.set(begun + WINDOW_MS + 1)
+    assert (await figures.alive("E1"), await figures.session_alive("S1")) == (0, 0)
+    assert await stranger.zcount(keys.EVENT_HEARTBEAT("E1"), clock.now_ms() - WINDOW_MS, "+inf") == 0
+
+
+async def test_a_gap_up_to_the_window_goes_on_and_a_longer_one_begins_anew(
+    crowd: Crowd, clock: SetClock, stranger: Any
+) -> None:
+    start, end = keys.viewing_keys("E1", "", "web")
+    await crowd.beat("ana")
+    begun = clock.now_ms()
+    clock.set(begun + WINDOW_MS)
+    await crowd.beat("ana")
+    assert await stranger.zscore(start, "ana") == begun
+    assert await stranger.zscore(end, "ana") == begun + WINDOW_MS
+    clock.set(begun + 2 * WINDOW_MS + 1)
+    await crowd.beat("ana")
+    assert await stranger.zscore(start, "ana") == begun + 2 * WINDOW_MS + 1
+    assert await stranger.zscore(end, "ana") == begun + 2 * WINDOW_MS + 1
+    assert await stranger.hget(keys.EVENT_INFO("E1"), "logins") == "2"
+
+
+async def test_two_tabs_two_sessions_and_two_addresses_are_one_viewer(
+    crowd: Crowd, figures: Figures, stranger: Any
+) -> None:
+    await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
+    await crowd.beat("ana", "S1", location="phone", address="198.51.100.4", country="FR", groups=("ops",))
+    await crowd.beat("ana", "S2", address="2001:db8::1", country="FR", groups=("ops",))
+    await crowd.beat("ben", "S2", country="NZ", groups=("dev", "ops"))
+    now = await figures.statistics("E1")
+    assert (now.viewer_count, await figures.alive("E1")) == (2, 2)
+    assert now.count_by_viewing_country == {"FR": 1, "NZ": 1}
+    assert now.count_by_user_group == {"dev": 1, "ops": 2}
+    assert await stranger.zcard(keys.EVENT_STATISTICS("E1")) == 2, "one member per viewer, so naive readers are right"
+    assert await stranger.hget(keys.EVENT_INFO("E1"), "peak") == "2"
+    assert (await figures.session_statistics("S2")).count_by_user_group == {"dev": 1, "ops": 2}
+
+
+async def test_beats_out_of_order_and_jumping_clocks_move_nothing_back(
+    crowd: Crowd, clock: SetClock, stranger: Any
+) -> None:
+    start, end = keys.viewing_keys("E1", "", "web")
+    begun = clock.now_ms()
+    for offset in (0, 20_000, 5_000, -3_600_000, 40_000, 10_000_000, 50_000, 60_000):
+        clock.set(begun + offset)
+        await crowd.beat("ana", country="NZ" if offset else "FR")
+        last = await stranger.zscore(end, "ana")
+        assert last >= await stranger.zscore(start, "ana")
+        assert await stranger.zscore(keys.EVENT_HEARTBEAT("E1"), "ana") >= begun
+    assert await stranger.zscore(end, "ana") == begun + 10_000_000
+    assert await stranger.zscore(start, "ana") == begun + 10_000_000
+    assert await stranger.zscore(keys.EVENT_HEARTBEAT("E1"), "ana") == begun + 10_000_000
+
+
+async def test_leaving_ends_the_viewing_session_now(
+    crowd: Crowd, figures: Figures, clock: SetClock, stranger: Any
+) -> None:
+    start, end = keys.viewing_keys("E1", "S1", "web")
+    await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
+    await crowd.beat("ben", "S1")
+    clock.forward(seconds=10)
+    assert (await crowd.leave("ana", "S1")).ended
+    assert await stranger.zscore(end, "ana") == clock.now_ms()
+    assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
+    assert (await figures.statistics("E1")).count_by_viewing_country == {"ZZ": 1}
+    assert (await figures.session_statistics("S1")).count_by_user_group == {}
+    assert await figures.seen_since("E1") == 2, "she was there in the last five minutes"
+    assert await stranger.sismember(keys.EVENT_ATTENDED("E1"), "ana")
+    clock.forward(seconds=1)
+    assert not (await crowd.leave("ana", "S1")).ended, "there is nothing left to end"
+    heard = await crowd.beat("ana", "S1")
+    assert (heard.alive, heard.session_alive) == (2, 2)
+    assert await stranger.zscore(start, "ana") == clock.now_ms(), "coming back begins a new viewing session"
+    assert await stranger.hget(keys.EVENT_INFO("E1"), "logins") == "3"
+    assert await figures.seen_since("E1") == 2
+
+
+async def test_leaving_one_tab_is_not_leaving_the_event(crowd: Crowd, figures: Figures, clock: SetClock) -> None:
+    await crowd.beat("ana", "S1")
+    await crowd.beat("ana", "S1", location="phone")
+    await crowd.beat("ana", "S2")
+    await crowd.leave("ana", "S1")
+    assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
+    await crowd.leave("ana", "S1", location="phone")
+    assert (await figures.alive("E1"), await figures.session_alive("S1"), await figures.session_alive("S2")) == (
+        1,
+        0,
+        1,
+    )
+    await crowd.leave("ana", "S2")
+    assert (await figures.alive("E1"), await figures.session_alive("S2")) == (0, 0)
+
+
+async def test_a_session_belongs_to_one_event(crowd: Crowd, stranger: Any) -> None:
+    await crowd.beat("ana", "S1")
+    with pytest.raises(SessionOfAnotherEvent) as refused:
+        await crowd.beat("ben", "S1", event="E2")
+    assert isinstance(refused.value, Conflict)
+    assert await stranger.exists(keys.EVENT_HEARTBEAT("E2")) == 0, "nothing was written"
+    assert await stranger.zcard(keys.SESSION_HEARTBEAT("S1")) == 1
+
+
+async def test_only_declared_events_are_taken_if_a_setting_says_so(live: Live, stranger: Any) -> None:
+    live._only_declared = "1"
+    with pytest.raises(EventUndeclared):
+        await live.beat(watcher("ana"), "E1", Beat("web", "S1"))
+    assert await stranger.exists(keys.EVENT_INFO("E1")) == 0
+    assert await stranger.exists(keys.SESSION_INFO("S1")) == 0
+    declared = await live.declare("E1", Declaration(title="Opening night", sessions=["S1"]))
+    assert (declared.title, declared.sessions) == ("Opening night", ["S1"])
+    assert (await live.beat(watcher("ana"), "E1", Beat("web", "S1"))).alive == 1
+    with pytest.raises(SessionOfAnotherEvent):
+        await live.declare("E2", Declaration(sessions=["S2", "S1"]))
+    assert await stranger.exists(keys.EVENT_INFO("E2")) == 0
+    assert (await live.declare("E1", Declaration(sessions=["S3"]))).title == "Opening night", "the title is kept"
+
+
+async def test_places_of_an_event_are_bounded(crowd: Crowd, stranger: Any) -> None:
+    await stranger.sadd(keys.EVENT_SESSIONS("E1"), *(f"other{i}" for i in range(999)))
+    await crowd.beat("ana", "S1")
+    with pytest.raises(TooManyPlaces):
+        await crowd.beat("ana", "S2")
+    assert await stranger.exists(keys.SESSION_HEARTBEAT("S2")) == 0
+    await crowd.beat("ana", "S1", location="another")
+
+
+async def test_groups_of_the_token_count_and_said_ones_only_without(live: Live, figures: Figures) -> None:
+    await live.beat(Watcher("ana", "local", "ZZ", ("press", "bad#one")), "E1", Beat("web", groups=["invented"]))
+    await live.beat(Watcher("ben", "local", "ZZ"), "E1", Beat("web", groups=["b", "a", "b"]))
+    assert (await figures.statistics("E1")).count_by_user_group == {"press": 1, "a": 1, "b": 1}
+
+
+async def test_invented_groups_cannot_grow_without_end(live: Live, figures: Figures) -> None:
+    for first in range(0, 220, 20):
+        await live.beat(watcher("ana"), "E1", Beat("web", groups=[f"g{first + i}" for i in range(20)]))
+    await live.beat(watcher("ben"), "E1", Beat("web", groups=["g0", "one-too-many"]))
+    await live.beat(Watcher("cy", "local", "ZZ", ("given",)), "E1", Beat("web"))
+    groups = (await figures.statistics("E1")).count_by_user_group
+    assert groups["g0"] == 1
+    assert "one-too-many" not in groups
+    assert groups["given"] == 1, "what tokens say still counts"
