@@ -264,6 +264,11 @@ def test_another_api_key_is_refused_whatever_it_is_made_of(auth: Auth, key: str)
             auth.actor(headers)
 
 
+def test_an_api_key_beyond_ascii_works_as_clients_send_it(tmp_path: Path) -> None:
+    auth = Auth(Settings(data_dir=tmp_path, jwt_secret=SECRET, api_key="clé 🔑"))
+    assert auth.actor({"x-api-key": "clé 🔑".encode().decode("latin-1")}) is API
+
+
 def test_secrets_are_compared_in_constant_time(auth: Auth, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
     real = hmac.compare_digest

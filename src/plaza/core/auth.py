@@ -162,8 +162,15 @@ class Auth:
             self._verified.popitem(last=False)
 
     def _is_api_key(self, text: str) -> bool:
-        # As bytes: `compare_digest` refuses text beyond ASCII, and a header may hold any.
-        return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), self._api_key)
+        return hmac.compare_digest(_as_sent(text), self._api_key)
+
+
+def _as_sent(text: str) -> bytes:
+    """A header's bytes. `compare_digest` takes no text beyond ASCII, and a client may send any."""
+    try:
+        return text.encode("latin-1")  # how servers decode headers
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _bearer(value: str) -> str:
