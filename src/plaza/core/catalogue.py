@@ -8,7 +8,7 @@ PENDING = Key(
     "pending:<library>:<owner>",
     "hash",
     "On a cluster: operations whose effects on other owners are not settled yet.",
-    of="operation id → what it still has to do; `version` counts the owner's operations",
+    of="operation → what it still has to do; recipe → the operation that computed it last",
     owner="owner",
     lifetime="until the effects are settled",
 )

@@ -58,16 +58,15 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an operation still has to do: commands, the owner's version they were computed at, and until when."""
+    """What an operation still has to do: the commands, and until when."""
 
     op: str
-    version: str
     deadline: str
     commands: list[list[str]]
 
     @classmethod
     def of(cls, reply: list[Any]) -> Work:
-        return cls(reply[0], reply[1], reply[2], reply[3:])
+        return cls(reply[0], reply[1], reply[2:])
 
 
 class Effects:
@@ -116,11 +115,10 @@ class Effects:
 
     async def _apply_and_settle(self, note: Note, work: Work) -> Work | None:
         try:
-            started = await self._apply(note.library, work)
-            version = work.version
+            started, late = await self._apply(note.library, work), 0
         except TooLate:
-            started, version = [], ""
-        reply = await self._run(f"{note.library}_settle", [note.pending, note.slot], [work.op, version])
+            started, late = [], 1
+        reply = await self._run(f"{note.library}_settle", [note.pending, note.slot], [work.op, late])
         # What the effects set off in turn has notes of its own; the request waits for it all the same.
         await asyncio.gather(*started)
         return Work.of(reply) if reply else None

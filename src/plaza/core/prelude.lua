@@ -107,82 +107,75 @@ local function run_effects()
   end
 end
 
--- Cluster. A note is a field of the owner's `pending` hash, named by its operation:
---   {at = when it was written or last computed, todo = {encoded recipe, …}, dirty = another's effects may have
---    landed after ours}
--- and the field `version` counts the owner's operations. `slot` is the set by which a worker finds the hash.
-
-local function write_note(pending, op, note)
-  redis.call('HSET', pending, op, cjson.encode(note))
-end
+-- Cluster. The owner's `pending` hash holds, until all is settled:
+--   <op>       the note of an operation: {at = when its effects were computed, todo = {recipe, …}, dirty = {recipe = true}}
+--   <recipe>   the operation that computed this recipe last (a recipe is kept as JSON: its name and arguments)
+-- and `slot` is the set by which a worker finds the hash.
 
 local function read_note(pending, op)
   local note = redis.call('HGET', pending, op)
   return note and cjson.decode(note)
 end
 
-local function drop_note(pending, slot, op)
-  redis.call('HDEL', pending, op)
-  if redis.call('HLEN', pending) <= 1 then -- only the version is left: nobody is there to compare it with
-    redis.call('DEL', pending)
-    redis.call('SREM', slot, pending)
+-- Writes the note of an operation that is about to compute all of its recipes, and returns what its caller has to do:
+-- {op, deadline, command, …}
+local function work_of(pending, slot, op, todo)
+  local note = {at = clock_ms(), todo = todo}
+  local fields = {op, cjson.encode(note)}
+  local work = {op, text(note.at + EFFECT_MS)}
+  for _, wanted in ipairs(todo) do
+    fields[#fields + 1] = wanted
+    fields[#fields + 1] = op
+    compute(work, cjson.decode(wanted))
   end
-end
-
-local function another_op(pending, op)
-  for _, field in ipairs(redis.call('HRANDFIELD', pending, 3)) do
-    if field ~= op and field ~= 'version' then return field end
-  end
-end
-
-local function merge_todo(note, other)
-  local there = {}
-  for _, wanted in ipairs(note.todo) do there[wanted] = true end
-  for _, wanted in ipairs(other.todo) do
-    if not there[wanted] then note.todo[#note.todo + 1] = wanted end
-  end
-end
-
--- What the caller has to apply for a note, and until when: {op, version, deadline, command, …}
-local function work_of(pending, op, note)
-  local work = {op, redis.call('HGET', pending, 'version'), text(note.at + EFFECT_MS)}
-  for _, wanted in ipairs(note.todo) do compute(work, cjson.decode(wanted)) end
+  redis.call('HSET', pending, unpack(fields))
+  redis.call('SADD', slot, pending)
   return work
 end
 
 local function leave_note(pending, slot, op)
-  local note = {at = clock_ms(), todo = {}}
-  for i, wanted in ipairs(take_asked()) do note.todo[i] = cjson.encode(wanted) end
-  redis.call('HINCRBY', pending, 'version', 1)
-  redis.call('SADD', slot, pending)
-  write_note(pending, op, note)
-  return work_of(pending, op, note)
+  local todo, there = {}, {}
+  for _, wanted in ipairs(take_asked()) do
+    local encoded = cjson.encode(wanted)
+    if not there[encoded] then
+      there[encoded] = true
+      todo[#todo + 1] = encoded
+    end
+  end
+  return work_of(pending, slot, op, todo)
 end
 
--- settle: an operation says that its effects, computed at `version`, have been applied.
--- KEYS pending, slot   ARGV op, version ('' if they could not be applied in time)   Reply nil when done, else work
+local function mark_dirty(pending, op, wanted)
+  local note = read_note(pending, op)
+  note.dirty = note.dirty or {}
+  note.dirty[wanted] = true
+  redis.call('HSET', pending, op, cjson.encode(note))
+end
+
+-- settle: an operation says that its effects have been applied.
+-- KEYS pending, slot   ARGV op, late ('1' if some were refused)   Reply nil when done, else work
 --
--- If the owner has not moved on since, they were the last word. If it has, ours may have overwritten newer ones:
--- another operation that is still under way takes over (it is marked dirty, so it will compute once more); if there
--- is none, we compute again from the facts as they are now, and settle again.
+-- For each recipe: if nobody has computed it since, ours was the last word. If a later operation has and is still
+-- under way, ours may have landed on top of its: it is marked dirty there, and that operation will compute it once more.
+-- If the later one is gone already, we compute it again ourselves, from the facts as they are now.
 local function settle(keys, args)
-  local pending, slot, op, version = keys[1], keys[2], args[1], args[2]
+  local pending, slot, op, late = keys[1], keys[2], args[1], args[2] == '1'
   local note = read_note(pending, op)
   if not note then return nil end -- a worker took it over
-  if version == redis.call('HGET', pending, 'version') and not note.dirty then
-    return drop_note(pending, slot, op)
+  local again, done = {}, {op}
+  for _, wanted in ipairs(note.todo) do
+    local latest = redis.call('HGET', pending, wanted)
+    if latest and latest ~= op then
+      mark_dirty(pending, latest, wanted)
+    elseif latest and not late and not (note.dirty and note.dirty[wanted]) then
+      done[#done + 1] = wanted
+    else
+      again[#again + 1] = wanted
+    end
   end
-  local other = another_op(pending, op)
-  if other then
-    local theirs = read_note(pending, other)
-    theirs.dirty = true
-    merge_todo(theirs, note)
-    write_note(pending, other, theirs)
-    return drop_note(pending, slot, op)
-  end
-  note.at, note.dirty = clock_ms(), nil
-  write_note(pending, op, note)
-  return work_of(pending, op, note)
+  redis.call('HDEL', pending, unpack(done))
+  if #again > 0 then return work_of(pending, slot, op, again) end
+  if redis.call('EXISTS', pending) == 0 then redis.call('SREM', slot, pending) end
 end
 
 -- take: a worker takes over the notes whose callers are gone for sure.
@@ -191,20 +184,21 @@ end
 -- `age_ms` is well above EFFECT_MS, so no effect of theirs can land any more: apply() would refuse it.
 local function take(keys, args)
   local pending, slot, op = keys[1], keys[2], args[1]
-  local oldest, taken = clock_ms() - tonumber(args[2]), nil
+  local oldest, todo, there = clock_ms() - tonumber(args[2]), {}, {}
   local fields = redis.call('HGETALL', pending)
-  if #fields == 0 then redis.call('SREM', slot, pending) end
   for i = 1, #fields, 2 do
-    local note = fields[i] ~= 'version' and cjson.decode(fields[i + 1])
+    local is_note = fields[i + 1]:sub(1, 1) == '{'
+    local note = is_note and cjson.decode(fields[i + 1])
     if note and note.at <= oldest then
-      taken = taken or {at = clock_ms(), todo = {}}
-      merge_todo(taken, note)
       redis.call('HDEL', pending, fields[i])
+      for _, wanted in ipairs(note.todo) do
+        if not there[wanted] then todo[#todo + 1] = wanted end
+        there[wanted] = true
+      end
     end
   end
-  if not taken then return nil end
-  write_note(pending, op, taken)
-  return work_of(pending, op, taken)
+  if #todo > 0 then return work_of(pending, slot, op, todo) end
+  if #fields == 0 then redis.call('SREM', slot, pending) end
 end
 
 local function refuse_late(deadline)
