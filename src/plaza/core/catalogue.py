@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.core.keys import Catalogue, Key
+from plaza.core.keys import Access, Catalogue, Field, Key
 
 PENDING = Key(
     "pending:<library>:<owner>",
@@ -25,7 +25,49 @@ EVENTS = Key(
     "stream",
     "What happened, for consumer groups to react to.",
     of="event",
-    lifetime="trimmed once every group has read it",
+    owner="stream",
+    lifetime="an event goes once every group has handled it",
+)
+EVENTS_DEAD = Key(
+    "events:<stream>:dead",
+    "stream",
+    "Events that a group gave up after their last try.",
+    of="the event, with `dead_group`, `dead_id`, `dead_tries` and `dead_reason`",
+    owner="stream",
+    lifetime="the newest 10,000",
+)
+LEASE = Key(
+    "lease:<job>",
+    "string",
+    "Who runs a job now: the fencing token of its run.",
+    owner="job",
+    lifetime="30 seconds, renewed while the job runs",
+    ttl_seconds=3600,
+)
+FENCE = Key(
+    "fence:<job>",
+    "string",
+    "The last fencing token given out for a job. It only grows: what writes with an older one is refused.",
+    owner="job",
+)
+JOB = Key(
+    "job:<job>",
+    "hash",
+    "A timer's job, for operators: when it last ran, how that ended, and when it runs next.",
+    owner="job",
+    fields=(
+        Field("state", "`running`, `done`, `failed`, `stopped` with its worker, or `lost` if that died", Access.ADMIN),
+        Field("started_at", "when its last run began, Unix milliseconds", Access.ADMIN),
+        Field("ended_at", "when that run ended", Access.ADMIN),
+        Field("duration_ms", "how long it took", Access.ADMIN),
+        Field("result", "what it said when it was done", Access.ADMIN),
+        Field("error", "why it failed", Access.ADMIN),
+        Field("next_at", "when it is due again; 0 makes it due now", Access.ADMIN),
+        Field("runs", "runs begun so far", Access.ADMIN),
+        Field("failures", "failures since the last success", Access.ADMIN),
+        Field("worker", "who ran it last", Access.ADMIN),
+    ),
+    read=Access.ADMIN,
 )
 LIBRARIES = Key(
     "plaza:libraries",
@@ -89,6 +131,7 @@ CATALOGUE = Catalogue.of(
         "owner": r"[^{}]+",
         "slot": "[0-9a-z]{1,4}",
         "stream": "[a-z_]+",
+        "job": "[a-z0-9_.]+",
         "kind": "[a-z]+",
         "subject": "[A-Za-z0-9._-]{1,64}|~[0-9a-f]{32}",
         "operation": "[0-9a-f]{32}",

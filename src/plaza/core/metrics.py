@@ -108,6 +108,13 @@ EVENTS_DEAD = Counter(
     ["stream", "group"],
     registry=REGISTRY,
 )
+EVENTS_WAITING = Gauge(
+    "plaza_events_waiting",
+    "Events that a group has not handled yet, as of the last tidying of the stream.",
+    ["stream", "group"],
+    multiprocess_mode="livemostrecent",
+    registry=REGISTRY,
+)
 EVENTS_DROPPED = Counter(
     "plaza_events_dropped_total",
     "Events that a stream lost to its bound before every group had read them.",

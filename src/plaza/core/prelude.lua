@@ -41,6 +41,15 @@ local function now(given)
   return tonumber(given)
 end
 
+-- Refuses what a job writes after it has lost its lease. `kept` is a key beside the facts it guards that remembers the
+-- highest fencing token seen (on one server the job's own key.fence() will do); a token of '' is not under a lease.
+local function fence(kept, token)
+  if token == '' then return end
+  local given, highest = tonumber(token), tonumber(redis.call('GET', kept) or 0)
+  if given < highest then fail('fenced', 'Another run has taken over.') end
+  if given > highest then redis.call('SET', kept, token) end
+end
+
 -- Numbers as text that loses nothing: a Lua number in a reply or an argument would be cut to an integer.
 local function text(value)
   if type(value) ~= 'number' then return value end

@@ -1,0 +1,318 @@
+"""Events: every group handles each, whatever happens to its consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import structlog
+
+from plaza.core import catalogue as core
+from plaza.core import events as events_module
+from plaza.core import metrics
+from plaza.core.errors import Unavailable
+from plaza.core.events import EVENTS, Consumer, Event, Events
+from plaza.core.functions import Functions
+from plaza.core.readers import Reader
+from plaza.core.wire import Valkey
+from tests.eventually import eventually
+
+
+@pytest.fixture
+async def functions(valkey: Valkey) -> Functions:
+    functions = Functions(valkey, [EVENTS])
+    await functions.load()
+    return functions
+
+
+@pytest.fixture
+def events(functions: Functions) -> Events:
+    return Events(functions)
+
+
+class Seen:
+    """A handler that remembers what it got, and does to some events what it is told to."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.tries: list[int] = []
+        self.before: Callable[[Event], Awaitable[None]] | None = None
+
+    async def __call__(self, event: Event) -> None:
+        if self.before is not None:
+            await self.before(event)
+        self.numbers.append(int(event.fields["n"]))
+        self.tries.append(event.tries)
+
+    async def until(self, count: int) -> None:
+        await eventually(lambda: len(self.numbers) >= count)
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@contextlib.asynccontextmanager
+async def reading(events: Events, consumer: Consumer, name: str = "one") -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(Reader(events._functions, events, consumer, name).run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def tell(events: Events, count: int, first: int = 0) -> None:
+    await asyncio.gather(*(events.emit("news", n=n) for n in range(first, first + count)))
+
+
+def number(metric: str, labels: dict[str, str]) -> float:
+    return metrics.REGISTRY.get_sample_value(metric, labels) or 0.0
+
+
+async def waiting(stranger: Any, group: str = "g") -> int:
+    return int((await stranger.xpending(core.EVENTS("news"), group))["pending"])
+
+
+async def test_every_group_handles_every_event_in_order(events: Events, stranger: Any) -> None:
+    one, two = Seen(), Seen()
+    await tell(events, 50)
+    async with reading(events, Consumer("news", "g", one)), reading(events, Consumer("news", "h", two)):
+        await tell(events, 50, first=50)
+        await asyncio.gather(one.until(100), two.until(100))
+    assert one.numbers == two.numbers == list(range(100))
+    assert await waiting(stranger, "g") == await waiting(stranger, "h") == 0
+
+
+async def test_consumers_of_a_group_share_its_events(events: Events) -> None:
+    one, two = Seen(), Seen()
+    pair = Consumer("news", "g", one, batch=1), Consumer("news", "g", two, batch=1)
+    async with reading(events, pair[0], "one"), reading(events, pair[1], "two"):
+        await tell(events, 40)
+        await eventually(lambda: len(one.numbers) + len(two.numbers) >= 40)
+    assert sorted(one.numbers + two.numbers) == list(range(40))
+
+
+async def test_an_event_has_its_fields_and_is_counted(events: Events, seen: Seen) -> None:
+    got: list[Event] = []
+    labels = {"stream": "news", "group": "g", "result": "done"}
+    before = number("plaza_events_handled_total", labels)
+
+    async def note(event: Event) -> None:
+        got.append(event)
+
+    seen.before = note
+    async with reading(events, Consumer("news", "g", seen)):
+        made = await events.emit("news", n=7, who="ana", what="héllo")
+        await eventually(lambda: number("plaza_events_handled_total", labels) == before + 1)
+    assert got == [Event("news", made, {"n": "7", "who": "ana", "what": "héllo"}, 1)]
+
+
+async def test_a_failed_event_is_tried_again_and_holds_up_no_other(events: Events, seen: Seen, stranger: Any) -> None:
+    async def fail_at_first(event: Event) -> None:
+        if event.fields["n"] == "1" and event.tries < 3:
+            raise ValueError("not yet")
+
+    seen.before = fail_at_first
+    async with reading(events, Consumer("news", "g", seen, retry_seconds=0.05)):
+        await tell(events, 4)
+        await seen.until(4)
+    assert seen.numbers == [0, 2, 3, 1]
+    assert seen.tries == [1, 1, 1, 3]
+    assert await waiting(stranger) == 0
+
+
+async def test_an_event_that_never_succeeds_is_given_up_with_the_reason(
+    events: Events, seen: Seen, stranger: Any
+) -> None:
+    async def fail(event: Event) -> None:
+        if event.fields["n"] == "0":
+            raise ValueError("no such post")
+
+    seen.before = fail
+    labels = {"stream": "news", "group": "g"}
+    buried = number("plaza_events_dead_total", labels)
+    async with reading(events, Consumer("news", "g", seen, tries=3, retry_seconds=0.02)):
+        await tell(events, 2)
+        await eventually(lambda: number("plaza_events_dead_total", labels) == buried + 1)
+    (dead,) = await stranger.xrange(core.EVENTS_DEAD("news"))
+    assert dead[1].pop("dead_id")
+    assert dead[1] == {"n": "0", "dead_group": "g", "dead_tries": "3", "dead_reason": "ValueError: no such post"}
+    assert await waiting(stranger) == 0
+    assert seen.numbers == [1]
+
+
+async def test_a_dead_event_can_be_told_again(events: Events, seen: Seen, stranger: Any) -> None:
+    async def fail(_: Event) -> None:
+        raise ValueError("no")
+
+    seen.before = fail
+    async with reading(events, Consumer("news", "g", seen, tries=1)):
+        await tell(events, 1)
+        dead = await eventually(lambda: stranger.xrange(core.EVENTS_DEAD("news")))
+        seen.before = None
+        assert await events.revive("news", dead[0][0])
+        await seen.until(1)
+    assert seen.numbers == [0]
+    assert await stranger.xlen(core.EVENTS_DEAD("news")) == 0
+    assert await events.revive("news", dead[0][0]) is None
+
+
+async def test_a_handler_that_hangs_is_broken_off_and_the_event_tried_again(events: Events, seen: Seen) -> None:
+    async def hang_at_first(event: Event) -> None:
+        if event.tries == 1:
+            await asyncio.sleep(60)
+
+    seen.before = hang_at_first
+    async with reading(events, Consumer("news", "g", seen, most_seconds=0.05, retry_seconds=0.02)):
+        await tell(events, 1)
+        await seen.until(1)
+    assert seen.tries == [2]
+
+
+async def test_while_something_is_away_events_wait_and_none_is_given_up(
+    events: Events, seen: Seen, stranger: Any
+) -> None:
+    outages = 8
+
+    async def away(_: Event) -> None:
+        nonlocal outages
+        outages -= 1
+        if outages >= 0:
+            raise Unavailable("The database is away.")
+
+    seen.before = away
+    consumer = Consumer("news", "g", seen, tries=2, retry_seconds=0.01, stale_seconds=0.2)
+    with structlog.testing.capture_logs() as logs:
+        async with reading(events, consumer):
+            await tell(events, 3)
+            await seen.until(3)
+    assert sorted(seen.numbers) == [0, 1, 2]
+    assert not await stranger.exists(core.EVENTS_DEAD("news"))
+    assert [line["event"] for line in logs].count("events wait: what their handler needs is away") == 1
+
+
+async def test_what_a_dead_consumer_had_is_taken_over(events: Events, seen: Seen, stranger: Any) -> None:
+    await events.ensure_group("news", "g")
+    await tell(events, 3)
+    await stranger.xreadgroup("g", "the dead", {core.EVENTS("news"): ">"}, count=2)
+    async with reading(events, Consumer("news", "g", seen, stale_seconds=0.3)):
+        await seen.until(3)
+    assert seen.numbers == [2, 0, 1]
+    assert seen.tries == [1, 2, 2]
+    assert await waiting(stranger) == 0
+
+
+async def test_an_event_that_kills_its_consumers_is_given_up(events: Events, seen: Seen, stranger: Any) -> None:
+    await events.ensure_group("news", "g")
+    await tell(events, 1)
+    ((_, ((event_id, _),)),) = _pairs(await stranger.xreadgroup("g", "dead 1", {core.EVENTS("news"): ">"}))
+    await stranger.xclaim(core.EVENTS("news"), "g", "dead 2", 0, [event_id])
+    consumer = Consumer("news", "g", seen, tries=2, stale_seconds=0.1)
+    async with reading(events, consumer):
+        dead = await eventually(lambda: stranger.xrange(core.EVENTS_DEAD("news")))
+    assert dead[0][1]["dead_reason"] == "Its consumer died or stalled every time."
+    assert seen.numbers == []
+
+
+async def test_what_is_being_handled_is_not_taken_over_however_long_it_takes(events: Events, stranger: Any) -> None:
+    slow, other = Seen(), Seen()
+
+    async def take_long(_: Event) -> None:
+        await asyncio.sleep(0.5)
+
+    slow.before = take_long
+    async with reading(events, Consumer("news", "g", slow, stale_seconds=0.3), "slow"):
+        await tell(events, 2)
+        await asyncio.sleep(0.1)
+        async with reading(events, Consumer("news", "g", other, stale_seconds=0.3), "other"):
+            await slow.until(2)
+    assert slow.numbers == [0, 1]
+    assert other.numbers == []
+
+
+async def test_a_consumer_that_stops_gives_back_what_it_had_at_once(events: Events, stranger: Any) -> None:
+    first, second = Seen(), Seen()
+    begun = asyncio.Event()
+
+    async def hang(_: Event) -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    first.before = hang
+    await tell(events, 5)
+    async with asyncio.timeout(10):
+        async with reading(events, Consumer("news", "g", first), "first"):
+            await begun.wait()
+        async with reading(events, Consumer("news", "g", second), "second"):
+            await second.until(5)  # with 60 s until it would look stale
+    assert second.numbers == [0, 1, 2, 3, 4]
+    assert second.tries == [1, 1, 1, 1, 1]  # the broken-off try does not count
+
+
+async def test_what_every_group_has_handled_is_removed_and_nothing_else(
+    events: Events, seen: Seen, stranger: Any
+) -> None:
+    await events.ensure_group("news", "slow")
+    await tell(events, 1000)
+    async with reading(events, Consumer("news", "g", seen)):
+        await seen.until(1000)
+    assert await events.trim("news") == 0  # one group has seen nothing yet
+    read = _pairs(await stranger.xreadgroup("slow", "c", {core.EVENTS("news"): ">"}, count=600))[0][1]
+    assert await events.trim("news") == 0  # given, but not acknowledged
+    await stranger.xack(core.EVENTS("news"), "slow", *(entry[0] for entry in read[:500]))
+    assert 400 <= await events.trim("news") <= 500  # Valkey removes whole blocks of a hundred
+    left = [entry[0] for entry in await stranger.xrange(core.EVENTS("news"))]
+    assert set(left) >= {entry[0] for entry in read[500:]}
+    assert len(left) >= 500
+
+
+async def test_a_stream_nobody_reads_is_bounded_and_what_is_lost_is_told(
+    events: Events, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "TRIM_STEP", 300)
+    await events.ensure_group("news", "absent")
+    await tell(events, 1000)
+    before = number("plaza_events_dropped_total", {"stream": "news"})
+    with structlog.testing.capture_logs() as logs:
+        removed = await events.trim("news", most=200)
+    assert 200 <= await stranger.xlen(core.EVENTS("news")) <= 300
+    assert logs[0]["event"] == "a stream is full: events were lost unread"
+    assert number("plaza_events_dropped_total", {"stream": "news"}) == before + removed
+    newest = await stranger.xrevrange(core.EVENTS("news"), count=1)
+    assert newest[0][1] == {"n": "999"}
+
+
+async def test_consumers_long_gone_are_forgotten_but_never_with_their_work(
+    events: Events, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "CONSUMER_GONE_MS", 20)
+    await events.ensure_group("news", "g")
+    await tell(events, 1)
+    await stranger.xreadgroup("g", "died at work", {core.EVENTS("news"): ">"})
+    await stranger.xgroup_createconsumer(core.EVENTS("news"), "g", "left")
+    await asyncio.sleep(0.05)
+    await events.trim("news")
+    assert [c["name"] for c in await stranger.xinfo_consumers(core.EVENTS("news"), "g")] == ["died at work"]
+
+
+async def test_a_stream_that_vanished_with_its_group_is_begun_again(events: Events, seen: Seen, stranger: Any) -> None:
+    await tell(events, 1)
+    async with reading(events, Consumer("news", "g", seen)) as first:
+        await seen.until(1)
+        await stranger.delete(core.EVENTS("news"))
+        async with asyncio.timeout(10):
+            await asyncio.wait([first])
+    async with reading(events, Consumer("news", "g", seen)):
+        await tell(events, 1, first=1)
+        await seen.until(2)
+    assert seen.numbers == [0, 1]
+
+
+def _pairs(reply: Any) -> list[tuple[str, Any]]:
+    """What redis-py gives for XREADGROUP: a list of pairs or a mapping, by protocol."""
+    return list(reply.items()) if isinstance(reply, dict) else [tuple(pair) for pair in reply]

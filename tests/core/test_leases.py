@@ -1,0 +1,164 @@
+"""Leases: one holder at a time, and one who fell behind cannot write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plaza.core import catalogue as core
+from plaza.core.functions import Functions
+from plaza.core.leases import JOBS, Fence, Fenced, Held, Leases
+from plaza.core.sql import Sql
+from plaza.core.wire import Valkey
+
+
+@pytest.fixture
+async def functions(valkey: Valkey) -> Functions:
+    functions = Functions(valkey, [JOBS])
+    await functions.load()
+    return functions
+
+
+@pytest.fixture
+def leases(functions: Functions) -> Leases:
+    return Leases(functions, seconds=0.6)
+
+
+async def test_of_many_who_want_a_lease_one_has_it(leases: Leases) -> None:
+    inside = most = 0
+
+    async def want() -> bool:
+        nonlocal inside, most
+        try:
+            async with leases.hold("tidy"):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.02)
+                inside -= 1
+        except Held:
+            return False
+        return True
+
+    got = await asyncio.gather(*(want() for _ in range(50)))
+    assert sum(got) == 1
+    assert most == 1
+
+
+async def test_who_waits_gets_it_next(leases: Leases) -> None:
+    order = []
+
+    async def turn(name: int) -> None:
+        async with leases.hold("tidy", wait=10):
+            order.append(name)
+            await asyncio.sleep(0.01)
+            order.append(name)
+
+    await asyncio.gather(*(turn(i) for i in range(5)))
+    assert order[::2] == order[1::2]  # never two at once
+    assert sorted(order[::2]) == [0, 1, 2, 3, 4]
+
+
+async def test_a_lease_lasts_as_long_as_its_block(leases: Leases) -> None:
+    async with leases.hold("tidy"):
+        await asyncio.sleep(leases.seconds * 2)
+        with pytest.raises(Held):
+            async with leases.hold("tidy"):
+                raise AssertionError("two had it")
+
+
+async def test_a_lease_is_free_after_its_block_even_if_that_fails(leases: Leases, stranger: Any) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with leases.hold("tidy"):
+            raise ZeroDivisionError
+    assert await stranger.get(core.LEASE("tidy")) is None
+
+
+async def test_tokens_only_grow(leases: Leases) -> None:
+    tokens = []
+    for _ in range(5):
+        async with leases.hold("tidy") as fence:
+            tokens.append(fence.token)
+    assert tokens == sorted(set(tokens))
+
+
+async def test_losing_the_lease_cancels_the_block(leases: Leases, stranger: Any) -> None:
+    async with leases.hold("tidy") as old:
+        pass
+
+    async def work() -> None:
+        async with leases.hold("tidy"):
+            await stranger.delete(core.LEASE("tidy"))  # as if it had run out while we were stalled,
+            async with leases.hold("tidy"):  # and another has it now
+                await asyncio.sleep(30)
+
+    async with asyncio.timeout(5):
+        with pytest.raises(Fenced):
+            await work()
+    with pytest.raises(Fenced):
+        await old.check()
+
+
+async def test_a_lease_that_ran_out_unnoticed_is_kept_if_nobody_took_it(leases: Leases, stranger: Any) -> None:
+    async with leases.hold("tidy") as fence:
+        await stranger.delete(core.LEASE("tidy"))
+        await asyncio.sleep(leases.seconds * 0.6)
+        assert await stranger.get(core.LEASE("tidy")) == str(fence.token)
+        await fence.check()
+
+
+async def test_a_cancelled_holder_gives_its_lease_back(leases: Leases, stranger: Any) -> None:
+    inside = asyncio.Event()
+
+    async def work() -> None:
+        async with leases.hold("tidy"):
+            inside.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    async with asyncio.timeout(5):
+        await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await stranger.get(core.LEASE("tidy")) is None
+
+
+async def test_check_knows_when_another_has_taken_over(functions: Functions, leases: Leases) -> None:
+    async with leases.hold("tidy") as first:
+        await first.check()
+    async with leases.hold("tidy") as second:
+        await second.check()
+        with pytest.raises(Fenced):
+            await first.check()
+    with pytest.raises(Fenced):
+        await Fence(functions, "never given", 1).check()
+
+
+async def test_sql_refuses_a_run_that_was_overtaken(functions: Functions, sql: Sql) -> None:
+    first, second = Fence(functions, "tidy", 1), Fence(functions, "tidy", 2)
+
+    async def write(fence: Fence) -> None:
+        async with sql.begin() as tx:
+            await fence.guard(tx)
+
+    await write(first)
+    await write(first)
+    await write(second)
+    with pytest.raises(Fenced):
+        await write(first)
+    await write(second)
+    await write(Fence(functions, "another job", 1))
+
+
+async def test_of_two_runs_that_write_sql_at_once_the_older_never_comes_last(functions: Functions, sql: Sql) -> None:
+    async def write(token: int) -> None:
+        async with sql.begin() as tx:
+            await Fence(functions, "tidy", token).guard(tx)
+            landed.append(token)
+
+    landed: list[int] = []
+    await asyncio.gather(*(write(i % 7) for i in range(1, 60)), return_exceptions=True)
+    assert landed == sorted(landed)
+    assert landed[-1] == 6
