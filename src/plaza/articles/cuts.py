@@ -52,9 +52,14 @@ class Cuts:
             task = self._under_way.get(name)  # another reader may have been quicker meanwhile
         if task is None:
             task = self._under_way[name] = asyncio.create_task(self._build_or_wait(order, group))
-            task.add_done_callback(lambda _: self._under_way.pop(name))
+            task.add_done_callback(lambda task: self._done(name, task))
         # One reader who goes away takes nothing from the others.
         await asyncio.shield(task)
+
+    def _done(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[name]
+        if not task.cancelled():
+            task.exception()  # its readers have heard of it, those who are still there
 
     async def _build_or_wait(self, order: str, group: str) -> None:
         keys = [CUTS[order](group), GROUP_BUILDING(order, group), GROUP_BUILDER(order, group)]

@@ -1,0 +1,290 @@
+"""Groups: who is in them, and lists that are computed once a minute for all their readers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from plaza.articles.cuts import Cuts
+from plaza.articles.keys import (
+    ARTICLE_GROUPS,
+    ARTICLES_BY_SCORE,
+    ARTICLES_BY_TIME,
+    CUTS,
+    GROUP,
+    GROUP_BUILDER,
+    GROUP_BUILDING,
+    GROUPS,
+)
+from plaza.articles.lists import Lists
+from plaza.articles.model import MOST_GROUPS, ArticlesQuery, Order, TooManyGroups
+from plaza.articles.service import Articles
+from plaza.core.auth import Actor
+from plaza.core.clock import SetClock
+from plaza.core.errors import Forbidden, NotFound
+from plaza.core.functions import Functions
+from plaza.core.paging import Page, Snapshots
+from plaza.core.wire import Valkey, connect
+from tests.articles.conftest import Post, person
+from tests.rounds import rounds_of
+from tests.servers import Cluster, Server
+
+ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
+
+
+async def listed(lists: Lists, group: str, order: Order = "score") -> list[int]:
+    page = await lists.of_group(None, group, ArticlesQuery(order=order, limit=100))
+    return [article.id for article in page.articles]
+
+
+async def expire(stranger: Any, group: str) -> None:
+    """What a minute does."""
+    for cut in CUTS.values():
+        await stranger.delete(cut(group))
+
+
+async def calls(valkey: Valkey, command: str) -> int:
+    """How often a command has run, on all nodes."""
+    total = 0
+    for node in valkey.primaries():
+        info = await node.call("INFO", "commandstats")
+        for line in info.splitlines():
+            if line.startswith(f"cmdstat_{command}:"):
+                total += int(line.split("calls=")[1].split(",")[0])
+    return total
+
+
+async def test_an_article_is_put_in_a_group_and_taken_out(
+    articles: Articles, post: Post, ana: Actor, stranger: Any
+) -> None:
+    article = await post()
+    assert (await articles.group(ana, article.id, "news", "in")).groups == ["news"]
+    assert (await articles.group(ana, article.id, "go", "in")).groups == ["go", "news"]
+    assert (await articles.group(ana, article.id, "go", "in")).groups == ["go", "news"]
+    assert await stranger.smembers(GROUP("news")) == {f"article:{article.id}"}
+    assert (await articles.read(None, article.id)).groups == ["go", "news"]
+    assert (await articles.group(ana, article.id, "news", "out")).groups == ["go"]
+    assert (await articles.group(ana, article.id, "news", "out")).groups == ["go"]
+    assert await stranger.exists(GROUP("news")) == 0
+    assert await stranger.zrange(GROUPS(), 0, -1) == ["go"]
+
+
+async def test_grouping_is_for_the_author_and_admins(
+    articles: Articles, post: Post, ben: Actor, admin: Actor, stranger: Any
+) -> None:
+    article = await post()
+    with pytest.raises(Forbidden):
+        await articles.group(ben, article.id, "news", "in")
+    with pytest.raises(NotFound):
+        await articles.group(ben, 92617, "news", "in")
+    assert await stranger.exists(GROUP("news")) == 0
+    assert await stranger.exists(ARTICLE_GROUPS(92617)) == 0
+    assert (await articles.group(admin, article.id, "news", "in")).groups == ["news"]
+
+
+async def test_an_article_is_in_a_bounded_number_of_groups(articles: Articles, post: Post, ana: Actor) -> None:
+    article = await post(ana, *(f"group{i}" for i in range(MOST_GROUPS)))
+    with pytest.raises(TooManyGroups):
+        await articles.group(ana, article.id, "one-more", "in")
+    await articles.group(ana, article.id, "group0", "in")
+
+
+async def test_grouping_is_one_round_trip_on_one_server_and_four_in_sequence_on_a_cluster(
+    articles: Articles, post: Post, ana: Actor
+) -> None:
+    article = await post()
+    rounds = await rounds_of(articles.valkey, articles.group(ana, article.id, "news", "in"))
+    assert rounds == (4 if articles.valkey.clustered else 1)
+
+
+async def test_groups_are_listed_with_their_sizes_and_empty_ones_vanish(
+    articles: Articles, lists: Lists, post: Post, ana: Actor
+) -> None:
+    made = [await post(ana, "news", *(["go"] if i % 2 else [])) for i in range(5)]
+    page = await lists.groups(Page())
+    assert [(group.id, group.size) for group in page.groups] == [("news", 5), ("go", 2)]
+    await asyncio.gather(*(articles.group(ana, article.id, "go", "out") for article in made))
+    assert [(group.id, group.size) for group in (await lists.groups(Page())).groups] == [("news", 5)]
+
+
+async def test_groups_come_in_pages(lists: Lists, post: Post, ana: Actor) -> None:
+    await post(ana, "a", "b", "c", "d", "e")
+    first = await lists.groups(Page(limit=3))
+    second = await lists.groups(Page(limit=3, cursor=first.pagination.next_cursor))
+    assert sorted(group.id for group in first.groups + second.groups) == ["a", "b", "c", "d", "e"]
+    assert second.pagination.next_cursor is None
+
+
+async def test_a_groups_lists_are_cut_from_the_whole_and_live_for_a_minute(
+    articles: Articles, lists: Lists, post: Post, ana: Actor, clock: SetClock, stranger: Any
+) -> None:
+    made = []
+    for i in range(8):
+        made.append(await post(ana, *(["news"] if i % 2 else ["go"])))
+        clock.forward(seconds=100)
+    await articles.vote(person("ben"), made[1].id, "up")
+    ours = {f"article:{article.id}" for article in made[1::2]}
+    assert await listed(lists, "news", "time") == [made[i].id for i in (7, 5, 3, 1)]
+    assert await listed(lists, "news", "score") == [made[i].id for i in (7, 1, 5, 3)]
+    for order, whole in [("score", ARTICLES_BY_SCORE()), ("time", ARTICLES_BY_TIME())]:
+        cut = dict(await stranger.zrange(CUTS[order]("news"), 0, -1, withscores=True))
+        everything = dict(await stranger.zrange(whole, 0, -1, withscores=True))
+        assert cut == {member: everything[member] for member in ours}
+        assert 50_000 < await stranger.pttl(CUTS[order]("news")) <= 60_000
+        assert await stranger.exists(GROUP_BUILDING(order, "news")) == 0
+        assert await stranger.exists(GROUP_BUILDER(order, "news")) == 0
+    for order in ("hot", "best", "controversial"):
+        assert {f"article:{id}" for id in await listed(lists, "news", order)} == ours
+
+
+async def test_a_vote_shows_in_the_groups_list_when_its_minute_is_over(
+    articles: Articles, lists: Lists, post: Post, ana: Actor, stranger: Any
+) -> None:
+    first, second = await post(ana, "news"), await post(ana, "news")
+    assert await listed(lists, "news") == [second.id, first.id]
+    await articles.vote(person("ben"), first.id, "up")
+    assert await listed(lists, "news") == [second.id, first.id]
+    await expire(stranger, "news")
+    assert await listed(lists, "news") == [first.id, second.id]
+
+
+async def test_coming_and_going_shows_at_once_also_in_a_list_that_is_kept(
+    articles: Articles, lists: Lists, post: Post, ana: Actor, stranger: Any
+) -> None:
+    first = await post(ana, "news")
+    for order in ORDERS:
+        assert await listed(lists, "news", order) == [first.id]
+    second = await post(ana, "news")
+    for order in ORDERS:
+        assert set(await listed(lists, "news", order)) == {first.id, second.id}
+    await articles.group(ana, first.id, "news", "out")
+    for order in ORDERS:
+        assert await listed(lists, "news", order) == [second.id]
+        assert await stranger.zrange(CUTS[order]("news"), 0, -1) == [f"article:{second.id}"]
+
+
+async def test_a_group_nobody_has_is_an_empty_list(lists: Lists, stranger: Any) -> None:
+    for order in ORDERS:
+        assert await listed(lists, "nobody", order) == []
+        assert await stranger.exists(CUTS[order]("nobody")) == 0
+
+
+async def test_500_readers_of_an_expired_list_cause_one_computation(
+    place: Server | Cluster, lists: Lists, post: Post, ana: Actor, clock: SetClock, valkey: Valkey, stranger: Any
+) -> None:
+    made = {(await post(ana, "news")).id for _ in range(30)}
+    others: list[Lists] = []
+    connections = [await connect(place.url) for _ in range(4)]  # as other processes would
+    for connection in connections:
+        functions = Functions(connection, [])
+        functions.built = lists._functions.built
+        articles = Articles(functions, clock, 7)
+        others.append(Lists(articles, Cuts(functions, step=10), Snapshots(connection, clock)))
+    for order in ("score", "time"):
+        await expire(stranger, "news")
+        before = await calls(valkey, "rename")
+        found = await asyncio.gather(*(listed(others[i % 4], "news", order) for i in range(500)))
+        assert all(set(ids) == made for ids in found)
+        assert await calls(valkey, "rename") == before + 1
+    for connection in connections:
+        await connection.close()
+
+
+async def test_a_builder_that_dies_is_replaced(lists: Lists, post: Post, ana: Actor, stranger: Any) -> None:
+    article = await post(ana, "news")
+    await stranger.set(GROUP_BUILDER("score", "news"), "dead", px=200)
+    await stranger.zadd(GROUP_BUILDING("score", "news"), {"article:999": 1.0})
+    assert await listed(lists, "news") == [article.id]
+    assert await stranger.zrange(CUTS["score"]("news"), 0, -1) == [f"article:{article.id}"]
+
+
+async def test_a_builder_that_stalled_publishes_nothing(
+    functions: Functions, post: Post, ana: Actor, stranger: Any
+) -> None:
+    article = await post(ana, "news")
+    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    assert await functions.call("articles_begin", [list, building, builder], "slow") == "yours"
+    await stranger.delete(builder)  # its lease ran out
+    assert await functions.call("articles_begin", [list, building, builder], "quick") == "yours"
+    member = f"article:{article.id}"
+    assert await functions.call("articles_fold", [GROUP("news"), building, builder], "slow", member, "1") == 0
+    assert await functions.call("articles_publish", [list, building, builder], "slow", 60_000) == 0
+    assert await stranger.exists(list) == 0
+    assert await functions.call("articles_fold", [GROUP("news"), building, builder], "quick", member, "1") == 1
+    assert await functions.call("articles_publish", [list, building, builder], "quick", 60_000) == 1
+    assert await stranger.zrange(list, 0, -1) == [member]
+
+
+async def test_what_leaves_while_a_list_is_built_is_not_in_it(
+    functions: Functions, articles: Articles, post: Post, ana: Actor, stranger: Any
+) -> None:
+    kept, early, late = [await post(ana, "news") for _ in range(3)]
+    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    keys = [GROUP("news"), building, builder]
+    assert await functions.call("articles_begin", [list, building, builder], "me") == "yours"
+    await articles.delete(ana, early.id)  # scanned before, folded after
+    both = [f"article:{early.id}", "1", f"article:{late.id}", "2", f"article:{kept.id}", "3"]
+    assert await functions.call("articles_fold", keys, "me", *both) == 1
+    await articles.delete(ana, late.id)  # folded before
+    assert await functions.call("articles_publish", [list, building, builder], "me", 60_000) == 1
+    assert await stranger.zrange(list, 0, -1) == [f"article:{kept.id}"]
+
+
+async def test_a_large_group_is_built_in_steps(lists: Lists, articles: Articles, valkey: Valkey, stranger: Any) -> None:
+    dice = random.Random(2)
+    members = {f"article:{i}": dice.random() for i in range(1, 3001)}
+    await stranger.zadd(ARTICLES_BY_SCORE(), members)
+    chosen = set(dice.sample(sorted(members), 1200))
+    await stranger.sadd(GROUP("news"), *chosen)
+    await Cuts(articles.functions, step=100).ensure("score", "news")
+    cut = dict(await stranger.zrange(CUTS["score"]("news"), 0, -1, withscores=True))
+    assert cut == {member: members[member] for member in chosen}
+
+
+async def test_all_readers_hear_of_it_when_a_list_cannot_be_built(
+    articles: Articles, post: Post, ana: Actor, stranger: Any
+) -> None:
+    await post(ana, "news")
+    await stranger.delete(ARTICLES_BY_SCORE())
+    await stranger.set(ARTICLES_BY_SCORE(), "no zset")
+    cuts = Cuts(articles.functions)
+    found = await asyncio.gather(*(cuts.ensure("score", "news") for _ in range(5)), return_exceptions=True)
+    assert all("WRONGTYPE" in str(error) for error in found)
+    await stranger.delete(ARTICLES_BY_SCORE())
+
+
+async def test_pages_of_a_group_neither_repeat_nor_skip(
+    articles: Articles, lists: Lists, post: Post, ana: Actor, clock: SetClock, stranger: Any
+) -> None:
+    for i in range(60):
+        clock.forward(seconds=i % 2)
+        await post(ana, "news")
+    for order in ("score", "time"):
+        throughout = set(await listed(lists, "news", order))
+        seen: list[int] = []
+        cursor = None
+        while True:
+            page = await lists.of_group(None, "news", ArticlesQuery(order=order, cursor=cursor))
+            seen += [article.id for article in page.articles]
+            cursor = page.pagination.next_cursor
+            if cursor is None:
+                break
+            clock.forward(seconds=1)
+            await asyncio.gather(*(post(ana, "news") for _ in range(20)))
+            await asyncio.gather(*(articles.vote(person("ben"), id, "up") for id in range(1, 30)))
+            await expire(stranger, "news")
+        assert len(seen) == len(set(seen))
+        assert throughout <= set(seen)
+
+
+async def test_a_page_of_a_kept_list_costs_three_round_trips(lists: Lists, post: Post, ana: Actor) -> None:
+    for _ in range(30):
+        await post(ana, "news")
+    for order in ORDERS:
+        await listed(lists, "news", order)
+        await lists.of_group(None, "news", ArticlesQuery(order=order))
+        work = lists.of_group(None, "news", ArticlesQuery(order=order))
+        assert await rounds_of(lists._valkey, work) == 3

@@ -1,0 +1,244 @@
+"""Articles over HTTP, through the real application: each route, and each way to get it wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.articles.keys import ARTICLE_GROUPS, ARTICLE_UP, ARTICLES_LAST
+from plaza.articles.lists import Lists
+from plaza.articles.routes import route
+from plaza.articles.service import Articles
+from plaza.core.auth import Auth
+from plaza.core.clock import SetClock
+from plaza.core.http import make_app
+from plaza.core.idempotency import Idempotency
+from plaza.core.settings import Settings
+from plaza.core.wire import Valkey
+from tests.web import client_of
+
+SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
+AUTH = Auth(SETTINGS)
+NEW = {"title": "A title", "link": "https://example.com/a"}
+
+
+def bearer(name: str, role: Any = "user") -> dict[str, str]:
+    return {"authorization": f"Bearer {AUTH.issue(name, role)}"}
+
+
+ANA, BEN, ADMIN = bearer("ana"), bearer("ben"), bearer("root", "admin")
+
+
+@pytest.fixture
+async def http(articles: Articles, lists: Lists, valkey: Valkey) -> AsyncIterator[httpx.AsyncClient]:
+    services = {Articles: articles, Lists: lists}
+    app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
+    async with client_of(app) as client:
+        yield client
+
+
+def problem(answer: httpx.Response) -> tuple[int, str, Any]:
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    body = answer.json()
+    return answer.status_code, body["code"], body.get("field")
+
+
+async def test_an_article_from_its_posting_to_its_end(http: httpx.AsyncClient, clock: SetClock) -> None:
+    posted = await http.post("/articles", json={**NEW, "groups": ["news"]}, headers=ANA)
+    assert posted.status_code == 201
+    time = clock.now_s()
+    assert posted.json() == {
+        "id": 1,
+        "title": "A title",
+        "link": "https://example.com/a",
+        "author": "user:ana",
+        "time": time,
+        "votes": 1,
+        "score": time + 432,
+        "groups": ["news"],
+        "vote": "up",
+    }
+    voted = await http.put("/articles/1/vote", json={"direction": "down"}, headers=BEN)
+    assert (voted.status_code, voted.json()) == (200, {"id": 1, "votes": 0, "score": time, "vote": "down"})
+    read = await http.get("/articles/1", headers=BEN)
+    assert (read.json()["votes"], read.json()["vote"]) == (0, "down")
+    assert (await http.get("/articles/1")).json()["vote"] is None
+    back = await http.delete("/articles/1/vote", headers=BEN)
+    assert back.json() == {"id": 1, "votes": 1, "score": time + 432, "vote": None}
+    assert (await http.delete("/articles/1", headers=BEN)).status_code == 403
+    assert (await http.delete("/articles/1", headers=ANA)).status_code == 204
+    assert (await http.get("/articles/1")).status_code == 404
+
+
+async def test_groups_over_http(http: httpx.AsyncClient) -> None:
+    await http.post("/articles", json=NEW, headers=ANA)
+    put = await http.put("/articles/1/groups/news", headers=ANA)
+    assert (put.status_code, put.json()) == (200, {"id": 1, "groups": ["news"]})
+    assert (await http.put("/articles/1/groups/go", json={}, headers=ADMIN)).json()["groups"] == ["go", "news"]
+    groups = (await http.get("/groups")).json()
+    assert groups == {
+        "groups": [{"id": "news", "size": 1}, {"id": "go", "size": 1}],
+        "pagination": {"limit": 20, "count": 2, "next_cursor": None},
+    }
+    for order in ("score", "time", "hot", "best", "controversial"):
+        page = (await http.get(f"/groups/news/articles?order={order}")).json()
+        assert [article["id"] for article in page["articles"]] == [1]
+    gone = await http.delete("/articles/1/groups/news", headers=ANA)
+    assert (gone.status_code, gone.json()) == (200, {"id": 1, "groups": ["go"]})
+    assert (await http.get("/groups/news/articles")).json()["articles"] == []
+
+
+async def test_pages_over_http(http: httpx.AsyncClient) -> None:
+    for i in range(30):
+        await http.post("/articles", json={**NEW, "link": f"https://example.com/{i}"}, headers=ANA)
+    for order in ("score", "time", "hot", "best", "controversial"):
+        first = (await http.get(f"/articles?order={order}")).json()
+        assert (len(first["articles"]), first["pagination"]["limit"]) == (25, 25)
+        cursor = first["pagination"]["next_cursor"]
+        second = (await http.get("/articles", params={"order": order, "cursor": cursor})).json()
+        assert (second["pagination"]["count"], second["pagination"]["next_cursor"]) == (5, None)
+    assert (await http.get("/articles")).json() == (await http.get("/articles?order=score")).json()
+
+
+async def test_the_same_link_again_is_409_with_the_first_articles_id(http: httpx.AsyncClient) -> None:
+    await http.post("/articles", json=NEW, headers=ANA)
+    again = await http.post("/articles", json={**NEW, "title": "Another"}, headers=BEN)
+    assert problem(again) == (409, "duplicate_link", None)
+    assert again.json()["id"] == 1
+
+
+async def test_a_keyed_post_that_is_sent_again_gives_the_first_answer(http: httpx.AsyncClient) -> None:
+    headers = {**ANA, "idempotency-key": "one"}
+    first = await http.post("/articles", json=NEW, headers=headers)
+    again = await http.post("/articles", json=NEW, headers=headers)
+    assert (again.status_code, again.json()) == (201, first.json())
+    other = await http.post("/articles", json={**NEW, "title": "Other"}, headers=headers)
+    assert other.status_code == 422
+
+
+async def test_voting_after_the_window_is_409(http: httpx.AsyncClient, clock: SetClock) -> None:
+    await http.post("/articles", json=NEW, headers=ANA)
+    clock.forward(days=7)
+    answer = await http.put("/articles/1/vote", json={"direction": "up"}, headers=BEN)
+    assert problem(answer) == (409, "voting_closed", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"link": NEW["link"]}, "title"),
+        ({**NEW, "title": 5}, "title"),
+        ({**NEW, "title": " "}, "title"),
+        ({**NEW, "title": "x" * 301}, "title"),
+        ({**NEW, "link": "ftp://example.com"}, "link"),
+        ({**NEW, "link": "example.com"}, "link"),
+        ({**NEW, "votes": 1000}, "votes"),
+        ({**NEW, "groups": ["odd name"]}, "groups[0]"),
+        ({**NEW, "groups": ["a{b}"]}, "groups[0]"),
+        ({**NEW, "groups": ["a:b"]}, "groups[0]"),
+        ({**NEW, "groups": ["a,b"]}, "groups[0]"),
+        ({**NEW, "groups": ["news\n"]}, "groups[0]"),
+        ({**NEW, "groups": [f"g{i}" for i in range(21)]}, "groups"),
+    ],
+)
+async def test_a_bad_article_is_422_naming_the_field_and_takes_no_id(
+    http: httpx.AsyncClient, stranger: Any, body: dict[str, Any], field: str
+) -> None:
+    answer = await http.post("/articles", json=body, headers=ANA)
+    assert problem(answer) == (422, "invalid", field)
+    assert await stranger.exists(ARTICLES_LAST()) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/articles?order=sideways", "order"),
+        ("/articles?limit=0", "limit"),
+        ("/articles?limit=1000", "limit"),
+        ("/articles?offset=1001", "offset"),
+        ("/articles?cursor=nonsense", "cursor"),
+        ("/articles?page=2", "page"),
+        ("/articles/0", "id"),
+        ("/articles/abc", "id"),
+        ("/articles/99999999999999999999", "id"),
+        ("/groups?limit=0", "limit"),
+        ("/groups/odd%20name/articles", "name"),
+        ("/groups/a%7Bb%7D/articles", "name"),
+        ("/groups/a%3Ab/articles", "name"),
+        (f"/groups/{'x' * 51}/articles", "name"),
+        ("/groups/news/articles?order=x", "order"),
+        ("/groups/news/articles?limit=1000", "limit"),
+    ],
+)
+async def test_a_bad_read_is_422_naming_the_field(http: httpx.AsyncClient, path: str, field: str) -> None:
+    assert problem(await http.get(path)) == (422, "invalid", field)
+
+
+async def test_a_bad_vote_is_422_and_a_strange_group_too(http: httpx.AsyncClient, stranger: Any) -> None:
+    await http.post("/articles", json=NEW, headers=ANA)
+    for body, field in [
+        ({"direction": "sideways"}, "direction"),
+        ({}, "direction"),
+        ({"direction": None}, "direction"),
+    ]:
+        assert problem(await http.put("/articles/1/vote", json=body, headers=BEN)) == (422, "invalid", field)
+    assert problem(await http.put("/articles/1/groups/No%21", headers=ANA)) == (422, "invalid", "name")
+    assert await stranger.smembers(ARTICLE_UP(1)) == {"user:ana"}
+    assert await stranger.exists(ARTICLE_GROUPS(1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/articles", NEW),
+        ("DELETE", "/articles/1", None),
+        ("PUT", "/articles/1/vote", {"direction": "up"}),
+        ("DELETE", "/articles/1/vote", None),
+        ("PUT", "/articles/1/groups/news", None),
+        ("DELETE", "/articles/1/groups/news", None),
+    ],
+)
+async def test_writing_needs_credentials_and_an_article(
+    http: httpx.AsyncClient, method: str, path: str, body: Any
+) -> None:
+    assert problem(await http.request(method, path, json=body))[:2] == (401, "unauthenticated")
+    if path != "/articles":
+        assert problem(await http.request(method, path, json=body, headers=ANA))[:2] == (404, "not_found")
+
+
+async def test_only_the_author_or_an_admin_changes_an_article(http: httpx.AsyncClient) -> None:
+    await http.post("/articles", json=NEW, headers=ANA)
+    assert problem(await http.put("/articles/1/groups/news", headers=BEN))[:2] == (403, "forbidden")
+    assert problem(await http.delete("/articles/1/groups/news", headers=BEN))[:2] == (403, "forbidden")
+    assert problem(await http.delete("/articles/1", headers=BEN))[:2] == (403, "forbidden")
+    assert (await http.delete("/articles/1", headers={"x-api-key": "k" * 32})).status_code == 204
+
+
+async def test_the_api_key_is_nobody(http: httpx.AsyncClient) -> None:
+    key = {"x-api-key": "k" * 32}
+    assert problem(await http.post("/articles", json=NEW, headers=key))[:2] == (403, "forbidden")
+    await http.post("/articles", json=NEW, headers=ANA)
+    assert problem(await http.put("/articles/1/vote", json={"direction": "up"}, headers=key))[0] == 403
+    assert (await http.get("/articles/1", headers=key)).json()["vote"] is None
+
+
+async def test_text_of_every_kind_comes_back_as_it_was(http: httpx.AsyncClient) -> None:
+    title = 'Ünïcödé 🐍 "quotes" <b> & 100 %'
+    answer = await http.post("/articles", json={**NEW, "title": title}, headers=ANA)
+    assert answer.status_code == 201, answer.text
+    assert (await http.get("/articles/1")).json()["title"] == title
+    raw = b'{"title": "half \\ud800", "link": "https://example.com/half"}'
+    assert (await http.post("/articles", content=raw, headers=ANA)).status_code in (400, 422)
+
+
+async def test_the_openapi_document_has_every_route(http: httpx.AsyncClient) -> None:
+    paths = (await http.get("/openapi.json")).json()["paths"]
+    assert set(paths["/articles"]) >= {"get", "post"}
+    assert set(paths["/articles/{id}"]) >= {"get", "delete"}
+    assert set(paths["/articles/{id}/vote"]) >= {"put", "delete"}
+    assert set(paths["/articles/{id}/groups/{name}"]) >= {"put", "delete"}
+    assert "/groups" in paths
+    assert "/groups/{name}/articles" in paths
