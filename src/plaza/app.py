@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from plaza.articles import domain as articles
 from plaza.core import catalogue, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
@@ -26,7 +27,7 @@ from plaza.core.system import System
 from plaza.core.telemetry import Requests
 from plaza.reach import connected
 
-DOMAINS: tuple[Domain, ...] = ()
+DOMAINS: tuple[Domain, ...] = (articles.DOMAIN,)
 # The core's own.
 LIBRARIES = (limits.LIBRARY, paging.LIBRARY)
 

@@ -129,14 +129,16 @@ async def test_a_groups_lists_are_cut_from_the_whole_and_live_for_a_minute(
     ours = {f"article:{article.id}" for article in made[1::2]}
     assert await listed(lists, "news", "time") == [made[i].id for i in (7, 5, 3, 1)]
     assert await listed(lists, "news", "score") == [made[i].id for i in (7, 1, 5, 3)]
-    for order, whole in [("score", ARTICLES_BY_SCORE()), ("time", ARTICLES_BY_TIME())]:
+    wholes: list[tuple[Order, str]] = [("score", ARTICLES_BY_SCORE()), ("time", ARTICLES_BY_TIME())]
+    for order, whole in wholes:
         cut = dict(await stranger.zrange(CUTS[order]("news"), 0, -1, withscores=True))
         everything = dict(await stranger.zrange(whole, 0, -1, withscores=True))
         assert cut == {member: everything[member] for member in ours}
         assert 50_000 < await stranger.pttl(CUTS[order]("news")) <= 60_000
         assert await stranger.exists(GROUP_BUILDING(order, "news")) == 0
         assert await stranger.exists(GROUP_BUILDER(order, "news")) == 0
-    for order in ("hot", "best", "controversial"):
+    others: list[Order] = ["hot", "best", "controversial"]
+    for order in others:
         assert {f"article:{id}" for id in await listed(lists, "news", order)} == ours
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from plaza.app import running
 from plaza.articles.keys import ARTICLE_GROUPS, ARTICLE_UP, ARTICLES_LAST
 from plaza.articles.lists import Lists
 from plaza.articles.routes import route
@@ -16,8 +18,10 @@ from plaza.core.auth import Auth
 from plaza.core.clock import SetClock
 from plaza.core.http import make_app
 from plaza.core.idempotency import Idempotency
+from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.wire import Valkey
+from tests.servers import Cluster, Server
 from tests.web import client_of
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
@@ -242,3 +246,14 @@ async def test_the_openapi_document_has_every_route(http: httpx.AsyncClient) -> 
     assert set(paths["/articles/{id}/groups/{name}"]) >= {"put", "delete"}
     assert "/groups" in paths
     assert "/groups/{name}/articles" in paths
+
+
+async def test_plaza_as_a_whole_serves_articles(place: Server | Cluster, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False)
+    async with running(settings) as plaza, client_of(plaza.app) as client:
+        headers = {"authorization": f"Bearer {plaza.core.auth.issue('ana', 'user')}"}
+        posted = await client.post("/articles", json={**NEW, "groups": ["news"]}, headers=headers)
+        assert (posted.status_code, posted.json()["id"]) == (201, 1)
+        page = (await client.get("/groups/news/articles", headers=headers)).json()
+        assert page["articles"] == [posted.json()]
+    use_layout(Layout.PLAIN)

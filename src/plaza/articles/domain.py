@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from plaza.articles.cuts import Cuts
 from plaza.articles.keys import CATALOGUE
+from plaza.articles.lists import Lists
+from plaza.articles.routes import route
+from plaza.articles.service import Articles
+from plaza.core.domain import Core, Domain, Parts
 from plaza.core.functions import Library
+from plaza.core.paging import Snapshots
 
 LIBRARY = Library("articles", CATALOGUE, files("plaza.articles").joinpath("functions.lua").read_text())
+
+
+def build(core: Core) -> Parts:
+    articles = Articles(core.functions, core.clock, core.settings.voting_days)
+    lists = Lists(articles, Cuts(core.functions), Snapshots(core.valkey, core.clock))
+    return Parts([articles, lists])
+
+
+DOMAIN = Domain(LIBRARY, [route], build)
