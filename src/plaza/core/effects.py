@@ -15,7 +15,6 @@ so nothing lands after the worker's word.
 from __future__ import annotations
 
 import asyncio
-import binascii
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,9 +24,8 @@ from typing import Any
 
 from plaza.core import catalogue as core
 from plaza.core.errors import Conflict, Unavailable
+from plaza.core.slots import SLOTS, slot_of, tag_of
 from plaza.core.wire import Arg, Valkey
-
-SLOTS = 16_384
 
 # Notes this old belong to nobody: three times the time that effects may take, so that nodes' clocks may differ too.
 ABANDONED_MS = 15_000
@@ -52,8 +50,8 @@ class Note:
 
     @classmethod
     def beside(cls, library: str, key: str) -> Note:
-        tag = _tag(key)
-        return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(_slot_tags()[_slot(tag)]))
+        tag = tag_of(key.encode()).decode()
+        return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(_slot_tags()[slot_of(tag)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +167,6 @@ def _performed(library: str, command: list[str]) -> tuple[str, list[str], list[s
     return f"{library}_{command[1]}", command[3 : 3 + count], command[3 + count :]
 
 
-def _tag(key: str) -> str:
-    """What a cluster hashes of a key: the part in braces, else all of it."""
-    start = key.find("{")
-    end = key.find("}", start + 2)
-    return key[start + 1 : end] if start >= 0 and end > start else key
-
-
-def _slot(tag: str) -> int:
-    return binascii.crc_hqx(tag.encode(), 0) % SLOTS
-
-
 @cache
 def _slot_tags() -> list[str]:
     """For every slot a short tag that hashes to it, so that a key can be put beside any owner."""
@@ -187,7 +174,7 @@ def _slot_tags() -> list[str]:
     for word in itertools.chain.from_iterable(
         map("".join, itertools.product("0123456789abcdefghijklmnopqrstuvwxyz", repeat=size)) for size in (1, 2, 3, 4)
     ):
-        tags.setdefault(_slot(word), word)
+        tags.setdefault(slot_of(word), word)
         if len(tags) == SLOTS:
             break
     return [tags[slot] for slot in range(SLOTS)]

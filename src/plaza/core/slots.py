@@ -29,14 +29,19 @@ _PLACE: dict[str, int] = {
 
 
 def slot_of(key: Arg) -> int:
-    """The slot of a key: of what is between the first braces, if there is something, else of all of it."""
+    """The slot of a key."""
     name = key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else str(key).encode()
+    return crc_hqx(tag_of(name), 0) % SLOTS
+
+
+def tag_of(name: bytes) -> bytes:
+    """What a cluster hashes of a name: what is between the first braces, if there is something, else all of it."""
     start = name.find(b"{")
     if start >= 0:
         end = name.find(b"}", start + 1)
         if end > start + 1:
-            name = name[start + 1 : end]
-    return crc_hqx(name, 0) % SLOTS
+            return name[start + 1 : end]
+    return name
 
 
 def key_of(command: Sequence[Arg]) -> Arg | None:
