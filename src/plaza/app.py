@@ -26,8 +26,9 @@ from plaza.core.sql import Sql
 from plaza.core.system import System
 from plaza.core.telemetry import Requests
 from plaza.reach import connected
+from plaza.social import domain as social
 
-DOMAINS: tuple[Domain, ...] = (articles.DOMAIN,)
+DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN)
 # The core's own.
 LIBRARIES = (limits.LIBRARY, paging.LIBRARY)
 

@@ -116,7 +116,7 @@ async def test_a_hundred_thousand_items_of_one_moment_are_found_in_one_round_tri
     for first in range(0, 100_000, 10_000):
         await add(functions.valkey, *((f"p{i:06}", 1.0) for i in range(first, first + 10_000)))
     await functions.valkey.call("ZREM", KEY, "p050000")
-    cursor = encode_cursor(Position(paging._checksum(KEY), 1.0, "p050000"))
+    cursor = encode_cursor(Position(paging.checksum(KEY), 1.0, "p050000"))
     usage = Usage()
     mark = USAGE.set(usage)
     paged = await Reader(functions).page(3, cursor)

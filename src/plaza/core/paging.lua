@@ -1,5 +1,6 @@
 -- Pages of a sorted set. A reader's place is a score and a member, not a rank, so nothing is repeated or skipped when
--- others add and remove in between, also among members of one score.
+-- others add and remove in between, also among members of one score. A domain whose lists say more of their members than
+-- ids puts this file before its own and builds on `members_after`.
 
 -- Bytes decide, as they do inside a sorted set; Lua's own < would follow the server's locale.
 local function is_less(a, b)
@@ -26,17 +27,23 @@ local function rank_behind(set, score, member, reverse)
   return low
 end
 
--- paging_after: what comes after a place in a sorted set.
+-- What comes after a place in a sorted set: {member, score, …}. Without a place, from the beginning.
+local function members_after(set, score, member, count, reverse)
+  local first = 0
+  if score ~= '' then
+    local found = redis.call(reverse and 'ZREVRANK' or 'ZRANK', set, member, 'WITHSCORE')
+    if found and tonumber(found[2]) == tonumber(score) then
+      first = found[1] + 1
+    else
+      first = rank_behind(set, score, member, reverse)
+    end
+  end
+  return redis.call(reverse and 'ZREVRANGE' or 'ZRANGE', set, first, first + count - 1, 'WITHSCORES')
+end
+
+-- after: what comes after a place in a sorted set.
 -- KEYS set   ARGV score, member, count, 'newest' (from the highest score down) or 'oldest'
 -- Reply {member, score, …}
 question('after', function(keys, args)
-  local set, score, member, count, reverse = keys[1], args[1], args[2], tonumber(args[3]), args[4] == 'newest'
-  local found = redis.call(reverse and 'ZREVRANK' or 'ZRANK', set, member, 'WITHSCORE')
-  local first
-  if found and tonumber(found[2]) == tonumber(score) then
-    first = found[1] + 1
-  else
-    first = rank_behind(set, score, member, reverse)
-  end
-  return redis.call(reverse and 'ZREVRANGE' or 'ZRANGE', set, first, first + count - 1, 'WITHSCORES')
+  return members_after(keys[1], args[1], args[2], tonumber(args[3]), args[4] == 'newest')
 end)

@@ -116,14 +116,15 @@ def decode_cursor(text: str, name: str, kind: type[C]) -> C:
         cursor = _decode(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
         raise Invalid("This is no cursor of ours.", field="cursor") from error
-    if not isinstance(cursor, kind) or cursor.list != _checksum(name):
+    if not isinstance(cursor, kind) or cursor.list != checksum(name):
         raise Invalid("This cursor belongs to another list.", field="cursor")
     if isinstance(cursor, Position) and math.isnan(cursor.score):
         raise Invalid("This is no cursor of ours.", field="cursor")
     return cursor
 
 
-def _checksum(name: str) -> int:
+def checksum(name: str) -> int:
+    """What marks a list's cursors as its own."""
     # Against mistakes, not against forgery: a forged cursor shows nothing that an honest one would not.
     return zlib.crc32(name.encode())
 
@@ -136,7 +137,7 @@ async def page_by_position(name: str, page: Page, after: After[Position], load: 
 
 def behind(functions: Functions, key: str, *, newest_first: bool = True) -> After[Position]:
     """Places in a sorted set, for `page_by_position(key, …)`. One round trip, whatever the size of the set."""
-    name = _checksum(key)
+    name = checksum(key)
 
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
         if start is None:
@@ -235,7 +236,7 @@ class Snapshots:
 
 
 def _in_memory(name: str, snapshot: str, now: int, ids: Sequence[str]) -> After[Mark]:
-    beginning = Mark(_checksum(name), snapshot, 0, now)
+    beginning = Mark(checksum(name), snapshot, 0, now)
 
     async def after(start: Mark | None, count: int) -> list[tuple[str, Mark]]:
         first = 0 if start is None else start.index + 1

@@ -1,0 +1,186 @@
+"""Who someone is: registration, sign-in, sessions, passwords.
+
+A session is a *family* of refresh tokens. Each token is good once: exchanging it gives the next one. A token that comes
+a second time was copied, and since nobody can tell by whom, its family ends. Only hashes are stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Final, cast
+
+from plaza.core.auth import Actor, Auth
+from plaza.core.clock import Clock
+from plaza.core.errors import Forbidden, Invalid
+from plaza.core.functions import Functions
+from plaza.core.limits import Limiter
+from plaza.core.passwords import Passwords
+from plaza.core.tokens import ACCESS_SECONDS, Role, is_username
+from plaza.social.keys import AUTH_USER, USER, USER_LEAVING
+from plaza.social.model import (
+    BadRefresh,
+    Login,
+    NewPassword,
+    NoProfile,
+    Registration,
+    SignedIn,
+    User,
+    WrongPassword,
+    user_of,
+)
+from plaza.social.replies import as_dict
+
+REFRESH_MS: Final = 30 * 86_400_000
+
+# Devices of one person; the one that was away longest has to sign in again.
+MOST_SESSIONS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshToken:
+    """`<username>.<family>.<secret>`: it says where to look, and proves the right to."""
+
+    username: str
+    family: str
+    secret: str
+
+    @classmethod
+    def new(cls, username: str) -> RefreshToken:
+        return cls(username, f"family:{secrets.token_hex(16)}", secrets.token_urlsafe(32))
+
+    @classmethod
+    def read(cls, token: str) -> RefreshToken:
+        username, family, secret = [*token.rsplit(".", 2), "", ""][:3]
+        if not is_username(username) or len(family) != 32 or not secret:
+            raise BadRefresh
+        return cls(username, f"family:{family}", secret)
+
+    def next(self) -> RefreshToken:
+        return RefreshToken(self.username, self.family, secrets.token_urlsafe(32))
+
+    def __str__(self) -> str:
+        return f"{self.username}.{self.family.removeprefix('family:')}.{self.secret}"
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.secret.encode()).hexdigest()
+
+    def stored(self, now_ms: int) -> str:
+        return f"{self.hash}|{now_ms + REFRESH_MS}"
+
+
+class Accounts:
+    """Registration, sign-in and what keeps people signed in."""
+
+    def __init__(self, functions: Functions, auth: Auth, limiter: Limiter, passwords: Passwords, clock: Clock) -> None:
+        self.limiter = limiter
+        self.functions = functions
+        self.valkey = functions.valkey
+        self.auth = auth
+        self.passwords = passwords
+        self.clock = clock
+
+    async def register(self, new: Registration, address: str | None = None) -> SignedIn:
+        """Make an account and sign in. One round trip, besides the limit's."""
+        require_free_form(new.username)
+        await self.limiter.take("auth", new.username, address)
+        stamp, now = self.auth.stamp(new.username), self.clock.now_ms()
+        hashed = await self.passwords.hash(new.password)
+        token = RefreshToken.new(new.username)
+        fields = [part for name, value in new.given().items() if value is not None for part in (name, value)]
+        reply = await self.functions.call(
+            "social_register",
+            [USER(new.username), AUTH_USER(new.username), USER_LEAVING(new.username)],
+            new.username, now, hashed, token.family, token.stored(now), *fields,
+        )  # fmt: skip
+        return self._signed_in(reply, token, stamp)
+
+    async def login(self, login: Login, address: str | None = None) -> SignedIn:
+        """Sign in by password. Two round trips, besides the limit's.
+
+        A name that nobody has costs the same work as a wrong password, and counts as a try like one.
+        """
+        name, now = login.username, self.clock.now_ms()
+        await self.limiter.take("auth", name, address)
+        stamp = self.auth.stamp(name)
+        stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
+        checked = await self.passwords.check(stored, login.password)
+        if not checked.right:
+            raise WrongPassword
+        token = RefreshToken.new(name)
+        reply = await self.functions.call(
+            "social_sign_in",
+            [USER(name), AUTH_USER(name)],
+            now, stored, checked.rehashed or "", token.family, token.stored(now), MOST_SESSIONS,
+        )  # fmt: skip
+        if not reply:
+            raise WrongPassword
+        await self.limiter.give_back("auth", name)
+        return self._signed_in(reply, token, stamp)
+
+    async def refresh(self, shown: str) -> SignedIn:
+        """Exchange a refresh token for the next one. One round trip."""
+        old, now = RefreshToken.read(shown), self.clock.now_ms()
+        stamp, token = self.auth.stamp(old.username), old.next()
+        reply = await self.functions.call(
+            "social_refresh",
+            [USER(old.username), AUTH_USER(old.username)],
+            now, old.family, old.hash, token.stored(now),
+        )  # fmt: skip
+        if not reply:
+            raise BadRefresh
+        return self._signed_in(reply, token, stamp)
+
+    async def logout(self, actor: Actor | None, shown: str | None) -> None:
+        """End the session of a refresh token, or all of the caller's. One round trip."""
+        if shown is not None:
+            token = RefreshToken.read(shown)
+            await self.functions.call("social_sign_out", [AUTH_USER(token.username)], token.family)
+        elif actor is not None and not actor.via_key:
+            await self.functions.call("social_sign_out", [AUTH_USER(actor.name)], "")
+
+    async def change_password(self, actor: Actor, change: NewPassword, address: str | None = None) -> SignedIn:
+        """Change the password. Every other session ends, this one begins anew. Two round trips, besides the limit's."""
+        actor.require("user")
+        name, now, stamp = actor.name, self.clock.now_ms(), self.auth.stamp(actor.name)
+        await self.limiter.take("auth", name, address)
+        stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
+        if not (await self.passwords.check(stored, change.old)).right:
+            raise Forbidden("The old password is wrong.", field="old")
+        token = RefreshToken.new(name)
+        reply = await self.functions.call(
+            "social_change_password",
+            [USER(name), AUTH_USER(name)],
+            stored, await self.passwords.hash(change.new), token.family, token.stored(now),
+        )  # fmt: skip
+        if not reply:
+            raise Forbidden("The old password is wrong.", field="old")
+        return self._signed_in(reply, token, stamp)
+
+    async def give_password(self, username: str, password: str) -> None:
+        """An operator sets a password; every session of that account ends. One round trip."""
+        require_free_form(username)
+        if not 8 <= len(password) <= 256:
+            raise Invalid("A password has 8 to 256 characters.", field="password")
+        hashed = await self.passwords.hash(password)
+        await self.functions.call("social_change_password", [USER(username), AUTH_USER(username)], "", hashed, "", "")
+
+    async def whoami(self, actor: Actor) -> User:
+        """The caller's own profile, private fields too. One round trip."""
+        fields = await self.valkey.call("HGETALL", USER(actor.name))
+        if not fields:
+            raise NoProfile("You have no profile here.", username=actor.name, role=actor.role)
+        return user_of(fields, private=True)
+
+    def _signed_in(self, reply: list[str] | dict[str, str], token: RefreshToken, stamp: int) -> SignedIn:
+        user = user_of(as_dict(reply), private=True)
+        access = self.auth.issue(user.username, cast(Role, user.role), stamp=stamp)
+        return SignedIn(user, access, str(token), ACCESS_SECONDS)
+
+
+def require_free_form(username: str) -> None:
+    """Refuse what cannot be anybody's name."""
+    if not is_username(username):
+        raise Invalid("A name has 1 to 30 of A-Z a-z 0-9 . _ - and is not me or AUTH.", field="username")

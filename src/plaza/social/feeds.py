@@ -1,0 +1,111 @@
+"""Lists of posts: explore, someone's own, bookmarks, tags by time and by rank, and what search finds.
+
+A page by time costs two round trips on one server (three on a cluster), whatever its size, and one more pair for each
+filling up when much of it is hidden from the reader. The home feed is in `home.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from plaza.core.auth import Actor
+from plaza.core.clock import Clock
+from plaza.core.errors import Forbidden, Invalid
+from plaza.core.functions import Functions
+from plaza.core.paging import Page, Paged, Snapshots, page_by_position
+from plaza.social.keys import (
+    EXPLORE_FEED,
+    HASHTAG_POSTS,
+    HASHTAG_RANKED,
+    MODELS_TOP_ENGAGEMENT,
+    USER_BOOKMARKED,
+    USER_POSTS,
+)
+from plaza.social.model import FeedItem, TopModel, TopPosts, require_tag
+from plaza.social.reading import Reader, View
+from plaza.social.users import People
+
+MOST_SEARCHED_TAGS = 10
+# More than a page shows, since some may be hidden from the reader.
+SPARE = 20
+
+
+class Feeds:
+    """Questions about lists of posts."""
+
+    def __init__(self, functions: Functions, reader: Reader, people: People, clock: Clock) -> None:
+        self.valkey = functions.valkey
+        self.reader = reader
+        self.people = people
+        self.snapshots = Snapshots(functions.valkey, clock)
+
+    async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+        """All posts, newest first. Two round trips on one server, three on a cluster."""
+        return await self._by_time(View(viewer, users), EXPLORE_FEED(), page)
+
+    async def of_user(self, viewer: Actor | None, name: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+        """Someone's posts, newest first. Three round trips."""
+        await self.people.get(viewer, name)
+        return await self._by_time(View(viewer, users, feed=False), USER_POSTS(name), page)
+
+    async def bookmarked(self, actor: Actor, name: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+        """What the caller has bookmarked, latest first. Two round trips on one server, three on a cluster."""
+        if actor.name != name:
+            raise Forbidden("Bookmarks are only for their own person.")
+        return await self._by_time(View(actor, users, feed=False), USER_BOOKMARKED(name), page)
+
+    async def hashtag(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+        """Posts with a tag, newest first. Two round trips on one server, three on a cluster."""
+        return await self._by_time(View(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
+
+    async def ranked(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+        """Posts with a tag, best first, as they stood at the first page. Three round trips on one server."""
+        key = HASHTAG_RANKED(require_tag(tag, "tag"))
+        view = View(viewer, users)
+
+        async def ids(count: int) -> list[str]:
+            return await self._top(key, count)
+
+        async def load(ids: Sequence[str]) -> list[FeedItem | None]:
+            return await self.reader.items(view, ids)
+
+        return await self.snapshots.page(key, page, ids, load)
+
+    async def top_posts(self, viewer: Actor, tags: str, each: int, *, users: bool = True) -> list[TopPosts]:
+        """The best posts of some tags. Two or three round trips."""
+        wanted = list(dict.fromkeys(require_tag(tag.strip(), "hashtags") for tag in tags.split(",") if tag.strip()))
+        if not 1 <= len(wanted) <= MOST_SEARCHED_TAGS:
+            raise Invalid(f"Give 1 to {MOST_SEARCHED_TAGS} tags, with commas between.", field="hashtags")
+        found = await self.valkey.batch([("ZRANGE", HASHTAG_RANKED(tag), 0, each + SPARE - 1, "REV") for tag in wanted])
+        items = iter(await self.reader.items(View(viewer, users), [id for ids in found for id in ids]))
+        shown = [[item for item in (next(items) for _ in ids) if item is not None][:each] for ids in found]
+        return [TopPosts(tag, posts) for tag, posts in zip(wanted, shown, strict=True)]
+
+    async def top_models(self, viewer: Actor, page: Page) -> Paged[TopModel]:
+        """The models by engagement, as they stood at the first page. Three round trips."""
+        key = MODELS_TOP_ENGAGEMENT()
+
+        async def ids(count: int) -> list[str]:
+            return await self._top(key, count)
+
+        async def load(names: Sequence[str]) -> list[TopModel | None]:
+            cards = await self.people.cards(viewer, names)
+            scores = await self.valkey.call("ZMSCORE", key, *names)
+            return [
+                TopModel(engagement=int(score or 0), **msgspec.structs.asdict(card)) if card else None
+                for card, score in zip(cards, scores, strict=True)
+            ]
+
+        return await self.snapshots.page(key, page, ids, load)
+
+    async def _top(self, key: str, count: int) -> list[str]:
+        top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")
+        return top
+
+    async def _by_time(self, view: View, key: str, page: Page) -> Paged[FeedItem]:
+        async def load(ids: Sequence[str]) -> list[FeedItem | None]:
+            return await self.reader.items(view, ids)
+
+        return await page_by_position(key, page, self.reader.behind(key, view), load)

@@ -1,0 +1,470 @@
+-- Posts: what they say, who likes them, what is said below them. The owner is a post.
+--
+-- Feeds, ranked sets, leaderboards and the other side of each relation are effects: each recipe below says what one of
+-- them should hold, from the post's facts as they are now. A post that is gone or banned should be in none of them.
+
+local HOUR_MS = 3600000
+local RANKED_MS = 14 * 24 * HOUR_MS
+
+-- A stored score is off by 2% when 1.2 minutes have passed for every hour of age and one. Scoring again after three
+-- quarters of that leaves time for the worker to come round.
+local DUE_MS = 54000
+
+-- How many likes, bookmarks and comments one step of a deletion clears.
+local PURGED = 100
+
+local function split(joined)
+  local parts = {}
+  for part in string.gmatch(joined or '', '[^,]+') do parts[#parts + 1] = part end
+  return parts
+end
+
+-- What the recipes need of a post; nil if it is gone.
+local function facts_of(id)
+  local f = redis.call('HMGET', key.post(id), 'user_id', 'created_at', 'hashtags', 'banned', 'likesCount',
+    'commentsCount', 'bookmarksCount', 'user_version')
+  if not f[1] then return nil end
+  return {
+    author = f[1], created = tonumber(f[2]), hashtags = f[3] or '', tags = split(f[3]), shown = not f[4],
+    points = (f[5] or 0) * 3 + (f[6] or 0) * 5 + (f[7] or 0) * 4, version = f[8] or '0',
+  }
+end
+
+local function score_of(points, created, at)
+  return points / (math.max(at - created, 0) / HOUR_MS + 1)
+end
+
+-- When a stored score must be computed again: before it is off by 2%, and when the 14 days are over.
+local function due_of(points, created, at)
+  local over = created + RANKED_MS + 1
+  if points == 0 then return over end
+  return math.min(over, at + DUE_MS * (math.max(at - created, 0) / HOUR_MS + 1))
+end
+
+local function is_ranked(post, at)
+  return post and post.shown and #post.tags > 0 and at - post.created <= RANKED_MS
+end
+
+recipe('shown', function(id)
+  local post = facts_of(id)
+  if post and post.shown then return {'ZADD', key.explore_feed(), post.created, id} end
+  return {'ZREM', key.explore_feed(), id}
+end)
+
+recipe('tagged', function(id, tag)
+  local post = facts_of(id)
+  if post and post.shown then
+    for _, one in ipairs(post.tags) do
+      if one == tag then return {'ZADD', key.hashtag_posts(tag), post.created, id} end
+    end
+  end
+  return {{'ZREM', key.hashtag_posts(tag), id}, {'ZREM', key.hashtag_ranked(tag), id}}
+end)
+
+-- Points follow every like, comment and bookmark: into the ranked sets of the post's tags, and to its author.
+recipe('engaged', function(id, author, at)
+  local post = facts_of(id)
+  local counted = post and post.shown and post.points or 0
+  local commands = {perform('note_points', {key.user(author), key.user_points(author)}, {author, id, counted})}
+  at = tonumber(at)
+  if is_ranked(post, at) then
+    local score = score_of(post.points, post.created, at)
+    for _, tag in ipairs(post.tags) do
+      commands[#commands + 1] = {'ZADD', key.hashtag_ranked(tag), score, id}
+    end
+    local record = text(post.created) .. '|' .. text(post.points) .. '|' .. post.hashtags
+    commands[#commands + 1] = {'HSET', key.ranking_posts(), id, record}
+    commands[#commands + 1] = {'ZADD', key.ranking_due(), math.floor(due_of(post.points, post.created, at)), id}
+  end
+  return commands
+end)
+
+recipe('unranked', function(id, at)
+  local post = facts_of(id)
+  if is_ranked(post, tonumber(at)) then return nil end
+  local commands = {{'ZREM', key.ranking_due(), id}, {'HDEL', key.ranking_posts(), id}}
+  for _, tag in ipairs(post and post.tags or {}) do
+    commands[#commands + 1] = {'ZREM', key.hashtag_ranked(tag), id}
+  end
+  return commands
+end)
+
+recipe('authored', function(id, author)
+  local post = facts_of(id)
+  return perform('note_post', {key.user(author), key.user_posts(author), key.user_followers(author)},
+    {author, id, post and post.created or '', post and post.version or ''})
+end)
+
+recipe('withdraw_post', function(author, id)
+  if exists(key.user(author)) then return nil end
+  return perform('delete_post', {key.post(id), key.post_likes(id), key.post_likes_recent(id), key.post_bookmarks(id),
+    key.post_comments(id), key.post_comments_recent(id), key.post_edits(id)}, {id, '', 0})
+end)
+
+recipe('styled', function(author, id)
+  local p = redis.call('HMGET', key.user(author), 'version', 'avatar', 'display_name', 'role')
+  if not p[1] then return nil end
+  return perform('restyle_post', {key.post(id)}, {id, p[1], p[2] or '', p[3] or '', p[4] or 'user'})
+end)
+
+recipe('push', function(id, created)
+  return {'ZADD', key.feeds_push(), created, id}
+end)
+
+-- note_post: the author's side of a post.
+-- KEYS user, posts, followers   ARGV name, post, created ('' if it is gone), version of the profile it copied
+verb('note_post', function(keys, args)
+  local user, posts, followers = unpack(keys)
+  local name, id, created, version = unpack(args)
+  if created == '' then
+    redis.call('ZREM', posts, id)
+  elseif not exists(user) then
+    effect('withdraw_post', name, id)
+  else
+    redis.call('ZADD', posts, created, id)
+    if tonumber(version) < tonumber(redis.call('HGET', user, 'version') or 0) then effect('styled', name, id) end
+    if exists(followers) then effect('push', id, created) end
+  end
+  set_count(user, 'postCount', redis.call('ZCARD', posts))
+end)
+
+-- note_points: the author's sum. Each post's share is absolute; the sum moves with it in the same step.
+-- KEYS user, points   ARGV name, post, points
+verb('note_points', function(keys, args)
+  local user, points, name, id, counted = keys[1], keys[2], args[1], args[2], tonumber(args[3])
+  local before = tonumber(redis.call('HGET', points, id) or 0)
+  if before == counted or (counted > 0 and not exists(user)) then return end
+  if counted == 0 then redis.call('HDEL', points, id) else redis.call('HSET', points, id, text(counted)) end
+  local total = redis.call('HINCRBY', points, 'total', text(counted - before))
+  if total == 0 then redis.call('DEL', points) end
+  if redis.call('HGET', user, 'role') == 'model' then effect('leader', name) end
+end)
+
+-- restyle_post: what a post shows of its author, unless it has a newer version already.
+-- KEYS post   ARGV id, version, avatar, display_name, role
+verb('restyle_post', function(keys, args)
+  local known = redis.call('HGET', keys[1], 'user_version')
+  if not known or tonumber(known) >= tonumber(args[2]) then return 0 end
+  redis.call('HSET', keys[1], 'user_version', args[2], 'avatar', args[3], 'display_name', args[4], 'user_role', args[5])
+  return 1
+end)
+
+local function all_effects(id, author, tags, at)
+  effect('shown', id)
+  for _, tag in ipairs(tags) do effect('tagged', id, tag) end
+  effect('engaged', id, author, at)
+end
+
+-- create_post   KEYS post, the author's user (one server)
+-- ARGV id, author, content, media_url, tags, created, now, and on a cluster version, avatar, display_name, role
+-- Reply the post, also if it is there already
+verb('create_post', function(keys, args)
+  local post, user = keys[1], keys[2]
+  local id, author, content, media, tags, created, at = unpack(args)
+  if exists(post) then return redis.call('HGETALL', post) end
+  local style = {unpack(args, 8)}
+  if user then style = redis.call('HMGET', user, 'version', 'avatar', 'display_name', 'role') end
+  if not style[1] then fail('no_profile', 'You have no profile here.') end
+  redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
+    'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1],
+    'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
+  if media ~= '' then redis.call('HSET', post, 'media_url', media) end
+  all_effects(id, author, split(tags), at)
+  effect('authored', id, author)
+  return redis.call('HGETALL', post)
+end)
+
+-- The author of a post that can be seen; fails if there is none, it is banned, or one blocks the other.
+local function require_post(post, blocked, blocked_by)
+  local author, banned = unpack(redis.call('HMGET', post, 'user_id', 'banned'))
+  local hidden = author and blocked
+    and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
+  if not author or banned or hidden then fail('not_found', 'There is no such post.') end
+  return author
+end
+
+-- edit_post: keeps what it said before.   KEYS post, edits   ARGV id, who, content, tags, now   Reply the post
+verb('edit_post', function(keys, args)
+  local post, edits = keys[1], keys[2]
+  local id, who, content, tags, at = unpack(args)
+  local author = require_post(post)
+  if author ~= who then fail('forbidden', 'Only its author may edit a post.') end
+  local before, old_tags = unpack(redis.call('HMGET', post, 'content', 'hashtags'))
+  if before ~= content or old_tags ~= tags then
+    redis.call('RPUSH', edits, cjson.encode({content = before, hashtags = old_tags, ['until'] = tonumber(at)}))
+    redis.call('HSET', post, 'content', content, 'hashtags', tags, 'edited_at', at)
+    local all, seen = split(tags), {}
+    for _, tag in ipairs(all) do seen[tag] = true end
+    for _, tag in ipairs(split(old_tags)) do
+      if not seen[tag] then all[#all + 1] = tag end
+    end
+    all_effects(id, author, all, at)
+    effect('unranked', id, at)
+  end
+  return redis.call('HGETALL', post)
+end)
+
+-- ban_post: out of every feed and sum, or back into them.
+-- KEYS post   ARGV id, by whom ('' lifts it), now   Reply the post
+verb('ban_post', function(keys, args)
+  local post, id, by, at = keys[1], args[1], args[2], args[3]
+  local author, banned, tags, created = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags', 'created_at'))
+  if not author then fail('not_found', 'There is no such post.') end
+  if by ~= '' and not banned then
+    redis.call('HSET', post, 'banned', 'true', 'banned_at', at, 'banned_by', by)
+  elseif by == '' and banned then
+    redis.call('HDEL', post, 'banned', 'banned_at', 'banned_by')
+    effect('push', id, created)
+  else
+    return redis.call('HGETALL', post)
+  end
+  all_effects(id, author, split(tags), at)
+  effect('unranked', id, at)
+  return redis.call('HGETALL', post)
+end)
+
+recipe('liking', function(id, name)
+  local since = redis.call('ZSCORE', key.post_likes_recent(id), name)
+  if since then return {'ZADD', key.user_liked(name), since, id} end
+  return {'ZREM', key.user_liked(name), id}
+end)
+
+-- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)   ARGV id, name, now
+-- Reply {changed, likes}
+verb('like', function(keys, args)
+  local post, likes, recent, blocked, blocked_by = unpack(keys)
+  local id, name, at = args[1], args[2], args[3]
+  local author = require_post(post, blocked, blocked_by)
+  local changed = redis.call('SADD', likes, name)
+  local size = redis.call('SCARD', likes)
+  if changed == 1 then
+    redis.call('ZADD', recent, at, name)
+    redis.call('HSET', post, 'likesCount', size)
+    effect('liking', id, name)
+    effect('engaged', id, author, at)
+  end
+  return {changed, size}
+end)
+
+-- unlike: also of a banned post.   KEYS post, likes, recent   ARGV id, name, now   Reply {changed, likes}
+verb('unlike', function(keys, args)
+  local post, likes, recent, id, name, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
+  local author = redis.call('HGET', post, 'user_id')
+  if not author then fail('not_found', 'There is no such post.') end
+  local changed = redis.call('SREM', likes, name)
+  local size = redis.call('SCARD', likes)
+  if changed == 1 then
+    redis.call('ZREM', recent, name)
+    redis.call('HSET', post, 'likesCount', size)
+    effect('liking', id, name)
+    effect('engaged', id, author, at)
+  end
+  return {changed, size}
+end)
+
+-- The user's `:bookmarked` is the fact; the post's side is told what it says now.
+recipe('bookmarking', function(name, id, at)
+  local on = redis.call('ZSCORE', key.user_bookmarked(name), id) and 1 or 0
+  return perform('note_bookmark', {key.post(id), key.post_bookmarks(id)}, {id, name, on, at})
+end)
+
+recipe('withdraw_bookmark', function(id, name, at)
+  if exists(key.post(id)) then return nil end
+  return perform('unbookmark', {key.user_bookmarked(name)}, {name, id, at})
+end)
+
+-- bookmark   KEYS bookmarked, blocked, blocked_by, the post (one server)
+-- ARGV name, id, now, author (cluster)   Reply 1, or 0 if it was so already
+verb('bookmark', function(keys, args)
+  local bookmarked, blocked, blocked_by, post = unpack(keys)
+  local name, id, at = args[1], args[2], args[3]
+  if post then
+    require_post(post, blocked, blocked_by)
+  elseif redis.call('ZSCORE', blocked, args[4]) or redis.call('ZSCORE', blocked_by, args[4]) then
+    fail('not_found', 'There is no such post.')
+  end
+  if redis.call('ZADD', bookmarked, 'NX', at, id) == 0 then return 0 end
+  effect('bookmarking', name, id, at)
+  return 1
+end)
+
+-- unbookmark   KEYS bookmarked   ARGV name, id, now   Reply 1, or 0 if it was so already
+verb('unbookmark', function(keys, args)
+  if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
+  effect('bookmarking', args[1], args[2], args[3])
+  return 1
+end)
+
+-- note_bookmark: the post's side of a bookmark.   KEYS post, bookmarks   ARGV id, name, 1 or 0, now
+verb('note_bookmark', function(keys, args)
+  local post, bookmarks, id, name, on, at = keys[1], keys[2], args[1], args[2], args[3], args[4]
+  local author = redis.call('HGET', post, 'user_id')
+  if on == '1' and not author then return effect('withdraw_bookmark', id, name, at) end
+  local changed = redis.call(on == '1' and 'SADD' or 'SREM', bookmarks, name)
+  if changed == 1 and author then
+    redis.call('HSET', post, 'bookmarksCount', redis.call('SCARD', bookmarks))
+    effect('engaged', id, author, at)
+  end
+end)
+
+recipe('commented', function(id, comment, name, content)
+  local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
+  if not at then return {{'DEL', key.comment(comment)}, {'ZREM', key.user_comments(name), comment}} end
+  return {
+    {'HSET', key.comment(comment), 'id', comment, 'post_id', id, 'username', name, 'content', content,
+      'created_at', at},
+    {'ZADD', key.user_comments(name), at, comment},
+  }
+end)
+
+-- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
+-- ARGV id, comment, name, content, created, now   Reply 1, or 0 if it is there already
+verb('comment', function(keys, args)
+  local post, comments, recent, user, blocked, blocked_by = unpack(keys)
+  local id, comment, name, content, created, at = unpack(args)
+  local author = require_post(post, blocked, blocked_by)
+  if user then require_profile(user) end
+  if redis.call('ZSCORE', recent, comment) then return 0 end
+  -- Oldest first also for one that was written long ago, elsewhere.
+  local later = redis.call('ZRANGEBYSCORE', recent, '(' .. created, '+inf', 'LIMIT', 0, 1)[1]
+  if later then
+    redis.call('LINSERT', comments, 'BEFORE', later, comment)
+  else
+    redis.call('RPUSH', comments, comment)
+  end
+  redis.call('ZADD', recent, created, comment)
+  redis.call('HSET', post, 'commentsCount', redis.call('LLEN', comments))
+  effect('commented', id, comment, name, content)
+  effect('engaged', id, author, at)
+  return 1
+end)
+
+-- uncomment   KEYS post, comments, recent   ARGV id, comment, its author, now   Reply 1, or 0 if it was gone
+verb('uncomment', function(keys, args)
+  local post, comments, recent, id, comment = keys[1], keys[2], keys[3], args[1], args[2]
+  if redis.call('ZREM', recent, comment) == 0 then return 0 end
+  redis.call('LREM', comments, 1, comment)
+  set_count(post, 'commentsCount', redis.call('LLEN', comments))
+  effect('commented', id, comment, args[3], '')
+  local author = redis.call('HGET', post, 'user_id')
+  if author then effect('engaged', id, author, args[4]) end
+  return 1
+end)
+
+recipe('unbookmarked', function(id, name)
+  if exists(key.post(id)) then return nil end
+  return perform('drop_bookmark', {key.user_bookmarked(name)}, {id})
+end)
+
+-- drop_bookmark: the post is gone; its side is cleared already.   KEYS bookmarked   ARGV post
+verb('drop_bookmark', function(keys, args)
+  redis.call('ZREM', keys[1], args[1])
+end)
+
+recipe('uncommented', function(id, comment)
+  if redis.call('ZSCORE', key.post_comments_recent(id), comment) then return nil end
+  return perform('drop_comment', {key.comment(comment)}, {comment})
+end)
+
+-- drop_comment: its post is gone.   KEYS comment   ARGV id
+verb('drop_comment', function(keys, args)
+  local name = redis.call('HGET', keys[1], 'username')
+  if not name then return end
+  redis.call('DEL', keys[1])
+  effect('comment_dropped', args[1], name)
+end)
+
+recipe('comment_dropped', function(comment, name)
+  if exists(key.comment(comment)) then return nil end
+  return {'ZREM', key.user_comments(name), comment}
+end)
+
+recipe('post_leaving', function(id, at)
+  if exists(key.post_likes(id)) or exists(key.post_bookmarks(id)) or exists(key.post_comments(id)) then
+    return {'ZADD', key.posts_leaving(), 'NX', at, id}
+  end
+  return {'ZREM', key.posts_leaving(), id}
+end)
+
+-- Clears some of what others had to do with a post that is gone. Returns how much is left.
+local function purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
+  for _, name in ipairs(redis.call('ZRANGE', likes_recent, 0, PURGED - 1)) do
+    redis.call('SREM', likes, name)
+    redis.call('ZREM', likes_recent, name)
+    effect('liking', id, name)
+  end
+  for _, name in ipairs(redis.call('SRANDMEMBER', bookmarks, PURGED)) do
+    redis.call('SREM', bookmarks, name)
+    effect('unbookmarked', id, name)
+  end
+  for _, comment in ipairs(redis.call('ZRANGE', comments_recent, 0, PURGED - 1)) do
+    redis.call('LREM', comments, 1, comment)
+    redis.call('ZREM', comments_recent, comment)
+    effect('uncommented', id, comment)
+  end
+  return redis.call('SCARD', likes) + redis.call('SCARD', bookmarks) + redis.call('LLEN', comments)
+end
+
+-- delete_post: it is gone from everywhere at once, but for the other sides of what many did with it: call again while
+-- something is left.
+-- KEYS post, likes, likes recent, bookmarks, comments, comments recent, edits
+-- ARGV id, who ('' for an admin or the author's leaving), now   Reply {was there, left}
+verb('delete_post', function(keys, args)
+  local post, likes, likes_recent, bookmarks, comments, comments_recent, edits = unpack(keys)
+  local id, who, at = args[1], args[2], args[3]
+  local author, tags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
+  if author and who ~= '' and who ~= author then fail('forbidden', 'Only its author or an admin may delete a post.') end
+  if author then
+    redis.call('DEL', post, edits)
+    all_effects(id, author, split(tags), at)
+    effect('unranked', id, at)
+    effect('authored', id, author)
+  end
+  local left = purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
+  if left > 0 or not author then effect('post_leaving', id, at) end
+  return {author and 1 or 0, left}
+end)
+
+-- rescore: a post's scores as of now, for a cluster, where tags are elsewhere.   KEYS post   ARGV id, now
+verb('rescore', function(keys, args)
+  local id, at = args[1], args[2]
+  local author = redis.call('HGET', keys[1], 'user_id')
+  if author then effect('engaged', id, author, at) end
+  effect('unranked', id, at)
+end)
+
+-- rescore_due: the next batch of posts whose scores are due, for one server, from the compact records alone.
+-- KEYS due, posts   ARGV now, how many   Reply how many there were
+verb('rescore_due', function(keys, args)
+  local due, posts, at, most = keys[1], keys[2], now(args[1]), tonumber(args[2])
+  local ids = redis.call('ZRANGE', due, '-inf', text(at), 'BYSCORE', 'LIMIT', 0, most)
+  if #ids == 0 then return 0 end
+  local again, over, gone, scores = {}, {}, {}, {}
+  for i, record in ipairs(redis.call('HMGET', posts, unpack(ids))) do
+    local id = ids[i]
+    local created, points, tags = string.match(record or '', '^(%d+)|(%d+)|(.*)$')
+    created, points = tonumber(created), tonumber(points)
+    local ranked = created and at - created <= RANKED_MS
+    local score = ranked and text(score_of(points, created, at))
+    for _, tag in ipairs(split(tags)) do
+      local list = ranked and scores or over
+      list[tag] = list[tag] or {}
+      if ranked then table.insert(list[tag], score) end
+      table.insert(list[tag], id)
+    end
+    if ranked then
+      again[#again + 1] = text(math.floor(due_of(points, created, at)))
+      again[#again + 1] = id
+    else
+      gone[#gone + 1] = id
+    end
+  end
+  for tag, list in pairs(scores) do redis.call('ZADD', key.hashtag_ranked(tag), 'XX', unpack(list)) end
+  for tag, list in pairs(over) do redis.call('ZREM', key.hashtag_ranked(tag), unpack(list)) end
+  if #again > 0 then redis.call('ZADD', due, unpack(again)) end
+  if #gone > 0 then
+    redis.call('ZREM', due, unpack(gone))
+    redis.call('HDEL', posts, unpack(gone))
+  end
+  return #ids
+end)

@@ -1,0 +1,441 @@
+"""What social speaks of, and the rules that need nobody's data: tags, points, who may see which field."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
+from plaza.core.paging import Pagination
+from plaza.core.tokens import Role
+from plaza.social.keys import UUID
+
+# No control characters; `_TEXT` allows line breaks and tabs besides, and something must be visible.
+_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+_TEXT = r"^(?s:(?=.*\S))[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+
+MAX_CONTENT: Final = 10_000
+MAX_COMMENT: Final = 2_000
+MAX_TAGS: Final = 30
+MAX_TAG: Final = 100
+
+# What people may call themselves is checked by `core.tokens.is_username` too: `me` and `AUTH` are nobody.
+Username = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,30}\Z", description="Case-sensitive.")]
+PostId = Annotated[str, Meta(pattern=rf"^{UUID}\Z")]
+CommentId = Annotated[str, Meta(pattern=rf"^{UUID}\Z")]
+Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT, pattern=_TEXT)]
+CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT, pattern=_TEXT)]
+Line = Annotated[str, Meta(max_length=200, pattern=_LINE)]
+LongText = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")]
+Url = Annotated[str, Meta(max_length=2_000, pattern=r"^(|https?://[^\s\x00-\x1f\x7f]+|/[^\s\x00-\x1f\x7f]*)\Z")]
+Password = Annotated[str, Meta(min_length=8, max_length=256)]
+AnyPassword = Annotated[str, Meta(max_length=256)]
+Millis = Annotated[int, Meta(ge=0, le=253_402_300_799_999, description="Unix milliseconds.")]
+Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG)]
+
+PUBLIC_FIELDS: Final = (
+    "username",
+    "display_name",
+    "bio",
+    "avatar",
+    "links",
+    "role",
+    "postCount",
+    "followerCount",
+    "followingCount",
+    "created_at",
+)
+PRIVATE_FIELDS: Final = (
+    "first_name",
+    "last_name",
+    "email",
+    "phone",
+    "phone_number",
+    "address",
+    "date_of_birth",
+    "birth_date",
+    "ssn",
+    "credit_card",
+    "bank_account",
+    "ip_address",
+    "device_id",
+)
+# What posts copy from their author.
+COPIED_FIELDS: Final = ("avatar", "display_name", "role")
+POST_FIELDS: Final = (
+    "id",
+    "user_id",
+    "content",
+    "media_url",
+    "created_at",
+    "edited_at",
+    "hashtags",
+    "username",
+    "avatar",
+    "display_name",
+    "user_role",
+    "likesCount",
+    "commentsCount",
+    "bookmarksCount",
+    "banned",
+    "banned_at",
+    "banned_by",
+)
+
+
+class NoProfile(NotFound):
+    title, code = "There is no profile of that name", "no_profile"
+
+
+class UsernameTaken(Conflict):
+    title, code = "That name is taken", "username_taken"
+
+
+class WrongPassword(Unauthenticated):
+    title, code = "The name or the password is wrong", "wrong_password"
+
+
+class BadRefresh(Unauthenticated):
+    title, code = "The refresh token is not valid", "bad_refresh_token"
+
+
+class Suspended(Forbidden):
+    title, code = "This account is suspended", "suspended"
+
+
+class NotYourself(Invalid):
+    title, code = "Not with oneself", "not_yourself"
+
+
+class Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What people may say of themselves. Null takes a field away."""
+
+    display_name: Line | UnsetType | None = UNSET
+    bio: LongText | UnsetType | None = UNSET
+    avatar: Url | UnsetType | None = UNSET
+    links: LongText | UnsetType | None = UNSET
+    first_name: Line | UnsetType | None = UNSET
+    last_name: Line | UnsetType | None = UNSET
+    email: Line | UnsetType | None = UNSET
+    phone: Line | UnsetType | None = UNSET
+    phone_number: Line | UnsetType | None = UNSET
+    address: LongText | UnsetType | None = UNSET
+    date_of_birth: Line | UnsetType | None = UNSET
+    birth_date: Line | UnsetType | None = UNSET
+    ssn: Line | UnsetType | None = UNSET
+    credit_card: Line | UnsetType | None = UNSET
+    bank_account: Line | UnsetType | None = UNSET
+    ip_address: Line | UnsetType | None = UNSET
+    device_id: Line | UnsetType | None = UNSET
+
+    def given(self) -> dict[str, str | None]:
+        """The fields that were given; None for one to take away."""
+        values = ((name, getattr(self, name)) for name in PROFILE_FIELDS)
+        return {name: value for name, value in values if value is not UNSET}
+
+
+PROFILE_FIELDS: Final = Profile.__struct_fields__
+
+
+class Registration(Profile, kw_only=True):
+    username: Username
+    password: Password
+
+
+class Login(msgspec.Struct, forbid_unknown_fields=True):
+    username: Username
+    password: AnyPassword
+
+
+class Refresh(msgspec.Struct, forbid_unknown_fields=True):
+    refresh_token: Annotated[str, Meta(max_length=200)]
+
+
+class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
+    old: AnyPassword
+    new: Password
+
+
+class NewRole(msgspec.Struct, forbid_unknown_fields=True):
+    role: Role
+
+
+class NewPost(msgspec.Struct, forbid_unknown_fields=True):
+    content: Content
+    media_url: Url | None = None
+    hashtags: list[Tag] = []
+
+
+class PostEdit(msgspec.Struct, forbid_unknown_fields=True):
+    content: Content
+
+
+class NewComment(msgspec.Struct, forbid_unknown_fields=True):
+    content: CommentText
+
+
+class User(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A profile. Private fields are there only for its own person."""
+
+    id: str
+    username: str
+    display_name: str
+    bio: str
+    avatar: str
+    links: str
+    role: str
+    postCount: int  # noqa: N815 - the document's names
+    followerCount: int  # noqa: N815
+    followingCount: int  # noqa: N815
+    created_at: int
+    suspended_at: int | None = None
+    first_name: str | None = None
+    last_name: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    phone_number: str | None = None
+    address: str | None = None
+    date_of_birth: str | None = None
+    birth_date: str | None = None
+    ssn: str | None = None
+    credit_card: str | None = None
+    bank_account: str | None = None
+    ip_address: str | None = None
+    device_id: str | None = None
+
+
+class TopModel(User, kw_only=True):
+    """A model, with the engagement of all posts together."""
+
+    engagement: int
+
+
+class SignedIn(msgspec.Struct):
+    user: User
+    access_token: str
+    refresh_token: str
+    expires_in: int
+
+
+class Post(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A post, with whether the reader likes and has bookmarked it."""
+
+    id: str
+    user_id: str
+    username: str
+    display_name: str
+    avatar: str
+    user_role: str
+    content: str
+    media_url: str | None
+    hashtags: list[str]
+    created_at: int
+    likesCount: int  # noqa: N815
+    commentsCount: int  # noqa: N815
+    bookmarksCount: int  # noqa: N815
+    isLiked: bool  # noqa: N815
+    isBookmarked: bool  # noqa: N815
+    edited_at: int | None = None
+    banned: bool | None = None
+    banned_at: int | None = None
+    banned_by: str | None = None
+
+
+class FeedItem(msgspec.Struct, omit_defaults=True):
+    post: Post
+    user: User | None = None
+
+
+class Feed(msgspec.Struct):
+    posts: list[FeedItem]
+    pagination: Pagination
+
+
+class Users(msgspec.Struct):
+    users: list[User]
+    pagination: Pagination
+
+
+class TopModels(msgspec.Struct):
+    users: list[TopModel]
+    pagination: Pagination
+
+
+class TopPosts(msgspec.Struct):
+    """The best posts of one tag."""
+
+    hashtag: str
+    posts: list[FeedItem]
+
+
+class TopTags(msgspec.Struct):
+    hashtags: list[TopPosts]
+
+
+class Comment(msgspec.Struct):
+    id: str
+    post_id: str
+    username: str
+    content: str
+    created_at: int
+
+
+class Comments(msgspec.Struct):
+    comments: list[Comment]
+    pagination: Pagination
+
+
+class Engagement(msgspec.Struct, omit_defaults=True):
+    """How a post stands after a like, a bookmark or a comment. `changed` is false if it was so already."""
+
+    id: str
+    changed: bool
+    isLiked: bool | None = None  # noqa: N815
+    isBookmarked: bool | None = None  # noqa: N815
+    likesCount: int | None = None  # noqa: N815
+    bookmarksCount: int | None = None  # noqa: N815
+
+
+class Relation(msgspec.Struct):
+    """How the caller stands to a person after following, blocking or muting them."""
+
+    username: str
+    kind: Literal["follow", "block", "mute"]
+    on: bool
+    changed: bool
+
+
+class Deleted(msgspec.Struct):
+    id: str
+    deleted: bool
+
+
+def user_of(fields: Mapping[str, str | None], *, private: bool = False) -> User:
+    """A profile from its hash. Only `private` lets through what is for its own person."""
+    name = fields["username"] or ""
+    user = User(
+        id=name,
+        username=name,
+        display_name=fields.get("display_name") or "",
+        bio=fields.get("bio") or "",
+        avatar=fields.get("avatar") or "",
+        links=fields.get("links") or "",
+        role=fields.get("role") or "user",
+        postCount=int(fields.get("postCount") or 0),
+        followerCount=int(fields.get("followerCount") or 0),
+        followingCount=int(fields.get("followingCount") or 0),
+        created_at=int(fields.get("created_at") or 0),
+    )
+    if private:
+        for field in PRIVATE_FIELDS:
+            setattr(user, field, fields.get(field))
+        suspended = fields.get("suspended_at")
+        user.suspended_at = int(suspended) if suspended else None
+    return user
+
+
+def post_of(fields: Mapping[str, str], *, liked: bool, bookmarked: bool) -> Post:
+    """A post from its hash."""
+    get = fields.get
+    tags, edited = get("hashtags"), get("edited_at")
+    post = Post(
+        id=fields["id"],
+        user_id=fields["user_id"],
+        username=get("username") or fields["user_id"],
+        display_name=get("display_name") or "",
+        avatar=get("avatar") or "",
+        user_role=get("user_role") or "user",
+        content=get("content") or "",
+        media_url=get("media_url") or None,
+        hashtags=tags.split(",") if tags else [],
+        created_at=int(get("created_at") or 0),
+        likesCount=int(get("likesCount") or 0),
+        commentsCount=int(get("commentsCount") or 0),
+        bookmarksCount=int(get("bookmarksCount") or 0),
+        isLiked=liked,
+        isBookmarked=bookmarked,
+        edited_at=int(edited) if edited else None,
+    )
+    if get("banned"):
+        post.banned, post.banned_at, post.banned_by = True, int(get("banned_at") or 0), get("banned_by")
+    return post
+
+
+def comment_of(fields: Mapping[str, str]) -> Comment:
+    return Comment(
+        id=fields["id"],
+        post_id=fields["post_id"],
+        username=fields["username"],
+        content=fields["content"],
+        created_at=int(fields["created_at"]),
+    )
+
+
+def normal_tag(text: str) -> str:
+    """A tag as it is stored: without the `#`, composed, lower case. `#Été` and `#été` are one tag."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.removeprefix("#")).lower())
+
+
+def _in_tag(character: str) -> bool:
+    # Letters, marks and digits of every script. No punctuation, so nothing that means something in a key's name.
+    return character == "_" or unicodedata.category(character)[0] in "LMN"
+
+
+def is_tag(text: str) -> bool:
+    return 0 < len(text) <= MAX_TAG and all(map(_in_tag, text))
+
+
+def require_tag(text: str, field: str) -> str:
+    """The tag in its stored form; one that cannot be a tag is refused by the name of its field."""
+    tag = normal_tag(text)
+    if not is_tag(tag):
+        raise Invalid("A tag has letters, digits and _, at most 100.", field=field)
+    return tag
+
+
+def tags_in(content: str) -> list[str]:
+    """The tags in a text, in order, each once. One inside a word or an address is none."""
+    found: dict[str, None] = {}
+    at = content.find("#")
+    while at >= 0:
+        end = at + 1
+        while end < len(content) and _in_tag(content[end]):
+            end += 1
+        before = content[at - 1] if at else " "
+        tag = normal_tag(content[at + 1 : end])
+        if is_tag(tag) and not _in_tag(before) and before not in "/&#":
+            found[tag] = None
+        at = content.find("#", end)
+    return list(found)
+
+
+def tags_of(content: str, listed: Iterable[str] = ()) -> list[str]:
+    """All tags of a post: those of the text, then those of the list."""
+    given = (require_tag(text, f"hashtags[{i}]") for i, text in enumerate(listed))
+    tags = list(dict.fromkeys([*tags_in(content), *given]))
+    if len(tags) > MAX_TAGS:
+        raise Invalid(f"At most {MAX_TAGS} tags; these are {len(tags)}.", field="hashtags")
+    return tags
+
+
+HOUR_MS: Final = 3_600_000
+# After this a post is no longer ranked.
+RANKED_MS: Final = 14 * 24 * HOUR_MS
+
+
+def points(likes: int, comments: int, bookmarks: int) -> int:
+    return likes * 3 + comments * 5 + bookmarks * 4
+
+
+def score(points: int, created_at: int, now_ms: int) -> float:
+    """The document's formula: engagement that fades with the hours; nothing after 14 days."""
+    age = max(now_ms - created_at, 0)
+    return points / (age / HOUR_MS + 1) if age <= RANKED_MS else 0.0
+
+
+def dumped(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

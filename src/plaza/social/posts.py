@@ -1,0 +1,260 @@
+"""Posts and what people do with them. Each write is one round trip on one server, checks included."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from plaza.core.auth import ADMIN, Actor
+from plaza.core.auth import USER as A_USER
+from plaza.core.clock import Clock
+from plaza.core.errors import Forbidden, NotFound
+from plaza.core.functions import Functions
+from plaza.core.paging import Page, Paged, behind, page_by_position
+from plaza.social.keys import (
+    COMMENT,
+    POST,
+    POST_BOOKMARKS,
+    POST_COMMENTS,
+    POST_COMMENTS_RECENT,
+    POST_EDITS,
+    POST_LIKES,
+    POST_LIKES_RECENT,
+    USER,
+    USER_BLOCKED,
+    USER_BLOCKED_BY,
+    USER_BOOKMARKED,
+)
+from plaza.social.model import (
+    Comment,
+    Deleted,
+    Engagement,
+    NewComment,
+    NewPost,
+    NoProfile,
+    Post,
+    PostEdit,
+    User,
+    comment_of,
+    post_of,
+    tags_in,
+    tags_of,
+)
+from plaza.social.reading import Reader, View
+from plaza.social.replies import as_dict
+from plaza.social.users import People
+
+# A post with more likes, bookmarks and comments than this many steps clear is left to the worker.
+PURGE_STEPS = 20
+
+
+def deletion_keys(post: str) -> list[str]:
+    """All keys of a post, in the order `delete_post` takes them."""
+    return [
+        POST(post),
+        POST_LIKES(post),
+        POST_LIKES_RECENT(post),
+        POST_BOOKMARKS(post),
+        POST_COMMENTS(post),
+        POST_COMMENTS_RECENT(post),
+        POST_EDITS(post),
+    ]
+
+
+class Posts:
+    """Verbs about posts."""
+
+    def __init__(self, functions: Functions, reader: Reader, people: People, clock: Clock) -> None:
+        self.functions = functions
+        self.valkey = functions.valkey
+        self.reader = reader
+        self.people = people
+        self.clock = clock
+
+    async def create(self, actor: Actor, new: NewPost, operation: str | None = None) -> Post:
+        """Post something. Run twice for one operation, it is one post. One round trip."""
+        actor.require(A_USER)
+        tags = tags_of(new.content, new.hashtags)
+        id, now = _id(operation), self.clock.now_ms()
+        keys, style = await self._author(actor.name, POST(id))
+        reply = await self.functions.call(
+            "social_create_post",
+            keys,
+            id, actor.name, new.content, new.media_url or "", ",".join(tags), now, now, *style,
+        )  # fmt: skip
+        return post_of(as_dict(reply), liked=False, bookmarked=False)
+
+    async def get(self, viewer: Actor | None, id: str) -> Post:
+        """A post. A banned one only to admins. One round trip; two on a cluster."""
+        if viewer is not None and viewer.is_admin:
+            fields = await self.valkey.call("HGETALL", POST(id))
+            if fields and "banned" in fields:
+                return post_of(fields, liked=False, bookmarked=False)
+        (item,) = await self.reader.items(View(viewer, users=False, feed=False), [id])
+        if item is None:
+            raise _no_post(id)
+        return item.post
+
+    async def edit(self, actor: Actor, id: str, edit: PostEdit) -> Post:
+        """Change the text. What it said is kept, and its tags follow the new text. Two round trips."""
+        actor.require(A_USER)
+        before = await self.valkey.call("HMGET", POST(id), "content", "hashtags")
+        if before[0] is None:
+            raise _no_post(id)
+        in_text = set(tags_in(before[0]))
+        listed = [tag for tag in (before[1] or "").split(",") if tag and tag not in in_text]
+        tags = tags_of(edit.content, listed)
+        reply = await self.functions.call(
+            "social_edit_post",
+            [POST(id), POST_EDITS(id)],
+            id, actor.name, edit.content, ",".join(tags), self.clock.now_ms(),
+        )  # fmt: skip
+        return post_of(as_dict(reply), liked=False, bookmarked=False)
+
+    async def delete(self, actor: Actor, id: str) -> Deleted:
+        """Delete a post. It is gone at once; what many did with it goes in steps. One round trip for up to 100 each."""
+        who = "" if actor.is_admin else actor.name
+        there, left = await self.functions.call("social_delete_post", deletion_keys(id), id, who, self.clock.now_ms())
+        if not there:
+            raise _no_post(id)
+        for _ in range(PURGE_STEPS):
+            if not left:
+                break
+            _, left = await self.purge(id)
+        return Deleted(id, True)
+
+    async def purge(self, id: str) -> tuple[int, int]:
+        """Clear a step of what is left of a deleted post: whether it was there, how much is left. One round trip."""
+        there, left = await self.functions.call("social_delete_post", deletion_keys(id), id, "", self.clock.now_ms())
+        return there, left
+
+    async def ban(self, actor: Actor, id: str, *, on: bool) -> Post:
+        """Take a post out of every feed and sum, or bring it back. One round trip."""
+        actor.require(ADMIN)
+        by = actor.name if on else ""
+        reply = await self.functions.call("social_ban_post", [POST(id)], id, by, self.clock.now_ms())
+        return post_of(as_dict(reply), liked=False, bookmarked=False)
+
+    async def like(self, actor: Actor, id: str) -> Engagement:
+        """Like a post. A second like changes nothing. One round trip."""
+        actor.require(A_USER)
+        keys = [POST(id), POST_LIKES(id), POST_LIKES_RECENT(id), *await self._hiding(actor, id)]
+        changed, likes = await self.functions.call("social_like", keys, id, actor.name, self.clock.now_ms())
+        return Engagement(id, bool(changed), isLiked=True, likesCount=likes)
+
+    async def unlike(self, actor: Actor, id: str) -> Engagement:
+        """Take a like back. One round trip."""
+        actor.require(A_USER)
+        keys = [POST(id), POST_LIKES(id), POST_LIKES_RECENT(id)]
+        changed, likes = await self.functions.call("social_unlike", keys, id, actor.name, self.clock.now_ms())
+        return Engagement(id, bool(changed), isLiked=False, likesCount=likes)
+
+    async def bookmark(self, actor: Actor, id: str) -> Engagement:
+        """Bookmark a post. One round trip."""
+        actor.require(A_USER)
+        me = actor.name
+        keys = [USER_BOOKMARKED(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
+        if self.valkey.clustered:
+            author = [await self._author_of(id)]
+        else:
+            keys, author = [*keys, POST(id)], []
+        changed = await self.functions.call("social_bookmark", keys, me, id, self.clock.now_ms(), *author)
+        return Engagement(id, bool(changed), isBookmarked=True)
+
+    async def unbookmark(self, actor: Actor, id: str) -> Engagement:
+        """Take a bookmark away. One round trip."""
+        actor.require(A_USER)
+        keys = [USER_BOOKMARKED(actor.name)]
+        changed = await self.functions.call("social_unbookmark", keys, actor.name, id, self.clock.now_ms())
+        return Engagement(id, bool(changed), isBookmarked=False)
+
+    async def likes(self, viewer: Actor | None, id: str, page: Page) -> Paged[User]:
+        """Who likes a post, latest first. Three round trips; four on a cluster."""
+        await self.get(viewer, id)
+        key = POST_LIKES_RECENT(id)
+
+        async def load(names: Sequence[str]) -> list[User | None]:
+            return await self.people.cards(viewer, names)
+
+        return await page_by_position(key, page, behind(self.functions, key), load)
+
+    async def comment(self, actor: Actor, id: str, new: NewComment, operation: str | None = None) -> Comment:
+        """Say something below a post. Run twice for one operation, it is one comment. One round trip."""
+        actor.require(A_USER)
+        me, comment, now = actor.name, _id(operation), self.clock.now_ms()
+        keys = [POST(id), POST_COMMENTS(id), POST_COMMENTS_RECENT(id)]
+        if self.valkey.clustered:
+            await self._author(me, "")
+            await self._hiding(actor, id)
+        else:
+            keys += [USER(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
+        await self.functions.call("social_comment", keys, id, comment, me, new.content, now, now)
+        return Comment(comment, id, me, new.content, now)
+
+    async def comments(self, viewer: Actor | None, id: str, page: Page) -> Paged[Comment]:
+        """What is said below a post, oldest first. Three round trips; four on a cluster."""
+        await self.get(viewer, id)
+        key = POST_COMMENTS_RECENT(id)
+
+        async def load(ids: Sequence[str]) -> list[Comment | None]:
+            found = await self.valkey.batch([("HGETALL", COMMENT(comment)) for comment in ids])
+            names = list(dict.fromkeys(fields["username"] for fields in found if fields))
+            hidden = await self._hidden(viewer, names)
+            return [comment_of(f) if f and f["username"] not in hidden else None for f in found]
+
+        return await page_by_position(key, page, behind(self.functions, key, newest_first=False), load)
+
+    async def uncomment(self, actor: Actor, comment: str) -> Deleted:
+        """Take a comment away: its author, the post's owner or an admin. Three round trips."""
+        fields = await self.valkey.call("HGETALL", COMMENT(comment))
+        if not fields:
+            raise NotFound("There is no such comment.", id=comment)
+        id = fields["post_id"]
+        may = actor.name == fields["username"] or actor.is_admin
+        if not may and actor.name != await self.valkey.call("HGET", POST(id), "user_id"):
+            raise Forbidden("Only its author, the post's owner or an admin may delete a comment.")
+        await self.drop_comment(comment, id, fields["username"])
+        return Deleted(comment, True)
+
+    async def drop_comment(self, comment: str, post: str, author: str) -> None:
+        keys = [POST(post), POST_COMMENTS(post), POST_COMMENTS_RECENT(post)]
+        await self.functions.call("social_uncomment", keys, post, comment, author, self.clock.now_ms())
+
+    async def _author(self, name: str, post: str) -> tuple[list[str], list[str]]:
+        """The keys and arguments by which a verb knows its author: one server looks itself, a cluster is told."""
+        if not self.valkey.clustered:
+            return [post, USER(name)], []
+        style = await self.valkey.call("HMGET", USER(name), "version", "avatar", "display_name", "role")
+        if style[0] is None:
+            raise NoProfile("You have no profile here.", username=name)
+        return [post], [value or "" for value in style]
+
+    async def _author_of(self, id: str) -> str:
+        author, banned = await self.valkey.call("HMGET", POST(id), "user_id", "banned")
+        if author is None or banned is not None:
+            raise _no_post(id)
+        return str(author)
+
+    async def _hiding(self, actor: Actor, id: str) -> list[str]:
+        """On one server, the keys by which a verb sees who is hidden from whom; on a cluster that is seen to before."""
+        if not self.valkey.clustered:
+            return [USER_BLOCKED(actor.name), USER_BLOCKED_BY(actor.name)]
+        if await self._hidden(actor, [await self._author_of(id)]):
+            raise _no_post(id)
+        return []
+
+    async def _hidden(self, viewer: Actor | None, names: Sequence[str]) -> set[str]:
+        if viewer is None or not names:
+            return set()
+        keys = USER_BLOCKED(viewer.name), USER_BLOCKED_BY(viewer.name)
+        scores = await self.valkey.batch([("ZMSCORE", key, *names) for key in keys])
+        return {name for row in scores for name, score in zip(names, row, strict=True) if score is not None}
+
+
+def _id(operation: str | None) -> str:
+    """A UUID: random, or the same for every run of one operation."""
+    return str(uuid.UUID(hex=operation, version=4) if operation else uuid.uuid4())
+
+
+def _no_post(id: str) -> NotFound:
+    return NotFound("There is no such post.", id=id)

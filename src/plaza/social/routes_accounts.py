@@ -1,0 +1,67 @@
+"""HTTP in and out of accounts: registration, sign-in, sessions."""
+
+from __future__ import annotations
+
+import msgspec
+
+from plaza.core.auth import Actor
+from plaza.core.call import Call
+from plaza.core.routes import Routes
+from plaza.social.accounts import Accounts
+from plaza.social.model import Login, NewPassword, Refresh, Registration, SignedIn, User
+
+# Tries are counted by the name that is tried, which the service knows: hence no limit of the routes' own.
+route = Routes("accounts", about="Registration, sign-in and sessions.")
+
+
+class Logout(msgspec.Struct, forbid_unknown_fields=True):
+    """Which session ends; without one, all of the caller's."""
+
+    refresh_token: str | None = None
+
+
+class LoggedOut(msgspec.Struct):
+    logged_out: bool = True
+
+
+@route.post("/auth/register", status=201, limit=None)
+async def register(body: Registration, call: Call, accounts: Accounts) -> SignedIn:
+    """Make an account and sign in."""
+    return await accounts.register(body, call.address)
+
+
+@route.post("/auth/login", limit=None)
+async def login(body: Login, call: Call, accounts: Accounts) -> SignedIn:
+    """Sign in by name and password."""
+    return await accounts.login(body, call.address)
+
+
+@route.post("/auth/refresh")
+async def refresh(body: Refresh, accounts: Accounts) -> SignedIn:
+    """Exchange a refresh token for the next one. Shown a second time, it ends its session."""
+    return await accounts.refresh(body.refresh_token)
+
+
+@route.post("/auth/logout")
+async def logout(actor: Actor | None, body: Logout, accounts: Accounts) -> LoggedOut:
+    """End the session of a refresh token, or all of the caller's."""
+    await accounts.logout(actor, body.refresh_token)
+    return LoggedOut()
+
+
+@route.post("/auth/password", limit=None)
+async def change_password(actor: Actor, body: NewPassword, call: Call, accounts: Accounts) -> SignedIn:
+    """Change the password. Every other session ends."""
+    return await accounts.change_password(actor, body, call.address)
+
+
+@route.get("/whoami")
+async def whoami(actor: Actor, accounts: Accounts) -> User:
+    """The caller's own profile."""
+    return await accounts.whoami(actor)
+
+
+@route.post("/whoami")
+async def whoami_posted(actor: Actor, accounts: Accounts) -> User:
+    """The caller's own profile."""
+    return await accounts.whoami(actor)

@@ -1,0 +1,128 @@
+"""Social on a real Valkey, with a clock that tests move, and people who do things."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.core import paging
+from plaza.core.auth import API, Actor, Auth
+from plaza.core.clock import SetClock
+from plaza.core.cutoffs import Cutoffs
+from plaza.core.functions import Functions
+from plaza.core.http import make_app
+from plaza.core.idempotency import Idempotency
+from plaza.core.limits import Limiter
+from plaza.core.passwords import Passwords
+from plaza.core.settings import Settings
+from plaza.core.tokens import Role
+from plaza.core.valkey import Valkey
+from plaza.social.accounts import Accounts
+from plaza.social.domain import DOMAIN, services
+from plaza.social.feeds import Feeds
+from plaza.social.keys import USER, USERS_MODELS, USERS_REGULAR
+from plaza.social.model import NewPost, Post
+from plaza.social.posts import Posts
+from plaza.social.reading import Reader
+from plaza.social.users import People
+from tests.web import client_of
+
+SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
+ADMIN = Actor("root", "admin")
+
+
+@dataclass
+class Social:
+    """Everything of the domain, and shortcuts that tests need."""
+
+    valkey: Valkey
+    functions: Functions
+    auth: Auth
+    clock: SetClock
+    parts: dict[type, Any]
+
+    @property
+    def accounts(self) -> Accounts:
+        found: Accounts = self.parts[Accounts]
+        return found
+
+    @property
+    def people(self) -> People:
+        found: People = self.parts[People]
+        return found
+
+    @property
+    def posts(self) -> Posts:
+        found: Posts = self.parts[Posts]
+        return found
+
+    @property
+    def feeds(self) -> Feeds:
+        found: Feeds = self.parts[Feeds]
+        return found
+
+    @property
+    def reader(self) -> Reader:
+        return self.posts.reader
+
+    async def person(self, name: str, role: Role = "user", **fields: str) -> Actor:
+        """Somebody with a profile, made without the cost of a password."""
+        created = self.clock.now_ms()
+        counters = ("postCount", 0, "followerCount", 0, "followingCount", 0)
+        more = [part for pair in fields.items() for part in pair]
+        await self.valkey.call(
+            "HSET", USER(name), "username", name, "role", role, "created_at", created, "version", 1, *counters, *more
+        )
+        registry = {"user": USERS_REGULAR(), "model": USERS_MODELS()}.get(role)
+        if registry:
+            await self.valkey.call("ZADD", registry, created, name)
+        return Actor(name, role)
+
+    async def post(self, author: Actor, content: str = "hello") -> Post:
+        return await self.posts.create(author, NewPost(content))
+
+    def token(self, actor: Actor) -> dict[str, str]:
+        if actor is API:
+            return {"x-api-key": SETTINGS.api_key}
+        return {"authorization": f"Bearer {self.auth.issue(actor.name, actor.role)}"}
+
+
+@pytest.fixture
+async def social(valkey: Valkey, clock: SetClock) -> AsyncIterator[Social]:
+    functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY])
+    await functions.load()
+    cutoffs = Cutoffs(valkey, clock=clock)
+    await cutoffs.start()
+    auth = Auth(SETTINGS, cutoffs, clock=clock)
+    passwords = Passwords()
+    parts = services(functions, auth, Limiter(functions, on=False), passwords, clock)
+    yield Social(valkey, functions, auth, clock, {type(part): part for part in parts})
+    await functions.effects.drain()
+    passwords.close()
+    await cutoffs.close()
+
+
+@pytest.fixture
+async def ana(social: Social) -> Actor:
+    return await social.person(
+        "ana", display_name="Ana", avatar="https://img.example/ana.png", email="ana@mail.example"
+    )
+
+
+@pytest.fixture
+async def bob(social: Social) -> Actor:
+    return await social.person("bob")
+
+
+@pytest.fixture
+async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the routes over a real socket."""
+    app = make_app(
+        list(DOMAIN.routes), social.parts, auth=social.auth, settings=SETTINGS, idempotency=Idempotency(social.valkey)
+    )
+    async with client_of(app) as client:
+        yield client

@@ -1,0 +1,237 @@
+"""Who someone is: what registration, sign-in and sessions promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bcrypt
+import httpx
+import pytest
+
+from plaza.core import limits
+from plaza.core.auth import API, Actor
+from plaza.core.calls import USAGE, Usage
+from plaza.core.errors import Forbidden, Invalid, TooFast
+from plaza.core.functions import Functions
+from plaza.core.limits import Limiter
+from plaza.social.accounts import MOST_SESSIONS
+from plaza.social.domain import DOMAIN
+from plaza.social.keys import AUTH_USER, USER, USERS_MODELS, USERS_REGULAR
+from plaza.social.model import BadRefresh, Login, NewPassword, Registration, UsernameTaken, WrongPassword
+from tests.social.conftest import ADMIN, Social
+
+REGISTRATION = Registration(username="ana", password="correct horse", display_name="Ana", email="ana@mail.example")
+
+
+async def test_a_registration_makes_the_documented_profile_and_signs_in(social: Social, stranger: Any) -> None:
+    signed = await social.accounts.register(REGISTRATION)
+    profile = await stranger.hgetall(USER("ana"))
+    assert profile == {
+        "username": "ana", "display_name": "Ana", "email": "ana@mail.example", "role": "user", "postCount": "0",
+        "followerCount": "0", "followingCount": "0", "created_at": str(social.clock.now_ms()), "version": "1",
+    }  # fmt: skip
+    assert await stranger.zscore(USERS_REGULAR(), "ana") == social.clock.now_ms()
+    assert signed.user.email == "ana@mail.example"
+    assert social.auth.actor({"authorization": f"Bearer {signed.access_token}"}) == Actor("ana", "user")
+    secret = await stranger.hgetall(AUTH_USER("ana"))
+    assert secret["password_hash"].startswith("$argon2id$")
+    assert signed.refresh_token.rsplit(".", 1)[1] not in str(secret), "a refresh token is stored as a hash"
+
+
+async def test_a_name_is_given_once_and_cases_differ(social: Social) -> None:
+    await social.accounts.register(REGISTRATION)
+    with pytest.raises(UsernameTaken):
+        await social.accounts.register(REGISTRATION)
+    other = await social.accounts.register(Registration(username="Ana", password="another one"))
+    assert other.user.username == "Ana"
+
+
+@pytest.mark.parametrize("name", ["me", "AUTH"])
+async def test_the_two_words_that_mean_the_caller_are_nobodys_name(social: Social, name: str) -> None:
+    with pytest.raises(Invalid):
+        await social.accounts.register(Registration(username=name, password="correct horse"))
+
+
+async def test_a_login_takes_the_password_and_says_the_same_of_a_wrong_one_and_of_nobody(social: Social) -> None:
+    await social.accounts.register(REGISTRATION)
+    assert (await social.accounts.login(Login("ana", "correct horse"))).user.username == "ana"
+    for name, password in (("ana", "wrong horse"), ("nobody", "correct horse"), ("", "x")):
+        with pytest.raises(WrongPassword) as failed:
+            await social.accounts.login(Login(name, password))
+        assert failed.value.detail == WrongPassword.title
+
+
+async def test_each_takes_a_fixed_number_of_round_trips(server: Any, social: Social) -> None:
+    if social.valkey.clustered:
+        return  # there the registries are elsewhere
+
+    async def trips(work: Any) -> tuple[int, Any]:
+        usage = Usage()
+        mark = USAGE.set(usage)
+        try:
+            done = await work
+            return usage.trips, done
+        finally:
+            USAGE.reset(mark)
+
+    count, signed = await trips(social.accounts.register(REGISTRATION))
+    assert count == 1
+    count, _ = await trips(social.accounts.login(Login("ana", "correct horse")))
+    assert count == 2
+    count, _ = await trips(social.accounts.refresh(signed.refresh_token))
+    assert count == 1
+
+
+async def test_a_refresh_token_is_good_once_and_its_reuse_ends_the_family(social: Social) -> None:
+    first = await social.accounts.register(REGISTRATION)
+    second = await social.accounts.refresh(first.refresh_token)
+    third = await social.accounts.refresh(second.refresh_token)
+    with pytest.raises(BadRefresh):
+        await social.accounts.refresh(second.refresh_token)
+    with pytest.raises(BadRefresh):
+        await social.accounts.refresh(third.refresh_token)
+    assert await social.accounts.login(Login("ana", "correct horse")), "only that family ended"
+
+
+async def test_a_refresh_token_expires(social: Social) -> None:
+    signed = await social.accounts.register(REGISTRATION)
+    social.clock.forward(days=29)
+    signed = await social.accounts.refresh(signed.refresh_token)
+    social.clock.forward(days=31)
+    with pytest.raises(BadRefresh):
+        await social.accounts.refresh(signed.refresh_token)
+
+
+@pytest.mark.parametrize("token", ["", "x", "ana.x.y", "a:b." + "0" * 32 + ".s", "ana." + "0" * 32 + ".secret"])
+async def test_a_made_up_refresh_token_is_refused(social: Social, token: str) -> None:
+    await social.accounts.register(REGISTRATION)
+    with pytest.raises(BadRefresh):
+        await social.accounts.refresh(token)
+
+
+async def test_logging_out_ends_one_session_or_all(social: Social) -> None:
+    one = await social.accounts.register(REGISTRATION)
+    two = await social.accounts.login(Login("ana", "correct horse"))
+    three = await social.accounts.login(Login("ana", "correct horse"))
+    await social.accounts.logout(None, one.refresh_token)
+    two = await social.accounts.refresh(two.refresh_token)
+    await social.accounts.logout(Actor("ana", "user"), None)
+    for gone in (one, two, three):
+        with pytest.raises(BadRefresh):
+            await social.accounts.refresh(gone.refresh_token)
+
+
+async def test_sessions_are_bounded_and_the_oldest_goes(social: Social, stranger: Any) -> None:
+    first = await social.accounts.register(REGISTRATION)
+    for _ in range(MOST_SESSIONS + 3):
+        social.clock.forward(seconds=1)
+        last = await social.accounts.login(Login("ana", "correct horse"))
+    assert await stranger.hlen(AUTH_USER("ana")) == MOST_SESSIONS + 1
+    with pytest.raises(BadRefresh):
+        await social.accounts.refresh(first.refresh_token)
+    assert await social.accounts.refresh(last.refresh_token)
+
+
+async def test_a_new_password_ends_every_other_session(social: Social) -> None:
+    signed = await social.accounts.register(REGISTRATION)
+    ana = Actor("ana", "user")
+    with pytest.raises(Forbidden):
+        await social.accounts.change_password(ana, NewPassword("wrong", "battery staple"))
+    changed = await social.accounts.change_password(ana, NewPassword("correct horse", "battery staple"))
+    with pytest.raises(BadRefresh):
+        await social.accounts.refresh(signed.refresh_token)
+    assert await social.accounts.refresh(changed.refresh_token)
+    with pytest.raises(WrongPassword):
+        await social.accounts.login(Login("ana", "correct horse"))
+    assert await social.accounts.login(Login("ana", "battery staple"))
+
+
+async def test_a_hash_from_elsewhere_lets_in_and_is_replaced(social: Social, stranger: Any) -> None:
+    await social.person("ana")
+    old = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
+    await stranger.hset(AUTH_USER("ana"), "password_hash", old)
+    assert await social.accounts.login(Login("ana", "correct horse"))
+    assert (await stranger.hget(AUTH_USER("ana"), "password_hash")).startswith("$argon2id$")
+
+
+async def test_a_suspended_account_is_out_at_once_and_comes_back(social: Social, http: httpx.AsyncClient) -> None:
+    signed = await social.accounts.register(REGISTRATION)
+    headers = {"authorization": f"Bearer {signed.access_token}"}
+    assert (await http.get("/whoami", headers=headers)).status_code == 200
+    answer = await http.put("/users/ana/suspension", headers=social.token(ADMIN))
+    assert answer.json()["suspended_at"] == social.clock.now_ms()
+    assert (await http.get("/whoami", headers=headers)).status_code == 401
+    credentials = {"username": "ana", "password": "correct horse"}
+    assert (await http.post("/auth/login", json=credentials)).json()["code"] == "suspended"
+    refused = await http.post("/auth/refresh", json={"refresh_token": signed.refresh_token})
+    assert refused.status_code == 401
+    social.clock.forward(seconds=1)
+    assert (await http.delete("/users/ana/suspension", headers=social.token(ADMIN))).status_code == 200
+    again = (await http.post("/auth/login", json=credentials)).json()
+    fresh = {"authorization": f"Bearer {again['access_token']}"}
+    assert (await http.get("/whoami", headers=fresh)).status_code == 200
+    assert (await http.get("/whoami", headers=headers)).status_code == 401
+
+
+async def test_an_admin_gives_roles_and_the_registries_follow(social: Social, stranger: Any) -> None:
+    await social.accounts.register(REGISTRATION)
+    await social.people.give_role(ADMIN, "ana", "model")
+    assert await stranger.zscore(USERS_REGULAR(), "ana") is None
+    assert await stranger.zscore(USERS_MODELS(), "ana") == social.clock.now_ms()
+    await social.people.give_role(API, "ana", "admin")
+    assert await stranger.exists(USERS_REGULAR()) == await stranger.exists(USERS_MODELS()) == 0
+    with pytest.raises(Forbidden):
+        await social.people.give_role(Actor("ana", "user"), "ana", "admin")
+
+
+async def test_the_routes_of_accounts(http: httpx.AsyncClient) -> None:
+    made = await http.post("/auth/register", json={"username": "ana", "password": "correct horse", "bio": "hi"})
+    assert made.status_code == 201
+    body = made.json()
+    assert body.keys() == {"user", "access_token", "refresh_token", "expires_in"}
+    assert (body["expires_in"], body["user"]["id"], body["user"]["bio"]) == (900, "ana", "hi")
+    headers = {"x-access-token": body["access_token"]}
+    for ask in (http.get, http.post):
+        assert (await ask("/whoami", headers=headers)).json() == body["user"]
+    assert (await http.get("/whoami")).status_code == 401
+    turned = await http.post("/auth/refresh", json={"refresh_token": body["refresh_token"]})
+    assert turned.status_code == 200
+    change = {"old": "correct horse", "new": "battery staple"}
+    assert (await http.post("/auth/password", json=change, headers=headers)).status_code == 200
+    assert (await http.post("/auth/logout", headers=headers)).json() == {"logged_out": True}
+    assert (await http.post("/auth/logout", json={"refresh_token": "x"})).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"username": "a:b", "password": "correct horse"}, "username"),
+        ({"username": "a{b}", "password": "correct horse"}, "username"),
+        ({"username": "a" * 31, "password": "correct horse"}, "username"),
+        ({"username": "ana\n", "password": "correct horse"}, "username"),
+        ({"username": "ana", "password": "short"}, "password"),
+        ({"username": "ana", "password": "correct horse", "role": "admin"}, "role"),
+        ({"username": "ana", "password": "correct horse", "postCount": 5}, "postCount"),
+        ({"username": "ana", "password": "correct horse", "display_name": "a\u0000b"}, "display_name"),
+    ],
+)
+async def test_a_bad_registration_is_422_and_changes_nothing(
+    social: Social, http: httpx.AsyncClient, stranger: Any, body: Any, field: str
+) -> None:
+    answer = await http.post("/auth/register", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert await stranger.exists(USERS_REGULAR()) == 0
+
+
+async def test_ten_wrong_tries_at_one_name_are_enough(social: Social) -> None:
+    await social.accounts.register(REGISTRATION)
+    functions = Functions(social.valkey, [DOMAIN.library, limits.LIBRARY])
+    await functions.load()
+    social.accounts.limiter = Limiter(functions)
+    for _ in range(5):
+        await social.accounts.login(Login("ana", "correct horse"))  # what was right does not count
+    for _ in range(10):
+        with pytest.raises(WrongPassword):
+            await social.accounts.login(Login("ana", "guess"), "203.0.113.9")
+    with pytest.raises(TooFast):
+        await social.accounts.login(Login("ana", "correct horse"), "203.0.113.9")
