@@ -93,8 +93,15 @@ def test_parameters_have_their_place_type_bounds_and_default(document: dict[str,
         "in": "query",
         "required": False,
         "description": "How many at most.",
-        "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+        "schema": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100,
+            "default": 20,
+            "description": "How many at most.",
+        },
     }
+    assert found["cursor"]["description"] == "`next_cursor` of the page before."
     assert found["perShelf"]["schema"]["maximum"] == 9
     assert found["colour"]["schema"] == {"enum": ["blue", "red", None]} or "anyOf" in found["colour"]["schema"]
     [thing] = operation(document, "get", "/things/{thing}")["parameters"]

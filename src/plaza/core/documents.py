@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cached_property
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from plaza.core import metrics
@@ -35,23 +36,27 @@ class Document:
         return Answer(self.body, headers=self.headers, media_type=self.media_type)
 
 
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+def _document(file: Traversable) -> Document:
+    kind = "." + file.name.rpartition(".")[2]
+    policy = [("content-security-policy", PAGE_POLICY)] if kind == ".html" else []
+    return Document(file.read_bytes(), _TYPES[kind], *policy)
+
+
 class Documents:
     """The OpenAPI document and the page that shows it."""
 
     def __init__(self, describe: Callable[[], dict[str, Any]]) -> None:
         self._describe = describe
-        folder = files("plaza.web") / "docs"
-        html = (folder / "index.html").read_bytes()
-        self.page = Document(html, "text/html; charset=utf-8", ("content-security-policy", PAGE_POLICY))
-        self.assets = {
-            name: Document((folder / name).read_bytes(), media_type)
-            for name, media_type in {
-                "docs.css": "text/css; charset=utf-8",
-                "docs.js": "text/javascript; charset=utf-8",
-                "schema.js": "text/javascript; charset=utf-8",
-                "try.js": "text/javascript; charset=utf-8",
-            }.items()
-        }
+        self.files = {file.name: _document(file) for file in (files("plaza.web") / "docs").iterdir() if file.is_file()}
+        self.page = self.files.pop("index.html")
 
     @cached_property
     def openapi(self) -> Document:
@@ -79,7 +84,7 @@ async def docs(call: Call, documents: Documents) -> Answer[bytes]:
 
 @route.get("/docs/{name}", limit=None, listed=False)
 async def docs_asset(call: Call, name: str, documents: Documents) -> Answer[bytes]:
-    asset = documents.assets.get(name)
-    if asset is None:
+    file = documents.files.get(name)
+    if file is None:
         raise NotFound("No such file.")
-    return asset.answer(call)
+    return file.answer(call)

@@ -265,7 +265,7 @@ def make_app(
 
     `services` are what handlers ask for by type; `observer` hears of each answer.
     """
-    groups = (about.route, *routes)
+    groups = (*routes, about.route)
     endpoints: list[Endpoint] = []
     shown = Documents(lambda: describe(groups, endpoints, __version__))
     known = {**(services or {}), Documents: shown}

@@ -139,8 +139,10 @@ def _parameters(signature: Signature, schemas: Schemas) -> list[dict[str, Any]]:
 def _parameter(label: str, place: str, kind: Any, schemas: Schemas, *, required: bool) -> dict[str, Any]:
     schema = dict(schemas.of(kind))
     described: dict[str, Any] = {"name": label, "in": place, "required": required}
-    if "description" in schema:
-        described["description"] = schema.pop("description")
+    # Of `str | None` the description belongs to the string, one level down.
+    for branch in (schema, *schema.get("anyOf", ())):
+        if "description" in branch:
+            described["description"] = branch["description"]
     return {**described, "schema": schema}
 
 

@@ -1,0 +1,193 @@
+// Trying a call: a form from the parameters, the call as curl, and the answer as it comes.
+
+import { copyButton, h } from "./dom.js";
+import { example, resolve } from "./schema.js";
+
+const LONGEST_SHOWN = 200_000;
+
+export const credentials = {
+  get() {
+    return JSON.parse(sessionStorage.getItem("credentials") ?? "null");
+  },
+  set(value) {
+    if (value) sessionStorage.setItem("credentials", JSON.stringify(value));
+    else sessionStorage.removeItem("credentials");
+  },
+  headers() {
+    const held = this.get();
+    if (!held) return {};
+    return held.kind === "key" ? { "X-API-Key": held.value } : { Authorization: `Bearer ${held.value}` };
+  },
+};
+
+export function tryForm(method, path, operation, doc) {
+  const parameters = operation.parameters ?? [];
+  const inputs = parameters.map((parameter) => [parameter, input(parameter, doc)]);
+  const content = operation.requestBody?.content ?? {};
+  const [bodyType, bodyContent] = Object.entries(content)[0] ?? [];
+  const body = bodyType ? bodyField(bodyType, bodyContent, doc) : null;
+  const answer = h("div", { class: "answer", "aria-live": "polite" });
+  const curl = h("pre", { class: "curl" });
+  const request = () => collect(method, path, inputs, body, bodyType);
+  const refresh = () => (curl.textContent = asCurl(request()));
+  const form = h(
+    "form",
+    { class: "try", novalidate: true },
+    h("div", { class: "inputs" }, inputs.map(([parameter, field]) => labelled(parameter, field))),
+    body ? h("label", { class: "wide" }, h("span", {}, "Body"), body) : null,
+    h(
+      "div",
+      { class: "row" },
+      h("button", { class: "primary", type: "submit" }, "Send"),
+      operation.security && !credentials.get() ? h("span", { class: "pending" }, "You are not signed in.") : null,
+    ),
+    answer,
+    h(
+      "details",
+      { class: "as-curl" },
+      h("summary", {}, "As curl"),
+      h("div", { class: "curl-box" }, curl, copyButton(() => curl.textContent)),
+    ),
+  );
+  form.addEventListener("input", refresh);
+  form.addEventListener("toggle", refresh, true);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    refresh();
+    send(request(), answer, form);
+  });
+  refresh();
+  return form;
+}
+
+function labelled(parameter, field) {
+  const name = h("span", {}, parameter.name, parameter.required ? h("i", { class: "must" }, " required") : null);
+  return h("label", {}, name, field);
+}
+
+function input(parameter, doc) {
+  const schema = resolve(parameter.schema, doc);
+  const choices = schema.enum ?? schema.anyOf?.find((choice) => choice.enum)?.enum;
+  const options = schema.type === "boolean" ? [true, false] : choices?.filter((choice) => choice !== null);
+  if (options) {
+    return h(
+      "select",
+      { name: parameter.name },
+      parameter.required ? null : h("option", { value: "" }, "—"),
+      options.map((value) => h("option", { value: String(value) }, String(value))),
+    );
+  }
+  const hint = schema.default ?? (parameter.in === "path" ? example(schema, doc) : "");
+  const kind = schema.type === "integer" || schema.type === "number" ? "numeric" : "text";
+  const shown = Array.isArray(hint) ? "several, with commas" : String(hint ?? "");
+  return h("input", { name: parameter.name, inputmode: kind, placeholder: shown, autocomplete: "off", spellcheck: "false" });
+}
+
+function bodyField(type, content, doc) {
+  const field = h("textarea", { name: "body", spellcheck: "false", "aria-label": "Body" });
+  if (type.includes("json") && content.schema) field.value = JSON.stringify(example(content.schema, doc), null, 2);
+  field.rows = Math.min(14, Math.max(3, field.value.split("\n").length));
+  return field;
+}
+
+function collect(method, path, inputs, body, bodyType) {
+  let target = path;
+  const query = new URLSearchParams();
+  const headers = { ...credentials.headers() };
+  for (const [parameter, field] of inputs) {
+    const value = field.value.trim();
+    if (parameter.in === "path") {
+      target = target.replace(`{${parameter.name}}`, encodeURIComponent(value || field.placeholder || "-"));
+    } else if (value !== "" && parameter.in === "query") {
+      const isList = parameter.schema.type === "array";
+      for (const one of isList ? value.split(",") : [value]) query.append(parameter.name, one.trim());
+    } else if (value !== "" && parameter.in === "header") {
+      headers[parameter.name] = value;
+    }
+  }
+  const text = body?.value.trim() ? body.value : undefined;
+  if (text !== undefined) headers["Content-Type"] = bodyType;
+  const search = query.size ? `?${query}` : "";
+  return { method: method.toUpperCase(), url: target + search, headers, body: text };
+}
+
+function asCurl({ method, url, headers, body }) {
+  const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const lines = [`curl${method === "GET" ? "" : ` -X ${method}`} ${quote(location.origin + url)}`];
+  for (const [name, value] of Object.entries(headers)) {
+    const shown = name === "Authorization" ? "Bearer $TOKEN" : name === "X-API-Key" ? "$API_KEY" : value;
+    // In double quotes the shell puts the variable in; the secret itself is never shown.
+    lines.push(shown === value ? `  -H ${quote(`${name}: ${value}`)}` : `  -H "${name}: ${shown}"`);
+  }
+  if (body !== undefined) lines.push(`  -d ${quote(body)}`);
+  return lines.join(" \\\n");
+}
+
+async function send({ method, url, headers, body }, answer, form) {
+  const button = form.querySelector("button.primary");
+  const control = new AbortController();
+  const stop = h("button", { type: "button", class: "plain small", onclick: () => control.abort() }, "Stop");
+  answer.replaceChildren(h("p", { class: "pending" }, "Waiting… ", stop));
+  button.disabled = true;
+  const begun = performance.now();
+  try {
+    const response = await fetch(url, { method, headers, body, signal: control.signal });
+    const waited = Math.round(performance.now() - begun);
+    const text = h("pre", { class: "body", tabindex: "0" });
+    answer.replaceChildren(head(response, waited), headerList(response), text);
+    if (/text\/event-stream/.test(response.headers.get("content-type") ?? "")) {
+      answer.append(stop);
+      await follow(response, text);
+      stop.remove();
+    } else {
+      await show(response, text);
+    }
+  } catch (error) {
+    if (error.name === "AbortError") answer.append(h("p", { class: "pending" }, "Stopped."));
+    else answer.replaceChildren(h("p", { class: "failed" }, `No answer: ${error.message}`));
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function head(response, waited) {
+  const kind = `s${Math.floor(response.status / 100)}`;
+  return h(
+    "div",
+    { class: "answer-head" },
+    h("strong", { class: `status ${kind}` }, `${response.status} ${response.statusText}`),
+    h("span", {}, `${waited} ms`),
+    h("span", { class: "timing" }, timing(response.headers.get("server-timing") ?? "")),
+  );
+}
+
+// Server-Timing in words: `valkey;desc="2 round trips";dur=0.4, total;dur=1.2`.
+function timing(text) {
+  const found = /valkey;desc="(\d+) round trips";dur=([\d.]+), total;dur=([\d.]+)/.exec(text);
+  if (!found) return text;
+  const [, trips, valkey, total] = found;
+  const times = trips === "1" ? "1 round trip" : `${trips} round trips`;
+  return `${total} ms in the server, ${times} to Valkey (${valkey} ms)`;
+}
+
+function headerList(response) {
+  const rows = [...response.headers].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+  return h("details", { class: "headers" }, h("summary", {}, `${rows.length} headers`), h("dl", {}, rows));
+}
+
+async function show(response, into) {
+  const text = await response.text();
+  const isJson = /json/.test(response.headers.get("content-type") ?? "");
+  const whole = isJson && text ? JSON.stringify(JSON.parse(text), null, 2) : text;
+  into.textContent = whole.length > LONGEST_SHOWN ? `${whole.slice(0, LONGEST_SHOWN)}\n… (${whole.length} characters)` : whole;
+  if (whole) into.before(h("div", { class: "over" }, copyButton(whole)));
+  else into.replaceWith(h("p", { class: "pending" }, "An empty body."));
+}
+
+async function follow(response, into) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+    into.textContent = (into.textContent + piece.value).slice(-LONGEST_SHOWN);
+    into.scrollTop = into.scrollHeight;
+  }
+}

@@ -1,0 +1,258 @@
+"""`/docs` in a real browser: what it shows, what one can try, and that it needs nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from plaza.core.answers import EVENTS, Event
+from plaza.core.http import App, make_app
+from plaza.core.routes import Routes
+from tests.browser.conftest import Site, Visit
+from tests.core import things
+from tests.core.things import AUTH, SETTINGS, Shelf, Thing, token
+
+evil = Routes("evil", about="<img src=x onerror=alert(1)>")
+
+
+@evil.get("/<b>")
+async def text() -> None:
+    """<script>alert(1)</script> and `<b>`."""
+
+
+@evil.get("/ticks", media_type=EVENTS)
+async def ticks() -> AsyncIterator[Event[Thing]]:
+    """Two things, and then it ends."""
+    for number in (1, 2):
+        yield Event(data=Thing(number, "Lamp", "ana"))
+
+
+def application() -> App:
+    return make_app([things.route, evil], {Shelf: Shelf()}, auth=AUTH, settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Site(application) as site:
+        yield site
+
+
+WINDOWS: list[tuple[int, Literal["light", "dark"]]] = [(1440, "light"), (1440, "dark"), (380, "light"), (380, "dark")]
+
+
+@pytest.fixture
+def visit(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    window: tuple[int, Literal["light", "dark"]] = getattr(request, "param", WINDOWS[0])
+    width, scheme = window
+    with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:
+        visit = Visit(context, site)
+        yield visit
+        assert visit.complaints == [], "neither an error nor a breach of the policy"
+        assert [url for url in visit.requests if not url.startswith((site.url, "about:"))] == [], "offline"
+
+
+def open_operation(page: Page, name: str) -> None:
+    expect(page.locator(f"#{name}[open] form.try")).to_be_visible()
+
+
+def use_token(page: Page) -> None:
+    page.click("#key")
+    page.fill("#credential", token()["authorization"])
+    page.press("#credential", "Enter")
+    expect(page.locator("#key-text")).to_have_text("Token")
+
+
+def test_it_lists_every_route_by_tag(visit: Visit) -> None:
+    page = visit.go("/docs")
+    expect(page.locator("section.tag")).to_have_count(5)  # things, evil, system; problems and types
+    expect(page.locator("#tag-things details.operation")).to_have_count(len(things.route.routes))
+    expect(page.locator("nav a[href='#things_create']")).to_contain_text("/things")
+    expect(page.locator("#things_create .said")).to_have_text("Put a thing on the shelf.")
+
+
+def test_text_stays_text(visit: Visit) -> None:
+    page = visit.go("/docs#evil_text")
+    expect(page.locator("#tag-evil .about")).to_have_text("<img src=x onerror=alert(1)>")
+    expect(page.locator("#evil_text .said")).to_have_text("<script>alert(1)</script> and <b>.")
+    assert page.locator("#content img, #content script").count() == 0
+
+
+def test_an_operation_shows_its_parameters_body_and_answers(visit: Visit) -> None:
+    page = visit.go("/docs#things_browse")
+    open_operation(page, "things_browse")
+    limit = page.locator("#things_browse .entry", has_text="limit").first
+    expect(limit).to_contain_text("1 to 100, default 20")
+    page = visit.go("/docs#things_create")
+    body = page.locator("#things_create .reference")
+    expect(body).to_contain_text("1 to 20 characters")
+    page.locator("#things_create .inner summary", has_text="Part").click()
+    expect(page.locator("#things_create .inner .name")).to_have_text("name")
+    expect(page.locator("#things_create .errors .status")).to_have_text(
+        ["400", "401", "403", "409", "413", "422", "429", "503"]
+    )
+
+
+def test_a_call_can_be_tried_with_a_token(visit: Visit) -> None:
+    page = visit.go("/docs")
+    use_token(page)
+    page.locator("nav a[href='#things_create']").click()
+    open_operation(page, "things_create")
+    form = page.locator("#things_create form.try")
+    form.locator("textarea").fill('{"title": "From the page"}')
+    form.locator("button.primary").click()
+    expect(form.locator(".status")).to_have_text("201 Created")
+    expect(form.locator("pre.body")).to_contain_text('"author": "ana"')
+    expect(form.locator(".timing")).to_contain_text("0 round trips to Valkey")
+    form.locator(".as-curl summary").click()
+    expect(form.locator(".curl")).to_contain_text('-H "Authorization: Bearer $TOKEN"')
+    expect(form.locator(".curl")).to_contain_text('{"title": "From the page"}')
+    assert token()["authorization"][20:60] not in page.content(), "a token is never on the page"
+
+
+def test_parameters_go_where_they_belong(visit: Visit) -> None:
+    page = visit.go("/docs#things_echo")
+    form = page.locator("#things_echo form.try")
+    form.locator("input[name=text]").fill("a/b ü?")
+    form.locator("button.primary").click()
+    expect(form.locator("pre.body")).to_contain_text('"text": "a/b ü?"')
+    page = visit.go("/docs#things_browse")
+    form = page.locator("#things_browse form.try")
+    form.locator("input[name=tag]").fill("x, y")
+    form.locator("select[name=colour]").select_option("red")
+    form.locator("select[name=includeUser]").select_option("false")
+    form.locator("input[name=limit]").fill("7")
+    form.locator("button.primary").click()
+    answer = form.locator("pre.body")
+    for said in ('"colour": "red"', '"limit": 7', '"includeUser": false', '"x",\n    "y"'):
+        expect(answer).to_contain_text(said)
+
+
+def test_a_problem_is_shown_as_it_is(browser: Browser, site: Site) -> None:
+    # Browsers complain of every 4xx in their console, so here complaints are not counted.
+    with browser.new_context() as context:
+        page = Visit(context, site).go("/docs#things_create")
+        form = page.locator("#things_create form.try")
+        form.locator("button.primary").click()
+        expect(form.locator(".answer .status")).to_have_text("401 Unauthorized")
+        expect(form.locator("pre.body")).to_contain_text('"type": "/docs#problem-unauthenticated"')
+
+
+def test_events_are_followed_as_they_come(visit: Visit) -> None:
+    page = visit.go("/docs#evil_ticks")
+    form = page.locator("#evil_ticks form.try")
+    form.locator("button.primary").click()
+    expect(form.locator("pre.body")).to_contain_text('data: {"id":2,"title":"Lamp","author":"ana"}')
+    expect(form.locator("button", has_text="Stop")).to_have_count(0)
+
+
+def test_the_type_of_a_problem_leads_to_its_meaning(visit: Visit) -> None:
+    page = visit.go("/docs#problem-too_fast")
+    expect(page.locator(".problems .target")).to_contain_text("Too many requests")
+    expect(page.locator(".problems .target")).to_be_in_viewport()
+
+
+def test_finding_narrows_the_lists(visit: Visit) -> None:
+    page = visit.go("/docs")
+    expect(page.locator("#things_create")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("post like")
+    expect(page.locator("#content details.operation[data-find]:visible")).to_have_count(1)
+    expect(page.locator("nav a:visible .method")).to_have_count(1)
+    page.fill("#find", "")
+    expect(page.locator("#things_create")).to_be_visible()
+
+
+def test_light_and_dark_can_be_changed_and_are_remembered(visit: Visit) -> None:
+    page = visit.go("/docs")
+    background = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(background)
+    page.click("#theme")
+    after = page.evaluate(background)
+    assert before != after
+    visit.go("/docs")
+    expect(page.locator("#things_create")).to_be_visible()
+    assert page.evaluate(background) == after
+
+
+@pytest.mark.parametrize("visit", WINDOWS, indirect=True, ids=str)
+def test_it_fits_its_window_and_can_be_read(visit: Visit) -> None:
+    page = visit.go("/docs")
+    use_token(page)
+    for name in ("things_create", "things_browse"):
+        page.evaluate(f"location.hash = '{name}'")
+        open_operation(page, name)
+        page.locator(f"#{name} button.primary").click()
+        expect(page.locator(f"#{name} .answer-head")).to_be_visible()
+        page.locator(f"#{name} .as-curl summary").click()
+        assert visit.overflow() == 0, f"{name} is wider than the window"
+    assert faint(page) == []
+    narrow = page.viewport_size is not None and page.viewport_size["width"] < 500
+    expect(page.locator("nav")).to_be_visible(visible=not narrow)
+    if narrow:
+        page.click("#menu")
+        page.locator("nav a[href='#problems']").click()
+        expect(page.locator("nav")).to_be_hidden()
+        expect(page.locator("#problems h2")).to_be_in_viewport()
+
+
+def faint(page: Page, least: float = 4.5) -> list[str]:
+    """Texts whose colour is too near to what is behind them, by WCAG 2's measure."""
+    found: list[str] = page.evaluate(CONTRAST, least)
+    return found
+
+
+CONTRAST = """least => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const [x, y, z] = [r, g, b].map((c) => linear(c / 255));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || !element.checkVisibility()) continue;
+    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < least) faint.push(`.${element.className}: ${element.textContent.slice(0, 30)}`);
+  }
+  return [...new Set(faint)];
+}"""
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/docs/docs.css", "/docs/icon.svg"])
+def test_files_are_kept_by_browsers_and_asked_for_again(browser: Browser, site: Site, path: str) -> None:
+    with browser.new_context() as context:
+        first = context.request.get(site.url + path)
+        etag = first.headers["etag"]
+        assert first.headers["x-content-type-options"] == "nosniff"
+        again = context.request.get(site.url + path, headers={"if-none-match": etag})
+        assert (again.status, again.body()) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/docs/", "/docs/nothing.js", "/docs/..%2F__init__.py", "/docs/index.html"])
+def test_only_its_own_files_are_served(browser: Browser, site: Site, path: str) -> None:
+    with browser.new_context() as context:
+        assert context.request.get(site.url + path).status == 404
+
+
+def test_the_policy_lets_nothing_in_line_run(browser: Browser, site: Site) -> None:
+    with browser.new_context() as context:
+        policy = context.request.get(f"{site.url}/docs").headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        page = Visit(context, site).go("/docs")
+        page.evaluate(
+            "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)"
+        )
+        assert page.evaluate("window.ran") is None
