@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from plaza.core import paging
 from plaza.core.auth import API, Actor, Auth
+from plaza.core.calls import USAGE, Usage
 from plaza.core.clock import SetClock
 from plaza.core.cutoffs import Cutoffs
 from plaza.core.functions import Functions
@@ -24,11 +25,12 @@ from plaza.core.valkey import Valkey
 from plaza.social.accounts import Accounts
 from plaza.social.domain import DOMAIN, services
 from plaza.social.feeds import Feeds
-from plaza.social.keys import USER, USERS_MODELS, USERS_REGULAR
+from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER, USERS_MODELS, USERS_REGULAR
 from plaza.social.model import NewPost, Post
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
 from plaza.social.users import People
+from tests.social.truth import Facts, faults, read_all
 from tests.web import client_of
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
@@ -80,6 +82,8 @@ class Social:
         registry = {"user": USERS_REGULAR(), "model": USERS_MODELS()}.get(role)
         if registry:
             await self.valkey.call("ZADD", registry, created, name)
+        if role == "model":
+            await self.valkey.call("ZADD", MODELS_TOP_ENGAGEMENT(), 0, name)
         return Actor(name, role)
 
     async def post(self, author: Actor, content: str = "hello") -> Post:
@@ -126,3 +130,28 @@ async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
     )
     async with client_of(app) as client:
         yield client
+
+
+@pytest.fixture
+def true(social: Social, stranger: Any) -> Callable[[], Awaitable[Facts]]:
+    """Asks a stranger whether everything fits together, and gives what it read."""
+
+    async def look() -> Facts:
+        await social.functions.effects.drain()
+        facts = await read_all(stranger)
+        assert faults(facts, social.clock.now_ms()) == []
+        assert not facts["pending"], "an effect is not settled"
+        return facts
+
+    return look
+
+
+async def trips(work: Awaitable[Any]) -> int:
+    """How many round trips something takes."""
+    usage = Usage()
+    mark = USAGE.set(usage)
+    try:
+        await work
+    finally:
+        USAGE.reset(mark)
+    return usage.trips

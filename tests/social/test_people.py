@@ -1,0 +1,184 @@
+"""Profiles, privacy, and how people stand to each other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
+from plaza.core.paging import Page
+from plaza.social import keys as k
+from plaza.social.model import PRIVATE_FIELDS, NewComment, NotYourself
+from tests.social.conftest import ADMIN, Social
+
+SECRETS = {field: f"secret-{field}" for field in PRIVATE_FIELDS}
+
+
+async def test_a_follow_is_on_both_sides(social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any) -> None:
+    assert (await social.people.follow(ana, "bob")).changed
+    assert not (await social.people.follow(ana, "bob")).changed
+    assert await stranger.smembers(k.USER_FOLLOWING("ana")) == {"bob"}
+    assert await stranger.smembers(k.USER_FOLLOWERS("bob")) == {"ana"}
+    assert await stranger.hget(k.USER("bob"), "followerCount") == "1"
+    assert [user.username for user in (await social.people.followers(None, "bob", Page())).items] == ["ana"]
+    assert [user.username for user in (await social.people.following(ana, "ana", Page())).items] == ["bob"]
+    await true()
+    assert (await social.people.unfollow(ana, "bob")).changed
+    assert not (await social.people.unfollow(ana, "bob")).changed
+    await true()
+    with pytest.raises(NotYourself):
+        await social.people.follow(ana, "ana")
+    with pytest.raises(NotFound):
+        await social.people.follow(ana, "nobody")
+    await true()
+
+
+async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
+    social: Social, ana: Actor, bob: Actor, true: Any
+) -> None:
+    await social.people.follow(ana, "bob")
+    await social.people.follow(bob, "ana")
+    posts = {who.name: await social.post(who, "#tea") for who in (ana, bob)}
+    await social.posts.comment(bob, posts["bob"].id, NewComment("hi"))
+    await social.people.block(ana, "bob")
+    facts = await true()
+    assert not facts["user_following"]
+    assert not facts["user_followers"]
+    for who, other in ((ana, bob), (bob, ana)):
+        post = posts[other.name]
+        for work in (
+            social.people.get(who, other.name),
+            social.people.follow(who, other.name),
+            social.people.mute(who, other.name),
+            social.posts.get(who, post.id),
+            social.posts.like(who, post.id),
+            social.posts.bookmark(who, post.id),
+            social.posts.comment(who, post.id, NewComment("x")),
+            social.posts.comments(who, post.id, Page()),
+            social.feeds.of_user(who, other.name, Page()),
+            social.people.followers(who, other.name, Page()),
+        ):
+            with pytest.raises(NotFound):
+                await work
+        mine = [posts[who.name].id]
+        assert [item.post.id for item in (await social.feeds.explore(who, Page())).items] == mine
+        assert [item.post.id for item in (await social.feeds.hashtag(who, "tea", Page())).items] == mine
+        assert [item.post.id for item in (await social.feeds.ranked(who, "tea", Page())).items] == mine
+        assert [item.post.id for item in (await social.feeds.top_posts(who, "tea", 5))[0].posts] == mine
+        assert other.name not in [user.username for user in (await social.people.newest(who, "user", Page())).items]
+    assert [user.username for user in (await social.people.blocked(ana, Page())).items] == ["bob"]
+    assert len((await social.feeds.explore(None, Page())).items) == 2
+    await social.people.unblock(ana, "bob")
+    assert (await social.people.follow(bob, "ana")).changed
+    await true()
+
+
+async def test_comments_of_hidden_people_are_left_out(social: Social, ana: Actor, bob: Actor) -> None:
+    cat = await social.person("cat")
+    post = await social.post(cat)
+    await social.posts.comment(bob, post.id, NewComment("hi"))
+    await social.people.block(bob, "ana")
+    assert (await social.posts.comments(ana, post.id, Page())).items == []
+    assert len((await social.posts.comments(cat, post.id, Page())).items) == 1
+
+
+async def test_muting_keeps_someone_out_of_feeds_only(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
+    post = await social.post(bob)
+    await social.people.mute(ana, "bob")
+    assert (await social.feeds.explore(ana, Page())).items == []
+    assert (await social.posts.get(ana, post.id)).id == post.id
+    assert len((await social.feeds.of_user(ana, "bob", Page())).items) == 1
+    assert [user.username for user in (await social.people.muted(ana, Page())).items] == ["bob"]
+    await true()
+    await social.people.unmute(ana, "bob")
+    assert len((await social.feeds.explore(ana, Page())).items) == 1
+    await true()
+
+
+async def test_private_fields_leave_only_to_their_own_person(
+    social: Social, http: httpx.AsyncClient, bob: Actor
+) -> None:
+    eve = await social.person("eve", "model", **SECRETS)
+    post = await social.post(eve, "#tea")
+    await social.people.follow(eve, "bob")
+    await social.people.follow(bob, "eve")
+    await social.posts.like(eve, post.id)
+    await social.posts.comment(eve, post.id, NewComment("hi"))
+    mine = (await http.get("/users/me", headers=social.token(eve))).json()
+    assert SECRETS.items() <= mine.items()
+    assert (await http.get("/users/eve", headers=social.token(eve))).json() == mine
+    for path in (
+        "/users/eve", "/users/eve/posts", "/users/bob/followers", "/users/bob/following", f"/posts/{post.id}",
+        f"/posts/{post.id}/likes", f"/posts/{post.id}/comments", "/feed/explore", "/feed/hashtag/tea",
+        "/feed/hashtag/tea/ranked", "/search/users/newest?role=model", "/search/models/top",
+        "/search/hashtags/top-posts?hashtags=tea",
+    ):  # fmt: skip
+        for actor in (bob, ADMIN):
+            answer = await http.get(path, headers=social.token(actor))
+            assert answer.status_code == 200, path
+            assert "eve" in answer.text, path
+            assert "secret-" not in answer.text, path
+
+
+async def test_a_profile_is_changed_by_its_own_person_only(
+    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, stranger: Any
+) -> None:
+    mine = social.token(ana)
+    answer = await http.patch("/users/me", json={"bio": "tea\nand cake", "email": None, "ssn": "1"}, headers=mine)
+    assert answer.status_code == 200
+    assert (answer.json()["bio"], answer.json()["ssn"], "email" in answer.json()) == ("tea\nand cake", "1", False)
+    before = await stranger.hgetall(k.USER("ana"))
+    refused = await http.patch("/users/ana", json={"bio": "x"}, headers=social.token(bob))
+    assert refused.status_code == 403
+    for body, field in (
+        ({"postCount": 5}, "postCount"), ({"role": "admin"}, "role"), ({"username": "x"}, "username"),
+        ({"password": "12345678"}, "password"), ({"password_hash": "x"}, "password_hash"),
+        ({"created_at": 1}, "created_at"),
+        ({"display_name": "a\u0007"}, "display_name"), ({"avatar": "javascript:alert(1)"}, "avatar"),
+    ):  # fmt: skip
+        answer = await http.patch("/users/me", json=body, headers=mine)
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert await stranger.hgetall(k.USER("ana")) == before
+
+
+@pytest.mark.parametrize("name", ["a:b", "a%7Bb%7D", "x" * 31, "a%2Fb"])
+async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncClient, ana: Actor, name: str) -> None:
+    answer = await http.post(f"/users/{name}/follow", headers=social.token(ana))
+    assert (answer.status_code, answer.json()["field"]) == (422, "username")
+
+
+async def test_followers_are_paged_latest_first_while_others_come_and_go(social: Social, ana: Actor) -> None:
+    fans = [await social.person(f"fan{i:02}") for i in range(25)]
+    for fan in fans[:20]:
+        social.clock.forward(seconds=1)
+        await social.people.follow(fan, "ana")
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await social.people.followers(None, "ana", Page(limit=6, cursor=cursor))
+        seen += [user.username for user in page.items]
+        cursor = page.pagination.next_cursor
+        if cursor is None:
+            break
+        social.clock.forward(seconds=1)
+        await social.people.follow(fans[20 + len(seen) // 6], "ana")
+        await social.people.unfollow(fans[19 - len(seen) + 1], "ana")
+    assert seen == [fan.name for fan in reversed(fans[:20])]
+
+
+async def test_follows_and_blocks_at_once_leave_both_sides_true(social: Social, true: Any) -> None:
+    people = [await social.person(f"p{i}") for i in range(6)]
+
+    async def quarrel(a: Actor, b: Actor) -> None:
+        for verb in (social.people.follow, social.people.block, social.people.unblock, social.people.follow):
+            try:
+                await verb(a, b.name)
+            except NotFound:
+                await social.people.unfollow(a, b.name)
+
+    await asyncio.gather(*(quarrel(a, b) for a in people for b in people if a is not b))
+    await true()

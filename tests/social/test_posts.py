@@ -1,0 +1,288 @@
+"""Posts and what people do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from plaza.core.auth import API, Actor
+from plaza.core.errors import Forbidden, Invalid, NotFound
+from plaza.core.paging import Page
+from plaza.social import keys as k
+from plaza.social.model import NewComment, NewPost, NoProfile, PostEdit
+from tests.social.conftest import ADMIN, Social, trips
+
+
+async def test_a_post_is_the_documented_hash_and_in_every_feed(
+    social: Social, ana: Actor, stranger: Any, true: Any
+) -> None:
+    post = await social.posts.create(ana, NewPost("Off to #Paris!", "https://img.example/1.jpg", ["Été", "paris"]))
+    now = social.clock.now_ms()
+    assert await stranger.hgetall(k.POST(post.id)) == {
+        "id": post.id, "user_id": "ana", "username": "ana", "content": "Off to #Paris!", "created_at": str(now),
+        "media_url": "https://img.example/1.jpg", "hashtags": "paris,été", "likesCount": "0", "commentsCount": "0",
+        "bookmarksCount": "0", "display_name": "Ana", "avatar": "https://img.example/ana.png", "user_role": "user",
+        "user_version": "1",
+    }  # fmt: skip
+    for feed in (k.EXPLORE_FEED(), k.USER_POSTS("ana"), k.HASHTAG_POSTS("paris"), k.HASHTAG_POSTS("été")):
+        assert await stranger.zrange(feed, 0, -1, withscores=True) == [(post.id, now)], feed
+    assert await stranger.zscore(k.HASHTAG_RANKED("été"), post.id) == 0
+    assert await stranger.hget(k.USER("ana"), "postCount") == "1"
+    assert (post.hashtags, post.isLiked, post.likesCount) == (["paris", "été"], False, 0)
+    await true()
+
+
+async def test_upper_and_lower_case_and_composed_letters_are_one_tag(social: Social, ana: Actor, stranger: Any) -> None:
+    for text in ("#Été", "#été", "#E\u0301te\u0301", "#ÉTÉ"):
+        await social.post(ana, text)
+    assert await stranger.zcard(k.HASHTAG_POSTS("été")) == 4
+    post = await social.post(ana, "no#tag http://x.example/#frag & #नमस्ते #привет_мир #2026. ##x")
+    assert post.hashtags == ["नमस्ते", "привет_мир", "2026"]
+
+
+async def test_one_who_has_no_profile_cannot_post_comment_or_follow(social: Social, ana: Actor, true: Any) -> None:
+    nobody = Actor("nobody", "user")
+    post = await social.post(ana)
+    with pytest.raises(NoProfile):
+        await social.post(nobody)
+    with pytest.raises(NoProfile):
+        await social.posts.comment(nobody, post.id, NewComment("hi"))
+    with pytest.raises(NoProfile):
+        await social.people.follow(nobody, "ana")
+    assert (await social.posts.like(nobody, post.id)).changed
+    with pytest.raises(Forbidden):
+        await social.posts.like(API, post.id)
+    await true()
+
+
+async def test_an_operation_run_twice_makes_one_post_and_one_comment(social: Social, ana: Actor, true: Any) -> None:
+    posts = [await social.posts.create(ana, NewPost("once"), "ab" * 16) for _ in range(2)]
+    assert posts[0] == posts[1]
+    for _ in range(2):
+        await social.posts.comment(ana, posts[0].id, NewComment("once"), "cd" * 16)
+    facts = await true()
+    assert len(facts["post"]) == len(facts["comment"]) == 1
+
+
+async def test_liking_twice_counts_once_and_taking_back_counts_back(
+    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+) -> None:
+    post = await social.post(ana, "#tea")
+    first, second = await social.posts.like(bob, post.id), await social.posts.like(bob, post.id)
+    assert (first.changed, first.likesCount, second.changed, second.likesCount) == (True, 1, False, 1)
+    assert await stranger.smembers(k.POST_LIKES(post.id)) == {"bob"}
+    assert await stranger.zscore(k.HASHTAG_RANKED("tea"), post.id) == 3
+    assert (await social.posts.get(bob, post.id)).isLiked
+    await true()
+    assert (await social.posts.unlike(bob, post.id)).likesCount == 0
+    assert not (await social.posts.unlike(bob, post.id)).changed
+    assert await stranger.exists(k.POST_LIKES(post.id), k.USER_LIKED("bob")) == 0
+    await true()
+
+
+async def test_a_bookmark_is_on_both_sides_and_comments_are_oldest_first(
+    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+) -> None:
+    post = await social.post(ana, "#tea")
+    assert (await social.posts.bookmark(bob, post.id)).changed
+    assert not (await social.posts.bookmark(bob, post.id)).changed
+    assert await stranger.zscore(k.USER_BOOKMARKED("bob"), post.id) == social.clock.now_ms()
+    made = []
+    for who in (bob, ana):
+        social.clock.forward(seconds=1)
+        made.append(await social.posts.comment(who, post.id, NewComment(f"by {who.name}")))
+    assert await stranger.lrange(k.POST_COMMENTS(post.id), 0, -1) == [comment.id for comment in made]
+    assert (await stranger.hgetall(k.COMMENT(made[0].id)))["content"] == "by bob"
+    assert (await social.posts.comments(None, post.id, Page())).items == made
+    seen = await social.posts.get(bob, post.id)
+    assert (seen.isBookmarked, seen.bookmarksCount, seen.commentsCount) == (True, 1, 2)
+    await true()
+    with pytest.raises(Forbidden):
+        await social.posts.uncomment(bob, made[1].id)
+    await social.posts.uncomment(ana, made[0].id)  # the post's owner may
+    await social.posts.unbookmark(bob, post.id)
+    facts = await true()
+    assert list(facts["comment"]) == [(made[1].id,)]
+
+
+async def test_likes_are_listed_latest_first(social: Social, ana: Actor) -> None:
+    post = await social.post(ana)
+    fans = [await social.person(f"fan{i}") for i in range(5)]
+    for fan in fans:
+        social.clock.forward(seconds=1)
+        await social.posts.like(fan, post.id)
+    first = await social.posts.likes(ana, post.id, Page(limit=3))
+    rest = await social.posts.likes(ana, post.id, Page(limit=3, cursor=first.pagination.next_cursor))
+    assert [user.username for user in first.items + rest.items] == [fan.name for fan in reversed(fans)]
+
+
+async def test_editing_keeps_history_and_moves_tags(
+    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+) -> None:
+    post = await social.posts.create(ana, NewPost("#one and #two", None, ["listed"]))
+    await social.posts.like(bob, post.id)
+    social.clock.forward(seconds=60)
+    edited = await social.posts.edit(ana, post.id, PostEdit("#two and #three"))
+    assert edited.hashtags == ["two", "three", "listed"]
+    assert edited.edited_at == social.clock.now_ms()
+    (history,) = await stranger.lrange(k.POST_EDITS(post.id), 0, -1)
+    assert "#one and #two" in history
+    assert await stranger.exists(k.HASHTAG_POSTS("one"), k.HASHTAG_RANKED("one")) == 0
+    with pytest.raises(Forbidden):
+        await social.posts.edit(bob, post.id, PostEdit("mine"))
+    with pytest.raises(Forbidden):
+        await social.posts.edit(ADMIN, post.id, PostEdit("mine"))
+    await true()
+    await social.posts.edit(ana, post.id, PostEdit("nothing"))
+    await social.posts.edit(ana, post.id, PostEdit("nothing"))
+    assert await stranger.llen(k.POST_EDITS(post.id)) == 2
+    await true()
+
+
+async def test_a_deleted_post_is_nowhere(social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any) -> None:
+    before = (await true()).items()
+    post = await social.post(ana, "#tea")
+    await social.posts.like(bob, post.id)
+    await social.posts.bookmark(bob, post.id)
+    await social.posts.comment(bob, post.id, NewComment("hi"))
+    await social.posts.edit(ana, post.id, PostEdit("#coffee"))
+    with pytest.raises(Forbidden):
+        await social.posts.delete(bob, post.id)
+    await social.posts.delete(ana, post.id)
+    assert (await true()).items() == before
+    with pytest.raises(NotFound):
+        await social.posts.delete(ana, post.id)
+    with pytest.raises(NotFound):
+        await social.posts.like(bob, post.id)
+    assert (await true()).items() == before
+
+
+async def test_a_post_that_many_took_part_in_is_deleted_in_steps(social: Social, ana: Actor, true: Any) -> None:
+    post = await social.post(ana)
+    fans = [await social.person(f"fan{i}") for i in range(130)]
+    before = await true()
+    await asyncio.gather(*(social.posts.like(fan, post.id) for fan in fans))
+    await asyncio.gather(*(social.posts.bookmark(fan, post.id) for fan in fans))
+    await asyncio.gather(*(social.posts.comment(fan, post.id, NewComment("hi")) for fan in fans))
+    await true()
+    await social.posts.delete(ADMIN, post.id)
+    after = await true()
+    assert not after["user_liked"]
+    assert not after["comment"]
+    assert not after["posts_leaving"]
+    assert after["user"] == before["user"] | {("ana",): before["user"][("ana",)] | {"postCount": "0"}}
+
+
+async def test_a_banned_post_leaves_every_list_and_comes_back(
+    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+) -> None:
+    model = await social.person("mia", "model")
+    post = await social.post(model, "#tea")
+    await social.posts.like(bob, post.id)
+    await social.posts.bookmark(bob, post.id)
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 7
+    banned = await social.posts.ban(ADMIN, post.id, on=True)
+    assert (banned.banned, banned.banned_by) == (True, "root")
+    fields = await stranger.hgetall(k.POST(post.id))
+    assert (fields["banned"], fields["banned_by"]) == ("true", "root")
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 0
+    assert await stranger.zscore(k.USER_BOOKMARKED("bob"), post.id)
+    facts = await true()
+    assert facts["explore_feed"] == facts["hashtag_posts"] == facts["ranking_due"] == {}
+    for work in (
+        social.posts.get(bob, post.id),
+        social.posts.like(ana, post.id),
+        social.posts.bookmark(ana, post.id),
+        social.posts.comment(ana, post.id, NewComment("x")),
+        social.posts.comments(bob, post.id, Page()),
+        social.posts.likes(bob, post.id, Page()),
+        social.posts.edit(model, post.id, PostEdit("y")),
+    ):
+        with pytest.raises(NotFound):
+            await work
+    for page in (
+        await social.feeds.explore(bob, Page()),
+        await social.feeds.of_user(bob, "mia", Page()),
+        await social.feeds.bookmarked(bob, "bob", Page()),
+        await social.feeds.hashtag(bob, "tea", Page()),
+        await social.feeds.ranked(bob, "tea", Page()),
+    ):
+        assert page.items == []
+    assert (await social.posts.get(ADMIN, post.id)).banned
+    await social.posts.ban(ADMIN, post.id, on=False)
+    assert not {"banned", "banned_at", "banned_by"} & (await stranger.hgetall(k.POST(post.id))).keys()
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 7
+    await true()
+    with pytest.raises(Forbidden):
+        await social.posts.ban(bob, post.id, on=True)
+
+
+async def test_one_round_trip_each_on_one_server_and_few_on_a_cluster(social: Social, ana: Actor, bob: Actor) -> None:
+    post = await social.post(ana, "#a #b #c")
+    writes = [
+        social.post(ana, "#a #b"),
+        social.posts.like(bob, post.id),
+        social.posts.bookmark(bob, post.id),
+        social.posts.comment(bob, post.id, NewComment("hi")),
+        social.people.follow(bob, "ana"),
+        social.posts.unlike(bob, post.id),
+        social.posts.unbookmark(bob, post.id),
+        social.people.unfollow(bob, "ana"),
+        social.posts.delete(ana, post.id),
+    ]
+    for write in writes:
+        assert await trips(write) == 1 or social.valkey.clustered
+
+
+@pytest.mark.parametrize("content", ["", "   \n", "a\x00b", "x" * 10_001])
+async def test_bad_content_is_refused_with_its_field(social: Social, ana: Actor, http: Any, content: str) -> None:
+    answer = await http.post("/posts", json={"content": content}, headers=social.token(ana))
+    assert (answer.status_code, answer.json()["field"]) == (422, "content")
+
+
+async def test_thirty_tags_are_taken_and_one_more_is_refused(social: Social, ana: Actor, true: Any) -> None:
+    thirty = " ".join(f"#t{i}" for i in range(30))
+    assert len((await social.post(ana, thirty)).hashtags) == 30
+    with pytest.raises(Invalid):
+        await social.posts.create(ana, NewPost(thirty, None, ["more"]))
+    with pytest.raises(Invalid):
+        await social.posts.create(ana, NewPost("x", None, ["a{b}"]))
+    await true()
+
+
+async def test_a_thousand_things_at_once_leave_every_counter_true(social: Social, true: Any) -> None:
+    """Likes, bookmarks, follows, comments and deletes by many on few posts."""
+    dice = random.Random(7)
+    people = [await social.person(f"p{i}", "model" if i % 3 == 0 else "user") for i in range(12)]
+    posts = [await social.post(people[i], f"#tag{i % 2} #all") for i in range(6)]
+
+    async def something() -> None:
+        who, post, other = dice.choice(people), dice.choice(posts), dice.choice(people)
+        acts: list[Callable[[], Awaitable[object]]] = [
+            lambda: social.posts.like(who, post.id),
+            lambda: social.posts.unlike(who, post.id),
+            lambda: social.posts.bookmark(who, post.id),
+            lambda: social.posts.unbookmark(who, post.id),
+            lambda: social.posts.comment(who, post.id, NewComment("hi")),
+            lambda: social.people.follow(who, other.name),
+            lambda: social.people.unfollow(who, other.name),
+            lambda: social.people.block(who, other.name),
+            lambda: social.people.unblock(who, other.name),
+            lambda: social.posts.edit(who, post.id, PostEdit(f"#tag{dice.randrange(3)}")),
+        ]
+        act: Callable[[], Awaitable[object]] = dice.choice(acts)
+        if dice.random() < 0.01:
+            act = lambda: social.posts.delete(ADMIN, post.id)  # noqa: E731
+        if dice.random() < 0.03:
+            act = lambda: social.posts.ban(ADMIN, post.id, on=dice.random() < 0.5)  # noqa: E731
+        with contextlib.suppress(NotFound, Invalid, Forbidden):
+            await act()
+
+    for _ in range(5):
+        await asyncio.gather(*(something() for _ in range(200)))
+    await true()
