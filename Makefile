@@ -20,8 +20,9 @@ check: .venv/.test-ready
 bench: .venv/.test-ready
 	$(BIN)/python -m bench
 
+# The pages of docs/ that are made from the code.
 docs: .venv/.test-ready
-	$(BIN)/plaza keys --markdown > docs/keys.md
+	$(BIN)/python -m plaza.manual docs
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

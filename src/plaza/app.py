@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from plaza.articles import domain as articles
-from plaza.core import catalogue, limits, paging, system
+from plaza.core import catalogue, documents, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.cutoffs import Cutoffs
@@ -21,6 +21,7 @@ from plaza.core.http import App, make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.keys import Catalogue
 from plaza.core.limits import Limiter
+from plaza.core.routes import Routes
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
@@ -51,7 +52,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         for domain in domains:
             services += domain.build(core).services
         app = make_app(
-            [system.route, *(routes for domain in domains for routes in domain.routes)],
+            routes_of(domains),
             {type(service): service for service in services},
             auth=core.auth,
             settings=settings,
@@ -85,3 +86,13 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
     """Every key of Plaza, by domain."""
     return [catalogue.CATALOGUE, *(domain.catalogue for domain in domains)]
+
+
+def routes_of(domains: Sequence[Domain]) -> list[Routes]:
+    """Every route but those that show the application itself, which `make_app` adds."""
+    return [system.route, *(routes for domain in domains for routes in domain.routes)]
+
+
+def route_groups(domains: Sequence[Domain] = DOMAINS) -> list[Routes]:
+    """Every route there is."""
+    return [*routes_of(domains), documents.route]

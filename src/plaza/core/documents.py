@@ -84,6 +84,7 @@ async def docs(call: Call, documents: Documents) -> Answer[bytes]:
 
 @route.get("/docs/{name}", limit=None, listed=False)
 async def docs_asset(call: Call, name: str, documents: Documents) -> Answer[bytes]:
+    """A script or style of that page."""
     file = documents.files.get(name)
     if file is None:
         raise NotFound("No such file.")

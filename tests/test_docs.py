@@ -1,0 +1,85 @@
+"""Documentation that can drift, held to the code: what is not documented fails here."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from plaza import manual
+from plaza.app import catalogues, route_groups
+from plaza.cli import parser
+from plaza.core.settings import Settings, variable
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+WRITTEN = sorted(path for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if path.name not in manual.pages())
+
+
+@pytest.mark.parametrize("name", sorted(manual.pages()))
+def test_a_page_made_from_the_code_is_as_the_code_is(name: str) -> None:
+    assert (DOCS / name).read_text() == manual.pages()[name], "run: make docs"
+
+
+def test_every_setting_is_documented() -> None:
+    page = (DOCS / "settings.md").read_text()
+    for field in fields(Settings):
+        assert f"| `{variable(field.name)}` |" in page
+        assert field.metadata["help"] in page
+
+
+def test_every_command_is_documented_with_an_example() -> None:
+    page = (DOCS / "commands.md").read_text()
+    commands = dict(manual.all_commands("plaza", parser()))
+    assert {"plaza serve", "plaza worker", "plaza keys", "plaza token", "plaza users role"} <= set(commands)
+    for name in commands:
+        section = page.partition(f"## `{name}")[2].partition("## ")[0]
+        assert re.search(rf"```sh\n.*{name}.*\n```", section), name
+
+
+def test_every_route_is_documented() -> None:
+    page = (DOCS / "routes.md").read_text()
+    for group in route_groups():
+        for route in group.routes:
+            assert f"| `{route.method} {route.template}` |" in page
+
+
+def test_every_key_is_documented() -> None:
+    page = (DOCS / "keys.md").read_text()
+    for catalogue in catalogues():
+        for _, key in catalogue:
+            assert f"### `{key.pattern}`" in page
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_page_points_to_exists(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_page_names_exists(path: Path) -> None:
+    """A setting, a command or a make target in prose is one that there is."""
+    text = path.read_text()
+    settings = {variable(field.name) for field in fields(Settings)}
+    assert set(re.findall(r"\bPLAZA_[A-Z_]+\b", text)) <= settings
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z]+)`", text)) <= targets
+
+
+def test_the_deployment_files_agree_with_the_code() -> None:
+    """They were not run where they were written, so at least what they name must be there."""
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    unit = (DOCS / "plaza.service").read_text()
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    settings = {variable(field.name) for field in fields(Settings)}
+    named = re.findall(r"\bPLAZA_[A-Z_]+\b", dockerfile + unit)
+    assert set(named) | set(compose["services"]["plaza"].get("environment", {})) <= settings
+    python = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert f"FROM python:{python.removeprefix('>=')}" in dockerfile
+    assert unit in (DOCS / "operations.md").read_text(), "the manual shows another unit than the file"
