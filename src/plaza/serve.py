@@ -147,6 +147,7 @@ class Api(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 log_config=None,
+                log_level="warning",
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,  # `core/proxies.py` believes only the proxies that a setting names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -247,6 +248,21 @@ async def test_damage_found_at_a_restart_ends_the_supervision_with_the_reason(tm
     assert "docs/operations.md" in reason
 
 
+async def test_a_copy_made_while_it_runs_as_the_manual_says_can_be_started(tmp_path: Path) -> None:
+    """`docs/operations.md`, Backups."""
+    async with EmbeddedValkey(tmp_path / "var") as valkey:
+        with stranger(valkey) as client:
+            client.config_set("auto-aof-rewrite-percentage", 0)
+            assert client.info("persistence")["aof_rewrite_in_progress"] == 0
+            for i in range(100):
+                client.set(f"before{i}", "v")
+            writing = asyncio.create_task(asyncio.to_thread(_write_many, valkey, 2_000))
+            copied = tmp_path / "copy" / "valkey" / "appendonlydir"
+            await asyncio.to_thread(shutil.copytree, tmp_path / "var" / "valkey" / "appendonlydir", copied)
+            await writing
+    assert await keys(tmp_path / "copy") >= 100
+
+
 async def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValkeyFailed, match=f"Cannot use the data directory {tmp_path}/file"):
@@ -278,6 +294,12 @@ def test_waits_between_starts_grow_and_begin_again_after_a_long_life() -> None:
     backoff = Backoff(first_seconds=1, most_seconds=4, healthy_seconds=60)
     assert [backoff.after(0) for _ in range(4)] == [1, 2, 4, 4]
     assert backoff.after(61) == 1
+
+
+def _write_many(valkey: EmbeddedValkey, count: int) -> None:
+    with stranger(valkey) as client:
+        for i in range(count):
+            client.set(f"during{i}", "v")
 
 
 def _process(valkey: EmbeddedValkey) -> psutil.Process:
