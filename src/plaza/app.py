@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from plaza import worker
 from plaza.articles import domain as articles
 from plaza.core import catalogue, documents, limits, paging, system
 from plaza.core.auth import Auth
@@ -28,10 +29,11 @@ from plaza.core.system import System
 from plaza.core.telemetry import Requests
 from plaza.reach import connected
 from plaza.social import domain as social
+from plaza.worker import Worker
 
 DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN)
 # The core's own.
-LIBRARIES = (limits.LIBRARY, paging.LIBRARY)
+LIBRARIES = (limits.LIBRARY, paging.LIBRARY, *worker.LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Plaza:
 
     core: Core
     app: App
+    worker: Worker  # not running yet: one process of several runs it
 
 
 @asynccontextmanager
@@ -48,9 +51,8 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
     async with _opened(settings, domains) as core:
         state = System(core.valkey, core.sql)
         requests = Requests()
-        services: list[object] = [state]
-        for domain in domains:
-            services += domain.build(core).services
+        parts = [domain.build(core) for domain in domains]
+        services = [state, *(service for part in parts for service in part.services)]
         app = make_app(
             routes_of(domains),
             {type(service): service for service in services},
@@ -61,7 +63,13 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             observer=requests,
         )
         state.draining = app.draining
-        yield Plaza(core, app)
+        jobs = Worker(
+            core.functions,
+            [timer for part in parts for timer in part.timers],
+            [consumer for part in parts for consumer in part.consumers],
+            clock=core.clock,
+        )
+        yield Plaza(core, app, jobs)
         requests.flush()
 
 

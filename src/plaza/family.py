@@ -20,11 +20,12 @@ from plaza.core import metrics
 from plaza.core.child import Backoff, end, spawn
 from plaza.core.settings import Settings
 from plaza.serve import DRAIN_SECONDS, Life, first
+from plaza.worker import STOP_SECONDS
 
 log = structlog.get_logger("plaza.family")
 
-# A child's own time to drain, and a little to close its connections.
-END_SECONDS = DRAIN_SECONDS + 5
+# A child's own time to end: requests drain, or jobs end and are broken off; and a little to close its connections.
+END_SECONDS = max(DRAIN_SECONDS, 2 * STOP_SECONDS) + 5
 
 
 class Family:

@@ -98,7 +98,7 @@ async def _serve(settings: Settings, sock: socket.socket) -> int:
     with contextlib.suppress(Ended):
         async with valkey_of(settings, life) as settings:
             if settings.workers == 1:
-                await answer(settings, sock, life, lambda: announce(settings, sock))
+                await answer(settings, sock, life, lambda: announce(settings, sock), with_worker=True)
             else:
                 from plaza.family import Family
 
@@ -122,16 +122,31 @@ async def valkey_of(settings: Settings, life: Life) -> AsyncIterator[Settings]:
         await valkey.stop()
 
 
-async def answer(settings: Settings, sock: socket.socket, life: Life, ready: Callable[[], None]) -> None:
+async def answer(
+    settings: Settings, sock: socket.socket, life: Life, ready: Callable[[], None], *, with_worker: bool = False
+) -> None:
     """Answer requests in this process until life ends."""
     async with contextlib.AsyncExitStack() as stack:
         plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
+        if with_worker:
+            await stack.enter_async_context(working(plaza))
         api = Api(plaza)
         serving = asyncio.ensure_future(api.serve(sockets=[sock]))
         await first(serving, api.up)
         ready()
         await first(serving, life.ending)
         await api.drain(serving, life)
+
+
+@asynccontextmanager
+async def working(plaza: Plaza) -> AsyncIterator[None]:
+    """Have the worker run meanwhile. It ends when it is cancelled, giving back what it cannot finish in time."""
+    task = asyncio.create_task(plaza.worker.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 class Api(uvicorn.Server):
@@ -215,7 +230,8 @@ async def _work(settings: Settings) -> int:
 async def labour(settings: Settings, life: Life, ready: Callable[[], None]) -> None:
     """Run timers and consumers in this process until life ends."""
     async with contextlib.AsyncExitStack() as stack:
-        await life.unless_ended(stack.enter_async_context(running(settings)))
+        plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
+        await stack.enter_async_context(working(plaza))
         ready()
         await life.ending.wait()
 

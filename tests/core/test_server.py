@@ -132,7 +132,7 @@ async def test_killed_it_comes_back_with_its_data(tmp_path: Path) -> None:
                 client.set(f"round{round_}", "kept")
             dead = _process(valkey)
             dead.kill()
-            await until(lambda pid=dead.pid: answers(valkey) and _process(valkey).pid != pid)  # type: ignore[misc]
+            await until(lambda pid=dead.pid: _pid(valkey) != pid and answers(valkey))  # type: ignore[misc]
         with stranger(valkey) as client:
             assert client.dbsize() == 3
 
@@ -302,9 +302,13 @@ def _write_many(valkey: EmbeddedValkey, count: int) -> None:
             client.set(f"during{i}", "v")
 
 
-def _process(valkey: EmbeddedValkey) -> psutil.Process:
+def _pid(valkey: EmbeddedValkey) -> int:
     assert valkey.process is not None
-    return psutil.Process(valkey.process.pid)
+    return valkey.process.pid
+
+
+def _process(valkey: EmbeddedValkey) -> psutil.Process:
+    return psutil.Process(_pid(valkey))
 
 
 def _left(folder: Path) -> list[psutil.Process]:

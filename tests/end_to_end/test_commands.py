@@ -263,6 +263,14 @@ def test_a_name_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
         assert refused.returncode == 1
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_serve_runs_a_worker_too(tmp_path: Path, workers: str) -> None:
+    with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
+        until(lambda: stranger(tmp_path / "var").exists("job:core.libraries"))
+        assert server.stop() == 0
+        assert "worker stopped" in server.errors.read_text()
+
+
 def test_a_worker_alone_works_on_the_valkey_of_a_running_server(tmp_path: Path) -> None:
     with serving(tmp_path / "var"):
         worker = Serving(tmp_path / "var", "worker").wait_for("The worker is running.")

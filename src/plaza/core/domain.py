@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
+from plaza.core.events import Consumer
 from plaza.core.functions import Functions, Library
 from plaza.core.keys import Catalogue
 from plaza.core.limits import Limiter
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
+from plaza.core.timers import Timer
 from plaza.core.valkey import Valkey
 
 
@@ -37,9 +39,11 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A domain at work. Handlers get its services by naming their types."""
+    """A domain at work. Handlers get its services by naming their types; a worker runs its timers and consumers."""
 
     services: Sequence[object]
+    timers: Sequence[Timer] = ()
+    consumers: Sequence[Consumer] = ()
 
 
 @dataclass(frozen=True, slots=True)
