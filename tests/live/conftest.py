@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ import pytest
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
+from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
 from plaza.live.figures import Figures
+from plaza.live.history import History
 from plaza.live.model import Beat, Heard, Leaving, Left, Watcher
+from plaza.live.recorder import Recorder
 from plaza.live.service import LIBRARY, Live
 
 
@@ -33,8 +37,21 @@ def live(functions: Functions, settings: Settings, clock: SetClock) -> Live:
 
 
 @pytest.fixture
-def figures(functions: Functions, settings: Settings, clock: SetClock) -> Figures:
-    return Figures(functions, settings, clock)
+async def history(settings: Settings) -> AsyncIterator[History]:
+    """On SQLite; `test_history.py` proves the statements on both databases."""
+    sql = await Sql.open(settings)
+    yield History(sql)
+    await sql.close()
+
+
+@pytest.fixture
+def figures(functions: Functions, history: History, settings: Settings, clock: SetClock) -> Figures:
+    return Figures(functions, history, settings, clock)
+
+
+@pytest.fixture
+def recorder(functions: Functions, history: History, settings: Settings, clock: SetClock) -> Recorder:
+    return Recorder(functions, history, settings, clock)
 
 
 def watcher(name: str, address: str = "203.0.113.7", country: str = "ZZ", groups: tuple[str, ...] = ()) -> Watcher:

@@ -103,7 +103,7 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
         assert await figures.alive("E1") == len(model.alive("", later))
         assert await figures.session_alive("S2") == len(model.alive("S2", later))
         since = later - dice.choice((0, 1, 65_000, 245_000, 245_001, 300_000))
-        assert await figures.seen_since("E1", since) == model.seen_since(since)
+        assert await figures.seen("E1", since) == model.seen_since(since)
     assert int(await stranger.hget(keys.EVENT_INFO("E1"), "peak")) == model.peaks[""]
     assert int(await stranger.hget(keys.SESSION_INFO("S1"), "peak")) == model.peaks["S1"]
     assert int(await stranger.hget(keys.EVENT_INFO("E1"), "logins")) == model.logins()

@@ -98,9 +98,10 @@ local function stretch(fields, info, at, interval, least)
 end
 
 local function read_info(a)
-  local peak, slot, window, window_until, awake, declared, event =
-    unpack(redis.call('HMGET', a.info, 'peak', 'slot', 'window', 'window_until', 'awake', 'declared', 'event'))
+  local born, peak, slot, window, window_until, awake, declared, event =
+    unpack(redis.call('HMGET', a.info, 'born', 'peak', 'slot', 'window', 'window_until', 'awake', 'declared', 'event'))
   return {
+    born = born,
     peak = tonumber(peak or 0),
     slot = slot and tonumber(slot),
     window = window,
@@ -156,6 +157,7 @@ local function close_slot(a, info, at)
 end
 
 local function open_slot(fields, info, at)
+  if not info.born then put(fields, 'born', at) end
   local slot = math.floor(at / SLOT_MS)
   if not info.slot or slot > info.slot then
     put(fields, 'slot', slot)
@@ -506,13 +508,14 @@ question('statistics', function(keys, args)
 end)
 
 -- figures: what the audience's keys say as a whole.   KEYS the audience's 10   ARGV now, least window
--- Reply {alive, seen, attended, peak, peak_at, logins, window, title or false, declared}
+-- Reply {born, alive, seen, attended, peak, peak_at, logins, window, title or false, declared}
 question('figures', function(keys, args)
   local a, at, least = audience(keys, 1), now(args[1]), tonumber(args[2])
-  local peak, peak_at, logins, window, window_until, title, declared = unpack(redis.call('HMGET', a.info,
-    'peak', 'peak_at', 'logins', 'window', 'window_until', 'title', 'declared'))
+  local born, peak, peak_at, logins, window, window_until, title, declared = unpack(redis.call('HMGET', a.info,
+    'born', 'peak', 'peak_at', 'logins', 'window', 'window_until', 'title', 'declared'))
   window = window_now(window, window_until, at, least)
   return {
+    tonumber(born or 0),
     redis.call('ZCOUNT', a.heartbeat, at - window, '+inf'), redis.call('ZCARD', a.heartbeat),
     redis.call('SCARD', a.attended), tonumber(peak or 0), tonumber(peak_at or 0), tonumber(logins or 0), window,
     title, declared and 1 or 0,
@@ -550,4 +553,161 @@ end)
 verb('claim', function(keys, args)
   require_owner(redis.call('HGET', keys[1], 'event'), args[1])
   redis.call('HSET', keys[1], 'event', args[1])
+end)
+
+-- The index in a zset after a position that was read before: `<score> <member>`, or '' for the first. If that member
+-- has moved meanwhile, reading goes on at its old score: some may come twice, but none is missed.
+local function after(zset, position)
+  if position == '' then return 0 end
+  local value, member = string.match(position, '^(%S+) (.*)$')
+  if redis.call('ZSCORE', zset, member) == value then return redis.call('ZRANK', zset, member) + 1 end
+  return redis.call('ZCOUNT', zset, '-inf', '(' .. value)
+end
+
+-- close: records the five minutes that are over, if nobody's beat has done it.
+-- KEYS the audience's 10   ARGV now, least window
+verb('close', function(keys, args)
+  local a, at = audience(keys, 1), now(args[1])
+  local info = read_info(a)
+  info.least = tonumber(args[2])
+  if not close_slot(a, info, at) then return 0 end
+  local last = redis.call('ZREVRANGE', a.heartbeat, 0, 0, 'WITHSCORES')
+  local slot = math.floor(tonumber(last[2] or 0) / SLOT_MS)
+  if slot > info.slot then
+    redis.call('HSET', a.info, 'slot', slot)
+  else
+    redis.call('HDEL', a.info, 'slot')
+  end
+  return 1
+end)
+
+-- sweep: viewing sessions at a place that ended in silence are over, a batch at a time, oldest first.
+-- KEYS the event's 15   ARGV place, now, least window, batch   Reply how many were looked at
+verb('sweep', function(keys, args)
+  local e, room, at, batch = whole_event(keys), args[1], now(args[2]), tonumber(args[4])
+  local info = read_info(e)
+  -- A second of grace: another process's clock may be a little behind.
+  local limit = at - window_now(info.window, info.window_until, at, tonumber(args[3])) - 1000
+  local first = after(e.ends, redis.call('HGET', e.rooms, room) or '')
+  local found, looked, position = redis.call('ZRANGE', e.ends, first, first + batch - 1, 'WITHSCORES'), 0, nil
+  for i = 1, #found, 2 do
+    local user, stop = found[i], found[i + 1]
+    if tonumber(stop) > limit then break end
+    looked, position = looked + 1, stop .. ' ' .. user
+    local rest, open, note = read_viewer(e, user)
+    local place = index_of(open, room)
+    if place then
+      finish(e, user, room, redis.call('ZSCORE', e.starts, user), stop)
+      table.remove(open, place)
+      write_viewer(e, user, rest, open, room, note)
+    end
+  end
+  if position then redis.call('HSET', e.rooms, room, position) end
+  return looked
+end)
+
+-- written: records that are in SQL now go.   KEYS records   ARGV field, value, field, value …
+verb('written', function(keys, args)
+  for i = 1, #args, 2 do
+    if redis.call('HGET', keys[1], args[i]) == args[i + 1] then redis.call('HDEL', keys[1], args[i]) end
+  end
+end)
+
+local function last_beat(a)
+  local last = redis.call('ZREVRANGE', a.heartbeat, 0, 0, 'WITHSCORES')
+  return tonumber(last[2] or 0)
+end
+
+-- rest: the event has fallen silent and everything of it is recorded; a beat will wake it again.
+-- KEYS the event's 13   ARGV now   Reply whether it rests
+verb('rest', function(keys, args)
+  local e = whole_event(keys)
+  local busy = last_beat(e) > now(args[1]) - AWAY_MS - 1000
+    or redis.call('ZCARD', e.finished) > 0
+    or redis.call('HLEN', e.records) > 0
+    or redis.call('HEXISTS', e.info, 'slot') == 1
+  if busy then return 0 end
+  redis.call('HDEL', e.info, 'awake')
+  return 1
+end)
+
+-- unlist: an event that rests leaves the list, unless it woke again meanwhile.   KEYS awake   ARGV event, woke at
+verb('unlist', function(keys, args)
+  if redis.call('ZSCORE', keys[1], args[1]) == args[2] then redis.call('ZREM', keys[1], args[1]) end
+end)
+
+-- open_page: viewing sessions under way at a place, in the order they began.
+-- KEYS the event's 15   ARGV place, position, count   Reply {position ('' at the end), viewer, start, end, …}
+question('open_page', function(keys, args)
+  local e, room, count = whole_event(keys), args[1], tonumber(args[3])
+  local first = after(e.starts, args[2])
+  local found = redis.call('ZRANGE', e.starts, first, first + count - 1, 'WITHSCORES')
+  local page = {#found == 2 * count and found[#found] .. ' ' .. found[#found - 1] or ''}
+  for i = 1, #found, 2 do
+    local _, open = read_viewer(e, found[i])
+    if index_of(open, room) then
+      page[#page + 1], page[#page + 2], page[#page + 3] =
+        found[i], found[i + 1], redis.call('ZSCORE', e.ends, found[i])
+    end
+  end
+  return page
+end)
+
+-- What is known of one viewer: {viewer, last seen or false, place or false}
+local function about(heartbeat, left, viewers, user)
+  local last = redis.call('ZSCORE', left, user) or redis.call('ZSCORE', heartbeat, user)
+  local note = redis.call('HGET', viewers, user)
+  local room = note and split(note, '\n')[2]
+  return {user, last, room and string.gsub(room, '^#', '') or false}
+end
+
+-- report: what is known of some viewers.   KEYS heartbeat, left, viewers, info   ARGV now, least window, viewer …
+-- Reply {window, {viewer, last seen, place}, …}
+question('report', function(keys, args)
+  local at = now(args[1])
+  local window, window_until = unpack(redis.call('HMGET', keys[4], 'window', 'window_until'))
+  local reply = {window_now(window, window_until, at, tonumber(args[2]))}
+  for i = 3, #args do reply[#reply + 1] = about(keys[1], keys[2], keys[3], args[i]) end
+  return reply
+end)
+
+-- alive_page: who is alive, longest silent first.   KEYS as report   ARGV now, least window, position, count
+-- Reply {position ('' at the end), {viewer, last seen, place}, …}
+question('alive_page', function(keys, args)
+  local at, count = now(args[1]), tonumber(args[4])
+  local window, window_until = unpack(redis.call('HMGET', keys[4], 'window', 'window_until'))
+  window = window_now(window, window_until, at, tonumber(args[2]))
+  local first = math.max(after(keys[1], args[3]), redis.call('ZCOUNT', keys[1], '-inf', '(' .. text(at - window)))
+  local found = redis.call('ZRANGE', keys[1], first, first + count - 1, 'WITHSCORES')
+  local page = {#found == 2 * count and found[#found] .. ' ' .. found[#found - 1] or ''}
+  for i = 1, #found, 2 do page[#page + 1] = about(keys[1], keys[2], keys[3], found[i]) end
+  return page
+end)
+
+local function require_silence(a, before)
+  if last_beat(a) >= before then fail('still_live', 'Somebody has come back.') end
+end
+
+-- retire_rooms: raw viewing sessions of a silent event go, some places at a time; they are in SQL.
+-- KEYS the event's 13   ARGV event, silent since, place …
+verb('retire_rooms', function(keys, args)
+  local e, v = whole_event(keys), {event = args[1]}
+  require_silence(e, tonumber(args[2]))
+  for i = 3, #args do
+    redis.call('UNLINK', start_key(v, args[i]), end_key(v, args[i]))
+    redis.call('HDEL', e.rooms, args[i])
+  end
+end)
+
+-- retire: an audience's raw keys go; what was declared stays.
+-- KEYS the audience's 10   ARGV silent since, whether to keep what was declared
+verb('retire', function(keys, args)
+  local a = audience(keys, 1)
+  require_silence(a, tonumber(args[1]))
+  local kept = redis.call('HMGET', a.info, 'declared', 'title', 'event')
+  redis.call('UNLINK', unpack(keys))
+  if args[2] ~= '1' then return end
+  for i, name in ipairs({'declared', 'title', 'event'}) do
+    if kept[i] then redis.call('HSET', a.info, name, kept[i]) end
+  end
 end)

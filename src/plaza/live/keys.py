@@ -133,6 +133,7 @@ SESSION_VIEWING_END = Key(
 )
 
 _AUDIENCE_FIELDS = (
+    Field("born", "when these keys began, Unix milliseconds: a purge ends one life of an audience", Access.ADMIN),
     Field("peak", "most viewers alive at once", Access.ADMIN),
     Field("peak_at", "when that was, Unix milliseconds", Access.ADMIN),
     Field("slot", "the five minutes that are not recorded yet: their start / 300,000", Access.ADMIN),
@@ -358,6 +359,11 @@ def event_audience(event: str) -> list[str]:
 def session_audience(session: str) -> list[str]:
     """The same of a session."""
     return [key(session) for key in SESSION_AUDIENCE]
+
+
+def event_keys(event: str) -> list[str]:
+    """The thirteen keys of an event that do not depend on a place."""
+    return [*event_audience(event), EVENT_ROOMS(event), EVENT_SESSIONS(event), EVENT_FINISHED(event)]
 
 
 def viewing_keys(event: str, session: str, location: str) -> list[str]:

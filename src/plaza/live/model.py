@@ -41,6 +41,10 @@ class TooManyPlaces(Conflict):
     title, code = "The event has too many sessions or locations", "too_many_places"
 
 
+class StillLive(Conflict):
+    title, code = "The event is not silent", "still_live"
+
+
 class Beat(Struct, forbid_unknown_fields=True):
     """A viewer is there."""
 
@@ -157,3 +161,67 @@ class Pace:
         needed = self._total * 1000 // self._target
         steps = -(-needed // self._STEP_MS) * self._STEP_MS
         return min(max(BEAT_MS, steps), LONGEST_BEAT_MS)
+
+
+class SessionFigures(Struct):
+    """One session in an overview."""
+
+    id: str
+    active: int
+    attended: int
+    max_concurrent: int
+    max_concurrent_at: int | None
+    statistics: Statistics
+
+
+class Overview(Struct):
+    """All figures of an event."""
+
+    id: str
+    title: str | None
+    timestamp: int
+    window_ms: int
+    active: int
+    last_five_minutes: int
+    all_time: int
+    attended: int
+    max_concurrent: int
+    max_concurrent_at: int | None
+    logins: int
+    statistics: Statistics
+    sessions: list[SessionFigures]
+
+
+class ViewingStats(Struct):
+    """Minutes watched, per viewer."""
+
+    viewers: int
+    mean: float
+    median: float
+    p90: float
+
+
+def union_ms(spans: list[tuple[int, int]]) -> int:
+    """How long at least one of the spans lasted."""
+    total, until = 0, 0
+    for start, end in sorted(spans):
+        total += max(0, end - max(start, until))
+        until = max(until, end)
+    return total
+
+
+def distribution(watched_ms: list[int]) -> ViewingStats:
+    """Mean, median and the ninth tenth of times watched, in minutes."""
+    if not watched_ms:
+        return ViewingStats(0, 0.0, 0.0, 0.0)
+    ordered = sorted(watched_ms)
+    mean = sum(ordered) / len(ordered)
+    return ViewingStats(len(ordered), *(round(ms / 60_000, 3) for ms in (mean, _at(ordered, 0.5), _at(ordered, 0.9))))
+
+
+def _at(ordered: list[int], share: float) -> float:
+    """The value that a share of the others do not exceed, interpolated between neighbours."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

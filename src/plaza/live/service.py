@@ -113,9 +113,7 @@ class Live:
         """What `live_beat` and `live_leave` take: the event's keys, on one server also the session's."""
         names = self._keys.get((event, session, location))
         if names is None:
-            names = keys.event_audience(event)
-            names += [keys.EVENT_ROOMS(event), keys.EVENT_SESSIONS(event), keys.EVENT_FINISHED(event)]
-            names += keys.viewing_keys(event, session, location)
+            names = keys.event_keys(event) + keys.viewing_keys(event, session, location)
             if session and not self._valkey.clustered:
                 names += keys.session_audience(session)
             if len(self._keys) >= REMEMBERED:

@@ -1,0 +1,57 @@
+"""SQL keeps each piece under a key of its own: writing it again, or an older word of it, changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from plaza.core.sql import Sql
+from plaza.live.history import PAGE, History, Totals, Viewing
+
+
+@pytest.fixture
+def history(sql: Sql) -> History:
+    return History(sql)
+
+
+async def test_a_viewing_session_written_twice_is_one_row_with_the_later_end(history: History) -> None:
+    for end in (20, 30, 10):
+        await history.keep_viewings("E1", [Viewing("", "web", "ana", 5, end)])
+    assert [v async for v in history.viewings("E1")] == [Viewing("", "web", "ana", 5, 30)]
+
+
+async def test_a_record_written_twice_is_one_record(history: History) -> None:
+    text = '{"viewerCount":1,"timestamp":300000,"countByUserGroup":{},"countByViewingCountry":{"NZ":1}}'
+    for _ in range(2):
+        await history.keep_records("E1", "S1", {"300000": text})
+    (record,) = await history.records("E1", "S1", 0, 300_000)
+    assert (record.viewer_count, record.count_by_viewing_country) == (1, {"NZ": 1})
+    assert await history.records("E1", "", 0, 300_000) == []
+    assert await history.records("E1", "S1", 0, 299_999) == []
+
+
+async def test_totals_only_grow(history: History) -> None:
+    await history.keep_totals("E1", [("", Totals(1, 5, 100, 9, 7)), ("S1", Totals(0, 0, 0, 0, 0))])
+    await history.keep_totals("E1", [("", Totals(1, 4, 200, 8, 6))])
+    await history.keep_totals("E1", [("", Totals(2, 1, 300, 1, 1))])
+    lives = await history.lives("E1")
+    assert sorted(lives[""], key=lambda life: life.born_at) == [Totals(1, 5, 100, 9, 7), Totals(2, 1, 300, 1, 1)]
+    assert "S1" not in lives, "an audience that was never there has no life"
+
+
+async def test_reading_goes_on_from_page_to_page(history: History) -> None:
+    count = PAGE + 5
+    rows = [Viewing("S1", "web", f"p{i % 50}", i, i + 1) for i in range(count)]
+    await history.keep_viewings("E1", rows)
+    await history.keep_viewings("E2", rows[:3])
+    found = [v async for v in history.viewings("E1", "S1")]
+    assert len(found) == len(set(found)) == count
+    assert await history.attended("E1") == 50
+    assert await history.known("E1", "S1", ["p1", "nobody"]) == {"p1"}
+
+
+async def test_a_person_can_be_forgotten(history: History) -> None:
+    await history.keep_viewings("E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ben", 1, 2)])
+    assert await history.of_viewer("ana") == [("E1", Viewing("", "web", "ana", 1, 2))]
+    await history.forget("ana")
+    assert await history.of_viewer("ana") == []
+    assert await history.attended("E1") == 1
