@@ -17,6 +17,7 @@ async def eventually(check: Callable[[], Any], seconds: float = 10.0) -> Any:
             result = await result
         if result:
             return result
-        late = asyncio.get_running_loop().time() > deadline
-        assert not late, f"not within {seconds} s: {check}"
+        assert asyncio.get_running_loop().time() < deadline, (
+            f"not within {seconds} s: {inspect.getsource(check).strip()}"
+        )
         await asyncio.sleep(0.01)

@@ -6,10 +6,9 @@ do tests: there is no other way to put Plaza together.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from plaza import worker
 from plaza.articles import domain as articles
@@ -17,7 +16,7 @@ from plaza.core import catalogue, documents, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.cutoffs import Cutoffs
-from plaza.core.domain import Core, Domain
+from plaza.core.domain import Core, Domain, Parts
 from plaza.core.functions import Functions
 from plaza.core.http import App, make_app
 from plaza.core.idempotency import Idempotency
@@ -27,12 +26,11 @@ from plaza.core.routes import Routes
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
-from plaza.core.telemetry import Requests, sampling
+from plaza.core.telemetry import Requests
 from plaza.reach import connected
 from plaza.social import domain as social
+from plaza.social.leaving import Leaving
 from plaza.worker import Worker
-
-T = TypeVar("T")
 
 DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN)
 # The core's own.
@@ -46,25 +44,20 @@ class Plaza:
     core: Core
     app: App
     worker: Worker  # not running yet: one process of several runs it
-    services: Mapping[type, Any]
-
-    def get(self, kind: type[T]) -> T:
-        """A service by its type, for a command that needs one."""
-        found: T = self.services[kind]
-        return found
 
 
 @asynccontextmanager
 async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> AsyncIterator[Plaza]:
     """Plaza on the Valkey that the settings name, which must be there."""
-    async with _opened(settings, domains) as core, sampling():
+    async with _opened(settings, domains) as core:
         state = System(core.valkey, core.sql)
         requests = Requests()
         parts = [domain.build(core) for domain in domains]
-        services = {type(service): service for part in parts for service in part.services} | {System: state}
+        services = [state, *(service for part in parts for service in part.services)]
+        _introduce(domains, parts)
         app = make_app(
             routes_of(domains),
-            services,
+            {type(service): service for service in services},
             auth=core.auth,
             settings=settings,
             limiter=core.limiter,
@@ -76,8 +69,9 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             core.functions,
             [timer for part in parts for timer in part.timers],
             [consumer for part in parts for consumer in part.consumers],
+            clock=core.clock,
         )
-        yield Plaza(core, app, jobs, services)
+        yield Plaza(core, app, jobs)
         requests.flush()
 
 
@@ -97,6 +91,15 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
         stack.push_async_callback(sql.close)
         limiter = Limiter(functions, on=settings.rate_limits)
         yield Core(settings, valkey, functions, sql, auth, limiter, clock)
+
+
+def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
+    """Whoever deletes or exports an account reaches what every domain holds about it."""
+    holders = {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder is not None}
+    for part in parts:
+        for service in part.services:
+            if isinstance(service, Leaving):
+                service.holders = holders
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:

@@ -25,10 +25,12 @@ from plaza.core.valkey import Valkey
 from plaza.social.accounts import Accounts
 from plaza.social.domain import DOMAIN, services
 from plaza.social.feeds import Feeds
+from plaza.social.home import Home
+from plaza.social.jobs import Jobs
 from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER, USERS_MODELS, USERS_REGULAR
+from plaza.social.leaving import Leaving
 from plaza.social.model import NewPost, Post
 from plaza.social.posts import Posts
-from plaza.social.reading import Reader
 from plaza.social.users import People
 from tests.social.truth import Facts, faults, read_all
 from tests.web import client_of
@@ -68,8 +70,19 @@ class Social:
         return found
 
     @property
-    def reader(self) -> Reader:
-        return self.posts.reader
+    def home(self) -> Home:
+        found: Home = self.parts[Home]
+        return found
+
+    @property
+    def leaving(self) -> Leaving:
+        found: Leaving = self.parts[Leaving]
+        return found
+
+    @property
+    def jobs(self) -> Jobs:
+        found: Jobs = self.parts[Jobs]
+        return found
 
     async def person(self, name: str, role: Role = "user", **fields: str) -> Actor:
         """Somebody with a profile, made without the cost of a password."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
@@ -37,6 +38,16 @@ class Core:
     clock: Clock
 
 
+class Holder(Protocol):
+    """What a domain does for people who ask what is held about them, or who leave."""
+
+    async def export(self, username: str) -> dict[str, Any]:
+        """Everything held about a person."""
+
+    async def forget(self, username: str) -> None:
+        """Remove every trace of a person. Stopped half-way, it is called again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """A domain at work. Handlers get its services by naming their types; a worker runs its timers and consumers."""
@@ -44,6 +55,7 @@ class Parts:
     services: Sequence[object]
     timers: Sequence[Timer] = ()
     consumers: Sequence[Consumer] = ()
+    holder: Holder | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,11 @@ from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.social import routes, routes_accounts
 from plaza.social.accounts import Accounts
+from plaza.social.export import Export
 from plaza.social.feeds import Feeds
+from plaza.social.home import Home
+from plaza.social.jobs import Jobs
+from plaza.social.leaving import Leaving
 from plaza.social.library import LIBRARY
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
@@ -20,17 +24,25 @@ from plaza.social.users import People
 def services(functions: Functions, auth: Auth, limiter: Limiter, passwords: Passwords, clock: Clock) -> list[object]:
     """Everything that social's routes ask for."""
     people, reader = People(functions, auth, clock), Reader(functions)
+    posts = Posts(functions, reader, people, clock)
+    leaving = Leaving(functions, posts, auth, clock)
     return [
         Accounts(functions, auth, limiter, passwords, clock),
         people,
-        Posts(functions, reader, people, clock),
+        posts,
         Feeds(functions, reader, people, clock),
+        Home(functions, reader, clock),
+        leaving,
+        Export(functions, leaving),
+        Jobs(functions, posts, leaving, clock),
     ]
 
 
 def build(core: Core) -> Parts:
     """Social on an open core."""
-    return Parts(services(core.functions, core.auth, core.limiter, Passwords(), core.clock))
+    made = services(core.functions, core.auth, core.limiter, Passwords(), core.clock)
+    jobs = next(service for service in made if isinstance(service, Jobs))
+    return Parts(made, jobs.timers())
 
 
 DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route], build)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from plaza.core.answers import Answer
 from plaza.core.auth import Actor
 from plaza.core.call import Call
 from plaza.core.errors import Unauthenticated
 from plaza.core.paging import Page
 from plaza.core.routes import Named, Routes
+from plaza.social.export import Export
 from plaza.social.feeds import Feeds
+from plaza.social.home import Home
+from plaza.social.leaving import Leaving
 from plaza.social.model import (
     Comment,
     CommentId,
@@ -149,6 +153,20 @@ async def change_user(actor: Actor, username: Username, body: Profile, people: P
     return await people.change(actor, meant(actor, username), body)
 
 
+@route.delete("/users/{username}", also={202: Deleted})
+async def delete_user(actor: Actor, username: Username, leaving: Leaving) -> Answer[Deleted]:
+    """Delete an account and every trace of it: its own person or an admin. Beyond 1,000 posts it goes on after 202."""
+    name = meant(actor, username)
+    done = await leaving.leave(actor, name)
+    return Answer(Deleted(name, done), status=200 if done else 202)
+
+
+@route.get("/users/me/export")
+async def export(actor: Actor, exports: Export) -> dict[str, Any]:
+    """Everything Plaza holds about the caller."""
+    return await exports.everything(actor)
+
+
 @route.patch("/users/{username}/role")
 async def give_role(actor: Actor, username: Username, body: NewRole, people: People) -> User:
     """Give a role (admin)."""
@@ -253,6 +271,13 @@ async def bookmarked(
 async def explore(actor: Actor | None, page: Page, feeds: Feeds, include_user: IncludeUser = True) -> Feed:
     """All posts, newest first."""
     found = await feeds.explore(actor, page, users=include_user)
+    return Feed(found.items, found.pagination)
+
+
+@route.get("/feed/following")
+async def home_feed(actor: Actor, page: Page, home: Home, include_user: IncludeUser = True) -> Feed:
+    """The posts of everyone the caller follows, newest first."""
+    found = await home.page(actor, page, users=include_user)
     return Feed(found.items, found.pagination)
 
 

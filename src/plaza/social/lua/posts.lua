@@ -107,6 +107,11 @@ recipe('styled', function(author, id)
   return perform('restyle_post', {key.post(id)}, {id, p[1], p[2] or '', p[3] or '', p[4] or 'user'})
 end)
 
+recipe('unpushed', function(id)
+  if exists(key.post(id)) then return nil end
+  return {'ZREM', key.feeds_push(), id}
+end)
+
 recipe('push', function(id, created)
   return {'ZADD', key.feeds_push(), created, id}
 end)
@@ -419,6 +424,7 @@ verb('delete_post', function(keys, args)
     all_effects(id, author, split(tags), at)
     effect('unranked', id, at)
     effect('authored', id, author)
+    effect('unpushed', id)
   end
   local left = purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
   if left > 0 or not author then effect('post_leaving', id, at) end

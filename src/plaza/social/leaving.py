@@ -1,0 +1,101 @@
+"""Leaving: a person's account and every trace of it go, in batches that can be taken up again.
+
+The profile and the credentials go first, in one step, and the name is marked as leaving: from then on nobody can sign
+in or register under it, and tokens are void. Then everything the person did is undone by the same verbs that would undo
+it at any time, so the other sides and the counters stay true all the way. When nothing is left the mark goes too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from plaza.core.auth import Actor, Auth
+from plaza.core.clock import Clock
+from plaza.core.domain import Holder
+from plaza.core.errors import NotFound
+from plaza.core.functions import Functions
+from plaza.social import keys as k
+from plaza.social.posts import Posts
+
+# Up to so many posts the request waits until all is done.
+MOST_POSTS_WAITED_FOR = 1_000
+
+BATCH = 100
+
+
+class Leaving:
+    def __init__(self, functions: Functions, posts: Posts, auth: Auth, clock: Clock) -> None:
+        self.functions = functions
+        self.valkey = functions.valkey
+        self.posts = posts
+        self.auth = auth
+        self.clock = clock
+        self.holders: dict[str, Holder] = {}  # the other domains, by name; the composition root knows them
+
+    async def leave(self, actor: Actor, name: str) -> bool:
+        """Delete an account. True when nothing is left of it; False if that goes on in the background."""
+        actor.require_self_or_admin(name)
+        mine = [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
+        posts = await self.functions.call("social_leave", [*mine, k.USER_POSTS(name)], name, self.auth.stamp(name))
+        await self.auth.cutoffs.note(name)  # noted by the verb already; this process hears of it now, not soon
+        if posts > MOST_POSTS_WAITED_FOR:
+            return False
+        await self.sweep(name)
+        return True
+
+    async def sweep(self, name: str) -> None:
+        """Undo everything a person did, until nothing is left. A few round trips for each hundred."""
+        undo: list[tuple[str, Callable[[str], Awaitable[Any]]]] = [
+            (k.USER_POSTS(name), self._delete_post),
+            (k.USER_COMMENTS(name), lambda id: self._uncomment(name, id)),
+            (k.USER_LIKED(name), lambda id: self._unlike(name, id)),
+            (k.USER_BOOKMARKED(name), lambda id: self._end("unbookmark", [k.USER_BOOKMARKED(name)], name, id)),
+            (k.USER_FOLLOWING_RECENT(name), lambda other: self._unfollow(name, other)),
+            (k.USER_FOLLOWERS_RECENT(name), lambda other: self._unfollow(other, name)),
+            (k.USER_BLOCKED(name), lambda other: self._end("unblock", [k.USER_BLOCKED(name)], name, other)),
+            (k.USER_BLOCKED_BY(name), lambda other: self._end("unblock", [k.USER_BLOCKED(other)], other, name)),
+            (k.USER_MUTED(name), lambda other: self._end("unmute", [k.USER_MUTED(name)], name, other)),
+            (k.USER_MUTED_BY(name), lambda other: self._end("unmute", [k.USER_MUTED(other)], other, name)),
+        ]
+        for holder in self.holders.values():
+            await holder.forget(name)
+        done = False
+        while not done:
+            for key, end in undo:
+                await self._empty(key, end)
+            done = await self._left(name, [key for key, _ in undo])
+
+    async def _left(self, name: str, keys: Sequence[str]) -> bool:
+        mine = [k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
+        return bool(await self.functions.call("social_left", [*mine, *keys, k.USER_POINTS(name)], name))
+
+    async def _empty(self, key: str, end: Callable[[str], Awaitable[Any]]) -> None:
+        while members := await self.valkey.call("ZRANGE", key, 0, BATCH - 1):
+            await asyncio.gather(*map(end, members))
+            # What could not be undone because its other side is long gone.
+            await self.valkey.call("ZREM", key, *members)
+
+    async def _delete_post(self, id: str) -> None:
+        left = 1
+        while left:
+            _, left = await self.posts.purge(id)
+
+    async def _unlike(self, name: str, id: str) -> None:
+        keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]
+        try:
+            await self.functions.call("social_unlike", keys, id, name, self.clock.now_ms())
+        except NotFound:
+            return  # the post is being deleted too
+
+    async def _uncomment(self, name: str, comment: str) -> None:
+        post = await self.valkey.call("HGET", k.COMMENT(comment), "post_id")
+        if post is not None:
+            await self.posts.drop_comment(comment, post, name)
+
+    async def _unfollow(self, name: str, other: str) -> None:
+        await self._end("unfollow", [k.USER(name), k.USER_FOLLOWING(name), k.USER_FOLLOWING_RECENT(name)], name, other)
+
+    async def _end(self, verb: str, keys: Sequence[str], name: str, other: str) -> None:
+        await self.functions.call(f"social_{verb}", keys, name, other, self.clock.now_ms())

@@ -1,0 +1,244 @@
+"""What happens when nobody waits: ranking, copies of profiles, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.core.auth import Actor
+from plaza.core.domain import Holder
+from plaza.core.errors import Forbidden
+from plaza.core.paging import Page
+from plaza.social import jobs as jobs_module
+from plaza.social import keys as k
+from plaza.social import leaving as leaving_module
+from plaza.social import model
+from plaza.social.model import NewComment, NoProfile, Profile, Registration, UsernameTaken
+from tests.social.conftest import ADMIN, Social
+
+HOUR = 3600
+
+
+async def engaged(social: Social, count: int) -> list[str]:
+    """Posts of different ages with different points."""
+    author = await social.person("mia", "model")
+    fans = [await social.person(f"fan{i}") for i in range(5)]
+    dice = random.Random(2)
+    ids = []
+    for i in range(count):
+        social.clock.forward(seconds=dice.randrange(600))
+        post = await social.post(author, f"#all #tag{i % 3}")
+        ids.append(post.id)
+        for fan in dice.sample(fans, dice.randrange(5)):
+            await social.posts.like(fan, post.id)
+        if i % 4 == 0:
+            await social.posts.comment(fans[0], post.id, NewComment("hi"))
+            await social.posts.bookmark(fans[1], post.id)
+    return ids
+
+
+@pytest.mark.parametrize("passed", [0.5 * HOUR, HOUR, 13 * 24 * HOUR, 15 * 24 * HOUR])
+async def test_scores_fade_by_themselves(social: Social, stranger: Any, true: Any, passed: float) -> None:
+    await engaged(social, 40)
+    social.clock.forward(seconds=passed)
+    await social.jobs.rescore()
+    facts = await true()
+    if passed > model.RANKED_MS / 1000:
+        assert not facts["hashtag_ranked"]
+        assert not facts["ranking_due"]
+        assert not facts["ranking_posts"]
+        assert len(facts["hashtag_posts"]) == 4, "the list by time keeps them"
+
+
+async def test_every_score_is_within_two_per_cent_at_every_moment(social: Social, true: Any) -> None:
+    await engaged(social, 12)
+    for _ in range(40):
+        social.clock.forward(seconds=10)  # slower than the timer
+        await social.jobs.rescore()
+        await true()
+
+
+async def test_rescoring_goes_in_batches_and_only_where_it_is_due(
+    social: Social, monkeypatch: pytest.MonkeyPatch, true: Any
+) -> None:
+    monkeypatch.setattr(jobs_module, "RESCORED", 7)
+    ids = await engaged(social, 30)
+    await social.jobs.rescore()
+    assert await social.jobs.rescore() == 0
+    social.clock.forward(days=1)
+    posts = [await social.posts.get(None, id) for id in ids]
+    with_points = [post for post in posts if post.likesCount or post.commentsCount]
+    assert 0 < len(with_points) < len(posts)
+    assert await social.jobs.rescore() == len(with_points)
+    await true()
+
+
+async def test_a_like_after_fourteen_days_ranks_nothing(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
+    post = await social.post(ana, "#tea")
+    social.clock.forward(days=15)
+    await social.jobs.rescore()
+    await social.posts.like(bob, post.id)
+    assert await stranger.exists(k.HASHTAG_RANKED("tea"), k.RANKING_DUE()) == 0
+
+
+async def test_a_changed_profile_reaches_every_post(
+    social: Social, ana: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_module, "RESTYLED", 7)
+    posts = [await social.post(ana) for _ in range(20)]
+    await social.people.change(ana, "ana", Profile(display_name="Anna", avatar=None))
+    assert await social.jobs.restyle() == 20
+    await social.people.give_role(ADMIN, "ana", "model")
+    assert await social.jobs.restyle() == 20
+    assert await social.jobs.restyle() == 0
+    for post in posts:
+        seen = await stranger.hmget(k.POST(post.id), "display_name", "avatar", "user_role")
+        assert seen == ["Anna", "", "model"]
+
+
+async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wins(
+    social: Social, ana: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_module, "RESTYLED", 5)
+    posts = [await social.post(ana) for _ in range(12)]
+    await social.people.change(ana, "ana", Profile(display_name="Anna"))
+    original, asked = social.jobs.functions.ask, 0
+
+    async def dies(*args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise ConnectionError
+        return await original(*args)
+
+    monkeypatch.setattr(social.jobs.functions, "ask", dies)
+    with pytest.raises(ConnectionError):
+        await social.jobs.restyle()
+    monkeypatch.undo()
+    monkeypatch.setattr(jobs_module, "RESTYLED", 5)
+    assert await social.jobs.restyle() == 2
+    await social.people.change(ana, "ana", Profile(display_name="Annie"))
+    await asyncio.gather(
+        social.jobs.restyle(), social.people.change(ana, "ana", Profile(display_name="A")), social.jobs.restyle()
+    )
+    await social.jobs.restyle()
+    assert {await stranger.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
+
+
+async def busy_life(social: Social, name: str) -> Actor:
+    """Somebody who has done everything one can do, among others."""
+    await social.accounts.register(Registration(username=name, password="correct horse"))
+    me = Actor(name, "user")
+    others = [Actor(f"o{i}", "user") for i in range(6)]
+    theirs = [(await social.feeds.of_user(None, other.name, Page(limit=1))).items[0].post.id for other in others]
+    mine = [await social.post(me, f"#tea #t{i}") for i in range(4)]
+    for i, other in enumerate(others):
+        await social.people.follow(me, other.name)
+        await social.people.follow(other, name)
+        await social.posts.like(me, theirs[i])
+        await social.posts.bookmark(me, theirs[i])
+        await social.posts.comment(me, theirs[i], NewComment("hi"))
+        for post in mine:
+            await social.posts.like(other, post.id)
+            await social.posts.bookmark(other, post.id)
+            await social.posts.comment(other, post.id, NewComment("hi"))
+    await social.posts.ban(ADMIN, mine[0].id, on=True)
+    await social.people.block(me, "o0")
+    await social.people.block(others[1], name)
+    await social.people.mute(me, "o2")
+    await social.people.mute(others[3], name)
+    await social.people.change(me, name, Profile(display_name="new"))
+    await social.home.page(me, Page())
+    return me
+
+
+async def bystanders(social: Social) -> None:
+    for i in range(6):
+        await social.post(await social.person(f"o{i}", "model" if i % 2 else "user"), "#tea")
+
+
+async def test_who_leaves_leaves_nothing_behind(social: Social, true: Any) -> None:
+    await bystanders(social)
+    before = await true()
+    me = await busy_life(social, "zoe")
+    assert await social.leaving.leave(me, "zoe")
+    after = await true()
+    assert after.pop("token_cutoffs")[()].keys() == {"zoe"}
+    del before["token_cutoffs"]
+    assert after == before
+    with pytest.raises(NoProfile):
+        await social.leaving.leave(ADMIN, "zoe")
+    assert await social.accounts.register(Registration(username="zoe", password="another one")), "the name is free"
+
+
+async def test_leaving_goes_on_after_its_process_died(
+    social: Social, true: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bystanders(social)
+    before = await true()
+    me = await busy_life(social, "zoe")
+    monkeypatch.setattr(leaving_module, "BATCH", 2)
+    original, calls = social.functions.call, 0
+
+    async def dies(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 12:
+            raise ConnectionError
+        return await original(*args)
+
+    monkeypatch.setattr(social.functions, "call", dies)
+    with pytest.raises(ConnectionError):
+        await social.leaving.leave(me, "zoe")
+    monkeypatch.undo()
+    with pytest.raises(UsernameTaken):
+        await social.accounts.register(Registration(username="zoe", password="another one"))
+    await social.jobs.leave()
+    after = await true()
+    for facts in (before, after):
+        del facts["token_cutoffs"]
+    assert after == before
+
+
+async def test_a_large_account_is_left_to_the_worker(
+    social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
+) -> None:
+    await bystanders(social)
+    me = await busy_life(social, "zoe")
+    monkeypatch.setattr(leaving_module, "MOST_POSTS_WAITED_FOR", 3)
+    mine = social.token(me)
+    answer = await http.delete("/users/me", headers=mine)
+    assert (answer.status_code, answer.json()) == (202, {"id": "zoe", "deleted": False})
+    assert (await http.get("/whoami", headers=mine)).status_code == 401
+    assert (await http.get("/users/zoe")).status_code == 404
+    await social.jobs.leave()
+    assert not (await true())["users_leaving"]
+
+
+async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_along(
+    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor
+) -> None:
+    class Elsewhere:
+        forgotten: list[str] = []  # noqa: RUF012
+
+        async def export(self, username: str) -> dict[str, Any]:
+            return {"votes": 3}
+
+        async def forget(self, username: str) -> None:
+            self.forgotten.append(username)
+
+    elsewhere: Holder = Elsewhere()
+    social.leaving.holders = {"articles": elsewhere}
+    await social.posts.like(ana, (await social.post(bob)).id)
+    told = (await http.get("/users/me/export", headers=social.token(ana))).json()
+    assert told["articles"] == {"votes": 3}
+    assert told["social"]["profile"]["email"] == "ana@mail.example"
+    assert len(told["social"]["liked"]) == 1
+    with pytest.raises(Forbidden):
+        await social.leaving.leave(bob, "ana")
+    assert (await http.delete("/users/ana", headers=social.token(ADMIN))).status_code == 200
+    assert Elsewhere.forgotten == ["ana"]
