@@ -27,12 +27,13 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
 from plaza.core.telemetry import Requests
+from plaza.live import domain as live
 from plaza.reach import connected
 from plaza.social import domain as social
 from plaza.social.leaving import Leaving
 from plaza.worker import Worker
 
-DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN)
+DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, live.DOMAIN)
 # The core's own.
 LIBRARIES = (limits.LIBRARY, paging.LIBRARY, *worker.LIBRARIES)
 

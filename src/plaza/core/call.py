@@ -72,6 +72,11 @@ class Call:
         return self._address
 
     @property
+    def proxied(self) -> bool:
+        """Whether a trusted proxy sent it, whose other headers on the client count too."""
+        return self._proxies.behind(self.scope)
+
+    @property
     def secure(self) -> bool:
         """Whether the client speaks https, to us or to a trusted proxy."""
         return self._proxies.secure(self.scope)

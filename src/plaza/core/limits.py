@@ -58,6 +58,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "auth": Policy(user=Quota(10, 600), address=Quota(120, 600)),
     # One beat in 30 s for each of a few tabs and devices. A hall full of viewers may share one address.
     "heartbeat": Policy(user=Quota(30, 60), address=Quota(6_000, 60)),
+    # A token makes a stranger a viewer who counts. A hall full of them may come at once, but not again every minute.
+    "viewer": Policy(user=Quota(30, 600), address=Quota(300, 600)),
 }
 
 

@@ -40,9 +40,13 @@ class Proxies:
                 return address
         return address
 
-    def secure(self, scope: dict[str, Any]) -> bool:
+    def behind(self, scope: dict[str, Any]) -> bool:
+        """Whether the request came through a proxy of ours, whose word on the client counts."""
         peer = scope.get("client")
-        if self.networks and self.trusts(_normal(peer[0]) if peer and peer[0] else LOCAL):
+        return bool(self.networks) and self.trusts(_normal(peer[0]) if peer and peer[0] else LOCAL)
+
+    def secure(self, scope: dict[str, Any]) -> bool:
+        if self.behind(scope):
             said = _forwarded(scope, b"x-forwarded-proto")
             if said:
                 return said[-1].lower() == "https"

@@ -6,6 +6,7 @@ whose keys are there, and those that were purged and are in SQL.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from msgspec import json
@@ -15,10 +16,22 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.history import PAGE, History, Totals
-from plaza.live.model import SLOT_MS, Overview, SessionFigures, Statistics, ViewingStats, distribution, union_ms
+from plaza.live.model import (
+    SLOT_MS,
+    LiveFigures,
+    Overview,
+    SessionFigures,
+    SessionOfAnotherEvent,
+    Statistics,
+    ViewingStats,
+    distribution,
+    union_ms,
+)
 from plaza.live.viewings import Viewings
 
 DAY_MS = 86_400_000
+# Of how many sessions the stream tells the viewers; an event with more is better looked at one by one.
+SESSIONS_WATCHED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +51,7 @@ class Figures:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
-        self._viewings = Viewings(functions, history)
+        self._viewings = Viewings(functions, history, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 
@@ -53,6 +66,12 @@ class Figures:
     async def _alive(self, *names: str) -> int:
         count, _ = await self._functions.ask("live_alive", names, self._clock.now_ms(), self._window_ms)
         return int(count)
+
+    async def require_session(self, event: str, session: str) -> None:
+        """Refuse a session of another event. One that nobody knows is merely empty."""
+        owner = await self._valkey.call("HGET", keys.SESSION_INFO(session), "event")
+        if owner is not None and owner != event:
+            raise SessionOfAnotherEvent("This session belongs to another event.", field="session")
 
     async def seen(self, event: str, from_ms: int | None = None, to_ms: int | None = None) -> int:
         """Distinct viewers in a span, by default the last five minutes.
@@ -169,6 +188,24 @@ class Figures:
             logins=ever.logins,
             statistics=await self.statistics(event),
             sessions=[await self._session(event, session, lives.get(session, [])) for session in sessions],
+        )
+
+    async def live(self, event: str) -> LiveFigures:
+        """What is worth watching second by second, with its first fifty sessions."""
+        statistics, totals, sessions = await asyncio.gather(
+            self.statistics(event), self.totals(event), self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event))
+        )
+        watched = sorted(sessions)[:SESSIONS_WATCHED]
+        alive = await asyncio.gather(*map(self.session_alive, watched))
+        return LiveFigures(
+            viewer_count=statistics.viewer_count,
+            timestamp=statistics.timestamp,
+            count_by_user_group=statistics.count_by_user_group,
+            count_by_viewing_country=statistics.count_by_viewing_country,
+            sessions=dict(zip(watched, alive, strict=True)),
+            max_concurrent=totals.peak,
+            total_login=totals.logins,
+            total_attended=totals.attended,
         )
 
     async def _session(self, event: str, session: str, lives: list[Totals]) -> SessionFigures:

@@ -484,12 +484,17 @@ verb('session_leave', function(keys, args)
   leave_session(audience(keys, 1), args[1], now(args[2]), tonumber(args[3]))
 end)
 
+-- From when on a beat counts as alive.
+local function alive_since(info, at, least)
+  local window, window_until = unpack(redis.call('HMGET', info, 'window', 'window_until'))
+  return at - window_now(window, window_until, at, least)
+end
+
 -- alive: how many are there now.   KEYS heartbeat, info   ARGV now, least window   Reply {alive, window}
 question('alive', function(keys, args)
-  local at, least = now(args[1]), tonumber(args[2])
-  local window, window_until = unpack(redis.call('HMGET', keys[2], 'window', 'window_until'))
-  window = window_now(window, window_until, at, least)
-  return {redis.call('ZCOUNT', keys[1], at - window, '+inf'), window}
+  local at = now(args[1])
+  local since = alive_since(keys[2], at, tonumber(args[2]))
+  return {redis.call('ZCOUNT', keys[1], since, '+inf'), at - since}
 end)
 
 -- seen_since: how many were there at some time since a moment.   KEYS heartbeat, left   ARGV from   Reply count
@@ -503,8 +508,7 @@ end)
 -- statistics: the record of now.   KEYS the audience's 10   ARGV now, least window   Reply JSON
 question('statistics', function(keys, args)
   local a, at = audience(keys, 1), now(args[1])
-  local window, window_until = unpack(redis.call('HMGET', a.info, 'window', 'window_until'))
-  return statistics(a, at - window_now(window, window_until, at, tonumber(args[2])), SHIFT - 1, at)
+  return statistics(a, alive_since(a.info, at, tonumber(args[2])), SHIFT - 1, at)
 end)
 
 -- figures: what the audience's keys say as a whole.   KEYS the audience's 10   ARGV now, least window
@@ -653,35 +657,42 @@ question('open_page', function(keys, args)
   return page
 end)
 
--- What is known of one viewer: {viewer, last seen or false, place or false}
-local function about(heartbeat, left, viewers, user)
-  local last = redis.call('ZSCORE', left, user) or redis.call('ZSCORE', heartbeat, user)
-  local note = redis.call('HGET', viewers, user)
+-- What is known of one viewer: {viewer, last seen or false, place or false, alive}
+local function about(keys, user, since)
+  local beat, left = redis.call('ZSCORE', keys[1], user), redis.call('ZSCORE', keys[2], user)
+  local note = redis.call('HGET', keys[3], user)
   local room = note and split(note, '\n')[2]
-  return {user, last, room and string.gsub(room, '^#', '') or false}
+  local alive = beat and tonumber(beat) >= since
+  return {user, left or beat, room and string.gsub(room, '^#', '') or false, alive and 1 or 0}
 end
 
 -- report: what is known of some viewers.   KEYS heartbeat, left, viewers, info   ARGV now, least window, viewer …
--- Reply {window, {viewer, last seen, place}, …}
+-- Reply {{viewer, last seen, place, alive}, …}
 question('report', function(keys, args)
-  local at = now(args[1])
-  local window, window_until = unpack(redis.call('HMGET', keys[4], 'window', 'window_until'))
-  local reply = {window_now(window, window_until, at, tonumber(args[2]))}
-  for i = 3, #args do reply[#reply + 1] = about(keys[1], keys[2], keys[3], args[i]) end
+  local since, reply = alive_since(keys[4], now(args[1]), tonumber(args[2])), {}
+  for i = 3, #args do reply[#reply + 1] = about(keys, args[i], since) end
   return reply
 end)
 
 -- alive_page: who is alive, longest silent first.   KEYS as report   ARGV now, least window, position, count
--- Reply {position ('' at the end), {viewer, last seen, place}, …}
+-- Reply {position ('' at the end), {viewer, last seen, place, alive}, …}
 question('alive_page', function(keys, args)
-  local at, count = now(args[1]), tonumber(args[4])
-  local window, window_until = unpack(redis.call('HMGET', keys[4], 'window', 'window_until'))
-  window = window_now(window, window_until, at, tonumber(args[2]))
-  local first = math.max(after(keys[1], args[3]), redis.call('ZCOUNT', keys[1], '-inf', '(' .. text(at - window)))
+  local since, count = alive_since(keys[4], now(args[1]), tonumber(args[2])), tonumber(args[4])
+  local first = math.max(after(keys[1], args[3]), redis.call('ZCOUNT', keys[1], '-inf', '(' .. text(since)))
   local found = redis.call('ZRANGE', keys[1], first, first + count - 1, 'WITHSCORES')
   local page = {#found == 2 * count and found[#found] .. ' ' .. found[#found - 1] or ''}
-  for i = 1, #found, 2 do page[#page + 1] = about(keys[1], keys[2], keys[3], found[i]) end
+  for i = 1, #found, 2 do page[#page + 1] = about(keys, found[i], since) end
   return page
+end)
+
+-- forget: a person's traces in an audience go.   KEYS the audience's 10   ARGV viewer
+verb('forget', function(keys, args)
+  local a, user = audience(keys, 1), args[1]
+  local note = redis.call('HGET', a.viewers, user)
+  if note then replace(a, user, split(note, '\n')[1], {}) end
+  for _, zset in ipairs({a.heartbeat, a.countries, a.left}) do redis.call('ZREM', zset, user) end
+  redis.call('SREM', a.attended, user)
+  redis.call('HDEL', a.viewers, user)
 end)
 
 local function require_silence(a, before)

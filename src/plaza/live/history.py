@@ -64,7 +64,8 @@ class Viewing:
     location: str
     viewer: str
     started_at: int
-    ended_at: int
+    ended_at: int  # or last known to go on
+    under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ GRACE_MS: Final = 5_000
 # A viewer who beats less often than this tells too little of when they left. The longest window follows from it,
 # and must stay below five minutes, or a record would count people of the five minutes before.
 LONGEST_BEAT_MS: Final = 120_000
+LONGEST_WINDOW_MS: Final = 2 * LONGEST_BEAT_MS + GRACE_MS
 SLOT_MS: Final = 300_000
 UNKNOWN_COUNTRY: Final = "ZZ"
 MOST_GROUPS: Final = 20
@@ -161,6 +162,23 @@ class Pace:
         needed = self._total * 1000 // self._target
         steps = -(-needed // self._STEP_MS) * self._STEP_MS
         return min(max(BEAT_MS, steps), LONGEST_BEAT_MS)
+
+
+class LiveFigures(Struct, rename="camel"):
+    """What the stream sends every second."""
+
+    viewer_count: int
+    timestamp: int
+    count_by_user_group: dict[str, int]
+    count_by_viewing_country: dict[str, int]
+    sessions: dict[str, int]
+    max_concurrent: int
+    total_login: int
+    total_attended: int
+
+
+class Records(Struct):
+    statistics: list[Statistics]
 
 
 class SessionFigures(Struct):

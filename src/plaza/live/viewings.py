@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.live import keys
 from plaza.live.history import History, Viewing
+from plaza.live.model import LONGEST_WINDOW_MS
 
 # Members that one call reads: well under a millisecond of Valkey's time.
 PAGE = 500
@@ -19,7 +21,8 @@ PAGE = 500
 class Viewings:
     """Reads viewing sessions, in bounded steps."""
 
-    def __init__(self, functions: Functions, history: History) -> None:
+    def __init__(self, functions: Functions, history: History, clock: Clock) -> None:
+        self._clock = clock
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
@@ -57,7 +60,9 @@ class Viewings:
         while True:
             position, *found = await self._functions.ask("live_open_page", names, room, position, PAGE)
             for viewer, start, end in zip(found[::3], found[1::3], found[2::3], strict=True):
-                yield Viewing(session, location, viewer, int(start), int(end))
+                # One that nobody has beaten for in the longest window is over, whether the worker has noticed or not.
+                under_way = int(end) + LONGEST_WINDOW_MS >= self._clock.now_ms()
+                yield Viewing(session, location, viewer, int(start), int(end), under_way)
             if not position:
                 return
 

@@ -1,0 +1,40 @@
+"""How live plugs in."""
+
+from __future__ import annotations
+
+from plaza.core.domain import Core, Domain, Parts
+from plaza.live.figures import Figures
+from plaza.live.history import History
+from plaza.live.jobs import timers
+from plaza.live.people import People
+from plaza.live.places import GeoIp, Places
+from plaza.live.recorder import Recorder
+from plaza.live.report import Reports
+from plaza.live.routes import route
+from plaza.live.service import LIBRARY, Live
+from plaza.live.stream import Stream
+from plaza.live.viewers import Viewers
+from plaza.live.viewings import Viewings
+
+
+def build(core: Core) -> Parts:
+    settings, clock = core.settings, core.clock
+    history = History(core.sql)
+    viewings = Viewings(core.functions, history, clock)
+    figures = Figures(core.functions, history, settings, clock)
+    places = Places(core.valkey, clock, settings.live_address, GeoIp.read(settings.geoip))
+    return Parts(
+        [
+            Live(core.functions, settings, clock),
+            Viewers(core.auth, places, settings, clock),
+            figures,
+            viewings,
+            Reports(core.functions, settings, clock),
+            Stream(figures),
+            People(core.functions, history, viewings),
+        ],
+        timers(Recorder(core.functions, history, settings, clock)),
+    )
+
+
+DOMAIN = Domain(LIBRARY, [route], build)

@@ -1,0 +1,76 @@
+"""What `live` holds about one person: to show it to them, and to forget it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plaza.core.functions import Functions
+from plaza.live import keys
+from plaza.live.history import History
+from plaza.live.viewings import Viewings, finished_member
+
+# Events asked about, or places emptied, in one round trip.
+BATCH = 200
+
+
+class People:
+    """Traces of a person in all audiences. No address leaves it."""
+
+    def __init__(self, functions: Functions, history: History, viewings: Viewings) -> None:
+        self._functions = functions
+        self._valkey = functions.valkey
+        self._history = history
+        self._viewings = viewings
+
+    async def export(self, username: str) -> dict[str, Any]:
+        """Every viewing session, and where the person was last seen of what is not in SQL yet."""
+        known = [
+            {
+                "event": event,
+                "session": viewing.session or None,
+                "location": viewing.location,
+                "joined": viewing.started_at,
+                "left": viewing.ended_at,
+            }
+            for event, viewing in await self._history.of_viewer(username)
+        ]
+        events = await self._events_with(username)
+        last = await self._valkey.batch([("ZSCORE", keys.EVENT_HEARTBEAT(event), username) for event in events])
+        recent = [{"event": event, "last_seen": int(seen)} for event, seen in zip(events, last, strict=True) if seen]
+        return {"viewing_sessions": known, "recent_events": recent}
+
+    async def forget(self, username: str) -> None:
+        """Remove the person everywhere, event by event; what was interrupted goes on when it is called again."""
+        for event in await self._events_with(username):
+            await self._forget_in(event, username)
+        await self._history.forget(username)
+
+    async def _forget_in(self, event: str, username: str) -> None:
+        rooms = await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event))
+        names = [name for room in rooms for name in keys.viewing_keys(event, *keys.of_place(room))]
+        for first in range(0, len(names), BATCH):
+            await self._valkey.batch([("ZREM", name, username) for name in names[first : first + BATCH]])
+        await self._forget_finished(event, username)
+        for session in await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)):
+            await self._functions.call("live_forget", keys.session_audience(session), username)
+        # Last, for it is by this that the person's events are found.
+        await self._functions.call("live_forget", keys.event_audience(event), username)
+
+    async def _forget_finished(self, event: str, username: str) -> None:
+        first = 0
+        while found := await self._viewings.finished(event, first, BATCH):
+            theirs = [finished_member(viewing) for viewing in found if viewing.viewer == username]
+            if theirs:
+                await self._valkey.call("ZREM", keys.EVENT_FINISHED(event), *theirs)
+            first += len(found) - len(theirs)
+
+    async def _events_with(self, username: str) -> list[str]:
+        """Events whose raw keys name the person."""
+        events = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, -1)
+        events = list(dict.fromkeys([*events, *await self._valkey.call("ZRANGE", keys.LIVE_AWAKE(), 0, -1)]))
+        found = []
+        for first in range(0, len(events), BATCH):
+            batch = events[first : first + BATCH]
+            there = await self._valkey.batch([("HEXISTS", keys.EVENT_VIEWERS(event), username) for event in batch])
+            found += [event for event, yes in zip(batch, there, strict=True) if yes]
+        return found

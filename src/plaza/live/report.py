@@ -1,0 +1,76 @@
+"""What is known of single viewers: when they were last there, and where."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from plaza.core.clock import Clock
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
+from plaza.live import keys
+from plaza.live.model import Id
+
+PAGE = 500
+# Answers are whole up to this many; beyond it, `cursor` goes on.
+MOST = 10_000
+
+
+class ReportQuestion(Struct, forbid_unknown_fields=True):
+    """Whom to report on: these, or everyone who is alive."""
+
+    user_ids: Annotated[list[Id], Meta(max_length=1_000)] | None = None
+    cursor: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class ViewerReport(Struct):
+    user_id: str
+    last_beat: int | None
+    alive: bool
+    location: str | None
+    session_id: str | None
+
+
+class Report(Struct):
+    viewers: list[ViewerReport]
+    next_cursor: str | None
+
+
+class Reports:
+    """Reports on viewers of an event."""
+
+    def __init__(self, functions: Functions, settings: Settings, clock: Clock) -> None:
+        self._functions = functions
+        self._clock = clock
+        self._window_ms = settings.live_alive_seconds * 1000
+
+    async def on(self, event: str, question: ReportQuestion) -> Report:
+        """On named viewers in one round trip; on all who are alive in steps of 500."""
+        names = [
+            keys.EVENT_HEARTBEAT(event),
+            keys.EVENT_LEFT(event),
+            keys.EVENT_VIEWERS(event),
+            keys.EVENT_INFO(event),
+        ]
+        now = self._clock.now_ms()
+        if question.user_ids is None:
+            return await self._alive(names, now, question.cursor or "")
+        rows = await self._functions.ask("live_report", names, now, self._window_ms, *question.user_ids)
+        return Report([_viewer(*row) for row in rows], None)
+
+    async def _alive(self, names: list[str], now: int, position: str) -> Report:
+        found: dict[str, ViewerReport] = {}
+        position = position if position.partition(" ")[0].isdigit() else ""
+        while True:
+            position, *rows = await self._functions.ask("live_alive_page", names, now, self._window_ms, position, PAGE)
+            # Who beats while we read moves to the end and is met again; the later word counts.
+            found.update((row[0], _viewer(*row)) for row in rows)
+            if not position or len(found) >= MOST:
+                return Report(list(found.values()), position or None)
+
+
+def _viewer(name: str, last: str | None, room: str | None, alive: int) -> ViewerReport:
+    session, location = keys.of_place(room) if room else ("", None)
+    seen = None if last is None else int(float(last))
+    return ViewerReport(name, seen, bool(alive), location, session or None)

@@ -1,0 +1,218 @@
+"""Audiences over HTTP. Viewers beat and leave; figures are for admins."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from importlib.resources import files
+
+from plaza.core.answers import EVENTS, Answer
+from plaza.core.answers import Event as ServerSent
+from plaza.core.auth import ADMIN, Actor
+from plaza.core.call import Call
+from plaza.core.routes import Routes
+from plaza.live import attendance
+from plaza.live.figures import Figures
+from plaza.live.model import (
+    Beat,
+    Count,
+    Declaration,
+    Event,
+    EventId,
+    Heard,
+    Leaving,
+    Left,
+    LiveFigures,
+    Moment,
+    Overview,
+    Records,
+    SessionId,
+    Statistics,
+    ViewingStats,
+)
+from plaza.live.report import Report, ReportQuestion, Reports
+from plaza.live.service import Live
+from plaza.live.stream import Stream
+from plaza.live.viewers import Viewers, ViewerToken
+from plaza.live.viewings import Viewings
+
+route = Routes("live", about="Audiences of live events and their sessions.")
+AT = "/analytics/events/{event}"
+IN = AT + "/sessions/{session}"
+SCRIPT = files("plaza.live").joinpath("live.js").read_bytes()
+
+
+@route.post("/analytics/viewer-token", status=201, limit="viewer")
+async def viewer_token(viewers: Viewers) -> ViewerToken:
+    """A token for a viewer without an account, good for heartbeats and nothing else."""
+    return viewers.tokens.issue()
+
+
+@route.put(AT)
+async def declare(actor: Actor, event: EventId, body: Declaration, live: Live) -> Event:
+    """Declare an event, or add to it: what is not given stays."""
+    actor.require(ADMIN)
+    return await live.declare(event, body)
+
+
+@route.post(AT + "/heartbeat", limit=None)
+async def heartbeat(call: Call, event: EventId, body: Beat, viewers: Viewers, live: Live) -> Heard:
+    """I am watching. Beat again in `next_heartbeat_ms`. One round trip."""
+    return await live.beat(await viewers.watcher(call), event, body)
+
+
+@route.post(AT + "/leave", limit=None)
+async def leave(call: Call, event: EventId, body: Leaving, viewers: Viewers, live: Live) -> Left:
+    """I have stopped watching there. One round trip."""
+    return await live.leave(await viewers.watcher(call), event, body)
+
+
+@route.get(AT + "/viewers/active-count")
+async def active_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+    """Viewers alive now."""
+    actor.require(ADMIN)
+    return Count(await figures.alive(event))
+
+
+@route.get(AT + "/viewers/count")
+async def seen_count(
+    actor: Actor, event: EventId, figures: Figures, from_: Moment | None = None, to: Moment | None = None
+) -> Count:
+    """Different viewers in a span, by default the last five minutes."""
+    actor.require(ADMIN)
+    return Count(await figures.seen(event, from_, to))
+
+
+@route.get(AT + "/viewers/all-time-active-count")
+async def all_time_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+    """Different viewers ever seen."""
+    actor.require(ADMIN)
+    return Count((await figures.totals(event)).attended)
+
+
+@route.get(AT + "/viewers/total-attended-count")
+async def attended_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+    """Different viewers who ever attended."""
+    actor.require(ADMIN)
+    return Count((await figures.totals(event)).attended)
+
+
+@route.get(AT + "/viewers/max-concurrent-count")
+async def max_concurrent_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+    """The most viewers alive at once."""
+    actor.require(ADMIN)
+    return Count((await figures.totals(event)).peak)
+
+
+@route.get(AT + "/viewers/total-login-count")
+async def login_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+    """Viewing sessions begun."""
+    actor.require(ADMIN)
+    return Count((await figures.totals(event)).logins)
+
+
+@route.get(IN + "/viewers/active-count")
+async def session_active_count(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Count:
+    """Viewers of a session alive now."""
+    actor.require(ADMIN)
+    await figures.require_session(event, session)
+    return Count(await figures.session_alive(session))
+
+
+@route.get(IN + "/viewers/total-attended-count")
+async def session_attended_count(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Count:
+    """Different viewers who ever attended a session."""
+    actor.require(ADMIN)
+    await figures.require_session(event, session)
+    return Count((await figures.totals(event, session)).attended)
+
+
+@route.get(IN + "/viewers/max-concurrent-count")
+async def session_max_concurrent_count(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Count:
+    """The most viewers of a session alive at once."""
+    actor.require(ADMIN)
+    await figures.require_session(event, session)
+    return Count((await figures.totals(event, session)).peak)
+
+
+@route.get(IN + "/viewing-stats", listed=False)
+@route.get(IN + "/viewers/viewing-stats")
+async def viewing_stats(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> ViewingStats:
+    """Minutes watched by the viewers of a session: mean, median and p90."""
+    actor.require(ADMIN)
+    await figures.require_session(event, session)
+    return await figures.viewing_stats(event, session)
+
+
+@route.get(AT + "/statistics/live")
+async def statistics_now(actor: Actor, event: EventId, figures: Figures) -> Statistics:
+    """The audience of now by group and country."""
+    actor.require(ADMIN)
+    return await figures.statistics(event)
+
+
+@route.get(IN + "/statistics/live")
+async def session_statistics_now(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Statistics:
+    """A session's audience of now by group and country."""
+    actor.require(ADMIN)
+    await figures.require_session(event, session)
+    return await figures.session_statistics(session)
+
+
+@route.get(AT + "/statistics")
+async def statistics(
+    actor: Actor, event: EventId, figures: Figures, from_: Moment | None = None, to: Moment | None = None
+) -> Records:
+    """The audience at the end of each five minutes of a span, by default the last day."""
+    actor.require(ADMIN)
+    return Records(await figures.records(event, "", from_, to))
+
+
+@route.get(IN + "/statistics")
+async def session_statistics(
+    actor: Actor,
+    event: EventId,
+    session: SessionId,
+    figures: Figures,
+    from_: Moment | None = None,
+    to: Moment | None = None,
+) -> Records:
+    """A session's audience at the end of each five minutes of a span, by default the last day."""
+    actor.require(ADMIN)
+    await figures.require_session(event, session)
+    return Records(await figures.records(event, session, from_, to))
+
+
+@route.get(AT + "/overview")
+async def overview(actor: Actor, event: EventId, figures: Figures) -> Overview:
+    """All figures of an event and of its sessions."""
+    actor.require(ADMIN)
+    return await figures.overview(event)
+
+
+@route.post(AT + "/heartbeat-report", limit="read")
+async def heartbeat_report(actor: Actor, event: EventId, body: ReportQuestion, reports: Reports) -> Report:
+    """When and where viewers were last seen: those named, or all who are alive."""
+    actor.require(ADMIN)
+    return await reports.on(event, body)
+
+
+@route.get(AT + "/stream", media_type=EVENTS)
+async def stream(actor: Actor, event: EventId, call: Call, feeds: Stream) -> Answer[ServerSent[LiveFigures]]:
+    """The live figures every second, as server-sent events; `Last-Event-ID` goes on where it broke off."""
+    actor.require(ADMIN)
+    return Answer(feeds.watch(event, call.headers.get("last-event-id")))
+
+
+@route.get(AT + "/attendance.csv", media_type="text/csv; charset=utf-8")
+async def attendance_csv(actor: Actor, event: EventId, viewings: Viewings) -> Answer[str]:
+    """Who was there, from when to when: a row per viewing session. No addresses."""
+    actor.require(ADMIN)
+    pieces: AsyncIterator[str] = attendance.table(viewings, event)
+    return Answer(pieces, headers=[("content-disposition", 'attachment; filename="attendance.csv"')])
+
+
+@route.get("/live.js", media_type="text/javascript; charset=utf-8", limit=None, any_query=True, listed=False)
+async def script() -> Answer[bytes]:
+    """The browser's side: a page that includes it beats while it is looked at."""
+    headers = [("cache-control", "public, max-age=3600"), ("cross-origin-resource-policy", "cross-origin")]
+    return Answer(SCRIPT, headers=headers)

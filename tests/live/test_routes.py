@@ -1,0 +1,316 @@
+"""The live routes through the whole application: what viewers and admins meet over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.app import running
+from plaza.core.settings import Settings
+from plaza.core.wire import Valkey
+from plaza.live import domain, keys
+from tests.servers import Cluster, Server
+from tests.web import client_of
+
+AT = "/analytics/events/E1"
+
+
+class Web:
+    """Plaza with the live domain, and its callers."""
+
+    def __init__(self, client: httpx.AsyncClient, plaza: Any) -> None:
+        self.client = client
+        self.core = plaza.core
+
+    def user(self, name: str, **claims: Any) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.core.auth.issue(name, 'user', **claims)}"}
+
+    @property
+    def admin(self) -> dict[str, str]:
+        return {"x-api-key": self.core.settings.secret("api_key")}
+
+    async def beat(self, who: dict[str, str], **body: Any) -> httpx.Response:
+        return await self.client.post(f"{AT}/heartbeat", json={"location": "web", **body}, headers=who)
+
+    async def figure(self, path: str, **query: Any) -> Any:
+        answer = await self.client.get(f"{AT}{path}", params=query, headers=self.admin)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@asynccontextmanager
+async def plaza_at(place: Server | Cluster, data_dir: Path, **settings: Any) -> AsyncIterator[Web]:
+    given = Settings(data_dir=data_dir, valkey_url=place.url, **settings)
+    async with running(given, [domain.DOMAIN]) as plaza, client_of(plaza.app) as client:
+        yield Web(client, plaza)
+
+
+@pytest.fixture
+async def web(valkey: Valkey, place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Web]:
+    async with plaza_at(place, tmp_path) as web:
+        yield web
+
+
+async def test_every_figure_answers_over_http(web: Web) -> None:
+    ana, ben = web.user("ana", groups=["press"]), web.user("ben")
+    first = await web.beat(ana, session_id="S1")
+    assert first.status_code == 200
+    assert first.json() == {"alive": 1, "session_alive": 1, "next_heartbeat_ms": 30_000}
+    assert (await web.beat(ben, groups=["crew"])).json() == {
+        "alive": 2,
+        "session_alive": None,
+        "next_heartbeat_ms": 30_000,
+    }
+    for path, count in {
+        "/viewers/active-count": 2,
+        "/viewers/count": 2,
+        "/viewers/all-time-active-count": 2,
+        "/viewers/total-attended-count": 2,
+        "/viewers/max-concurrent-count": 2,
+        "/viewers/total-login-count": 2,
+        "/sessions/S1/viewers/active-count": 1,
+        "/sessions/S1/viewers/total-attended-count": 1,
+        "/sessions/S1/viewers/max-concurrent-count": 1,
+    }.items():
+        assert await web.figure(path) == {"count": count}, path
+    now = await web.figure("/statistics/live")
+    assert now.keys() == {"viewerCount", "timestamp", "countByUserGroup", "countByViewingCountry"}
+    assert (now["viewerCount"], now["countByUserGroup"], now["countByViewingCountry"]) == (
+        2,
+        {"press": 1, "crew": 1},
+        {"ZZ": 2},
+    )
+    assert (await web.figure("/sessions/S1/statistics/live"))["viewerCount"] == 1
+    assert await web.figure("/statistics") == {"statistics": []}
+    assert await web.figure("/sessions/S1/statistics", **{"from": 0, "to": 1}) == {"statistics": []}
+    stats = await web.figure("/sessions/S1/viewers/viewing-stats")
+    assert stats.keys() == {"viewers", "mean", "median", "p90"}
+    overview = await web.figure("/overview")
+    assert (overview["active"], overview["sessions"][0]["id"], overview["logins"]) == (2, "S1", 2)
+    assert await web.figure("/viewers/count", **{"from": 0, "to": 1}) == {"count": 0}
+
+
+async def test_leaving_over_http(web: Web) -> None:
+    ana = web.user("ana")
+    await web.beat(ana)
+    left = await web.client.post(f"{AT}/leave", json={"location": "web"}, headers=ana)
+    assert (left.status_code, left.json()) == (200, {"ended": True})
+    assert await web.figure("/viewers/active-count") == {"count": 0}
+
+
+async def test_an_event_is_declared_by_an_admin(web: Web) -> None:
+    body = {"title": "Opening night", "sessions": ["S1", "S2"]}
+    assert (await web.client.put(AT, json=body, headers=web.user("ana"))).status_code == 403
+    declared = await web.client.put(AT, json=body, headers=web.admin)
+    assert declared.status_code == 200
+    assert declared.json() == {"id": "E1", "title": "Opening night", "declared": True, "sessions": ["S1", "S2"]}
+    other = await web.client.put("/analytics/events/E2", json={"sessions": ["S1"]}, headers=web.admin)
+    assert (other.status_code, other.json()["code"]) == (409, "session_of_another_event")
+    assert (await web.client.put(AT, content=b"", headers=web.admin)).json()["title"] == "Opening night"
+
+
+async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> None:
+    ana, ben = web.user("ana"), web.user("ben")
+    await web.beat(ana, session_id="S1")
+    await web.beat(ben, location="phone")
+    await web.client.post(f"{AT}/leave", json={"location": "phone"}, headers=ben)
+    report = await web.client.post(f"{AT}/heartbeat-report", headers=web.admin)
+    (alive,) = report.json()["viewers"]
+    assert (alive["user_id"], alive["alive"], alive["location"], alive["session_id"]) == ("ana", True, "web", "S1")
+    report = await web.client.post(f"{AT}/heartbeat-report", json={"user_ids": ["ben", "cy"]}, headers=web.admin)
+    gone, unknown = report.json()["viewers"]
+    assert (gone["alive"], gone["location"]) == (False, "phone")
+    assert gone["last_beat"] >= alive["last_beat"]
+    assert unknown == {"user_id": "cy", "last_beat": None, "alive": False, "location": None, "session_id": None}
+
+
+FIGURES = [
+    "/viewers/active-count",
+    "/viewers/count",
+    "/viewers/all-time-active-count",
+    "/viewers/total-attended-count",
+    "/viewers/max-concurrent-count",
+    "/viewers/total-login-count",
+    "/sessions/S1/viewers/active-count",
+    "/sessions/S1/viewers/total-attended-count",
+    "/sessions/S1/viewers/max-concurrent-count",
+    "/sessions/S1/viewers/viewing-stats",
+    "/statistics/live",
+    "/statistics",
+    "/sessions/S1/statistics/live",
+    "/sessions/S1/statistics",
+    "/overview",
+    "/stream",
+    "/attendance.csv",
+]
+
+
+async def test_figures_are_for_admins(web: Web) -> None:
+    for path in FIGURES:
+        assert (await web.client.get(AT + path)).status_code == 401, path
+        assert (await web.client.get(AT + path, headers=web.user("ana"))).status_code == 403, path
+    assert (await web.client.post(f"{AT}/heartbeat-report", headers=web.user("ana"))).status_code == 403
+
+
+async def test_bad_input_is_refused_and_writes_nothing(web: Web, stranger: Any) -> None:
+    ana = web.user("ana")
+    for body, field in [
+        ({"location": "a#b"}, "location"),
+        ({"location": "x" * 10_000}, "location"),
+        ({"location": "x" * 129}, "location"),
+        ({"location": ""}, "location"),
+        ({"location": "a\nb"}, "location"),
+        ({"location": "web\n"}, "location"),
+        ({}, "location"),
+        ({"location": 7}, "location"),
+        ({"location": "web", "session_id": "S#1"}, "session_id"),
+        ({"location": "web", "session_id": "S{1}"}, "session_id"),
+        ({"location": "web", "groups": [f"g{i}" for i in range(500)]}, "groups"),
+        ({"location": "web", "groups": ["a#b"]}, "groups"),
+        ({"location": "web", "user_id": "ben"}, "user_id"),
+    ]:
+        answer = await web.client.post(f"{AT}/heartbeat", json=body, headers=ana)
+        assert answer.status_code == 422, body
+        assert field in answer.json()["field"], answer.text
+    for event in ("a%23b", "x" * 129, "a%7Bb%7D"):
+        answer = await web.client.post(f"/analytics/events/{event}/heartbeat", json={"location": "web"}, headers=ana)
+        assert (answer.status_code, answer.json()["field"]) == (422, "event"), event
+    assert (await web.client.post(f"{AT}/heartbeat", content=b"{", headers=ana)).status_code == 400
+    assert (await web.client.get(f"{AT}/viewers/count?from=yesterday", headers=web.admin)).status_code == 422
+    assert (await web.client.get(f"{AT}/viewers/count?since=1", headers=web.admin)).status_code == 422
+    assert [name async for name in stranger.scan_iter("*#*")] == []
+
+
+async def test_a_session_of_another_event_is_a_conflict(web: Web) -> None:
+    ana = web.user("ana")
+    await web.beat(ana, session_id="S1")
+    other = "/analytics/events/E2"
+    answer = await web.client.post(f"{other}/heartbeat", json={"location": "w", "session_id": "S1"}, headers=ana)
+    assert (answer.status_code, answer.json()["code"]) == (409, "session_of_another_event")
+    answer = await web.client.get(f"{other}/sessions/S1/viewers/active-count", headers=web.admin)
+    assert answer.status_code == 409
+
+
+async def test_a_heartbeat_needs_a_person(web: Web) -> None:
+    for who in ({}, {"authorization": "Bearer nonsense"}):
+        assert (await web.beat(who)).status_code == 401
+    assert (await web.beat(web.admin)).status_code == 403
+
+
+async def test_a_stranger_gets_a_token_that_is_good_for_heartbeats_only(web: Web, stranger: Any) -> None:
+    issued = (await web.client.post("/analytics/viewer-token")).json()
+    for header in ({"authorization": f"Bearer {issued['token']}"}, {"x-access-token": issued["token"]}):
+        assert (await web.beat(header)).json()["alive"] == 1
+        for method, path in (("GET", "/viewers/active-count"), ("PUT", ""), ("GET", "/overview")):
+            assert (await web.client.request(method, AT + path, headers=header)).status_code == 401
+    assert issued["viewer_id"].startswith("~")
+    assert await stranger.smembers(keys.EVENT_ATTENDED("E1")) == {issued["viewer_id"]}
+
+
+async def test_a_made_up_viewer_token_is_refused(web: Web) -> None:
+    import base64
+
+    token = (await web.client.post("/analytics/viewer-token")).json()["token"]
+    head, _, signature = token.split(".")
+    claims = base64.urlsafe_b64encode(b'{"sub":"~me","exp":9999999999,"aud":"plaza-viewer"}').decode().rstrip("=")
+    for bad in (f"{head}.{claims}.{signature}", token[:-2], token + "x", f"{head}..", f"{head}.é.x"):
+        answer = await web.beat({"authorization": f"Bearer {bad}".encode("latin-1")})  # type: ignore[dict-item]
+        assert answer.status_code == 401, bad
+
+
+async def test_viewer_tokens_are_limited_by_address(web: Web) -> None:
+    answers = [(await web.client.post("/analytics/viewer-token")).status_code for _ in range(301)]
+    assert answers == [201] * 300 + [429]
+
+
+async def test_nobody_beats_without_end(web: Web) -> None:
+    ana = web.user("ana")
+    answers = [await web.beat(ana) for _ in range(31)]
+    assert [answer.status_code for answer in answers] == [200] * 30 + [429]
+    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert (await web.beat(web.user("ben"))).status_code == 200
+
+
+async def test_undeclared_events_are_refused_if_a_setting_says_so(
+    valkey: Valkey, place: Server | Cluster, tmp_path: Path
+) -> None:
+    async with plaza_at(place, tmp_path, live_open=False) as web:
+        answer = await web.beat(web.user("ana"))
+        assert (answer.status_code, answer.json()["code"]) == (403, "event_undeclared")
+        await web.client.put(AT, json={}, headers=web.admin)
+        assert (await web.beat(web.user("ana"))).status_code == 200
+
+
+async def test_a_country_is_believed_from_a_trusted_proxy_only(
+    valkey: Valkey, place: Server | Cluster, tmp_path: Path, stranger: Any
+) -> None:
+    said = {"cf-ipcountry": "NZ", "x-forwarded-for": "198.51.100.4"}
+    async with plaza_at(place, tmp_path) as web:
+        await web.beat({**web.user("ana"), **said})
+    assert await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#127.0.0.1##ZZ"]
+    async with plaza_at(place, tmp_path, trusted_proxies=("127.0.0.1",)) as web:
+        await web.beat({**web.user("ana"), **said})
+    assert await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#198.51.100.4##NZ"]
+
+
+async def test_attendance_is_a_table_without_addresses(web: Web) -> None:
+    ana, ben = web.user("ana"), web.user("ben")
+    await web.beat(ana, session_id="S1", location="=cmd")
+    await web.beat(ben)
+    await web.client.post(f"{AT}/leave", json={"location": "web"}, headers=ben)
+    answer = await web.client.get(f"{AT}/attendance.csv", headers=web.admin)
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(r["viewer"], r["session"], r["location"]) for r in rows] == [("ana", "S1", "'=cmd"), ("ben", "", "web")]
+    assert rows[0]["left"] == ""
+    assert rows[1]["left"] >= rows[1]["joined"] > "2020"
+    assert float(rows[1]["minutes"]) >= 0
+    assert "127.0.0.1" not in answer.text
+
+
+async def events_of(web: Web, count: int, **headers: str) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    id_ = ""
+    async with web.client.stream("GET", f"{AT}/stream", headers={**web.admin, **headers}) as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        async for line in answer.aiter_lines():
+            if line.startswith("id: "):
+                id_ = line[4:]
+            elif line.startswith("data: "):
+                found.append((id_, json.loads(line[6:])))
+                if len(found) == count:
+                    break
+    return found
+
+
+async def test_the_stream_sends_figures_and_goes_on_where_it_broke_off(web: Web) -> None:
+    await web.beat(web.user("ana"), session_id="S1")
+    first, second = await events_of(web, 2)
+    assert first[1]["viewerCount"] == 1
+    assert first[1]["sessions"] == {"S1": 1}
+    assert int(second[0]) > int(first[0])
+    again = await events_of(web, 2, **{"last-event-id": first[0]})
+    assert again[0] == second, "what was missed comes first"
+
+
+async def test_the_script_is_served(web: Web) -> None:
+    answer = await web.client.get("/live.js")
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert "plazaLive" in answer.text
+
+
+async def test_many_who_beat_at_once_are_counted_right(web: Web) -> None:
+    people = [web.user(f"p{i}") for i in range(60)]
+    await asyncio.gather(*(web.beat(who, session_id=f"S{i % 3}") for i, who in enumerate(people * 2)))
+    overview = await web.figure("/overview")
+    assert (overview["active"], overview["max_concurrent"], overview["attended"]) == (60, 60, 60)
+    assert [s["active"] for s in overview["sessions"]] == [20, 20, 20]
