@@ -183,8 +183,10 @@ class Api(uvicorn.Server):
         """Take no more connections, answer what has been asked, and end."""
         self.plaza.app.drain()
         self.should_exit = True
-        await first(serving, life.impatient)
-        self.force_exit = True
+        if not await first(serving, life.impatient):
+            self.force_exit = True
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
         await serving
 
 

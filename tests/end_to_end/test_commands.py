@@ -96,6 +96,21 @@ def test_a_request_in_flight_is_answered_before_the_end(tmp_path: Path) -> None:
     assert answers[0].headers["connection"] == "close"
 
 
+@pytest.mark.parametrize(("signals", "waited"), [(1, True), (2, False)])
+def test_a_client_that_never_finishes_is_waited_for_a_while_and_not_after_a_second_signal(
+    tmp_path: Path, signals: int, waited: bool
+) -> None:
+    with serving(tmp_path / "var") as server, socket.socket() as client:
+        client.connect(("127.0.0.1", httpx.URL(server.url).port))
+        client.sendall(b"POST /auth/login HTTP/1.1\r\nhost: plaza\r\ncontent-length: 100\r\n\r\n{")
+        until(lambda: _connections(server) == 1)
+        for _ in range(signals):
+            server.send(signal.SIGTERM)
+            until(lambda: not _listens(server.url))
+        assert server.ended() == 0
+        assert ("timeout graceful shutdown exceeded" in server.errors.read_text()) is waited
+
+
 def test_without_valkey_requests_fail_with_503_and_recover_when_it_is_back(tmp_path: Path) -> None:
     with serving(tmp_path / "var") as server:
         stranger(tmp_path / "var").set("kept", "yes")
