@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from plaza.articles import service
+from plaza.articles.jobs import timers
 from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_LAST, ARTICLES_LEAVING, PERSON_VOTES
 from plaza.articles.lists import Lists
 from plaza.articles.model import ArticlesQuery, NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.catalogue import LIBRARIES
+from plaza.core.catalogue import FENCE, LIBRARIES
 from plaza.core.errors import Forbidden, NotFound
+from plaza.core.leases import Fence
 from plaza.core.wire import Valkey
 from tests.articles.conftest import Post, person
 from tests.rounds import rounds_of
@@ -116,3 +118,14 @@ async def test_deleting_is_one_round_trip_on_one_server_and_four_in_sequence_on_
     article = await post(ana, "news", "go")
     rounds = await rounds_of(articles.valkey, articles.delete(ana, article.id))
     assert rounds == (4 if articles.valkey.clustered else 1)
+
+
+async def test_an_article_wrongly_said_to_be_leaving_is_let_be(articles: Articles, post: Post, stranger: Any) -> None:
+    article = await post()
+    await stranger.sadd(ARTICLES_LEAVING(), str(article.id), "92617")
+    (timer,) = timers(articles)
+    fence = Fence(articles.functions, timer.name, 1)
+    await stranger.set(FENCE(timer.name), 1)
+    assert await timer.run(fence) == "2 deleted articles had votes left"
+    assert await stranger.exists(ARTICLES_LEAVING()) == 0
+    assert await stranger.smembers(ARTICLE_UP(article.id)) == {"user:ana"}

@@ -28,6 +28,9 @@ from tests.rounds import rounds_of
 
 LINK = "https://example.com/a?b=c"
 
+# On one server the id, the link and the article are one step.
+on_a_cluster = pytest.mark.parametrize("place", ["cluster"], indirect=True)
+
 
 async def test_an_article_is_written_as_documented(
     articles: Articles, ana: Actor, clock: SetClock, stranger: Any
@@ -110,11 +113,10 @@ async def test_an_operation_that_is_tried_again_gives_the_same_article(
     assert await stranger.zcard(ARTICLES_BY_TIME()) == 1
 
 
+@on_a_cluster
 async def test_a_link_whose_poster_died_before_there_was_an_article_is_free_again_soon(
     articles: Articles, ana: Actor, clock: SetClock
 ) -> None:
-    if not articles.valkey.clustered:
-        return  # there the id, the link and the article are one step
     keys = [ARTICLES_LAST(), ARTICLE_LINK(COUNTER, link_digest(LINK))]
     await articles.functions.call("articles_claim", keys, f"{clock.now_s():.3f}", "died", "")
     with pytest.raises(DuplicateLink):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 
 from plaza.articles.cuts import Cuts
+from plaza.articles.jobs import timers
 from plaza.articles.keys import CATALOGUE
 from plaza.articles.lists import Lists
+from plaza.articles.people import People
 from plaza.articles.routes import route
 from plaza.articles.service import Articles
 from plaza.core.domain import Core, Domain, Parts
@@ -19,7 +21,7 @@ LIBRARY = Library("articles", CATALOGUE, files("plaza.articles").joinpath("funct
 def build(core: Core) -> Parts:
     articles = Articles(core.functions, core.clock, core.settings.voting_days)
     lists = Lists(articles, Cuts(core.functions), Snapshots(core.valkey, core.clock))
-    return Parts([articles, lists])
+    return Parts([articles, lists], timers(articles), holder=People(articles))
 
 
 DOMAIN = Domain(LIBRARY, [route], build)

@@ -279,11 +279,10 @@ end)
 
 -- Removes some of a deleted article's votes, also from the lists of those who cast them. Returns how many are left.
 local function shed(id, up, down)
-  local had = redis.call('EXISTS', up, down) > 0
+  effect('leaving', id)
   for _, votes in ipairs({up, down}) do
     for _, voter in ipairs(redis.call('SPOP', votes, SHED)) do effect('cast', id, voter:sub(6)) end
   end
-  if had then effect('leaving', id) end
   return redis.call('SCARD', up) + redis.call('SCARD', down)
 end
 
@@ -306,8 +305,9 @@ end)
 
 -- shed: goes on with the votes of a deleted article.   KEYS article, up, down   ARGV id   Reply how many are left
 verb('shed', function(keys, args)
-  if redis.call('EXISTS', keys[1]) == 1 then return 0 end
-  return shed(args[1], keys[2], keys[3])
+  if redis.call('EXISTS', keys[1]) == 0 then return shed(args[1], keys[2], keys[3]) end
+  effect('leaving', args[1])
+  return 0
 end)
 
 -- begin: someone wants a group's list.

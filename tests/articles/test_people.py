@@ -1,0 +1,68 @@
+"""A person's traces can be handed out whole, and removed whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.articles import people as people_module
+from plaza.articles.keys import PERSON_VOTES
+from plaza.articles.people import People
+from plaza.articles.service import Articles
+from plaza.core.auth import Actor
+from plaza.core.clock import SetClock
+from tests.articles.conftest import Post
+from tests.articles.test_deleting import traces
+
+
+@pytest.fixture
+def people(articles: Articles, monkeypatch: pytest.MonkeyPatch) -> People:
+    monkeypatch.setattr(people_module, "STEP", 3)
+    return People(articles)
+
+
+async def test_an_export_has_every_article_and_every_vote(
+    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor
+) -> None:
+    made = [await post(ana, "news") for _ in range(4)]
+    other = await post(ben)
+    await articles.vote(ana, other.id, "down")
+    await articles.vote(ana, made[0].id, None)
+    export = await people.export("ana")
+    assert [article["id"] for article in export["articles"]] == [article.id for article in made]
+    assert export["articles"][1]["title"] == "A title"
+    assert {vote["article"]: vote["direction"] for vote in export["votes"]} == {
+        other.id: "down",
+        **{article.id: "up" for article in made[1:]},
+    }
+    assert await people.export("nobody") == {"articles": [], "votes": []}
+
+
+async def test_a_forgotten_person_has_left_no_trace_and_scores_are_true(
+    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, clock: SetClock, stranger: Any
+) -> None:
+    mine = [await post(ben) for _ in range(5)]
+    for article in mine:
+        await articles.vote(ana, article.id, "up")
+    before = await traces(articles.valkey)
+    for _ in range(4):
+        theirs = await post(ana, "news")
+        await articles.vote(ben, theirs.id, "up")
+    clock.forward(days=30)  # voting has long ended
+    await people.forget("ana")
+    for article in mine:
+        assert (await articles.read(ana, article.id)).votes == 1
+    assert await traces(articles.valkey) == before - {PERSON_VOTES("ana")}
+    assert await stranger.zcard(PERSON_VOTES("ben")) == 5
+    assert await people.export("ana") == {"articles": [], "votes": []}
+    await people.forget("ana")
+
+
+async def test_forgetting_ends_also_where_a_list_names_what_is_not_so(
+    people: People, post: Post, stranger: Any
+) -> None:
+    article = await post()
+    await stranger.zadd(PERSON_VOTES("cem"), {"article:92617": 1, f"article:{article.id}": 1})
+    await people.forget("cem")
+    assert await stranger.exists(PERSON_VOTES("cem")) == 0
