@@ -17,7 +17,6 @@ async def eventually(check: Callable[[], Any], seconds: float = 10.0) -> Any:
             result = await result
         if result:
             return result
-        assert asyncio.get_running_loop().time() < deadline, (
-            f"not within {seconds} s: {inspect.getsource(check).strip()}"
-        )
+        late = asyncio.get_running_loop().time() > deadline
+        assert not late, f"not within {seconds} s: {check}"
         await asyncio.sleep(0.01)

@@ -48,7 +48,8 @@ end)
 -- KEYS stream   ARGV group, consumer, idle_ms   Reply how many
 verb('give_back', function(keys, args)
   local stream, group, consumer = keys[1], args[1], args[2]
-  local mine = redis.call('XPENDING', stream, group, '-', '+', 1000, consumer)
+  local mine = redis.pcall('XPENDING', stream, group, '-', '+', 1000, consumer)
+  if mine.err then return 0 end -- the stream is gone, and the group with it
   for _, found in ipairs(mine) do
     local tries = math.max(found[4] - 1, 0)
     redis.call('XCLAIM', stream, group, consumer, 0, found[1], 'IDLE', args[3], 'RETRYCOUNT', tries, 'JUSTID')

@@ -1,0 +1,285 @@
+"""Workers: real processes that are paused, killed and stopped, and a Valkey that goes away under them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from sqlalchemy import text
+
+from plaza.core import catalogue as core
+from plaza.core.events import Events
+from plaza.core.functions import Functions
+from plaza.core.keys import Layout, use_layout
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from plaza.core.wire import Valkey, connect
+from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
+from tests.core.workshop import LEDGER, LIBRARY
+from tests.eventually import eventually
+from tests.servers import Cluster, Server, one_server
+
+
+@pytest.fixture
+async def functions(valkey: Valkey) -> Functions:
+    functions = Functions(valkey, [*LIBRARIES, LIBRARY])
+    await functions.load()
+    return functions
+
+
+@dataclass
+class Process:
+    """A worker in a process of its own, and what it has said."""
+
+    process: asyncio.subprocess.Process
+    said: list[str]
+    reading: asyncio.Task[None]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, sig: signal.Signals) -> None:
+        os.kill(self.pid, sig)
+
+
+@contextlib.asynccontextmanager
+async def started(role: str, place: Server | Cluster, folder: Path) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.core.workshop", role, place.url, str(folder), stdout=asyncio.subprocess.PIPE
+    )
+    said: list[str] = []
+
+    async def read() -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            said.append(line.decode().strip())
+
+    worker = Process(process, said, asyncio.create_task(read()))
+    try:
+        await eventually(lambda: said and said[0].startswith("started"), 20)
+        yield worker
+    finally:
+        if process.returncode is None:
+            process.kill()  # also a paused one hears this
+        await process.wait()
+        await worker.reading
+
+
+async def test_a_worker_that_stalls_beyond_its_lease_wakes_to_have_its_writes_refused(
+    place: Server | Cluster, stranger: Any, tmp_path: Path
+) -> None:
+    use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    async with sql.begin() as tx:
+        await tx.execute(text("CREATE TABLE written (token int, number int)"))
+    async with started("timers", place, tmp_path) as first, started("timers", place, tmp_path) as second:
+        stalled = await eventually(lambda: next((w for w in (first, second) if "half of 1" in w.said), None))
+        other = second if stalled is first else first
+        stalled.send(signal.SIGSTOP)
+        await eventually(lambda: "done 2" in other.said)
+        stalled.send(signal.SIGCONT)
+        await eventually(lambda: "sql refused" in stalled.said)
+        assert "valkey refused" in stalled.said
+        written = [line.split()[0] for line in await stranger.lrange(LEDGER("a"), 0, -1)]
+        async with sql.read() as tx:
+            rows = (await tx.execute(text("SELECT token FROM written ORDER BY rowid"))).scalars().all()
+    assert written == sorted(written)  # nothing of the first run after the second began
+    assert written.count("2") == 40
+    assert rows == sorted(rows)
+    assert rows.count(2) == 40
+    assert await stranger.hget(core.JOB("long"), "state") == "done"
+    await sql.close()
+    use_layout(Layout.PLAIN)
+
+
+async def test_no_event_is_lost_however_often_its_consumers_are_killed(
+    place: Server | Cluster, functions: Functions, stranger: Any, tmp_path: Path
+) -> None:
+    events = Events(functions)
+    await events.ensure_group("work", "bench")
+    for n in range(400):
+        await events.emit("work", n=n)
+    async with started("events", place, tmp_path) as survivor:
+        for round_ in range(1, 4):
+            async with started("events", place, tmp_path) as victim:
+                await eventually(partial(_grown, stranger, await stranger.llen(LEDGER("events")) + 20))
+                victim.send(signal.SIGKILL)
+                await victim.process.wait()
+            assert len(await stranger.xinfo_consumers(core.EVENTS("work"), "bench")) <= round_ + 1
+        await eventually(lambda: _settled(stranger), 20)
+        assert survivor.process.returncode is None
+    handled = {int(n) for n in await stranger.lrange(LEDGER("events"), 0, -1)}
+    assert handled == set(range(400))
+    assert not await stranger.exists(core.EVENTS_DEAD("work"))
+
+
+async def _grown(stranger: Any, size: int) -> bool:
+    return bool(await stranger.llen(LEDGER("events")) >= min(size, 400))
+
+
+async def _settled(stranger: Any) -> bool:
+    (group,) = await stranger.xinfo_groups(core.EVENTS("work"))
+    return bool(group["pending"] == 0 and group["lag"] == 0)
+
+
+async def test_a_stopped_worker_hands_over_at_once(
+    place: Server | Cluster, functions: Functions, stranger: Any, tmp_path: Path
+) -> None:
+    """SIGINT, as Ctrl-C sends it: asyncio cancels the worker."""
+    async with started("events", place, tmp_path) as worker:
+        for n in range(200):
+            await Events(functions).emit("work", n=n)
+        await eventually(lambda: _grown(stranger, 5))
+        worker.send(signal.SIGINT)
+        async with asyncio.timeout(15):
+            await worker.process.wait()
+        idle = await stranger.xpending_range(core.EVENTS("work"), "bench", "-", "+", 100)
+        # What it had fetched and not handled looks as if it had long been left: nobody waits for it to become stale.
+        assert all(entry["time_since_delivered"] >= 600 and entry["times_delivered"] == 0 for entry in idle)
+
+
+@contextlib.asynccontextmanager
+async def working(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(worker.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_several_workers_run_each_turn_of_a_job_once(functions: Functions) -> None:
+    inside = most = 0
+    runs: list[float] = []
+
+    async def job(_: Fence) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        runs.append(time.monotonic())
+        await asyncio.sleep(0.01)
+        inside -= 1
+
+    workers = [Worker(functions, [Timer("often", 0.2, job)]) for _ in range(4)]
+    async with working(workers[0]), working(workers[1]), working(workers[2]), working(workers[3]):
+        await eventually(lambda: len(runs) >= 6)
+    assert most == 1
+    assert all(later - earlier > 0.1 for earlier, later in itertools.pairwise(runs))
+
+
+async def test_a_job_that_fails_stops_no_other(functions: Functions) -> None:
+    runs: dict[str, int] = {"good": 0, "bad": 0}
+    handled: list[str] = []
+
+    async def good(_: Fence) -> None:
+        runs["good"] += 1
+
+    async def bad(_: Fence) -> None:
+        runs["bad"] += 1
+        raise ValueError("always")
+
+    async def handle(event: Event) -> None:
+        handled.append(event.id)
+        raise ValueError("always")
+
+    timers = [Timer("good", 0.05, good), Timer("bad", 0.05, bad, retry_seconds=0.01)]
+    with structlog.testing.capture_logs() as logs:
+        async with working(Worker(functions, timers, [Consumer("work", "bench", handle, retry_seconds=0.01)])):
+            await Events(functions).emit("work", n=1)
+            await eventually(lambda: runs["good"] >= 3 and runs["bad"] >= 3 and len(handled) >= 3)
+    assert {line["event"] for line in logs} >= {"a job failed", "an event failed"}
+
+
+async def test_a_worker_stops_in_bounded_time_and_gives_its_leases_back(functions: Functions, stranger: Any) -> None:
+    begun: set[str] = set()
+
+    async def slow(_: Fence) -> None:
+        begun.add("slow")
+        await asyncio.sleep(0.2)
+        begun.add("slow ended")
+
+    async def endless(_: Fence) -> None:
+        begun.add("endless")
+        await asyncio.sleep(3600)
+
+    async def deaf(_: Fence) -> None:
+        begun.add("deaf")
+        for _turn in range(200):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.1)
+
+    timers = [Timer("slow", 3600, slow), Timer("endless", 3600, endless), Timer("deaf", 3600, deaf)]
+    task = asyncio.create_task(Worker(functions, timers, stop_seconds=0.5).run())
+    await eventually(lambda: begun >= {"slow", "endless", "deaf"})
+    task.cancel()
+    with structlog.testing.capture_logs() as logs:
+        async with asyncio.timeout(5):
+            await asyncio.wait([task])
+    assert "slow ended" in begun  # it had the time
+    assert await stranger.get(core.LEASE("slow")) is None
+    assert await stranger.get(core.LEASE("endless")) is None
+    assert await stranger.hget(core.JOB("endless"), "state") == "stopped"
+    (left,) = [line for line in logs if line["event"] == "jobs that would not end were left behind"]
+    assert left["jobs"] == ["deaf"]
+    for stuck in [t for t in asyncio.all_tasks() if "_keep_running" in repr(t)]:
+        while not stuck.done():
+            stuck.cancel()
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kept", ["yes", "no"])
+async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str) -> None:
+    """With its data, and without: then groups, schedules and libraries are made anew."""
+    runs: list[float] = []
+    handled: list[str] = []
+
+    async def job(_: Fence) -> None:
+        runs.append(time.monotonic())
+
+    async def handle(event: Event) -> None:
+        handled.append(event.fields["n"])
+
+    with one_server("--appendonly", kept) as server:
+        valkey = await connect(server.url)
+        functions = Functions(valkey, LIBRARIES)
+        await functions.load()
+        worker = Worker(functions, [Timer("often", 0.1, job)], [Consumer("work", "bench", handle)])
+        async with working(worker):
+            await Events(functions).emit("work", n=1)
+            await eventually(lambda: runs and handled == ["1"])
+            server.stop(signal.SIGKILL)
+            await asyncio.sleep(0.3)
+            server.start()
+            before = len(runs)
+            await eventually(lambda: len(runs) > before, 20)
+            await eventually(lambda: _told(functions), 20)
+            await eventually(lambda: "2" in handled, 20)
+        await valkey.close()
+
+
+async def _told(functions: Functions) -> bool:
+    return bool(await Events(functions).emit("work", n=2))
+
+
+async def test_the_ground_floor_keeps_its_own_house(functions: Functions, stranger: Any) -> None:
+    async def handle(_: Event) -> None:
+        return None
+
+    async with working(Worker(functions, [], [Consumer("work", "bench", handle)])):
+        await eventually(lambda: stranger.hget(core.JOB("core.trim"), "result"))
+        await eventually(lambda: stranger.hget(core.JOB("core.libraries"), "result"))
+        if functions.valkey.clustered:
+            await eventually(lambda: stranger.hget(core.JOB("core.settle"), "result"))
