@@ -196,11 +196,20 @@ async def test_500_readers_of_an_expired_list_cause_one_computation(
 
 
 async def test_a_builder_that_dies_is_replaced(lists: Lists, post: Post, ana: Actor, stranger: Any) -> None:
-    article = await post(ana, "news")
+    made = [await post(ana, "news") for _ in range(2)]
     await stranger.set(GROUP_BUILDER("score", "news"), "dead", px=200)
     await stranger.zadd(GROUP_BUILDING("score", "news"), {"article:999": 1.0})
-    assert await listed(lists, "news") == [article.id]
-    assert await stranger.zrange(CUTS["score"]("news"), 0, -1) == [f"article:{article.id}"]
+    await Cuts(lists._functions, step=1).ensure("score", "news")
+    assert await stranger.zrange(CUTS["score"]("news"), 0, -1) == [f"article:{article.id}" for article in made]
+
+
+async def fold(functions: Functions, token: str, *ids: int) -> Any:
+    """One step of building, of a builder that has scanned these."""
+    keys = [GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news"), GROUP("news")]
+    if functions.valkey.clustered:
+        pairs = [part for id in ids for part in (f"article:{id}", "1")]
+        return await functions.call("articles_fold", keys, token, *pairs)
+    return await functions.call("articles_step", [*keys, ARTICLES_BY_SCORE()], token, "0", 500)
 
 
 async def test_a_builder_that_stalled_publishes_nothing(
@@ -208,16 +217,16 @@ async def test_a_builder_that_stalled_publishes_nothing(
 ) -> None:
     article = await post(ana, "news")
     list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
-    assert await functions.call("articles_begin", [list, building, builder], "slow") == "yours"
+    keys = [list, building, builder, GROUP("news")]
+    assert await functions.call("articles_begin", keys, "slow", 500) == "yours"
     await stranger.delete(builder)  # its lease ran out
-    assert await functions.call("articles_begin", [list, building, builder], "quick") == "yours"
-    member = f"article:{article.id}"
-    assert await functions.call("articles_fold", [GROUP("news"), building, builder], "slow", member, "1") == 0
+    assert await functions.call("articles_begin", keys, "quick", 500) == "yours"
+    assert not await fold(functions, "slow", article.id)
     assert await functions.call("articles_publish", [list, building, builder], "slow", 60_000) == 0
     assert await stranger.exists(list) == 0
-    assert await functions.call("articles_fold", [GROUP("news"), building, builder], "quick", member, "1") == 1
+    assert await fold(functions, "quick", article.id)
     assert await functions.call("articles_publish", [list, building, builder], "quick", 60_000) == 1
-    assert await stranger.zrange(list, 0, -1) == [member]
+    assert await stranger.zrange(list, 0, -1) == [f"article:{article.id}"]
 
 
 async def test_what_leaves_while_a_list_is_built_is_not_in_it(
@@ -225,11 +234,10 @@ async def test_what_leaves_while_a_list_is_built_is_not_in_it(
 ) -> None:
     kept, early, late = [await post(ana, "news") for _ in range(3)]
     list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
-    keys = [GROUP("news"), building, builder]
-    assert await functions.call("articles_begin", [list, building, builder], "me") == "yours"
-    await articles.delete(ana, early.id)  # scanned before, folded after
-    both = [f"article:{early.id}", "1", f"article:{late.id}", "2", f"article:{kept.id}", "3"]
-    assert await functions.call("articles_fold", keys, "me", *both) == 1
+    keys = [list, building, builder, GROUP("news")]
+    assert await functions.call("articles_begin", keys, "me", 500) == "yours"
+    await articles.delete(ana, early.id)  # on a cluster it may have been scanned before
+    assert await fold(functions, "me", early.id, late.id, kept.id)
     await articles.delete(ana, late.id)  # folded before
     assert await functions.call("articles_publish", [list, building, builder], "me", 60_000) == 1
     assert await stranger.zrange(list, 0, -1) == [f"article:{kept.id}"]
@@ -282,11 +290,10 @@ async def test_pages_of_a_group_neither_repeat_nor_skip(
         assert throughout <= set(seen)
 
 
-async def test_a_page_of_a_kept_list_costs_three_round_trips(lists: Lists, post: Post, ana: Actor) -> None:
+async def test_a_page_of_a_kept_list_costs_two_round_trips(lists: Lists, post: Post, ana: Actor) -> None:
     for _ in range(30):
         await post(ana, "news")
     for order in ORDERS:
-        await listed(lists, "news", order)
-        await lists.of_group(None, "news", ArticlesQuery(order=order))
+        await lists.of_group(None, "news", ArticlesQuery(order=order))  # the list and the snapshot are kept by now
         work = lists.of_group(None, "news", ArticlesQuery(order=order))
-        assert await rounds_of(lists._valkey, work) == 3
+        assert await rounds_of(lists._valkey, work) == 2

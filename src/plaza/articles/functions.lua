@@ -310,35 +310,71 @@ verb('shed', function(keys, args)
   return 0
 end)
 
--- begin: someone wants a group's list.
--- KEYS list, list being built, builder   ARGV token
--- Reply 'there', 'busy' while someone else builds it, or 'yours' to build
+-- Puts articles in a list that is being built.
+local function put(list, members, scores)
+  local found = {}
+  for i, member in ipairs(members) do
+    if scores[i] then
+      found[#found + 1] = scores[i]
+      found[#found + 1] = member
+    end
+  end
+  if #found > 0 then redis.call('ZADD', list, unpack(found)) end
+end
+
+-- begin: someone wants a group's list. On one server a group that is no more than a step is cut at once.
+-- KEYS list, list being built, builder, group, on one server the ranking   ARGV token, members of a step
+-- Reply 'there' (also if the group is empty), 'busy' while someone else builds it, or 'yours' to build
 verb('begin', function(keys, args)
-  local list, building, builder = unpack(keys)
+  local list, building, builder, group, whole = unpack(keys)
   if redis.call('EXISTS', list) == 1 then return 'there' end
+  local size = redis.call('SCARD', group)
+  if size == 0 then return 'there' end
+  if whole and size <= tonumber(args[2]) then
+    local members = redis.call('SMEMBERS', group)
+    put(list, members, redis.call('ZMSCORE', whole, unpack(members)))
+    redis.call('PEXPIRE', list, GROUP_MS)
+    return 'there'
+  end
   if not redis.call('SET', builder, args[1], 'NX', 'PX', BUILDER_MS) then return 'busy' end
   redis.call('UNLINK', building) -- of a builder that stopped
   return 'yours'
 end)
 
--- fold: some more of a list being built, as far as they are still in the group.
--- KEYS group, list being built, builder   ARGV token, then member, score, …   Reply 1, or 0 if another builds it by now
-verb('fold', function(keys, args)
-  local group, building, builder = unpack(keys)
-  if redis.call('GET', builder) ~= args[1] then return 0 end
-  local members, found = {}, {}
-  for i = 2, #args, 2 do members[#members + 1] = args[i] end
-  for i, is_there in ipairs(redis.call('SMISMEMBER', group, unpack(members))) do
-    if is_there == 1 then
-      found[#found + 1] = args[2 * i + 1]
-      found[#found + 1] = members[i]
-    end
-  end
-  if #found > 0 then redis.call('ZADD', building, unpack(found)) end
+local function keep(building, builder)
   redis.call('PEXPIRE', building, GROUP_MS)
   redis.call('PEXPIRE', builder, BUILDER_MS)
-  return 1
-end)
+end
+
+if CLUSTERED then
+  -- fold: some more of a list being built, as far as they are still in the group.
+  -- KEYS list being built, builder, group   ARGV token, then member, score, …
+  -- Reply 1, or 0 if another builds it by now
+  verb('fold', function(keys, args)
+    local building, builder, group = unpack(keys)
+    if redis.call('GET', builder) ~= args[1] then return 0 end
+    local members, scores = {}, {}
+    for i = 2, #args, 2 do members[#members + 1] = args[i] end
+    for i, is_there in ipairs(redis.call('SMISMEMBER', group, unpack(members))) do
+      scores[i] = is_there == 1 and args[2 * i + 1]
+    end
+    put(building, members, scores)
+    keep(building, builder)
+    return 1
+  end)
+else
+  -- step: some more of a list being built, where all keys are on this server.
+  -- KEYS list being built, builder, group, ranking   ARGV token, cursor, count
+  -- Reply the next cursor, or nil if another builds it by now
+  verb('step', function(keys, args)
+    local building, builder, group, whole = unpack(keys)
+    if redis.call('GET', builder) ~= args[1] then return nil end
+    local cursor, members = unpack(redis.call('SSCAN', group, args[2], 'COUNT', args[3]))
+    if #members > 0 then put(building, members, redis.call('ZMSCORE', whole, unpack(members))) end
+    keep(building, builder)
+    return cursor
+  end)
+end
 
 -- publish: a list is built.
 -- KEYS list, list being built, builder   ARGV token, how long it lives   Reply 1, or 0 if another builds it by now
@@ -353,20 +389,29 @@ verb('publish', function(keys, args)
   return 1
 end)
 
--- read: articles, as one viewer sees them.
--- KEYS per article: article, groups, up, down   ARGV viewer's username or ''
--- Reply per article: {title, link, author, time, votes, groups joined by commas, viewer's vote}, or nil
-question('read', function(keys, args)
-  local found, viewer = {}, args[1] ~= '' and 'user:' .. args[1]
-  for i = 1, #keys, 4 do
-    local row = redis.call('HMGET', keys[i], 'title', 'link', 'author', 'time', 'votes')
-    if row[1] then
-      row[6] = table.concat(redis.call('SMEMBERS', keys[i + 1]), ',')
-      row[7] = viewer and vote_of(keys[i + 2], keys[i + 3], viewer) or 'none'
-    else
-      row = false
+-- An article as one viewer sees it, or nil:
+-- {title, link, author, time, votes, groups joined by commas, viewer's vote}
+local function read(viewer, article, in_groups, up, down)
+  local row = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
+  if not row[1] then return false end
+  row[6] = table.concat(redis.call('SMEMBERS', in_groups), ',')
+  row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
+  return row
+end
+
+if CLUSTERED then
+  -- read: an article.   KEYS article, groups, up, down   ARGV viewer's username or ''   Reply as above
+  question('read', function(keys, args)
+    return read(args[1], unpack(keys))
+  end)
+else
+  -- read: articles.   KEYS article, …   ARGV viewer's username or '', then the ids   Reply as above for each
+  question('read', function(keys, args)
+    local rows = {}
+    for i, article in ipairs(keys) do
+      local id = args[i + 1]
+      rows[i] = read(args[1], article, key.article_groups(id), key.article_up(id), key.article_down(id))
     end
-    found[#found + 1] = row
-  end
-  return found
-end)
+    return rows
+  end)
+end

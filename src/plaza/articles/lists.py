@@ -15,9 +15,12 @@ from plaza.articles.keys import CUTS, GROUPS, RANKINGS
 from plaza.articles.model import Article, ArticlesPage, ArticlesQuery, Group, GroupsPage
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.paging import Page, Snapshots, behind, page_by_position
+from plaza.core.paging import After, Page, Position, Snapshots, behind, page_by_position
 
 _PREFIX = len("article:")
+
+# Sees to it that a list is there; says whether there is any use in looking again.
+Ensure = Callable[[], Awaitable[bool]]
 
 
 class Lists:
@@ -32,36 +35,54 @@ class Lists:
 
     async def all(self, viewer: Actor | None, query: ArticlesQuery) -> ArticlesPage:
         """A page of all articles. Two round trips, and one more to keep a snapshot that nobody has kept yet."""
-        return await self._page(RANKINGS[query.order](), viewer, query)
+        return await self._page(RANKINGS[query.order](), viewer, query, _nothing)
 
     async def of_group(self, viewer: Actor | None, group: str, query: ArticlesQuery) -> ArticlesPage:
-        """A page of a group's articles. One round trip more than `all`, unless the list has to be built."""
-        if query.order == "time" or query.cursor is None:  # later pages of the others read their snapshot
-            await self._cuts.ensure(query.order, group)
-        return await self._page(CUTS[query.order](group), viewer, query)
+        """A page of a group's articles. As `all`, unless the list has to be built."""
+        return await self._page(CUTS[query.order](group), viewer, query, lambda: self._cuts.ensure(query.order, group))
 
     async def groups(self, page: Page) -> GroupsPage:
         """Groups that have articles, the largest first. Two round trips, and one more to keep a new snapshot."""
-        paged = await self._snapshots.page("groups", page, self._first(GROUPS()), self._load_groups)
+        paged = await self._snapshots.page("groups", page, self._first(GROUPS(), _nothing), self._load_groups)
         return GroupsPage(paged.items, paged.pagination)
 
-    async def _page(self, key: str, viewer: Actor | None, query: ArticlesQuery) -> ArticlesPage:
+    async def _page(self, key: str, viewer: Actor | None, query: ArticlesQuery, ensure: Ensure) -> ArticlesPage:
         async def load(members: Sequence[str]) -> list[Article | None]:
             return await self._articles.read_many(viewer, [int(member[_PREFIX:]) for member in members])
 
         if query.order == "time":
-            paged = await page_by_position(key, query, behind(self._functions, key), load)
+            paged = await page_by_position(key, query, self._behind(key, ensure), load)
         else:
-            paged = await self._snapshots.page(key, query, self._first(key), load)
+            paged = await self._snapshots.page(key, query, self._first(key, ensure), load)
         return ArticlesPage(paged.items, paged.pagination)
 
-    def _first(self, key: str) -> Callable[[int], Awaitable[list[str]]]:
+    def _first(self, key: str, ensure: Ensure) -> Callable[[int], Awaitable[list[str]]]:
+        """The first of a list as it stands now. One that is not there is ensured, and looked at again."""
+
         async def ids(count: int) -> list[str]:
             found: list[str] = await self._valkey.call("ZRANGE", key, 0, count - 1, "REV")
+            if not found and await ensure():
+                found = await self._valkey.call("ZRANGE", key, 0, count - 1, "REV")
             return found
 
         return ids
 
+    def _behind(self, key: str, ensure: Ensure) -> After[Position]:
+        """What comes behind a place in a list. The same."""
+        look = behind(self._functions, key)
+
+        async def after(start: Position | None, count: int) -> Sequence[tuple[str, Position]]:
+            found = await look(start, count)
+            if not found and await ensure():
+                found = await look(start, count)
+            return found
+
+        return after
+
     async def _load_groups(self, names: Sequence[str]) -> list[Group | None]:
         sizes = await self._valkey.call("ZMSCORE", GROUPS(), *names)
         return [Group(name, int(size)) if size else None for name, size in zip(names, sizes, strict=True)]
+
+
+async def _nothing() -> bool:
+    return False

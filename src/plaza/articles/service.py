@@ -92,12 +92,11 @@ class Articles:
     async def read_many(self, viewer: Actor | None, ids: Sequence[int]) -> list[Article | None]:
         """Articles by their ids, None for one that is gone. One round trip, however many."""
         name = "" if viewer is None or viewer.via_key else viewer.name
-        each = [[ARTICLE(id), ARTICLE_GROUPS(id), ARTICLE_UP(id), ARTICLE_DOWN(id)] for id in ids]
         if self.valkey.clustered:
-            replies = await self.functions.ask_each("articles_read", each, name)
-            rows = [reply[0] for reply in replies]
+            each = [[ARTICLE(id), ARTICLE_GROUPS(id), ARTICLE_UP(id), ARTICLE_DOWN(id)] for id in ids]
+            rows = await self.functions.ask_each("articles_read", each, name)
         else:
-            rows = await self.functions.ask("articles_read", [key for keys in each for key in keys], name)
+            rows = await self.functions.ask("articles_read", [ARTICLE(id) for id in ids], name, *ids)
         return [None if row is None else _article(id, row) for id, row in zip(ids, rows, strict=True)]
 
     async def vote(self, actor: Actor, id: int, direction: Direction | None) -> Vote:
