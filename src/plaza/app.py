@@ -6,9 +6,10 @@ do tests: there is no other way to put Plaza together.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from plaza import worker
 from plaza.articles import domain as articles
@@ -33,6 +34,8 @@ from plaza.social import domain as social
 from plaza.social.leaving import Leaving
 from plaza.worker import Worker
 
+T = TypeVar("T")
+
 DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, live.DOMAIN)
 # The core's own.
 LIBRARIES = (limits.LIBRARY, paging.LIBRARY, *worker.LIBRARIES)
@@ -45,6 +48,12 @@ class Plaza:
     core: Core
     app: App
     worker: Worker  # not running yet: one process of several runs it
+    services: Mapping[type, Any]
+
+    def get(self, kind: type[T]) -> T:
+        """A service by its type, for a command that needs one."""
+        found: T = self.services[kind]
+        return found
 
 
 @asynccontextmanager
@@ -54,11 +63,11 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         state = System(core.valkey, core.sql)
         requests = Requests()
         parts = [domain.build(core) for domain in domains]
-        services = [state, *(service for part in parts for service in part.services)]
+        services = {type(service): service for part in parts for service in part.services} | {System: state}
         _introduce(domains, parts)
         app = make_app(
             routes_of(domains),
-            {type(service): service for service in services},
+            services,
             auth=core.auth,
             settings=settings,
             limiter=core.limiter,
@@ -72,7 +81,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             [consumer for part in parts for consumer in part.consumers],
             clock=core.clock,
         )
-        yield Plaza(core, app, jobs)
+        yield Plaza(core, app, jobs, services)
         requests.flush()
 
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from plaza import __version__
-from plaza.core.errors import OperatorError, PlazaError
+from plaza.core.errors import Invalid, NotFound, OperatorError, PlazaError
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.tokens import ROLES, Role
 
+if TYPE_CHECKING:
+    from plaza.app import Plaza
+
+T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -76,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
     token = _command(commands, "token", _token, "Print a token for a name, good for 15 minutes.", "plaza token ana")
     token.add_argument("username", metavar="USERNAME")
-    token.add_argument("--role", choices=ROLES, help="default: the role that was given to the name, else user")
+    token.add_argument("--role", choices=ROLES, help="default: the role of the user of that name, else user")
 
     users = commands.add_parser("users", help="Manage users.", description="Manage users.", epilog=_TRY_HELP)
     verbs = users.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -84,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         verbs,
         "role",
         _users_role,
-        "Give a name a role, which its tokens carry from now on. This makes the first admin.",
+        "Give a registered user a role. This makes the first admin.",
         "plaza users role ana admin",
     )
     role.add_argument("name", metavar="NAME")
@@ -141,37 +145,43 @@ def _keys(given: argparse.Namespace) -> int:
 
 def _token(given: argparse.Namespace) -> int:
     from plaza.core.auth import Auth
-    from plaza.core.roles import Roles, require_username
-    from plaza.reach import reached
+    from plaza.core.tokens import is_username
 
-    require_username(given.username)
-    settings = Settings.from_env()
-
-    async def role_given() -> Role:
-        async with reached(settings) as valkey:
-            return await Roles(valkey).of(given.username)
-
-    role: Role = given.role or asyncio.run(role_given())
-    print(Auth(settings).issue(given.username, role))
+    if not is_username(given.username):
+        raise Invalid("must be 1 to 30 of A-Z a-z 0-9 . _ - and not me or AUTH", field="username")
+    role: Role = given.role or _with_plaza(lambda plaza: _role_of(plaza, given.username))
+    print(Auth(Settings.from_env()).issue(given.username, role))
     return 0
+
+
+async def _role_of(plaza: Plaza, name: str) -> Role:
+    from plaza.social.users import People
+
+    try:
+        return cast(Role, (await plaza.get(People).get(None, name)).role)
+    except NotFound:
+        return "user"  # a token is enough to read and vote; only some things need a profile
 
 
 def _users_role(given: argparse.Namespace) -> int:
-    from plaza.core.roles import Roles
-    from plaza.reach import reached
+    from plaza.core.auth import API
+    from plaza.social.users import People
 
-    async def give() -> str:
-        async with reached(Settings.from_env()) as valkey:
-            return await Roles(valkey).give(given.name, given.role)
-
-    before = asyncio.run(give())
-    if before == given.role:
-        print(f"{given.name} has the role {given.role} already.")
-    else:
-        print(
-            f"{given.name} was {before} and is now {given.role}: from the next token on, in 15 minutes at the latest."
-        )
+    user = _with_plaza(lambda plaza: plaza.get(People).give_role(API, given.name, given.role))
+    print(f"{user.username} is {user.role}: in every new token, and in 15 minutes at the latest everywhere.")
     return 0
+
+
+def _with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
+    """Put Plaza together for one piece of work, beside a running server or alone."""
+    from plaza.app import running
+    from plaza.reach import at_hand
+
+    async def run() -> T:
+        async with at_hand(Settings.from_env()) as settings, running(settings) as plaza:
+            return await work(plaza)
+
+    return asyncio.run(run())
 
 
 def _stop_writing() -> NoReturn:

@@ -1,12 +1,10 @@
-"""How a process gets to its Valkey: the configured one, that of a server running here, or one of its own.
-
-Apart from `app.py`, so that a command that needs only this does not load everything else.
-"""
+"""How a process gets to its Valkey: the configured one, that of a server running here, or one of its own."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from plaza.core.keys import use_layout
 from plaza.core.server import EmbeddedValkey, running_url
@@ -26,12 +24,14 @@ async def connected(url: str) -> AsyncIterator[Valkey]:
 
 
 @asynccontextmanager
-async def reached(settings: Settings) -> AsyncIterator[Valkey]:
-    """The Valkey of a command, whether or not a server is running. One that has to be started ends with the command."""
+async def at_hand(settings: Settings) -> AsyncIterator[Settings]:
+    """The settings of a command, with a Valkey in them whether or not a server is running.
+
+    One that has to be started for the command ends with it.
+    """
     url = settings.valkey_url or await running_url(settings.data_dir)
     if url is None:
-        async with EmbeddedValkey(settings.data_dir, settings.fsync) as own, connected(own.url) as valkey:
-            yield valkey
+        async with EmbeddedValkey(settings.data_dir, settings.fsync) as own:
+            yield replace(settings, valkey_url=own.url)
     else:
-        async with connected(url) as valkey:
-            yield valkey
+        yield replace(settings, valkey_url=url)

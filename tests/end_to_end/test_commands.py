@@ -211,7 +211,7 @@ def test_a_valkey_that_is_away_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_damaged_data_is_told_in_one_line(tmp_path: Path) -> None:
-    plaza(tmp_path / "var", "users", "role", "ana", "admin")
+    plaza(tmp_path / "var", "token", "ana")
     file = tmp_path / "var" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
     file.write_bytes(b"XXXX" + file.read_bytes())
     refused = plaza(tmp_path / "var", "serve")
@@ -238,26 +238,25 @@ def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_first_admin_is_made_beside_a_running_server(tmp_path: Path) -> None:
-    with serving(tmp_path / "var"):
-        assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "user"
+    ana = {"username": "ana", "password": "a long enough word"}
+    with serving(tmp_path / "var") as server:
+        assert httpx.post(f"{server.url}/auth/register", json=ana).status_code == 201
         made = plaza(tmp_path / "var", "users", "role", "ana", "admin")
-        assert made.returncode == 0
-        assert made.stdout.startswith("ana was user and is now admin")
-        assert stranger(tmp_path / "var").hgetall("roles:given") == {"ana": "admin"}
+        assert made.stdout.startswith("ana is admin: ")
+        assert stranger(tmp_path / "var").hget("user:ana", "role") == "admin"
+        login = httpx.post(f"{server.url}/auth/login", json=ana).json()
+        assert claims(login["access_token"])["role"] == "admin"
         assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "admin"
         assert claims(plaza(tmp_path / "var", "token", "ana", "--role", "model").stdout)["role"] == "model"
+        assert server.stop() == 0
+    assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "admin", "also while no server runs"
 
 
-def test_the_first_admin_can_be_made_before_the_first_start(tmp_path: Path) -> None:
-    assert plaza(tmp_path / "var", "users", "role", "ana", "admin").returncode == 0
-    assert plaza(tmp_path / "var", "users", "role", "ana", "admin").stdout == "ana has the role admin already.\n"
-    with serving(tmp_path / "var"):
-        assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "admin"
-
-
-def test_the_first_admin_can_be_made_in_a_valkey_elsewhere(tmp_path: Path, server: Server) -> None:
-    plaza(tmp_path / "var", "users", "role", "ana", "admin", PLAZA_VALKEY_URL=server.url)
-    assert claims(plaza(tmp_path / "var", "token", "ana", PLAZA_VALKEY_URL=server.url).stdout)["role"] == "admin"
+def test_a_role_for_nobody_is_refused_in_one_line(tmp_path: Path, server: Server) -> None:
+    """Here on a Valkey elsewhere, where nothing is started."""
+    refused = plaza(tmp_path / "var", "users", "role", "nobody", "admin", PLAZA_VALKEY_URL=server.url)
+    assert refused.returncode == 1
+    assert "There is nobody of that name." in one_line(refused)
     assert not (tmp_path / "var" / "valkey").exists()
 
 
@@ -272,10 +271,9 @@ def test_a_token_of_the_command_line_is_good_for_the_server(tmp_path: Path) -> N
 
 
 def test_a_name_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
-    for command in (["token", "not a name"], ["users", "role", "me", "admin"]):
-        refused = plaza(tmp_path / "var", *command)
-        assert "username must be 1 to 30 of" in one_line(refused)
-        assert refused.returncode == 1
+    refused = plaza(tmp_path / "var", "token", "not a name")
+    assert "username must be 1 to 30 of" in one_line(refused)
+    assert refused.returncode == 1
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -300,10 +298,10 @@ def test_a_worker_with_nothing_to_work_on_says_so(tmp_path: Path) -> None:
 
 
 def test_keys_are_shown_for_people_for_the_docs_and_for_programs(tmp_path: Path) -> None:
-    assert "roles:given" in plaza(tmp_path / "var", "keys").stdout
-    assert "### `roles:given`" in plaza(tmp_path / "var", "keys", "--markdown").stdout
+    assert "plaza:libraries" in plaza(tmp_path / "var", "keys").stdout
+    assert "### `plaza:libraries`" in plaza(tmp_path / "var", "keys", "--markdown").stdout
     records = json.loads(plaza(tmp_path / "var", "keys", "--json").stdout)
-    assert "roles:given" in [record["pattern"] for record in records]
+    assert "plaza:libraries" in [record["pattern"] for record in records]
     assert not (tmp_path / "var").exists()
 
 

@@ -75,12 +75,6 @@ LIBRARIES = Key(
     "Lua libraries in use, so that those of processes long gone can be removed.",
     of="library name → when a process last used it, Unix milliseconds",
 )
-ROLES_GIVEN = Key(
-    "roles:given",
-    "hash",
-    "Roles that an operator gave with `plaza users role`.",
-    of="username → role",
-)
 
 # Not under `auth:`, where a user called `cutoffs` would keep a password.
 TOKEN_CUTOFFS = Key(
