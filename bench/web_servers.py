@@ -6,6 +6,7 @@ article, among 120 routes. `bare` is an ASGI function that does only this; it ha
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.http import make_app
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
+from plaza.core.telemetry import Requests
 
 ROUTES = 120
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
@@ -104,7 +106,8 @@ def plaza() -> Any:
     async def create(actor: Actor, body: NewArticle) -> Article:
         return Article(1, body.title, body.link, body.groups, f"user:{actor.name}", 1, 1.5)
 
-    return make_app([route], auth=AUTH, settings=SETTINGS)
+    log = open(os.devnull, "w")  # noqa: SIM115
+    return make_app([route], auth=AUTH, settings=SETTINGS, observer=Requests(log, pretty=False))
 
 
 def fast_api() -> Any:

@@ -7,17 +7,19 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from plaza.core import streams
+from plaza.core import http, streams
 from plaza.core.call import Call
 from plaza.core.http import App
+from plaza.core.metrics import exposition
 from tests.core.things import Shelf, app_of, token
+from tests.eventually import eventually
 from tests.servers import free_port
 from tests.web import client_of, serving
 
@@ -64,19 +66,11 @@ async def hang_up(client: httpx.AsyncClient, request: bytes, shelf: Shelf) -> No
     writer.close()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if true():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came true")
-
-
 async def test_a_read_ends_when_its_client_leaves(
     client: httpx.AsyncClient, app: App, shelf: Shelf, seen: Seen
 ) -> None:
     await hang_up(client, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
-    await until(lambda: app.in_flight == 0)
+    await eventually(lambda: app.in_flight == 0)
     assert shelf.events == ["begun", "cancelled"]
     assert seen.answers == [("GET", "/slow", 499)]
 
@@ -99,7 +93,7 @@ async def test_a_write_that_has_begun_runs_to_its_end_whoever_leaves(
     await asyncio.sleep(3 * streams.WATCH_AFTER_SECONDS)
     assert shelf.events == ["begun"]
     shelf.go_on.set()
-    await until(lambda: app.in_flight == 0)
+    await eventually(lambda: app.in_flight == 0)
     assert shelf.events == ["begun", "done"]
     assert seen.answers == [("POST", "/slow", 200)]
 
@@ -122,6 +116,17 @@ async def test_each_request_is_told_to_the_observer_once_by_its_template(client:
     ]
 
 
+async def test_requests_in_flight_are_shown_while_there_are_any(
+    client: httpx.AsyncClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "SAMPLE_SECONDS", 0.01)
+    asking = asyncio.create_task(client.get("/slow"))
+    await eventually(lambda: b"plaza_http_requests_in_flight 1.0" in exposition())
+    shelf.go_on.set()
+    await asking
+    await eventually(lambda: b"plaza_http_requests_in_flight 0.0" in exposition())
+
+
 async def test_events_come_as_they_happen(client: httpx.AsyncClient, shelf: Shelf) -> None:
     async with client.stream("GET", "/events?count=2") as answer:
         assert answer.headers["content-type"] == "text/event-stream"
@@ -137,7 +142,7 @@ async def test_events_come_as_they_happen(client: httpx.AsyncClient, shelf: Shel
             'event: tick evil: 1\nid: 1\nretry: 500\ndata: {"n":1}\n\n'
             'data: {"id":1,"title":"Lamp","author":"ana"}\n\n'
         )
-    await until(lambda: shelf.events == ["closed"])  # the handler's own finally ran
+    await eventually(lambda: shelf.events == ["closed"])  # the handler's own finally ran
 
 
 async def test_a_silent_stream_of_events_is_kept_alive(
@@ -150,7 +155,7 @@ async def test_a_silent_stream_of_events_is_kept_alive(
             text += piece
             if text.endswith(":\n\n:\n\n"):
                 break
-    await until(lambda: shelf.events == ["closed"])
+    await eventually(lambda: shelf.events == ["closed"])
 
 
 async def test_a_stream_of_rows_ends_with_its_handler(client: httpx.AsyncClient, shelf: Shelf) -> None:
@@ -161,7 +166,7 @@ async def test_a_stream_of_rows_ends_with_its_handler(client: httpx.AsyncClient,
 
 async def test_a_stream_whose_client_left_is_closed(client: httpx.AsyncClient, app: App, shelf: Shelf) -> None:
     await hang_up(client, b"GET /rows.csv?count=200 HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
-    await until(lambda: app.in_flight == 0)
+    await eventually(lambda: app.in_flight == 0)
     assert shelf.events == ["closed"]
 
 
@@ -170,11 +175,11 @@ async def test_a_reader_that_does_not_read_stops_the_stream_not_the_memory(
 ) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port, limit=1024)
     writer.write(b"GET /rows.csv?count=100000000 HTTP/1.1\r\nhost: x\r\n\r\n")
-    await until(lambda: app.in_flight == 1)
+    await eventually(lambda: app.in_flight == 1)
     await asyncio.sleep(0.2)
     assert not shelf.begun.is_set(), "it would have run through if nothing had held it back"
     writer.transport.abort()
-    await until(lambda: app.in_flight == 0)
+    await eventually(lambda: app.in_flight == 0)
 
 
 async def test_a_stream_that_breaks_is_broken_off_not_ended(client: httpx.AsyncClient) -> None:

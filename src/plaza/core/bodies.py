@@ -29,11 +29,29 @@ async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) ->
         raise BadRequest("Content-Length is not a number.")
     elif int(length) > limit:
         raise _too_large(limit)
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _read(receive, limit)
-    except TimeoutError as error:
-        raise TooSlow(f"The body must arrive within {BODY_SECONDS:.0f} seconds.") from error
+    with _Patience():
+        return await _read(receive, limit)
+
+
+class _Patience:
+    """`asyncio.timeout`, for a wait that nearly always is none: a quarter of its cost."""
+
+    __slots__ = ("_expired", "_task", "_timer")
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._expired = task, False
+        self._timer = asyncio.get_running_loop().call_later(BODY_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._timer.cancel()
+        if self._expired and kind is asyncio.CancelledError and self._task.uncancel() == 0:
+            raise TooSlow(f"The body must arrive within {BODY_SECONDS:.0f} seconds.") from error
 
 
 async def _read(receive: Receive, limit: int) -> bytes:

@@ -20,12 +20,12 @@ class Call:
 
     __slots__ = (
         "_address",
+        "_operation",
         "_proxies",
         "actor",
         "body",
         "headers",
         "limits",
-        "operation",
         "query",
         "request_id",
         "scope",
@@ -42,9 +42,6 @@ class Call:
             self.headers = _joined(scope["headers"])
         given = self.headers.get("x-request-id")
         self.request_id = given if given and _SANE_ID.fullmatch(given) else f"{getrandbits(96):024x}"
-        # The same in every run of the same keyed request, so that a verb recognises what it has already done. Never
-        # the request id: a client that sends one id twice has not asked for one thing twice.
-        self.operation = f"{getrandbits(128):032x}"
         self.usage = Usage()
         self.actor: Actor | None = None
         self.body = b""
@@ -54,6 +51,21 @@ class Call:
         self.limits: LimitState | None = None  # where the caller stands
         self._proxies = proxies
         self._address: str | None = None
+        self._operation: str | None = None
+
+    @property
+    def operation(self) -> str:
+        """An id that is the same in every run of the same keyed request, by which a verb knows what it has done.
+
+        It is not the request id: a client that sends one id twice has not asked for one thing twice.
+        """
+        if self._operation is None:
+            self._operation = f"{getrandbits(128):032x}"
+        return self._operation
+
+    @operation.setter
+    def operation(self, given: str) -> None:
+        self._operation = given
 
     @property
     def method(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from plaza.core.answers import Answer, as_bytes, encode
@@ -27,18 +27,28 @@ class Reply:
         self.body = body
 
 
+def _as_coroutine(handler: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """A handler that is a generator gives its stream at once; all others are awaited."""
+    if not inspect.isasyncgenfunction(handler):
+        return handler
+
+    async def start(*arguments: Any) -> Any:
+        return handler(*arguments)
+
+    return start
+
+
 class Endpoint:
     """A route's own part of a request: its parameters in, its answer out."""
 
     __slots__ = (
         "_bind_query",
         "_extract",
-        "_generates",
-        "_handler",
         "_headers",
         "_takes_query",
         "body_limit",
         "body_may_be_empty",
+        "handler",
         "limit",
         "needs_actor",
         "route",
@@ -60,9 +70,8 @@ class Endpoint:
         self.body_may_be_empty = may_be_empty(self.signature.body())
         self.wants_actor = bool(self.signature.of_kind("actor"))
         self.needs_actor = self.signature.needs_actor()
-        self._handler = route.handler
+        self.handler = _as_coroutine(route.handler)
         self._headers = standard_headers(route.media_type)
-        self._generates = inspect.isasyncgenfunction(route.handler)
         self._extract = extractors(self.signature, route.template, services)
         self._bind_query = query_binder(self.signature, route.any_query)
         self._takes_query = bool(self.signature.of_kind("query", "fields"))
@@ -75,11 +84,6 @@ class Endpoint:
         if call.body and not self.takes_body:
             _decode_nothing(call.body)
         return [extract(call) for extract in self._extract]
-
-    async def run(self, arguments: list[Any]) -> Any:
-        """The handler's result: a value, an `Answer`, or an async iterator."""
-        result = self._handler(*arguments)
-        return result if self._generates else await result
 
     def reply(self, result: Any) -> Reply:
         """A result as it goes out."""

@@ -44,8 +44,10 @@ LONGEST_QUERY = 8192
 # What a proxy calls a request whose client left before the answer; only in the log, nobody receives it.
 CLIENT_GONE = 499
 
+# How old the gauge of requests in flight may be.
+SAMPLE_SECONDS = 1.0
+
 log = structlog.get_logger("plaza.http")
-_in_flight = metrics.HTTP_IN_FLIGHT
 
 
 class Observer(Protocol):
@@ -76,6 +78,7 @@ class App:
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.draining = asyncio.Event()
         self.in_flight = 0
+        self._sampling: asyncio.TimerHandle | None = None
         self.router: Router[Endpoint] = Router()
         for endpoint in endpoints:
             self.router.add(endpoint.route.method, endpoint.route.template, endpoint)
@@ -88,7 +91,8 @@ class App:
         call = Call(scope, self.proxies)
         mark = USAGE.set(call.usage)
         self.in_flight += 1
-        _in_flight.inc()
+        if self._sampling is None:
+            self._sampling = asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self._sample)
         status = CLIENT_GONE
         try:
             reply = await self._reply(call, receive)
@@ -98,10 +102,15 @@ class App:
             status = CLIENT_GONE
         finally:
             self.in_flight -= 1
-            _in_flight.dec()
             USAGE.reset(mark)
             if self.observer is not None:
                 self.observer.answered(call, status, perf_counter() - begun)
+
+    def _sample(self) -> None:
+        """Tell the gauge how many are in flight, as long as there are any: counting each in and out costs more."""
+        metrics.HTTP_IN_FLIGHT.set(self.in_flight)
+        loop = asyncio.get_running_loop()
+        self._sampling = loop.call_later(SAMPLE_SECONDS, self._sample) if self.in_flight else None
 
     def drain(self) -> None:
         """From now on connections close after their answer and event streams end; `/readyz` says 503."""
@@ -167,13 +176,13 @@ class App:
         if endpoint.safe:
             arguments = endpoint.arguments(call)
             with Watch(receive):
-                return endpoint.reply(await endpoint.run(arguments))
+                return endpoint.reply(await endpoint.handler(*arguments))
         self._refuse_strange_pages(call)
         call.body = await read_body(call.headers, receive, endpoint.body_limit)
         arguments = endpoint.arguments(call)
         key = call.headers.get("idempotency-key") if endpoint.route.idempotent else None
         if key is None or self.idempotency is None:
-            return endpoint.reply(await endpoint.run(arguments))
+            return endpoint.reply(await endpoint.handler(*arguments))
         return await self._once(self.idempotency, key, call, endpoint, arguments)
 
     async def _once(
@@ -185,7 +194,7 @@ class App:
         async def work(operation: str) -> KeptReply:
             call.operation = operation
             try:
-                reply = endpoint.reply(await endpoint.run(arguments))
+                reply = endpoint.reply(await endpoint.handler(*arguments))
             except Exception as error:
                 reply = _failed(error, call, endpoint)
             assert isinstance(reply.body, bytes), "a stream cannot be given again"
