@@ -27,7 +27,7 @@ from plaza.core.routes import Routes
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
-from plaza.core.telemetry import Requests
+from plaza.core.telemetry import Requests, sampling
 from plaza.live import domain as live
 from plaza.reach import connected
 from plaza.social import domain as social
@@ -59,7 +59,7 @@ class Plaza:
 @asynccontextmanager
 async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> AsyncIterator[Plaza]:
     """Plaza on the Valkey that the settings name, which must be there."""
-    async with _opened(settings, domains) as core:
+    async with _opened(settings, domains) as core, sampling():
         state = System(core.valkey, core.sql)
         requests = Requests()
         parts = [domain.build(core) for domain in domains]
@@ -79,7 +79,6 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             core.functions,
             [timer for part in parts for timer in part.timers],
             [consumer for part in parts for consumer in part.consumers],
-            clock=core.clock,
         )
         yield Plaza(core, app, jobs, services)
         requests.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
@@ -14,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plaza.core import metrics
 from plaza.core.calls import Usage
-from plaza.core.telemetry import HIDDEN, Requests, configure_logs
+from plaza.core.errors import Unavailable
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
+from plaza.core.wire import Valkey, connect
+from tests.eventually import eventually
+from tests.servers import Cluster, Server, one_server
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -323,3 +331,52 @@ def test_restarts_do_not_pile_up_files(tmp_path: Path, monkeypatch: pytest.Monke
         end(child(environment, i), signal.SIGKILL)
         assert shown(monkeypatch, environment)["plaza_http_rate_limited_total"] == 3 * (i + 1)
     assert len(list(tmp_path.glob("*.db"))) <= 4
+
+
+async def test_what_connections_do_is_counted(valkey: Valkey, place: Server | Cluster) -> None:
+    metrics.sample()
+    trips, lost = number("plaza_valkey_round_trips_total"), number("plaza_valkey_reconnects_total")
+    await asyncio.gather(*(valkey.call("GET", f"nothing:{i}") for i in range(10)))
+    metrics.sample()
+    assert number("plaza_valkey_round_trips_total") == trips + 10
+    assert number("plaza_valkey_calls_in_flight") == 0
+    nodes = place.nodes if isinstance(place, Cluster) else [place]
+    for node in nodes:
+        with node.stranger() as operator:
+            operator.client_kill_filter(_type="normal", skipme=True)
+    await eventually(partial(_back, valkey, lost, len(nodes)))
+
+
+async def _back(valkey: Valkey, lost: float, nodes: int) -> bool:
+    with contextlib.suppress(Unavailable):
+        await asyncio.gather(*(node.call("PING") for node in valkey.primaries()))
+    metrics.sample()
+    return number("plaza_valkey_reconnects_total") >= lost + nodes
+
+
+async def test_calls_that_valkey_never_answers_are_counted() -> None:
+    with one_server() as server:
+        async with asyncio.timeout(10), sampling(0.01):
+            valkey = await connect(server.url, timeout=0.1, patience=0.1)
+            metrics.sample()
+            before = number("plaza_valkey_errors_total")
+            server.pause()
+            with pytest.raises(Unavailable):
+                await valkey.call("PING")
+            server.resume()
+            await eventually(lambda: number("plaza_valkey_errors_total") > before)
+            await valkey.close()
+
+
+async def test_sql_transactions_are_counted_by_kind_and_end(tmp_path: Path) -> None:
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    ends = [("read", "done"), ("write", "done"), ("write", "failed")]
+    before = [number("plaza_sql_transactions_total", kind=kind, result=result) for kind, result in ends]
+    async with sql.read(), sql.begin():
+        pass
+    with pytest.raises(ZeroDivisionError):
+        async with sql.begin():
+            raise ZeroDivisionError
+    await sql.close()
+    after = [number("plaza_sql_transactions_total", kind=kind, result=result) for kind, result in ends]
+    assert after == [count + 1 for count in before]

@@ -68,11 +68,29 @@ _NOT_READY = frozenset(
 )
 
 
+class Tally:
+    """What this process's connections have done so far, in plain numbers: `core/metrics.py` looks now and then."""
+
+    __slots__ = ("failures", "links", "reconnects", "trips")
+
+    def __init__(self) -> None:
+        self.trips = 0
+        self.failures = 0  # calls without an answer, or answered "not now"
+        self.reconnects = 0
+        self.links: set[Any] = set()  # open connections; each has its `pending` calls
+
+
+TALLY = Tally()
+
+
 def error_reply(message: str | bytes) -> Exception:
     """The exception an error reply becomes; bytes strangers wrote cannot break it."""
     text = message if isinstance(message, str) else message.decode(errors="replace")
     code = text.split(" ", 1)[0]
-    return NotReady(code, text) if code in _NOT_READY else ReplyError(code, text)
+    if code not in _NOT_READY:
+        return ReplyError(code, text)
+    TALLY.failures += 1
+    return NotReady(code, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +137,7 @@ def fail(entry: Entry, error: Exception, now: float) -> None:
     """End a call without a reply, unless it has ended already."""
     _, future, _, usage, since, _ = entry
     if not future.done():
+        TALLY.failures += 1
         if usage is not None:
             usage.seconds += now - since
         future.set_exception(error)

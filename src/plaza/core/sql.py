@@ -19,6 +19,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +28,7 @@ from sqlalchemy import MetaData, Table, event, exc, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from plaza.core import migrate
+from plaza.core import metrics, migrate
 from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 
@@ -80,11 +81,11 @@ class Sql:
 
     def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that may write. On SQLite it is the only one that does."""
-        return _transaction(self._writer)
+        return _counted(self._writer, "write")
 
     def read(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that only reads, all of it as of one moment."""
-        return _transaction(self._reader)
+        return _counted(self._reader, "read")
 
     def insert(self, table: Table) -> Any:
         """An INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, which both databases spell alike."""
@@ -98,6 +99,21 @@ class Sql:
     async def close(self) -> None:
         await self._reader.dispose()
         await self._writer.dispose()
+
+
+@contextlib.asynccontextmanager
+async def _counted(engine: AsyncEngine, kind: str) -> AsyncIterator[AsyncConnection]:
+    begun, result = monotonic(), "failed"
+    try:
+        async with _transaction(engine) as connection:
+            yield connection
+        result = "done"
+    except Unavailable:
+        result = "away"
+        raise
+    finally:
+        metrics.SQL_TRANSACTIONS.labels(kind, result).inc()
+        metrics.SQL_DURATION.labels(kind).observe(monotonic() - begun)
 
 
 @contextlib.asynccontextmanager

@@ -11,11 +11,12 @@ is fixed, so it is encoded at once, and the lines of one turn of the event loop 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import sys
 import time
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, Protocol, TextIO
 
 import msgspec
@@ -26,7 +27,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from plaza.core import metrics
 from plaza.core.metrics import exposition
 
-__all__ = ["Requests", "configure_logs", "exposition"]
+__all__ = ["Requests", "configure_logs", "exposition", "sampling"]
 
 HIDDEN = "[hidden]"
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
@@ -144,6 +145,23 @@ class Answered(Protocol):
 
     @property
     def path(self) -> str: ...
+
+
+@contextlib.asynccontextmanager
+async def sampling(seconds: float = 1.0) -> AsyncIterator[None]:
+    """Keep this process's numbers fresh for whichever process is asked for all of them."""
+
+    async def sample() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            metrics.sample()
+
+    task = asyncio.create_task(sample())
+    try:
+        yield
+    finally:
+        task.cancel()
+        metrics.sample()
 
 
 class Requests:

@@ -29,6 +29,7 @@ import hiredis
 
 from plaza.core.address import Address, parse
 from plaza.core.calls import (
+    TALLY,
     USAGE,
     Arg,
     CallTimeout,
@@ -129,6 +130,7 @@ class _Link(asyncio.Protocol):
         self.wire.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        TALLY.links.discard(self)
         self.gone.set()
         self.wire.lost(self, exc)
 
@@ -198,6 +200,7 @@ class Wire:
             self._since = monotonic()
             self._until = self._since + self._timeout
             if len(queue) >= self.options.waiting:
+                TALLY.failures += 1
                 future.set_exception(Overloaded(f"Too many calls wait for Valkey at {self.address} already."))
                 return future
         if timeout is None:
@@ -229,6 +232,7 @@ class Wire:
         else:
             now, self._queue, self.late = queue, [], False
         if now:
+            TALLY.trips += len(now)
             link.pending.extend(now)
             link.transport.write(b"".join([entry[0] for entry in now]))
 
@@ -292,7 +296,7 @@ class Wire:
         self._give_up(self._queue)
 
     async def _keep(self) -> None:
-        failures = 0
+        failures = losses = 0
         while True:
             try:
                 link = await self._open()
@@ -304,10 +308,12 @@ class Wire:
             else:
                 since = monotonic()
                 if not link.gone.is_set():
+                    TALLY.reconnects += losses > 0
                     self._link = link
                     self._up.set_result(None)
                     self.flush()
                     await link.gone.wait()
+                    losses += 1
                 if monotonic() - since > self.options.backoff_most:
                     failures = 0
             failures += 1
