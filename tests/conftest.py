@@ -9,6 +9,7 @@ PostgreSQL, each test in a new database with all of Plaza's tables. A test that 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,14 @@ from plaza.core.sql import Sql
 from plaza.core.wire import Valkey, connect
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
+
+# While test modules are read: a collection that runs Python code in the middle of reading one makes CPython 3.11 give up
+# with a SystemError (gh-106905).
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.core import functions as functions_module
+from plaza.core.catalogue import EVENTS
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions, Library, Outdated
 from plaza.core.wire import USAGE, ReplyError, Usage, Valkey
@@ -56,7 +57,7 @@ async def test_a_lua_failure_is_the_python_error_of_its_code_and_changes_nothing
 
 async def test_an_event_is_told_in_the_same_step(functions: Functions, stranger: Any) -> None:
     await functions.call("ledger_tell", [BOX_ITEMS("b1")], "b1")
-    assert [fields for _, fields in await stranger.xrange("events:ledger")] == [{"box": "b1"}]
+    assert [fields for _, fields in await stranger.xrange(EVENTS("ledger"))] == [{"box": "b1"}]
 
 
 async def test_loading_again_changes_nothing(functions: Functions, valkey: Valkey) -> None:

@@ -11,7 +11,8 @@
 -- A *recipe* is what some other key should say about an owner, computed from that owner's facts as they are now:
 --     recipe('ranked', function(post, tag) return {'ZADD', key.hashtag_ranked(tag), score, post} end)
 -- It returns one command on one key, several in a table, or nil for none. Its result is absolute and repeatable
--- (`ZADD` of a computed score, never a bare `INCR`), for it may be applied twice, or again later. Where the other
+-- (`ZADD` of a computed score, never a bare `INCR`), for it may be applied twice, or again later. For one subject it
+-- always speaks of the same keys: what it would add on some facts, it removes on others. Where the other
 -- key is itself a fact with effects of its own, the recipe returns perform('verb', {keys}, {args}).
 --
 -- On one server a verb's effects run at once, inside the same atomic function. On a cluster the other keys live
@@ -19,7 +20,7 @@
 -- the note; if the caller dies, a worker does. Settling is what keeps two operations' effects, which may arrive in
 -- either order, from leaving an old value behind: see settle() below.
 
-local verbs, recipes = {}, {}
+local verbs, recipes, subjects = {}, {}, {}
 local asked = {} -- recipes that the running verb wants, in order
 
 -- Ends the function with the Python error of that code. Check before you write: writes are not taken back.
@@ -57,8 +58,12 @@ local function text(value)
   return string.format('%.17g', value)
 end
 
-local function recipe(name, compute)
+-- `subject` is how many of its arguments, from the first, say what the recipe speaks of; all of them if it is left out.
+-- The rest may differ from one operation to the next (a time, a text) without making it another statement:
+-- two operations that speak of the same must know each other.
+local function recipe(name, compute, subject)
   recipes[name] = compute
+  subjects[name] = subject
 end
 
 -- Asks for a recipe's commands once the verb is through. Recipes get their arguments as text, in both layouts.
@@ -117,9 +122,16 @@ local function run_effects()
 end
 
 -- Cluster. The owner's `pending` hash holds, until all is settled:
---   <op>       the note of an operation: {at = when its effects were computed, todo = {recipe, …}, dirty = {recipe = true}}
---   <recipe>   the operation that computed this recipe last (a recipe is kept as JSON: its name and arguments)
--- and `slot` is the set by which a worker finds the hash.
+--   <op>         the note of an operation: {at = when its effects were computed, todo = {statement, …},
+--                dirty = {subject = true, …}}
+--   <subject>    the operation that spoke of it last
+-- A statement is a recipe's name with its arguments, as JSON, and its subject the part of them that says of what; `slot` is the set by which a worker finds the hash.
+
+local function subject_of(statement)
+  local wanted = cjson.decode(statement)
+  local size = subjects[wanted[1]]
+  return size and cjson.encode({unpack(wanted, 1, 1 + size)}) or statement
+end
 
 local function read_note(pending, op)
   local note = redis.call('HGET', pending, op)
@@ -132,39 +144,41 @@ local function work_of(pending, slot, op, todo)
   local note = {at = clock_ms(), todo = todo}
   local fields = {op, cjson.encode(note)}
   local work = {op, text(note.at + EFFECT_MS)}
-  for _, wanted in ipairs(todo) do
-    fields[#fields + 1] = wanted
+  for _, statement in ipairs(todo) do
+    fields[#fields + 1] = subject_of(statement)
     fields[#fields + 1] = op
-    compute(work, cjson.decode(wanted))
+    compute(work, cjson.decode(statement))
   end
   redis.call('HSET', pending, unpack(fields))
   redis.call('SADD', slot, pending)
   return work
 end
 
+-- Appends a statement, unless its subject is there.
+local function add_once(todo, there, statement)
+  local subject = subject_of(statement)
+  if there[subject] then return end
+  there[subject] = true
+  todo[#todo + 1] = statement
+end
+
 local function leave_note(pending, slot, op)
   local todo, there = {}, {}
-  for _, wanted in ipairs(take_asked()) do
-    local encoded = cjson.encode(wanted)
-    if not there[encoded] then
-      there[encoded] = true
-      todo[#todo + 1] = encoded
-    end
-  end
+  for _, wanted in ipairs(take_asked()) do add_once(todo, there, cjson.encode(wanted)) end
   return work_of(pending, slot, op, todo)
 end
 
-local function mark_dirty(pending, op, wanted)
+local function mark_dirty(pending, op, subject)
   local note = read_note(pending, op)
   note.dirty = note.dirty or {}
-  note.dirty[wanted] = true
+  note.dirty[subject] = true
   redis.call('HSET', pending, op, cjson.encode(note))
 end
 
 -- settle: an operation says that its effects have been applied.
 -- KEYS pending, slot   ARGV op, late ('1' if some were refused)   Reply nil when done, else work
 --
--- For each recipe: if nobody has computed it since, ours was the last word. If a later operation has and is still
+-- For each subject: if nobody has spoken of it since, ours was the last word. If a later operation has and is still
 -- under way, ours may have landed on top of its: it is marked dirty there, and that operation will compute it once more.
 -- If the later one is gone already, we compute it again ourselves, from the facts as they are now.
 local function settle(keys, args)
@@ -172,14 +186,15 @@ local function settle(keys, args)
   local note = read_note(pending, op)
   if not note then return nil end -- a worker took it over
   local again, done = {}, {op}
-  for _, wanted in ipairs(note.todo) do
-    local latest = redis.call('HGET', pending, wanted)
+  for _, statement in ipairs(note.todo) do
+    local subject = subject_of(statement)
+    local latest = redis.call('HGET', pending, subject)
     if latest and latest ~= op then
-      mark_dirty(pending, latest, wanted)
-    elseif latest and not late and not (note.dirty and note.dirty[wanted]) then
-      done[#done + 1] = wanted
+      mark_dirty(pending, latest, subject)
+    elseif latest and not late and not (note.dirty and note.dirty[subject]) then
+      done[#done + 1] = subject
     else
-      again[#again + 1] = wanted
+      again[#again + 1] = statement
     end
   end
   redis.call('HDEL', pending, unpack(done))
@@ -196,14 +211,10 @@ local function take(keys, args)
   local oldest, todo, there = clock_ms() - tonumber(args[2]), {}, {}
   local fields = redis.call('HGETALL', pending)
   for i = 1, #fields, 2 do
-    local is_note = fields[i + 1]:sub(1, 1) == '{'
-    local note = is_note and cjson.decode(fields[i + 1])
+    local note = fields[i + 1]:sub(1, 1) == '{' and cjson.decode(fields[i + 1])
     if note and note.at <= oldest then
       redis.call('HDEL', pending, fields[i])
-      for _, wanted in ipairs(note.todo) do
-        if not there[wanted] then todo[#todo + 1] = wanted end
-        there[wanted] = true
-      end
+      for _, statement in ipairs(note.todo) do add_once(todo, there, statement) end
     end
   end
   if #todo > 0 then return work_of(pending, slot, op, todo) end

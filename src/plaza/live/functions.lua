@@ -339,7 +339,7 @@ end
 -- Written down that the event has something to record; the worker takes it off the list again.
 recipe('woke', function(event, at)
   return {'ZADD', key.live_awake(), 'GT', at, event}
-end)
+end, 1)
 
 local function event_beat(e, v)
   local info, fields = read_info(e), {}
@@ -551,7 +551,7 @@ end)
 
 recipe('known', function(event, at)
   return {'ZADD', key.live_events(), 'GT', at, event}
-end)
+end, 1)
 
 -- claim: a session belongs to an event, on a cluster.   KEYS info   ARGV event
 verb('claim', function(keys, args)

@@ -4,11 +4,12 @@ local function total(hash)
   return sum
 end
 
-recipe('ranked', function(box)
+-- The time is the operation's, so two operations differ in it and yet speak of the same box.
+recipe('ranked', function(box, at)
   local sum = total(key.box_items(box))
   if sum == 0 then return {'ZREM', key.boxes_top(), box} end
   return {'ZADD', key.boxes_top(), sum, box}
-end)
+end, 1)
 
 recipe('on_shelf', function(box, shelf)
   return perform('note_total', {key.shelf_boxes(shelf)}, {shelf, box, total(key.box_items(box))})
@@ -24,7 +25,7 @@ verb('put', function(keys, args)
   local box, shelf, item, quantity = unpack(args)
   if tonumber(quantity) == nil then fail('not_a_number', 'The quantity is not a number.', {field = 'quantity'}) end
   redis.call('HSET', keys[1], item, quantity)
-  effect('ranked', box)
+  effect('ranked', box, redis.call('TIME')[2])
   effect('on_shelf', box, shelf)
   return text(total(keys[1]))
 end)

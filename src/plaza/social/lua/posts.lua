@@ -51,43 +51,55 @@ recipe('shown', function(id)
   return {'ZREM', key.explore_feed(), id}
 end)
 
+local function has_tag(post, tag)
+  for _, one in ipairs(post.tags) do
+    if one == tag then return true end
+  end
+  return false
+end
+
 recipe('tagged', function(id, tag)
   local post = facts_of(id)
-  if post and post.shown then
-    for _, one in ipairs(post.tags) do
-      if one == tag then return {'ZADD', key.hashtag_posts(tag), post.created, id} end
-    end
-  end
-  return {{'ZREM', key.hashtag_posts(tag), id}, {'ZREM', key.hashtag_ranked(tag), id}}
+  if post and post.shown and has_tag(post, tag) then return {'ZADD', key.hashtag_posts(tag), post.created, id} end
+  return {'ZREM', key.hashtag_posts(tag), id}
 end)
 
--- Points follow every like, comment and bookmark: into the ranked sets of the post's tags, and to its author.
-recipe('engaged', function(id, author, at)
+recipe('ranked', function(id, tag, at)
+  local post = facts_of(id)
+  at = tonumber(at)
+  if is_ranked(post, at) and has_tag(post, tag) then
+    return {'ZADD', key.hashtag_ranked(tag), score_of(post.points, post.created, at), id}
+  end
+  return {'ZREM', key.hashtag_ranked(tag), id}
+end, 2)
+
+-- What the worker needs to score the post again when that is due.
+recipe('due', function(id, at)
+  local post = facts_of(id)
+  at = tonumber(at)
+  if not is_ranked(post, at) then return {{'ZREM', key.ranking_due(), id}, {'HDEL', key.ranking_posts(), id}} end
+  return {
+    {'HSET', key.ranking_posts(), id, text(post.created) .. '|' .. text(post.points) .. '|' .. post.hashtags},
+    {'ZADD', key.ranking_due(), math.floor(due_of(post.points, post.created, at)), id},
+  }
+end, 1)
+
+recipe('pointed', function(id, author)
   local post = facts_of(id)
   local counted = post and post.shown and post.points or 0
-  local commands = {perform('note_points', {key.user(author), key.user_points(author)}, {author, id, counted})}
-  at = tonumber(at)
-  if is_ranked(post, at) then
-    local score = score_of(post.points, post.created, at)
-    for _, tag in ipairs(post.tags) do
-      commands[#commands + 1] = {'ZADD', key.hashtag_ranked(tag), score, id}
-    end
-    local record = text(post.created) .. '|' .. text(post.points) .. '|' .. post.hashtags
-    commands[#commands + 1] = {'HSET', key.ranking_posts(), id, record}
-    commands[#commands + 1] = {'ZADD', key.ranking_due(), math.floor(due_of(post.points, post.created, at)), id}
-  end
-  return commands
+  return perform('note_points', {key.user(author), key.user_points(author)}, {author, id, counted})
 end)
 
-recipe('unranked', function(id, at)
-  local post = facts_of(id)
-  if is_ranked(post, tonumber(at)) then return nil end
-  local commands = {{'ZREM', key.ranking_due(), id}, {'HDEL', key.ranking_posts(), id}}
-  for _, tag in ipairs(post and post.tags or {}) do
-    commands[#commands + 1] = {'ZREM', key.hashtag_ranked(tag), id}
-  end
-  return commands
-end)
+local function tags_of(post)
+  return split(redis.call('HGET', post, 'hashtags'))
+end
+
+-- Points follow every like, comment and bookmark: into the ranked sets of the post's tags, and to its author.
+local function engaged(id, author, tags, at)
+  effect('pointed', id, author)
+  for _, tag in ipairs(tags) do effect('ranked', id, tag, at) end
+  if #tags > 0 then effect('due', id, at) end
+end
 
 recipe('authored', function(id, author)
   local post = facts_of(id)
@@ -114,7 +126,7 @@ end)
 
 recipe('push', function(id, created)
   return {'ZADD', key.feeds_push(), created, id}
-end)
+end, 1)
 
 -- note_post: the author's side of a post.
 -- KEYS user, posts, followers   ARGV name, post, created ('' if it is gone), version of the profile it copied
@@ -157,7 +169,7 @@ end)
 local function all_effects(id, author, tags, at)
   effect('shown', id)
   for _, tag in ipairs(tags) do effect('tagged', id, tag) end
-  effect('engaged', id, author, at)
+  engaged(id, author, tags, at)
 end
 
 -- create_post   KEYS post, the author's user (one server)
@@ -204,7 +216,6 @@ verb('edit_post', function(keys, args)
       if not seen[tag] then all[#all + 1] = tag end
     end
     all_effects(id, author, all, at)
-    effect('unranked', id, at)
   end
   return redis.call('HGETALL', post)
 end)
@@ -224,7 +235,6 @@ verb('ban_post', function(keys, args)
     return redis.call('HGETALL', post)
   end
   all_effects(id, author, split(tags), at)
-  effect('unranked', id, at)
   return redis.call('HGETALL', post)
 end)
 
@@ -246,7 +256,7 @@ verb('like', function(keys, args)
     redis.call('ZADD', recent, at, name)
     redis.call('HSET', post, 'likesCount', size)
     effect('liking', id, name)
-    effect('engaged', id, author, at)
+    engaged(id, author, tags_of(post), at)
   end
   return {changed, size}
 end)
@@ -262,7 +272,7 @@ verb('unlike', function(keys, args)
     redis.call('ZREM', recent, name)
     redis.call('HSET', post, 'likesCount', size)
     effect('liking', id, name)
-    effect('engaged', id, author, at)
+    engaged(id, author, tags_of(post), at)
   end
   return {changed, size}
 end)
@@ -271,12 +281,12 @@ end)
 recipe('bookmarking', function(name, id, at)
   local on = redis.call('ZSCORE', key.user_bookmarked(name), id) and 1 or 0
   return perform('note_bookmark', {key.post(id), key.post_bookmarks(id)}, {id, name, on, at})
-end)
+end, 2)
 
 recipe('withdraw_bookmark', function(id, name, at)
   if exists(key.post(id)) then return nil end
   return perform('unbookmark', {key.user_bookmarked(name)}, {name, id, at})
-end)
+end, 2)
 
 -- bookmark   KEYS bookmarked, blocked, blocked_by, the post (one server)
 -- ARGV name, id, now, author (cluster)   Reply 1, or 0 if it was so already
@@ -308,7 +318,7 @@ verb('note_bookmark', function(keys, args)
   local changed = redis.call(on == '1' and 'SADD' or 'SREM', bookmarks, name)
   if changed == 1 and author then
     redis.call('HSET', post, 'bookmarksCount', redis.call('SCARD', bookmarks))
-    effect('engaged', id, author, at)
+    engaged(id, author, tags_of(post), at)
   end
 end)
 
@@ -320,7 +330,7 @@ recipe('commented', function(id, comment, name, content)
       'created_at', at},
     {'ZADD', key.user_comments(name), at, comment},
   }
-end)
+end, 3)
 
 -- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
 -- ARGV id, comment, name, content, created, now   Reply 1, or 0 if it is there already
@@ -340,7 +350,7 @@ verb('comment', function(keys, args)
   redis.call('ZADD', recent, created, comment)
   redis.call('HSET', post, 'commentsCount', redis.call('LLEN', comments))
   effect('commented', id, comment, name, content)
-  effect('engaged', id, author, at)
+  engaged(id, author, tags_of(post), at)
   return 1
 end)
 
@@ -352,7 +362,7 @@ verb('uncomment', function(keys, args)
   set_count(post, 'commentsCount', redis.call('LLEN', comments))
   effect('commented', id, comment, args[3], '')
   local author = redis.call('HGET', post, 'user_id')
-  if author then effect('engaged', id, author, args[4]) end
+  if author then engaged(id, author, tags_of(post), args[4]) end
   return 1
 end)
 
@@ -389,7 +399,7 @@ recipe('post_leaving', function(id, at)
     return {'ZADD', key.posts_leaving(), 'NX', at, id}
   end
   return {'ZREM', key.posts_leaving(), id}
-end)
+end, 1)
 
 -- Clears some of what others had to do with a post that is gone. Returns how much is left.
 local function purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
@@ -422,7 +432,6 @@ verb('delete_post', function(keys, args)
   if author then
     redis.call('DEL', post, edits)
     all_effects(id, author, split(tags), at)
-    effect('unranked', id, at)
     effect('authored', id, author)
     effect('unpushed', id)
   end
@@ -435,8 +444,7 @@ end)
 verb('rescore', function(keys, args)
   local id, at = args[1], args[2]
   local author = redis.call('HGET', keys[1], 'user_id')
-  if author then effect('engaged', id, author, at) end
-  effect('unranked', id, at)
+  if author then engaged(id, author, tags_of(keys[1]), at) end
 end)
 
 -- rescore_due: the next batch of posts whose scores are due, for one server, from the compact records alone.

@@ -49,7 +49,7 @@ end)
 
 recipe('cutoff', function(name, at)
   return {'ZADD', key.token_cutoffs(), 'GT', at, name}
-end)
+end, 1)
 
 recipe('user_leaving', function(name)
   local since = redis.call('GET', key.user_leaving(name))
