@@ -26,7 +26,7 @@ from plaza.core.wire import Valkey, connect
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
 
-# While test modules are read: a collection that runs Python code in the middle of reading one makes CPython 3.11 give up
+# While test modules are read: a collection that runs Python code in the middle of reading one makes CPython 3.11 give
 # with a SystemError (gh-106905).
 gc.disable()
 
