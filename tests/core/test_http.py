@@ -68,6 +68,12 @@ async def test_an_answer_may_have_its_own_status_headers_and_type(client: httpx.
     assert page.headers.get_list("content-security-policy") == ["default-src 'self'"], "its own, not both"
 
 
+async def test_a_header_cannot_be_broken_in_two(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/split")
+    is_problem(answer, 500, "internal")
+    assert "set-cookie" not in answer.headers
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

@@ -131,6 +131,7 @@ async def test_events_come_as_they_happen(client: httpx.AsyncClient, shelf: Shel
     async with client.stream("GET", "/events?count=2") as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-accel-buffering"] == "no"
         assert answer.headers["x-request-id"]
         text = ""
         async for piece in answer.aiter_text():

@@ -162,20 +162,44 @@ async def test_a_chunked_body_is_read_and_its_limit_holds_too(client: httpx.Asyn
     is_problem(await client.post("/uploads", content=chunks(11)), 413, "too_large")
 
 
-async def test_a_body_without_end_is_answered_as_soon_as_it_is_too_large(client: httpx.AsyncClient) -> None:
+async def test_who_sends_far_too_much_still_gets_the_answer(client: httpx.AsyncClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(500):
+            yield b"x" * 20_000
+
+    # httpx writes to the end before it reads: a connection that is simply closed would be an error to it.
+    is_problem(await client.post("/uploads", content=b"x" * 10_000_000), 413, "too_large")
+    is_problem(await client.post("/uploads", content=chunks()), 413, "too_large")
+
+
+async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "LINGER_SECONDS", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(client))
     writer.write(b"POST /uploads HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
     for _ in range(11):
         writer.write(b"64\r\n" + b"x" * 100 + b"\r\n")
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
     assert head.startswith(b"HTTP/1.1 413")
-    while await asyncio.wait_for(reader.read(1000), 5):
-        pass  # and the server closes: it does not read the rest
-    writer.close()
 
 
-async def test_a_declared_length_beyond_the_limit_is_refused_before_the_body_comes(client: httpx.AsyncClient) -> None:
+    async def send_for_ever() -> None:
+        while True:
+            writer.write(b"64\r\n" + b"x" * 100 + b"\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(send_for_ever(), 5)
+    writer.transport.abort()
+
+
+async def test_a_declared_length_beyond_the_limit_is_refused_before_the_body_comes(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head = b"POST /uploads HTTP/1.1\r\nhost: x\r\ncontent-length: 5000000\r\n"
+    monkeypatch.setattr(bodies, "SILENT_SECONDS", 0.05)
     assert (await raw(port_of(client), head + b"\r\n")).startswith(b"HTTP/1.1 413")
     asked = await raw(port_of(client), head + b"expect: 100-continue\r\n\r\n")
     assert asked.startswith(b"HTTP/1.1 413"), "not 100: the client need not send it"

@@ -210,6 +210,8 @@ def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
 
     async def wants_service(nowhere: Nowhere) -> None: ...
     async def forgets_path() -> None: ...
+    async def wants_body(body: int) -> None: ...
+    def is_not_async() -> None: ...
     async def has_no_type(x) -> None: ...  # type: ignore[no-untyped-def]
 
     wants_service.__annotations__["nowhere"] = Nowhere
@@ -217,6 +219,10 @@ def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
         with_handler("/a", wants_service)
     with pytest.raises(AssertionError, match="no parameter takes"):
         with_handler("/a/{id}", forgets_path)
+    with pytest.raises(AssertionError, match="GET has no body"):
+        with_handler("/a", wants_body)
+    with pytest.raises(AssertionError, match="a handler is async"):
+        with_handler("/a", is_not_async)
     with pytest.raises(AssertionError, match="x has no type"):
         with_handler("/a", has_no_type)
 

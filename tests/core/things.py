@@ -244,6 +244,11 @@ async def page() -> Answer[str]:
     return Answer("<p>ü</p>", status=203, headers=headers, media_type="text/html; charset=utf-8")
 
 
+@route.get("/split")
+async def split() -> Answer[str]:
+    return Answer("x", headers=[("location", "/a\r\nset-cookie: evil=1")])
+
+
 def app_of(shelf: Shelf | None = None, settings: Settings = SETTINGS, **options: Any) -> App:
     return make_app([route], {Shelf: shelf or Shelf()}, auth=AUTH, settings=settings, **options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from plaza.core.errors import BadRequest, TooLarge
@@ -13,6 +14,12 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 # A phone on a bad line sends a mebibyte in this time; who needs longer holds a connection for nothing.
 BODY_SECONDS = 30.0
+
+
+# A connection that is closed while its client still sends is reset, and the answer may be lost. So after a refusal the
+# rest is read and thrown away, for so long in all, and for so long without a byte.
+LINGER_SECONDS = 5.0
+SILENT_SECONDS = 1.0
 
 
 class ClientGone(Exception):
@@ -67,6 +74,16 @@ async def _read(receive: Receive, limit: int) -> bytes:
         pieces.append(piece)
         if not message.get("more_body"):
             return piece if len(pieces) == 1 else b"".join(pieces)
+
+
+async def throw_away(receive: Receive) -> None:
+    """Read on for a moment, so that a client which writes first and reads then gets to read."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while True:
+                message = await asyncio.wait_for(receive(), SILENT_SECONDS)
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    return
 
 
 def _too_large(limit: int) -> TooLarge:

@@ -25,6 +25,7 @@ class Call:
         "actor",
         "body",
         "headers",
+        "is_cut_off",
         "limits",
         "query",
         "request_id",
@@ -45,6 +46,7 @@ class Call:
         self.usage = Usage()
         self.actor: Actor | None = None
         self.body = b""
+        self.is_cut_off = False  # the body was too large, and the rest of it may still come
         self.query: Any = None  # the query parameters, once bound
         self.values: list[str] = []  # path parameters, as they came
         self.template = ""  # the route's; empty where none was found

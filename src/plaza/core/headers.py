@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from plaza.core.answers import EVENTS
+
 Headers = list[tuple[bytes, bytes]]
 
 # Data is never a page: nothing in it may run, load or be framed. A page brings a policy of its own.
@@ -28,18 +30,26 @@ _PREFLIGHT_SECONDS = 600
 # What scripts may read of an answer from another origin.
 _EXPOSED = b"etag, ratelimit, ratelimit-policy, retry-after, server-timing, x-request-id"
 
+_BREAKS = re.compile(rb"[\x00\r\n]")
 _HEADER_NAMES = re.compile(r"[A-Za-z0-9-]+(?:\s*,\s*[A-Za-z0-9-]+)*")
 
 
 @lru_cache(256)
 def standard_headers(media_type: str | None) -> tuple[tuple[bytes, bytes], ...]:
     """Every answer's headers, for a body of this type, or for none."""
-    return _SECURITY if media_type is None else ((b"content-type", media_type.encode()), *_SECURITY)
+    if media_type is None:
+        return _SECURITY
+    # Proxies keep an answer until it is whole unless they are told not to; that would be the end of an event stream.
+    own = ((b"x-accel-buffering", b"no"),) if media_type == EVENTS else ()
+    return ((b"content-type", media_type.encode()), *_SECURITY, *own)
 
 
 def with_headers(standard: Iterable[tuple[bytes, bytes]], own: Iterable[tuple[str, str]]) -> Headers:
     """An answer's own headers replace the standard ones of the same name."""
     given = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in own]
+    for name, value in given:
+        if _BREAKS.search(name) or _BREAKS.search(value):
+            raise ValueError(f"a line break in the header {name!r}")
     names = {name for name, _ in given}
     return [pair for pair in standard if pair[0] not in names] + given
 

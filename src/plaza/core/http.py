@@ -19,11 +19,11 @@ from plaza.core import documents as about
 from plaza.core import metrics
 from plaza.core.answers import EVENTS, JSON, Answer, as_bytes
 from plaza.core.auth import Auth
-from plaza.core.bodies import ClientGone, Receive, read_body
+from plaza.core.bodies import ClientGone, Receive, read_body, throw_away
 from plaza.core.call import Call
 from plaza.core.documents import Documents
 from plaza.core.endpoint import Endpoint, Reply
-from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, Unauthenticated
+from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, TooLarge, Unauthenticated
 from plaza.core.headers import Cors, standard_headers, with_headers
 from plaza.core.idempotency import Idempotency, Keyed, caller_of
 from plaza.core.idempotency import Reply as KeptReply
@@ -34,7 +34,7 @@ from plaza.core.proxies import Proxies
 from plaza.core.router import Leaf, Router
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
-from plaza.core.streams import Send, Watch, send_chunks, send_events
+from plaza.core.streams import Send, Watch, close, send_chunks, send_events
 from plaza.core.wire import USAGE
 
 # No id or cursor of ours comes near; beyond it a request is a mistake or an attack.
@@ -178,7 +178,11 @@ class App:
             with Watch(receive):
                 return endpoint.reply(await endpoint.handler(*arguments))
         self._refuse_strange_pages(call)
-        call.body = await read_body(call.headers, receive, endpoint.body_limit)
+        try:
+            call.body = await read_body(call.headers, receive, endpoint.body_limit)
+        except TooLarge:
+            call.is_cut_off = True
+            raise
         arguments = endpoint.arguments(call)
         key = call.headers.get("idempotency-key") if endpoint.route.idempotent else None
         if key is None or self.idempotency is None:
@@ -236,10 +240,15 @@ class App:
         if self.draining.is_set():
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        if isinstance(body, bytes):
+        if call.is_cut_off:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await throw_away(receive)
+            await send({"type": "http.response.body", "body": b""})
+        elif isinstance(body, bytes):
             await send({"type": "http.response.body", "body": body})
         elif call.scope["method"] == "HEAD":
             await send({"type": "http.response.body", "body": b""})
+            await close(body)
         else:
             await self._stream(call, reply, body, receive, send)
 
@@ -255,9 +264,7 @@ class App:
             # The status is out. All that is left is to break off, so that a part is not taken for the whole.
             log.exception("stream broke", request_id=call.request_id, route=call.template)
         finally:
-            close = getattr(items, "aclose", None)
-            if close is not None:
-                await close()
+            await close(items)
 
 
 def make_app(

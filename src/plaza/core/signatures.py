@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -64,10 +64,16 @@ def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
         if kind in ("path", "query"):
             _require_readable(route, name, hints[name])
         parameters.append(Parameter(name, _label(name, hints[name]), kind, hints[name], default))
+    assert _is_async(route.handler), f"{_title(route)}: a handler is async"
+    assert not (route.safe and "body" in hints), f"{_title(route)}: GET has no body"
     missing = in_path - {parameter.label for parameter in parameters if parameter.kind == "path"}
     assert not missing, f"{_title(route)}: no parameter takes {missing}"
     answer, streams = _answer(hints.get("return"))
     return Signature(tuple(parameters), answer, streams or inspect.isasyncgenfunction(route.handler))
+
+
+def _is_async(handler: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler)
 
 
 def _title(route: Route) -> str:

@@ -66,6 +66,13 @@ class Watch:
             raise ClientGone from error
 
 
+async def close(items: AsyncIterator[Any]) -> None:
+    """Let a handler's generator clean up, whether it has begun or not."""
+    aclose = getattr(items, "aclose", None)
+    if aclose is not None:
+        await aclose()
+
+
 async def send_chunks(items: AsyncIterator[Any], receive: Receive, send: Send) -> None:
     """Pieces of `bytes` or `str`, as they come, as fast as the client takes them."""
     with Watch(receive, after=0):
