@@ -42,7 +42,10 @@ class Feed:
             try:
                 figures = await self._figures.live(self._event)
             except Unavailable as error:
-                log.warning("live figures are late", event=self._event, reason=str(error))
+                log.warning("live figures are late", audience=self._event, reason=str(error))
+            except Exception:
+                # Those who watch would wait for ever if this ended.
+                log.exception("live figures failed", audience=self._event)
             else:
                 last = self.sent[-1][0] if self.sent else 0
                 # Ids only rise, also when the clock is set back.
@@ -100,3 +103,9 @@ class Stream:
         if feed is not None and task is not None and feed.watchers == 0:
             del self._feeds[event]
             task.cancel()
+
+    def close(self) -> None:
+        """End all feeds, watched or not."""
+        for _, task in self._feeds.values():
+            task.cancel()
+        self._feeds.clear()

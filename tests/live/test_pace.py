@@ -1,0 +1,78 @@
+"""Under load viewers are told to beat less often, and the window follows, so that nobody is lost who obeys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.core.clock import SetClock
+from plaza.core.errors import TooFast
+from plaza.core.limits import Quota
+from plaza.live import keys
+from plaza.live.figures import Figures
+from plaza.live.model import Pace
+from plaza.live.viewers import Throttle
+from tests.live.conftest import Crowd
+
+
+def test_the_interval_is_what_the_target_needs_in_steps_between_30_and_120_seconds() -> None:
+    pace = Pace(beats_per_second=10)
+    for alive, seconds in ((0, 30), (300, 30), (301, 35), (350, 35), (500, 50), (1200, 120), (90_000, 120), (10, 30)):
+        pace.heard("E1", alive, 1)
+        assert pace.interval_ms == seconds * 1000, alive
+
+
+def test_all_events_together_are_the_load_and_one_that_ended_is_forgotten() -> None:
+    pace = Pace(beats_per_second=10)
+    pace.heard("E1", 300, 1)
+    pace.heard("E2", 300, 1)
+    assert pace.interval_ms == 60_000
+    pace.heard("E2", 300, 400_000)
+    assert pace.interval_ms == 30_000
+
+
+async def test_the_window_follows_the_interval(crowd: Crowd, figures: Figures, clock: SetClock) -> None:
+    crowd.live.pace = Pace(beats_per_second=1)
+    for i in range(50):
+        await crowd.beat(f"p{i}", "S1")
+    heard = await crowd.beat("last", "S1")
+    assert heard.next_heartbeat_ms == 50_000
+    overview = await figures.overview("E1")
+    assert overview.window_ms == 2 * 50_000 + 5_000
+    clock.forward(seconds=105)
+    assert (await figures.alive("E1"), await figures.session_alive("S1")) == (51, 51)
+    clock.forward(seconds=0.001)
+    assert (await figures.alive("E1"), await figures.session_alive("S1")) == (0, 0)
+
+
+async def test_the_window_falls_only_when_everyone_has_heard_of_it(
+    crowd: Crowd, figures: Figures, clock: SetClock, stranger: Any
+) -> None:
+    crowd.live.pace = Pace(beats_per_second=1)
+    crowd.live.pace.heard("other", 100, clock.now_ms())
+    assert (await crowd.beat("slow")).next_heartbeat_ms == 100_000
+    crowd.live.pace = Pace(beats_per_second=1_000)
+    clock.forward(seconds=99)
+    assert (await crowd.beat("quick")).next_heartbeat_ms == 30_000
+    assert await figures.alive("E1") == 2, "one who was told 100 s is not late at 99 s"
+    clock.forward(seconds=1)
+    await crowd.beat("slow")
+    assert await stranger.hget(keys.EVENT_INFO("E1"), "logins") == "2", "and goes on with the same viewing session"
+    clock.forward(seconds=106)
+    await crowd.beat("quick")
+    assert (await figures.overview("E1")).window_ms == 65_000
+
+
+def test_beats_are_limited_and_come_back_with_time(clock: SetClock) -> None:
+    throttle, quota = Throttle(clock), Quota(3, 60)
+    for _ in range(3):
+        throttle.take("ana", quota)
+    with pytest.raises(TooFast) as refused:
+        throttle.take("ana", quota)
+    assert refused.value.retry_after == pytest.approx(20)
+    throttle.take("ben", quota)
+    clock.forward(seconds=20)
+    throttle.take("ana", quota)
+    with pytest.raises(TooFast):
+        throttle.take("ana", quota)

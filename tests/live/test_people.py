@@ -1,0 +1,75 @@
+"""What is held about a person can be shown to them, and forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
+from plaza.live.figures import Figures
+from plaza.live.history import History
+from plaza.live.people import People
+from plaza.live.recorder import Recorder
+from plaza.live.viewings import Viewings
+from tests.live.conftest import Crowd
+
+
+@pytest.fixture
+def people(functions: Functions, history: History, clock: SetClock) -> People:
+    return People(functions, history, Viewings(functions, history, clock))
+
+
+async def test_an_export_has_every_viewing_session_and_no_address(
+    crowd: Crowd, people: People, recorder: Recorder, clock: SetClock
+) -> None:
+    begun = clock.now_ms()
+    await crowd.beat("ana", "S1", address="203.0.113.77")
+    clock.forward(seconds=60)
+    await crowd.leave("ana", "S1")
+    await recorder.record()
+    await crowd.beat("ana", event="E2", address="203.0.113.77")
+    export = await people.export("ana")
+    assert export["viewing_sessions"] == [
+        {"event": "E1", "session": "S1", "location": "web", "joined": begun, "left": begun + 60_000}
+    ]
+    assert {each["event"] for each in export["recent_events"]} == {"E1", "E2"}
+    assert "203.0.113.77" not in str(export)
+
+
+async def test_a_forgotten_person_is_nowhere_and_others_stay(
+    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: SetClock, stranger: Any
+) -> None:
+    for name in ("ana", "ben"):
+        await crowd.beat(name, "S1", groups=("dev",))
+        await crowd.beat(name, location="phone", groups=("dev",))
+        await crowd.leave(name, location="phone")
+    await recorder.record()
+    await crowd.beat("ana", location="phone", groups=("dev",))
+    await crowd.leave("ana", location="phone")
+    await people.forget("ana")
+    await people.forget("ana")
+    assert await _mentions(stranger, "ana") == []
+    assert await people.export("ana") == {"viewing_sessions": [], "recent_events": []}
+    now = await figures.statistics("E1")
+    assert (now.viewer_count, now.count_by_user_group, now.count_by_viewing_country) == (1, {"dev": 1}, {"ZZ": 1})
+    assert (await figures.session_statistics("S1")).viewer_count == 1
+
+
+async def _mentions(stranger: Any, name: str) -> list[str]:
+    """Every key with the name anywhere in it."""
+    found = []
+    async for key in stranger.scan_iter():
+        if key.startswith("plaza:"):
+            continue
+        kind = await stranger.type(key)
+        if kind == "zset":
+            text = str(await stranger.zrange(key, 0, -1))
+        elif kind == "set":
+            text = str(await stranger.smembers(key))
+        else:
+            text = str(await stranger.hgetall(key))
+        if name in text:
+            found.append(key)
+    return found

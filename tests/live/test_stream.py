@@ -1,0 +1,69 @@
+"""One computation a second per event, however many watch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from plaza.core.errors import Unavailable
+from plaza.live.figures import Figures
+from plaza.live.model import LiveFigures
+from plaza.live.stream import Stream
+from tests.live.conftest import Crowd
+
+
+class Counted(Figures):
+    """Figures that count how often they are computed, and fail when told to."""
+
+    computed = 0
+    fails = 0
+
+    async def live(self, event: str) -> LiveFigures:
+        type(self).computed += 1
+        if Counted.fails:
+            Counted.fails -= 1
+            raise Unavailable("away")
+        return await super().live(event)
+
+
+async def _take(stream: Stream, count: int, last_id: str | None = None) -> list[Any]:
+    found = []
+    watching = stream.watch("E1", last_id)
+    async for item in watching:
+        found.append(item)
+        if len(found) == count:
+            break
+    await watching.aclose()  # type: ignore[attr-defined]
+    return found
+
+
+async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figures: Figures) -> None:
+    await crowd.beat("ana")
+    figures.__class__, Counted.computed = Counted, 0
+    stream = Stream(figures, tick_seconds=0.05, linger_seconds=0.02)
+    everyone = await asyncio.gather(*(_take(stream, 3) for _ in range(40)))
+    assert all(seen == everyone[0] for seen in everyone)
+    assert len({item.id for item in everyone[0]}) == 3
+    assert Counted.computed <= 4
+    await asyncio.sleep(0.1)
+    computed = Counted.computed
+    await asyncio.sleep(0.15)
+    assert Counted.computed == computed, "nobody watches, nothing is computed"
+
+
+async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figures: Figures) -> None:
+    stream = Stream(figures, tick_seconds=0.02, linger_seconds=5)
+    first = await _take(stream, 1)
+    await asyncio.sleep(0.1)
+    again = await _take(stream, 4, first[0].id)
+    assert int(again[0].id) == int(first[0].id) + 1, "the next one, not the latest: the clock stands still"
+    for nonsense in ("x", "", "-1"):
+        assert len(await _take(stream, 1, nonsense)) == 1
+    stream.close()
+
+
+async def test_a_stream_outlasts_a_moment_without_valkey(crowd: Crowd, figures: Figures) -> None:
+    figures.__class__, Counted.fails = Counted, 2
+    stream = Stream(figures, tick_seconds=0.01, linger_seconds=0)
+    assert len(await _take(stream, 1)) == 1
+    stream.close()
