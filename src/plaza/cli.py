@@ -93,6 +93,24 @@ def parser() -> argparse.ArgumentParser:
     )
     role.add_argument("name", metavar="NAME")
     role.add_argument("role", metavar="ROLE", choices=ROLES, help=", ".join(ROLES))
+    password = _command(
+        verbs,
+        "password",
+        _users_password,
+        "Give an account a new password, asked for or piped in. All its sessions end.",
+        "plaza users password ana",
+    )
+    password.add_argument("name", metavar="NAME")
+
+    load = _command(
+        commands,
+        "import",
+        _import,
+        "Take in what another system knows: users, follows, posts, likes, bookmarks and comments, one JSON object a "
+        "line. Broken off, it goes on where it was; taken in twice, a file changes nothing.",
+        "plaza import community.jsonl",
+    )
+    load.add_argument("file", metavar="FILE.jsonl")
     return top
 
 
@@ -170,6 +188,52 @@ def _users_role(given: argparse.Namespace) -> int:
     user = _with_plaza(lambda plaza: plaza.get(People).give_role(API, given.name, given.role))
     print(f"{user.username} is {user.role}: in every new token, and in 15 minutes at the latest everywhere.")
     return 0
+
+
+def _users_password(given: argparse.Namespace) -> int:
+    from plaza.social.accounts import Accounts
+
+    password = _ask_password()
+    _with_plaza(lambda plaza: plaza.get(Accounts).give_password(given.name, password))
+    print(f"{given.name} has a new password and is signed out everywhere.")
+    return 0
+
+
+def _ask_password() -> str:
+    """A password from the terminal, unseen, or the first line of what is piped in."""
+    from getpass import getpass
+
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    first, second = getpass("New password: "), getpass("Again: ")
+    if first != second:
+        raise OperatorError("The two are not the same.")
+    return first
+
+
+def _import(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from plaza.social.importing import Importer
+    from plaza.social.sync import Sync
+
+    path = Path(given.file)
+    if not path.is_file():
+        raise OperatorError(f"{path} is no file.")
+    screen = Console(stderr=True)
+    with Progress(console=screen, transient=True) as bar:
+        task = bar.add_task(path.name, total=path.stat().st_size)
+        done = _with_plaza(
+            lambda plaza: Importer(
+                plaza.get(Sync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
+            ).run(path, lambda offset: bar.update(task, completed=offset))
+        )
+    told = ", ".join(f"{done.counts[word]} {word}" for word in ("created", "updated", "unchanged"))
+    print(f"{told}, {done.counts['error']} skipped.")
+    return 1 if done.counts["error"] else 0
 
 
 def _with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:

@@ -31,6 +31,7 @@ from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER, USERS_MODELS, USERS_R
 from plaza.social.leaving import Leaving
 from plaza.social.model import NewPost, Post
 from plaza.social.posts import Posts
+from plaza.social.sync import Sync
 from plaza.social.users import People
 from tests.social.truth import Facts, faults, read_all
 from tests.web import client_of
@@ -77,6 +78,11 @@ class Social:
     @property
     def leaving(self) -> Leaving:
         found: Leaving = self.parts[Leaving]
+        return found
+
+    @property
+    def sync(self) -> Sync:
+        found: Sync = self.parts[Sync]
         return found
 
     @property

@@ -8,7 +8,7 @@ from plaza.core.domain import Core, Domain, Parts
 from plaza.core.functions import Functions
 from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
-from plaza.social import routes, routes_accounts
+from plaza.social import routes, routes_accounts, routes_sync
 from plaza.social.accounts import Accounts
 from plaza.social.export import Export
 from plaza.social.feeds import Feeds
@@ -18,6 +18,7 @@ from plaza.social.leaving import Leaving
 from plaza.social.library import LIBRARY
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
+from plaza.social.sync import Sync
 from plaza.social.users import People
 
 
@@ -35,6 +36,7 @@ def services(functions: Functions, auth: Auth, limiter: Limiter, passwords: Pass
         leaving,
         Export(functions, leaving),
         Jobs(functions, posts, leaving, clock),
+        Sync(functions, posts, clock),
     ]
 
 
@@ -45,4 +47,4 @@ def build(core: Core) -> Parts:
     return Parts(made, jobs.timers())
 
 
-DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route], build)
+DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build)

@@ -203,6 +203,13 @@ USERS_RESTYLE = Key(
     of="username → `version|position`: the profile's version, and how far its posts are done",
     lifetime="until all posts are done",
 )
+IMPORTS = Key(
+    "imports",
+    "hash",
+    "Files that `plaza import` has not finished, so that the next run goes on where the last one stopped.",
+    of="fingerprint of the file → JSON `[bytes done, lines done, counts]`",
+    lifetime="until the file is done",
+)
 AUTH_USER = Key(
     "auth:<username>",
     "hash",

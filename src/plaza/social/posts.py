@@ -76,10 +76,10 @@ class Posts:
         actor.require(A_USER)
         tags = tags_of(new.content, new.hashtags)
         id, now = _id(operation), self.clock.now_ms()
-        keys, style = await self._author(actor.name, POST(id))
+        keys, style = await self.style_of(actor.name)
         reply = await self.functions.call(
             "social_create_post",
-            keys,
+            [POST(id), *keys],
             id, actor.name, new.content, new.media_url or "", ",".join(tags), now, now, *style,
         )  # fmt: skip
         return post_of(as_dict(reply), liked=False, bookmarked=False)
@@ -139,7 +139,8 @@ class Posts:
         """Like a post. A second like changes nothing. One round trip."""
         actor.require(A_USER)
         keys = [POST(id), POST_LIKES(id), POST_LIKES_RECENT(id), *await self._hiding(actor, id)]
-        changed, likes = await self.functions.call("social_like", keys, id, actor.name, self.clock.now_ms())
+        now = self.clock.now_ms()
+        changed, likes = await self.functions.call("social_like", keys, id, actor.name, now, now)
         return Engagement(id, bool(changed), isLiked=True, likesCount=likes)
 
     async def unlike(self, actor: Actor, id: str) -> Engagement:
@@ -155,10 +156,11 @@ class Posts:
         me = actor.name
         keys = [USER_BOOKMARKED(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
         if self.valkey.clustered:
-            author = [await self._author_of(id)]
+            author = [await self.author_of(id)]
         else:
             keys, author = [*keys, POST(id)], []
-        changed = await self.functions.call("social_bookmark", keys, me, id, self.clock.now_ms(), *author)
+        now = self.clock.now_ms()
+        changed = await self.functions.call("social_bookmark", keys, me, id, now, now, *author)
         return Engagement(id, bool(changed), isBookmarked=True)
 
     async def unbookmark(self, actor: Actor, id: str) -> Engagement:
@@ -184,7 +186,7 @@ class Posts:
         me, comment, now = actor.name, _id(operation), self.clock.now_ms()
         keys = [POST(id), POST_COMMENTS(id), POST_COMMENTS_RECENT(id)]
         if self.valkey.clustered:
-            await self._author(me, "")
+            await self.style_of(me)
             await self._hiding(actor, id)
         else:
             keys += [USER(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
@@ -220,16 +222,16 @@ class Posts:
         keys = [POST(post), POST_COMMENTS(post), POST_COMMENTS_RECENT(post)]
         await self.functions.call("social_uncomment", keys, post, comment, author, self.clock.now_ms())
 
-    async def _author(self, name: str, post: str) -> tuple[list[str], list[str]]:
+    async def style_of(self, name: str) -> tuple[list[str], list[str]]:
         """The keys and arguments by which a verb knows its author: one server looks itself, a cluster is told."""
         if not self.valkey.clustered:
-            return [post, USER(name)], []
+            return [USER(name)], []
         style = await self.valkey.call("HMGET", USER(name), "version", "avatar", "display_name", "role")
         if style[0] is None:
             raise NoProfile("You have no profile here.", username=name)
-        return [post], [value or "" for value in style]
+        return [], [value or "" for value in style]
 
-    async def _author_of(self, id: str) -> str:
+    async def author_of(self, id: str) -> str:
         author, banned = await self.valkey.call("HMGET", POST(id), "user_id", "banned")
         if author is None or banned is not None:
             raise _no_post(id)
@@ -239,7 +241,7 @@ class Posts:
         """On one server, the keys by which a verb sees who is hidden from whom; on a cluster that is seen to before."""
         if not self.valkey.clustered:
             return [USER_BLOCKED(actor.name), USER_BLOCKED_BY(actor.name)]
-        if await self._hidden(actor, [await self._author_of(id)]):
+        if await self._hidden(actor, [await self.author_of(id)]):
             raise _no_post(id)
         return []
 

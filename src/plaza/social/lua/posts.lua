@@ -172,13 +172,8 @@ local function all_effects(id, author, tags, at)
   engaged(id, author, tags, at)
 end
 
--- create_post   KEYS post, the author's user (one server)
--- ARGV id, author, content, media_url, tags, created, now, and on a cluster version, avatar, display_name, role
--- Reply the post, also if it is there already
-verb('create_post', function(keys, args)
-  local post, user = keys[1], keys[2]
+local function write_post(post, user, args)
   local id, author, content, media, tags, created, at = unpack(args)
-  if exists(post) then return redis.call('HGETALL', post) end
   local style = {unpack(args, 8)}
   if user then style = redis.call('HMGET', user, 'version', 'avatar', 'display_name', 'role') end
   if not style[1] then fail('no_profile', 'You have no profile here.') end
@@ -188,7 +183,14 @@ verb('create_post', function(keys, args)
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
   all_effects(id, author, split(tags), at)
   effect('authored', id, author)
-  return redis.call('HGETALL', post)
+end
+
+-- create_post   KEYS post, the author's user (one server)
+-- ARGV id, author, content, media_url, tags, created, now, and on a cluster version, avatar, display_name, role
+-- Reply the post, also if it is there already
+verb('create_post', function(keys, args)
+  if not exists(keys[1]) then write_post(keys[1], keys[2], args) end
+  return redis.call('HGETALL', keys[1])
 end)
 
 -- The author of a post that can be seen; fails if there is none, it is banned, or one blocks the other.
@@ -200,24 +202,54 @@ local function require_post(post, blocked, blocked_by)
   return author
 end
 
--- edit_post: keeps what it said before.   KEYS post, edits   ARGV id, who, content, tags, now   Reply the post
+-- Gives a post another text and other tags; what it said before is kept. False if it says that already.
+local function rewrite_post(post, edits, id, author, content, tags, at)
+  local before, old_tags = unpack(redis.call('HMGET', post, 'content', 'hashtags'))
+  if before == content and old_tags == tags then return false end
+  redis.call('RPUSH', edits, cjson.encode({content = before, hashtags = old_tags, ['until'] = tonumber(at)}))
+  redis.call('HSET', post, 'content', content, 'hashtags', tags, 'edited_at', at)
+  local all, seen = split(tags), {}
+  for _, tag in ipairs(all) do seen[tag] = true end
+  for _, tag in ipairs(split(old_tags)) do
+    if not seen[tag] then all[#all + 1] = tag end
+  end
+  all_effects(id, author, all, at)
+  return true
+end
+
+-- edit_post   KEYS post, edits   ARGV id, who, content, tags, now   Reply the post
 verb('edit_post', function(keys, args)
   local post, edits = keys[1], keys[2]
   local id, who, content, tags, at = unpack(args)
   local author = require_post(post)
   if author ~= who then fail('forbidden', 'Only its author may edit a post.') end
-  local before, old_tags = unpack(redis.call('HMGET', post, 'content', 'hashtags'))
-  if before ~= content or old_tags ~= tags then
-    redis.call('RPUSH', edits, cjson.encode({content = before, hashtags = old_tags, ['until'] = tonumber(at)}))
-    redis.call('HSET', post, 'content', content, 'hashtags', tags, 'edited_at', at)
-    local all, seen = split(tags), {}
-    for _, tag in ipairs(all) do seen[tag] = true end
-    for _, tag in ipairs(split(old_tags)) do
-      if not seen[tag] then all[#all + 1] = tag end
-    end
-    all_effects(id, author, all, at)
-  end
+  rewrite_post(post, edits, id, author, content, tags, at)
   return redis.call('HGETALL', post)
+end)
+
+-- sync_post: a post of another system, as it is there now.
+-- KEYS post, edits, the author's user (one server)   ARGV as create_post's   Reply 'created', 'updated' or 'unchanged'
+verb('sync_post', function(keys, args)
+  local post, edits, user = keys[1], keys[2], keys[3]
+  local id, author, content, media, tags, created, at = unpack(args)
+  local known, old_media, old_created = unpack(redis.call('HMGET', post, 'user_id', 'media_url', 'created_at'))
+  if not known then
+    write_post(post, user, args)
+    return 'created'
+  end
+  if known ~= author then fail('conflict', 'This post has another author.', {field = 'username'}) end
+  local changed = rewrite_post(post, edits, id, author, content, tags, at)
+  if (old_media or '') ~= media then
+    changed = true
+    if media == '' then redis.call('HDEL', post, 'media_url') else redis.call('HSET', post, 'media_url', media) end
+  end
+  if old_created ~= created then
+    changed = true
+    redis.call('HSET', post, 'created_at', created)
+    all_effects(id, author, split(tags), at)
+    effect('authored', id, author)
+  end
+  return changed and 'updated' or 'unchanged'
 end)
 
 -- ban_post: out of every feed and sum, or back into them.
@@ -244,16 +276,16 @@ recipe('liking', function(id, name)
   return {'ZREM', key.user_liked(name), id}
 end)
 
--- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)   ARGV id, name, now
+-- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)   ARGV id, name, now, since when
 -- Reply {changed, likes}
 verb('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
-  local id, name, at = args[1], args[2], args[3]
+  local id, name, at, since = unpack(args)
   local author = require_post(post, blocked, blocked_by)
   local changed = redis.call('SADD', likes, name)
   local size = redis.call('SCARD', likes)
   if changed == 1 then
-    redis.call('ZADD', recent, at, name)
+    redis.call('ZADD', recent, since, name)
     redis.call('HSET', post, 'likesCount', size)
     effect('liking', id, name)
     engaged(id, author, tags_of(post), at)
@@ -289,16 +321,16 @@ recipe('withdraw_bookmark', function(id, name, at)
 end, 2)
 
 -- bookmark   KEYS bookmarked, blocked, blocked_by, the post (one server)
--- ARGV name, id, now, author (cluster)   Reply 1, or 0 if it was so already
+-- ARGV name, id, now, since when, author (cluster)   Reply 1, or 0 if it was so already
 verb('bookmark', function(keys, args)
   local bookmarked, blocked, blocked_by, post = unpack(keys)
-  local name, id, at = args[1], args[2], args[3]
+  local name, id, at, since, author = unpack(args)
   if post then
     require_post(post, blocked, blocked_by)
-  elseif redis.call('ZSCORE', blocked, args[4]) or redis.call('ZSCORE', blocked_by, args[4]) then
+  elseif redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author) then
     fail('not_found', 'There is no such post.')
   end
-  if redis.call('ZADD', bookmarked, 'NX', at, id) == 0 then return 0 end
+  if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then return 0 end
   effect('bookmarking', name, id, at)
   return 1
 end)
@@ -322,24 +354,29 @@ verb('note_bookmark', function(keys, args)
   end
 end)
 
+-- Without a name: the post is being deleted, and whose comment it is, the comment knows.
 recipe('commented', function(id, comment, name, content)
   local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
+  if not name then return not at and perform('drop_comment', {key.comment(comment)}, {comment}) or nil end
   if not at then return {{'DEL', key.comment(comment)}, {'ZREM', key.user_comments(name), comment}} end
   return {
     {'HSET', key.comment(comment), 'id', comment, 'post_id', id, 'username', name, 'content', content,
       'created_at', at},
     {'ZADD', key.user_comments(name), at, comment},
   }
-end, 3)
+end, 2)
 
 -- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
--- ARGV id, comment, name, content, created, now   Reply 1, or 0 if it is there already
+-- ARGV id, comment, name, content, created, now   Reply 1, or 0 if it is there already (with this text, then)
 verb('comment', function(keys, args)
   local post, comments, recent, user, blocked, blocked_by = unpack(keys)
   local id, comment, name, content, created, at = unpack(args)
   local author = require_post(post, blocked, blocked_by)
   if user then require_profile(user) end
-  if redis.call('ZSCORE', recent, comment) then return 0 end
+  if redis.call('ZSCORE', recent, comment) then
+    effect('commented', id, comment, name, content)
+    return 0
+  end
   -- Oldest first also for one that was written long ago, elsewhere.
   local later = redis.call('ZRANGEBYSCORE', recent, '(' .. created, '+inf', 'LIMIT', 0, 1)[1]
   if later then
@@ -376,11 +413,6 @@ verb('drop_bookmark', function(keys, args)
   redis.call('ZREM', keys[1], args[1])
 end)
 
-recipe('uncommented', function(id, comment)
-  if redis.call('ZSCORE', key.post_comments_recent(id), comment) then return nil end
-  return perform('drop_comment', {key.comment(comment)}, {comment})
-end)
-
 -- drop_comment: its post is gone.   KEYS comment   ARGV id
 verb('drop_comment', function(keys, args)
   local name = redis.call('HGET', keys[1], 'username')
@@ -415,7 +447,7 @@ local function purge(id, likes, likes_recent, bookmarks, comments, comments_rece
   for _, comment in ipairs(redis.call('ZRANGE', comments_recent, 0, PURGED - 1)) do
     redis.call('LREM', comments, 1, comment)
     redis.call('ZREM', comments_recent, comment)
-    effect('uncommented', id, comment)
+    effect('commented', id, comment)
   end
   return redis.call('SCARD', likes) + redis.call('SCARD', bookmarks) + redis.call('LLEN', comments)
 end

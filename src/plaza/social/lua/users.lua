@@ -176,6 +176,35 @@ verb('change_profile', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
+-- sync_user: a profile of another system, as it is there now.
+-- KEYS user, auth, leaving   ARGV name, created ('' if not known), now, role ('' if not known), password hash ('' for none),
+-- number of fields set, field, value, …, then fields taken away   Reply 'created', 'updated' or 'unchanged'
+verb('sync_user', function(keys, args)
+  local user, auth, leaving = unpack(keys)
+  local name, created, at, role, hash, sets = args[1], args[2], args[3], args[4], args[5], tonumber(args[6])
+  if exists(leaving) then fail('username_taken', 'The account of that name is being deleted.') end
+  local status = 'unchanged'
+  if not exists(user) then
+    redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
+      'created_at', created ~= '' and created or at, 'version', 0)
+    status = 'created'
+  end
+  local changes = {}
+  for i = 1, sets do changes[args[5 + 2 * i]] = args[6 + 2 * i] end
+  for i = 7 + 2 * sets, #args do changes[args[i]] = false end
+  if role ~= '' then changes.role = role end
+  if created ~= '' then changes.created_at = created end
+  local changed = change_profile(user, name, changes)
+  -- A hash that was taken over once may have been replaced since, by a login: only another one counts.
+  if hash ~= '' and redis.call('HGET', auth, 'synced_hash') ~= hash then
+    drop_families(auth)
+    redis.call('HSET', auth, 'password_hash', hash, 'synced_hash', hash)
+    changed = true
+  end
+  if changed or status == 'created' then effect('registries', name) end
+  return status == 'unchanged' and changed and 'updated' or status
+end)
+
 -- change_role   KEYS user   ARGV name, role   Reply the profile
 verb('change_role', function(keys, args)
   local user, name = keys[1], args[1]

@@ -1,0 +1,164 @@
+"""`plaza import FILE.jsonl`: what another system knows, one record a line, through the same door as sync.
+
+Lines are taken in order, so a file that names users before their follows needs one run. How far a file is taken in is
+noted in Valkey after every batch; a run that was broken off goes on from there, and since taking a record twice changes
+nothing, it does not matter that some of the last batch comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+
+from plaza.social.keys import IMPORTS
+from plaza.social.sync import MOST_RECORDS, Kind, Sync
+
+KINDS: Final = frozenset(get_args(Kind))
+
+# A line that is longer than this is no record; it is reported and skipped without being held in memory.
+LONGEST_LINE: Final = 1024 * 1024
+
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A line that could not be taken in."""
+
+    line: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.why}"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a file is taken in."""
+
+    offset: int = 0
+    line: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Lines of one kind that follow each other, and where the file goes on after them."""
+
+    kind: Kind
+    lines: list[int]
+    records: list[Any]
+    offset: int
+    line: int
+
+
+class Importer:
+    def __init__(self, sync: Sync, report: Callable[[Bad], None]) -> None:
+        self.valkey = sync.valkey
+        self.sync = sync
+        self.report = report
+
+    async def run(self, path: Path, advance: Callable[[int], None] = lambda offset: None) -> Progress:
+        """Take a file in, from where an earlier run stopped. `advance` is told the bytes that are done."""
+        print_of_file = await asyncio.to_thread(fingerprint, path)
+        progress = await self._resume(print_of_file)
+        advance(progress.offset)
+        with path.open("rb") as file:
+            file.seek(progress.offset)
+            for batch in self._batches(file, progress):
+                await self._take(batch, progress)
+                progress.offset, progress.line = batch.offset, batch.line
+                advance(progress.offset)
+                noted = [progress.offset, progress.line, dict(progress.counts)]
+                await self.valkey.call("HSET", IMPORTS(), print_of_file, msgspec.json.encode(noted))
+        await self.valkey.call("HDEL", IMPORTS(), print_of_file)
+        return progress
+
+    async def _resume(self, print_of_file: str) -> Progress:
+        noted = await self.valkey.call("HGET", IMPORTS(), print_of_file)
+        if noted is None:
+            return Progress()
+        offset, line, counts = msgspec.json.decode(noted, type=tuple[int, int, dict[str, int]])
+        return Progress(offset, line, Counter(counts))
+
+    async def _take(self, batch: Batch, progress: Progress) -> None:
+        for result in await self.sync.take(batch.kind, batch.records):
+            progress.counts[result.status] += 1
+            if result.status == "error":
+                about = f"{result.field}: " if result.field else ""
+                self.report(Bad(batch.lines[result.index], f"{about}{result.error}"))
+
+    def _batches(self, file: Any, progress: Progress) -> Iterator[Batch]:
+        offset, number = progress.offset, progress.line
+        batch: Batch | None = None
+        for text in _lines(file):
+            offset, number = offset + text.length, number + 1
+            record = self._record(text, number, progress)
+            if record is None:
+                if batch is not None:
+                    batch.offset, batch.line = offset, number
+                continue
+            kind: Kind = record.pop("type")
+            if batch is not None and (kind != batch.kind or len(batch.records) == MOST_RECORDS):
+                yield batch
+                batch = None
+            if batch is None:
+                batch = Batch(kind, [], [], offset, number)
+            batch.lines.append(number)
+            batch.records.append(record)
+            batch.offset, batch.line = offset, number
+        if batch is not None:
+            yield batch
+
+    def _record(self, text: Line, number: int, progress: Progress) -> dict[str, Any] | None:
+        """What a line says; None for an empty one, and for one that is reported."""
+        why = "this is longer than a megabyte"
+        if text.content is not None:
+            if not text.content.strip():
+                return None
+            try:
+                record = _decode(text.content)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                why = f"this is not JSON: {error}"
+            else:
+                if isinstance(record, dict) and record.get("type") in KINDS:
+                    return record
+                why = f"type: must be one of {', '.join(sorted(KINDS))}"
+        progress.counts["error"] += 1
+        self.report(Bad(number, why))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    content: bytes | None  # None if it is too long
+    length: int
+
+
+def _lines(file: Any) -> Iterator[Line]:
+    while content := file.readline(LONGEST_LINE):
+        length = len(content)
+        if content.endswith(b"\n") or length < LONGEST_LINE:
+            yield Line(content, length)
+            continue
+        while rest := file.readline(LONGEST_LINE):
+            length += len(rest)
+            if rest.endswith(b"\n"):
+                break
+        yield Line(None, length)
+
+
+def fingerprint(path: Path) -> str:
+    """What tells this file from others, without reading all of it: its size, beginning and end."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        beginning = file.read(65_536)
+        file.seek(max(0, size - 65_536))
+        return hashlib.sha256(b"%d:" % size + beginning + file.read()).hexdigest()[:32]

@@ -1,0 +1,246 @@
+"""Taking over what another system knows: users, follows, posts, likes, bookmarks, comments.
+
+A record says how something is there; taking it over is an upsert that keeps its id and its time. Every record has its
+own result, so one that is wrong keeps no other out, and sending a batch again changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from plaza.core.clock import Clock
+from plaza.core.errors import Invalid, NotFound, PlazaError, Unavailable
+from plaza.core.functions import Functions
+from plaza.core.passwords import recognised
+from plaza.core.problems import invalid
+from plaza.core.tokens import Role, is_username
+from plaza.social import keys as k
+from plaza.social.model import (
+    CommentId,
+    CommentText,
+    Content,
+    Millis,
+    NotYourself,
+    PostId,
+    Profile,
+    Tag,
+    Url,
+    Username,
+    tags_of,
+)
+from plaza.social.posts import Posts
+
+MOST_RECORDS: Final = 1_000
+
+Status = Literal["created", "updated", "unchanged", "error"]
+Kind = Literal["user", "follow", "post", "like", "bookmark", "comment"]
+
+
+class Result(msgspec.Struct, omit_defaults=True):
+    """What became of one record. An error says why, and which field is wrong."""
+
+    index: int
+    status: Status
+    error: str | None = None
+    code: str | None = None
+    field: str | None = None
+
+
+class Results(msgspec.Struct):
+    results: list[Result]
+
+
+class UserRecord(Profile, kw_only=True):
+    username: Username
+    role: Role | None = None
+    created_at: Millis | None = None
+    password_hash: Annotated[str, Meta(max_length=500)] | None = None
+
+
+class FollowRecord(msgspec.Struct, forbid_unknown_fields=True):
+    follower: Username
+    following: Username
+    created_at: Millis | None = None
+
+
+class PostRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: PostId
+    username: Username
+    content: Content
+    media_url: Url | None = None
+    hashtags: list[Tag] = []
+    created_at: Millis | None = None
+
+
+class MarkRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A like or a bookmark."""
+
+    username: Username
+    post_id: PostId
+    created_at: Millis | None = None
+
+
+class CommentRecord(msgspec.Struct, forbid_unknown_fields=True):
+    id: CommentId
+    post_id: PostId
+    username: Username
+    content: CommentText
+    created_at: Millis | None = None
+
+
+R = TypeVar("R")
+
+# What other systems call the same thing.
+ALIASES: Final = {
+    "follow": {"followed": "following", "target": "following", "username": "follower"},
+    "post": {"user_id": "username", "author": "username"},
+    "like": {"user_id": "username", "post": "post_id"},
+    "bookmark": {"user_id": "username", "post": "post_id"},
+    "comment": {"user_id": "username", "author": "username", "post": "post_id"},
+}
+
+
+class Sync:
+    def __init__(self, functions: Functions, posts: Posts, clock: Clock) -> None:
+        self.functions = functions
+        self.valkey = functions.valkey
+        self.posts = posts
+        self.clock = clock
+        self._takers: dict[Kind, tuple[type, Callable[[Any], Awaitable[Status]]]] = {
+            "user": (UserRecord, self._user),
+            "follow": (FollowRecord, self._follow),
+            "post": (PostRecord, self._post),
+            "like": (MarkRecord, self._like),
+            "bookmark": (MarkRecord, self._bookmark),
+            "comment": (CommentRecord, self._comment),
+        }
+
+    async def take(self, kind: Kind, records: Sequence[Any]) -> list[Result]:
+        """Take records over, all at once. One round trip on one server; a cluster takes a few for each record."""
+        if len(records) > MOST_RECORDS:
+            raise Invalid(f"At most {MOST_RECORDS} records at once; these are {len(records)}.")
+        shape, taker = self._takers[kind]
+        aliases = ALIASES.get(kind, {})
+        return await asyncio.gather(
+            *(self._one(index, record, aliases, shape, taker) for index, record in enumerate(records))
+        )
+
+    async def _one(
+        self, index: int, record: Any, aliases: dict[str, str], shape: type[R], taker: Callable[[R], Awaitable[Status]]
+    ) -> Result:
+        try:
+            return Result(index, await taker(_read(record, aliases, shape)))
+        except Unavailable:
+            raise  # nothing is wrong with the record
+        except PlazaError as error:
+            return Result(index, "error", error.detail, error.code, error.extra.get("field"))
+
+    async def _user(self, record: UserRecord) -> Status:
+        if record.password_hash is not None and not recognised(record.password_hash):
+            raise Invalid("This is no argon2 or bcrypt hash that can be checked here.", field="password_hash")
+        given, name = record.given(), record.username
+        kept = [part for field, value in given.items() if value is not None for part in (field, value)]
+        gone = [field for field, value in given.items() if value is None]
+        created = "" if record.created_at is None else record.created_at
+        status: Status = await self.functions.call(
+            "social_sync_user",
+            [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name)],
+            name, created, self.clock.now_ms(), record.role or "", record.password_hash or "",
+            len(kept) // 2, *kept, *gone,
+        )  # fmt: skip
+        return status
+
+    async def _follow(self, record: FollowRecord) -> Status:
+        me, target = record.follower, record.following
+        if me == target:
+            raise NotYourself("Nobody follows themselves.", field="following")
+        mine = [
+            k.USER(me),
+            k.USER_FOLLOWING(me),
+            k.USER_FOLLOWING_RECENT(me),
+            k.USER_BLOCKED(me),
+            k.USER_BLOCKED_BY(me),
+        ]
+        if not self.valkey.clustered:
+            mine.append(k.USER(target))
+        elif not await self.valkey.call("EXISTS", k.USER(target)):
+            raise NotFound("There is nobody of that name.", username=target)
+        changed = await self.functions.call("social_follow", mine, me, target, self._at(record.created_at))
+        return "created" if changed else "unchanged"
+
+    async def _post(self, record: PostRecord) -> Status:
+        tags = tags_of(record.content, record.hashtags)
+        author, style = await self.posts.style_of(record.username)
+        created, now = await self._created(record), self.clock.now_ms()
+        status: Status = await self.functions.call(
+            "social_sync_post",
+            [k.POST(record.id), k.POST_EDITS(record.id), *author],
+            record.id, record.username, record.content, record.media_url or "", ",".join(tags), created, now, *style,
+        )  # fmt: skip
+        return status
+
+    async def _created(self, record: PostRecord) -> str:
+        """The time given; without one, the time it has here already, or now."""
+        if record.created_at is not None:
+            return str(record.created_at)
+        return str(await self.valkey.call("HGET", k.POST(record.id), "created_at") or self.clock.now_ms())
+
+    async def _like(self, record: MarkRecord) -> Status:
+        id, now = record.post_id, self.clock.now_ms()
+        keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]
+        changed, _ = await self.functions.call(
+            "social_like", keys, id, record.username, now, self._at(record.created_at)
+        )
+        return "created" if changed else "unchanged"
+
+    async def _bookmark(self, record: MarkRecord) -> Status:
+        me, id, now = record.username, record.post_id, self.clock.now_ms()
+        keys = [k.USER_BOOKMARKED(me), k.USER_BLOCKED(me), k.USER_BLOCKED_BY(me)]
+        author: list[str] = []
+        if self.valkey.clustered:
+            author = [await self.posts.author_of(id)]
+        else:
+            keys.append(k.POST(id))
+        since = self._at(record.created_at)
+        changed = await self.functions.call("social_bookmark", keys, me, id, now, since, *author)
+        return "created" if changed else "unchanged"
+
+    async def _comment(self, record: CommentRecord) -> Status:
+        id, me, now = record.post_id, record.username, self.clock.now_ms()
+        known = await self.valkey.call("HMGET", k.COMMENT(record.id), "post_id", "username", "content")
+        if known == [id, me, record.content]:
+            return "unchanged"
+        if known[0] is not None and known[:2] != [id, me]:
+            raise Invalid("This comment is on another post, or another person's.", field="id")
+        keys = [k.POST(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
+        if self.valkey.clustered:
+            await self.posts.style_of(me)
+        else:
+            keys += [k.USER(me), k.USER_BLOCKED(me), k.USER_BLOCKED_BY(me)]
+        created = self._at(record.created_at)
+        new = await self.functions.call("social_comment", keys, id, record.id, me, record.content, created, now)
+        return "created" if new else "updated"
+
+    def _at(self, given: int | None) -> int:
+        return self.clock.now_ms() if given is None else given
+
+
+def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:
+    """A record in our own words, checked."""
+    if isinstance(record, dict):
+        if "password" in record:
+            raise Invalid("Send a password_hash, never a password.", field="password")
+        record = {aliases.get(name, name) if aliases.get(name) not in record else name: v for name, v in record.items()}
+    try:
+        read = msgspec.convert(record, shape)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+    for field in ("username", "follower", "following"):
+        if hasattr(read, field) and not is_username(getattr(read, field)):
+            raise Invalid("This is nobody's name.", field=field)
+    return read

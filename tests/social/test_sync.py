@@ -1,0 +1,188 @@
+"""Taking over what another system knows, over HTTP and from a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import httpx
+import pytest
+
+from plaza.core.auth import API, Actor
+from plaza.social import importing
+from plaza.social import keys as k
+from plaza.social.importing import Bad, Importer
+from plaza.social.model import Login
+from tests.social.conftest import ADMIN, Social
+
+HASH = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
+POSTS = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"]
+COMMENTS = ["33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"]
+
+OLD = 1_600_000_000_000
+RECORDS: list[dict[str, Any]] = [
+    {"type": "user", "username": "ana"},
+    {"type": "user", "username": "mia", "role": "model", "created_at": OLD, "email": "mia@mail.example",
+     "password_hash": HASH},
+    {"type": "follow", "follower": "ana", "following": "mia", "created_at": OLD + 1},
+    {"type": "post", "id": POSTS[0], "username": "mia", "content": "long ago #tea", "created_at": OLD + 2},
+    {"type": "post", "id": POSTS[1], "user_id": "mia", "content": "now", "hashtags": ["Tea"], "media_url": "/a.png"},
+    {"type": "like", "username": "ana", "post_id": POSTS[0], "created_at": OLD + 3},
+    {"type": "like", "username": "ana", "post_id": POSTS[1]},
+    {"type": "bookmark", "username": "ana", "post_id": POSTS[1], "created_at": OLD + 4},
+    {"type": "comment", "id": COMMENTS[0], "post_id": POSTS[1], "username": "ana", "content": "second",
+     "created_at": OLD + 6},
+    {"type": "comment", "id": COMMENTS[1], "post_id": POSTS[1], "username": "mia", "content": "first",
+     "created_at": OLD + 5},
+]  # fmt: skip
+
+
+async def send(http: httpx.AsyncClient, social: Social, records: list[dict[str, Any]]) -> list[str]:
+    said = []
+    for record in records:
+        kind = record["type"]
+        body = [{name: value for name, value in record.items() if name != "type"}]
+        answer = await http.post(f"/sync/{kind}s", json=body, headers=social.token(API))
+        assert answer.status_code == 200, answer.text
+        said.append(answer.json()["results"][0]["status"])
+    return said
+
+
+async def test_records_keep_their_ids_and_times_and_a_second_sending_changes_nothing(
+    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+) -> None:
+    assert await send(http, social, RECORDS) == ["created"] * len(RECORDS)
+    facts = await true()
+    assert await stranger.zscore(k.USERS_MODELS(), "mia") == OLD
+    assert await stranger.zscore(k.USER_POSTS("mia"), POSTS[0]) == OLD + 2
+    assert await stranger.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
+    assert await stranger.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
+    assert await stranger.exists(k.HASHTAG_RANKED("tea")) == 1
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
+    social.clock.forward(seconds=5)
+    assert await send(http, social, RECORDS) == ["unchanged"] * len(RECORDS)
+    assert await true() == facts
+
+
+async def test_a_hash_that_was_taken_over_lets_in_and_is_not_taken_over_again(
+    social: Social, http: httpx.AsyncClient, stranger: Any
+) -> None:
+    record = RECORDS[1]
+    await send(http, social, [record])
+    assert "password_hash" not in await stranger.hgetall(k.USER("mia"))
+    assert (await social.accounts.login(Login("mia", "correct horse"))).user.role == "model"
+    assert await send(http, social, [record]) == ["unchanged"]
+    assert await social.accounts.login(Login("mia", "correct horse"))
+
+
+async def test_what_changed_there_changes_here(
+    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+) -> None:
+    await send(http, social, RECORDS)
+    changes = [
+        {"type": "user", "username": "mia", "display_name": "Mia", "role": "user", "email": None},
+        RECORDS[4] | {"content": "now #coffee", "created_at": OLD + 9},
+        RECORDS[8] | {"content": "edited"},
+    ]
+    assert await send(http, social, changes) == ["updated"] * 3
+    assert (await stranger.hgetall(k.COMMENT(COMMENTS[0])))["content"] == "edited"
+    assert await stranger.hget(k.USER("mia"), "email") is None
+    await social.jobs.restyle()
+    assert await stranger.hget(k.POST(POSTS[1]), "display_name") == "Mia"
+    await true()
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "field"),
+    [
+        ("user", {}, "username"),
+        ("user", {"username": "a:b"}, "username"),
+        ("user", {"username": "me"}, "username"),
+        ("user", {"username": "x", "password": "secret"}, "password"),
+        ("user", {"username": "x", "password_hash": "md5"}, "password_hash"),
+        ("user", {"username": "x", "postCount": 4}, "postCount"),
+        ("user", {"username": "x", "role": "king"}, "role"),
+        ("user", {"username": "x", "created_at": -1}, "created_at"),
+        ("follow", {"follower": "ana", "following": "ana"}, "following"),
+        ("follow", {"follower": "ana", "following": "nobody"}, None),
+        ("follow", {"follower": "nobody", "following": "ana"}, None),
+        ("post", {"id": "x", "username": "ana", "content": "x"}, "id"),
+        ("post", {"id": POSTS[0], "username": "nobody", "content": "x"}, None),
+        ("post", {"id": POSTS[0], "username": "ana", "content": ""}, "content"),
+        ("like", {"username": "ana", "post_id": POSTS[0]}, None),
+        ("bookmark", {"username": "ana", "post_id": POSTS[0]}, None),
+        ("comment", {"id": COMMENTS[0], "post_id": POSTS[0], "username": "ana", "content": "x"}, None),
+    ],
+)
+async def test_a_bad_record_is_told_and_keeps_no_other_out(
+    social: Social, http: httpx.AsyncClient, ana: Actor, true: Any, kind: str, record: Any, field: str | None
+) -> None:
+    before = await true()
+    answer = await http.post(f"/sync/{kind}s", json=[record], headers=social.token(API))
+    result = answer.json()["results"][0]
+    assert (result["status"], result.get("field")) == ("error", field)
+    assert result["error"]
+    assert "secret" not in answer.text
+    assert await true() == before
+    mixed = [{"username": "new"}, {"username": "a:b"}, {"username": "other"}]
+    results = (await http.post("/sync/users", json=mixed, headers=social.token(API))).json()["results"]
+    assert [r["status"] for r in results] == ["created", "error", "created"]
+
+
+async def test_sync_is_for_the_api_key_and_a_thousand_records(
+    social: Social, http: httpx.AsyncClient, ana: Actor
+) -> None:
+    for actor in (ana, ADMIN):
+        assert (await http.post("/sync/users", json=[], headers=social.token(actor))).status_code == 403
+    assert (await http.post("/sync/users", json=[])).status_code == 401
+    many = [{"username": f"u{i}"} for i in range(1_001)]
+    assert (await http.post("/sync/users", json=many, headers=social.token(API))).status_code == 422
+    answer = await http.post("/sync/users", json=many[:1_000], headers=social.token(API))
+    assert {result["status"] for result in answer.json()["results"]} == {"created"}
+
+
+def written(path: Path, lines: list[Any]) -> Path:
+    path.write_bytes(
+        b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
+    )
+    return path
+
+
+async def test_a_file_is_taken_in_and_bad_lines_are_told_by_number(social: Social, tmp_path: Path, true: Any) -> None:
+    bad: list[Bad] = []
+    lines: list[Any] = [*RECORDS[:3], b"{oops", b"", {"type": "king"}, {"type": "user", "username": "a:b"}, b"[]",
+                        b'"' + b"x" * 2_000_000 + b'"', *RECORDS[3:]]  # fmt: skip
+    path = written(tmp_path / "all.jsonl", lines)
+    importer = Importer(social.sync, bad.append)
+    done = await importer.run(path)
+    assert [b.line for b in sorted(bad, key=lambda b: b.line)] == [4, 6, 7, 8, 9]
+    assert done.counts == {"created": len(RECORDS), "error": 5}
+    facts = await true()
+    assert not facts["imports"]
+    assert (await importer.run(path)).counts == {"unchanged": len(RECORDS), "error": 5}
+    assert await true() == facts
+
+
+async def test_a_run_that_was_broken_off_goes_on_where_it_was(
+    social: Social, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, true: Any
+) -> None:
+    monkeypatch.setattr(importing, "MOST_RECORDS", 10)
+    path = written(tmp_path / "users.jsonl", [{"type": "user", "username": f"u{i}"} for i in range(95)])
+    importer = Importer(social.sync, lambda bad: None)
+    offsets: list[int] = []
+
+    def advance(offset: int) -> None:
+        offsets.append(offset)
+        if len(offsets) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await importer.run(path, advance)
+    started: list[int] = []
+    done = await importer.run(path, started.append)
+    assert started[0] == offsets[3]
+    assert started[-1] == path.stat().st_size
+    assert done.line == 95
+    assert len((await true())["user"]) == 95
