@@ -183,7 +183,6 @@ async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
     assert head.startswith(b"HTTP/1.1 413")
 
-
     async def send_for_ever() -> None:
         while True:
             writer.write(b"64\r\n" + b"x" * 100 + b"\r\n")
