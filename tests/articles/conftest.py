@@ -5,23 +5,36 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import httpx
 import pytest
 
 from plaza.articles.cuts import Cuts
 from plaza.articles.domain import LIBRARY
 from plaza.articles.lists import Lists
 from plaza.articles.model import Article, NewArticle
+from plaza.articles.routes import route
 from plaza.articles.service import Articles
 from plaza.core import paging
-from plaza.core.auth import Actor
+from plaza.core.auth import Actor, Auth
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
+from plaza.core.http import make_app
+from plaza.core.idempotency import Idempotency
 from plaza.core.paging import Snapshots
+from plaza.core.settings import Settings
+from plaza.core.tokens import Role
 from plaza.core.wire import Valkey
+from tests.web import client_of
 
 VOTING_DAYS = 7
+SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
+AUTH = Auth(SETTINGS)
 
 Post = Callable[..., Awaitable[Article]]
+
+
+def bearer(name: str, role: Role = "user") -> dict[str, str]:
+    return {"authorization": f"Bearer {AUTH.issue(name, role)}"}
 
 
 def person(name: str) -> Actor:
@@ -72,3 +85,12 @@ def post(articles: Articles, ana: Actor) -> Post:
         return await articles.post(author, new, f"test-{number}")
 
     return post
+
+
+@pytest.fixture
+async def http(articles: Articles, lists: Lists, valkey: Valkey) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the real application, on a clock that tests can set."""
+    services = {Articles: articles, Lists: lists}
+    app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
+    async with client_of(app) as client:
+        yield client

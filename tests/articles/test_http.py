@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +10,17 @@ import pytest
 
 from plaza.app import running
 from plaza.articles.keys import ARTICLE_GROUPS, ARTICLE_UP, ARTICLES_LAST
-from plaza.articles.lists import Lists
-from plaza.articles.routes import route
-from plaza.articles.service import Articles
-from plaza.core.auth import Auth
 from plaza.core.clock import SetClock
-from plaza.core.http import make_app
-from plaza.core.idempotency import Idempotency
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey
+from tests.articles.conftest import bearer
 from tests.servers import Cluster, Server
 from tests.web import client_of
 
-SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
-AUTH = Auth(SETTINGS)
 NEW = {"title": "A title", "link": "https://example.com/a"}
 
 
-def bearer(name: str, role: Any = "user") -> dict[str, str]:
-    return {"authorization": f"Bearer {AUTH.issue(name, role)}"}
-
-
 ANA, BEN, ADMIN = bearer("ana"), bearer("ben"), bearer("root", "admin")
-
-
-@pytest.fixture
-async def http(articles: Articles, lists: Lists, valkey: Valkey) -> AsyncIterator[httpx.AsyncClient]:
-    services = {Articles: articles, Lists: lists}
-    app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
-    async with client_of(app) as client:
-        yield client
 
 
 def problem(answer: httpx.Response) -> tuple[int, str, Any]:

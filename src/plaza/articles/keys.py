@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keys import Access, Catalogue, Field, Formula, Key, Refers, counts
+from plaza.core.keys import Access, Catalogue, Field, Formula, Key, Refers
 from plaza.core.tokens import USERNAME
 
 # The owner of the links: on a cluster `{article:}link:…` stands beside the counter `article:`, so that looking for a
@@ -130,7 +130,7 @@ GROUP = Key(
     "The articles of a group.",
     of=_MEMBER,
     owner="group",
-    same=(_EXISTS, counts("groups:", "<group>")),
+    same=(_EXISTS, Formula("its size is the score of `<group>` in `groups:`")),
     read=Access.PUBLIC,
     document="group:{group_name}",
 )
