@@ -33,9 +33,10 @@ from plaza.core.calls import (
 )
 from plaza.core.dedicated import Alone, Subscription
 from plaza.core.errors import Unavailable
+from plaza.core.single import EXEC, MULTI, Server, answered
 from plaza.core.slots import SLOTS, key_of, one_slot, slot_of
 from plaza.core.valkey import Invalidated, Listeners, Valkey
-from plaza.core.wire import EXEC, MULTI, Server, Wire, answered, pack
+from plaza.core.wire import Wire, pack
 
 _ASKING = pack(("ASKING",))
 # A redirection is followed at once the first two times; after that the cluster is changing, and gets time to.
@@ -91,14 +92,14 @@ class Cluster(Valkey):
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return answered([])
-        places: dict[Wire, list[int]] = {}
+        places: dict[Server, list[int]] = {}
         for i, command in enumerate(commands):
-            places.setdefault(self.home(key_of(command)).lane(raw), []).append(i)
+            places.setdefault(self.home(key_of(command)), []).append(i)
         parts: list[_Part] = []
         counted = USAGE.get()
-        for wire, where in places.items():
-            whole = b"".join([packed[i] for i in where])
-            parts.append((wire, where, wire.send(whole, Gather(len(where), list), timeout)))
+        for server, where in places.items():
+            theirs = [commands[i] for i in where], [packed[i] for i in where]
+            parts.append((where, *server.part(*theirs, list, timeout, raw)))
             USAGE.set(None)  # the parts travel side by side, so they are one round trip
         USAGE.set(counted)
         return self._start(self._collect(packed, parts, self.until(timeout), return_errors))
@@ -190,7 +191,7 @@ class Cluster(Valkey):
         answers = await asyncio.gather(*(future for _, _, future in parts), return_exceptions=True)
         replies: list[Any] = [None] * len(packed)
         moved: list[tuple[int, Awaitable[Any]]] = []
-        for (wire, where, _), answer in zip(parts, answers, strict=True):
+        for (where, wire, _), answer in zip(parts, answers, strict=True):
             if isinstance(answer, Unavailable) and len(parts) > 1:
                 answer.may_have_run = True  # type: ignore[attr-defined]  # if not this part, then another
             if isinstance(answer, BaseException):
@@ -267,7 +268,7 @@ class Cluster(Valkey):
         if code == "MOVED":
             self._slots[int(slot)] = server
             self._changed.set()
-        return server.lane(wire.raw), code == "ASK"
+        return server.lane(not wire.text), code == "ASK"
 
     async def _watch(self) -> None:
         """Read the table again whenever there is a reason to, and for as long as a primary is away."""
@@ -322,7 +323,7 @@ class Cluster(Valkey):
             await server.close()
 
 
-_Part = tuple[Wire, list[int], asyncio.Future[list[Any]]]
+_Part = tuple[list[int], Wire, asyncio.Future[list[Any]]]
 
 
 class Roaming:

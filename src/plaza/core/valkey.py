@@ -67,7 +67,10 @@ class Valkey(ABC):
         raw: bool = False,
         return_errors: bool = False,
     ) -> Awaitable[list[Any]]:
-        """Many commands in one round trip, not atomic; answers in order. The first error is raised, or all returned."""
+        """Many commands in one round trip, not atomic; answers in order. The first error is raised, or all returned.
+
+        One that only reads may travel beside other calls: it sees all that was answered before it was asked.
+        """
 
     @abstractmethod
     def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> Awaitable[list[Any]]:

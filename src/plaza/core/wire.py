@@ -18,10 +18,8 @@ import asyncio
 import random
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from contextvars import Context
-from functools import partial
 from time import monotonic
 from typing import Any, cast
 
@@ -43,11 +41,9 @@ from plaza.core.calls import (
     Usage,
     all_or_first_error,
     error_reply,
-    executed,
     fail,
 )
-from plaza.core.dedicated import Alone, Subscription
-from plaza.core.valkey import Invalidated, Listeners, Valkey
+from plaza.core.valkey import Valkey
 
 __all__ = [
     "USAGE",
@@ -58,13 +54,15 @@ __all__ = [
     "Options",
     "Overloaded",
     "ReplyError",
-    "Server",
     "Usage",
     "Valkey",
     "Wire",
     "connect",
 ]
 
+# Bytes parsed at a time. hiredis moves all it has not parsed yet each time it has parsed a kilobyte, so a page of
+# hashes costs a sixth less than when a full socket buffer is handed over; and a large reply holds up nobody for long.
+_MOUTHFUL = 16_384
 _MORE = object()  # hiredis' default, False, is also what a RESP3 boolean looks like
 _Push = hiredis.PushNotification
 Refused = Callable[["Wire", Entry, Exception], bool]
@@ -74,12 +72,14 @@ pack = cast(Callable[[tuple[Arg, ...]], bytes], hiredis.pack_command)  # its stu
 class _Link(asyncio.Protocol):
     """One connection from its first byte to its last: what was written and not answered yet, in order."""
 
-    __slots__ = ("gone", "heard", "paused", "pending", "reader", "transport", "wire")
+    __slots__ = ("eaten", "gone", "heard", "paused", "pending", "reader", "transport", "unread", "wire")
 
     def __init__(self, wire: Wire, reader: Any) -> None:
         self.wire = wire
         self.reader = reader
         self.pending: deque[Entry] = deque()
+        self.unread: deque[bytes] = deque()
+        self.eaten = 0  # bytes of the first of `unread`
         self.transport: asyncio.Transport
         self.paused = False
         self.heard = monotonic()
@@ -92,35 +92,62 @@ class _Link(asyncio.Protocol):
             _keep_alive(sock)
 
     def data_received(self, data: bytes) -> None:
-        now = self.heard = monotonic()
-        pending = self.pending
-        gets = self.reader.gets
-        try:
+        self.heard = monotonic()
+        if self.unread:
+            self.unread.append(data)
+        elif len(data) <= _MOUTHFUL:
             self.reader.feed(data)
-            while (reply := gets()) is not _MORE:
-                if reply.__class__ is _Push:
-                    self.wire.pushed(reply)
-                    continue
-                _, future, gather, usage, since, _ = entry = pending[0]
-                if gather is not None:
-                    gather.replies.append(reply)
-                    if len(gather.replies) < gather.count:
-                        continue
-                pending.popleft()
-                if future.done():  # cancelled or timed out: its reply is nobody's
-                    continue
-                if usage is not None:
-                    usage.seconds += now - since
-                if gather is not None:
-                    _finish(future, gather)
-                elif isinstance(reply, Exception):
-                    self.wire.refused(entry, reply)
-                else:
-                    future.set_result(reply)
+            self._answer()
+        else:
+            self.unread.append(data)
+            self._bite()
+
+    def _bite(self) -> None:
+        """Parse one mouthful of what came; the rest waits until those who got their answers have had a turn."""
+        if not self.unread:  # all was parsed when the connection ended
+            return
+        data, at = self.unread[0], self.eaten
+        self.reader.feed(data, at, min(_MOUTHFUL, len(data) - at))
+        self.eaten += _MOUTHFUL
+        if self.eaten >= len(data):
+            self.unread.popleft()
+            self.eaten = 0
+        self._answer()
+        if self.unread:
+            self.wire.loop.call_soon(self._bite)
+
+    def _answer(self) -> None:
+        try:
+            self._match()
         except (hiredis.ProtocolError, IndexError):
-            self.transport.abort()  # what follows cannot be told apart any more
+            self.unread.clear()  # what follows cannot be told apart any more
+            self.transport.abort()
         if self.wire.late:
             self.wire.flush()
+
+    def _match(self) -> None:
+        """Give every whole reply to who waits for it."""
+        now, pending, gets = self.heard, self.pending, self.reader.gets
+        while (reply := gets()) is not _MORE:
+            if reply.__class__ is _Push:
+                self.wire.pushed(reply)
+                continue
+            _, future, gather, usage, since, _ = entry = pending[0]
+            if gather is not None:
+                gather.replies.append(reply)
+                if len(gather.replies) < gather.count:
+                    continue
+            pending.popleft()
+            if future.done():  # cancelled or timed out: its reply is nobody's
+                continue
+            if usage is not None:
+                usage.seconds += now - since
+            if gather is not None:
+                _finish(future, gather)
+            elif isinstance(reply, Exception):
+                self.wire.refused(entry, reply)
+            else:
+                future.set_result(reply)
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -131,6 +158,8 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         TALLY.links.discard(self)
+        while self.unread:  # these replies did arrive
+            self._bite()
         self.gone.set()
         self.wire.lost(self, exc)
 
@@ -159,6 +188,7 @@ class Wire:
         options: Options,
         *,
         resp: int = 3,
+        text: bool = True,
         tracking: bool = False,
         on_push: Callable[[list[Any]], None] | None = None,
         on_down: Callable[[], None] | None = None,
@@ -167,13 +197,14 @@ class Wire:
         self.address = address
         self.options = options
         self.late = False  # the queue holds calls of earlier ticks
+        self.text = text
         self._resp = resp
         self._tracking = tracking
         self._on_push = on_push
         self._on_down = on_down
         self._on_refused = on_refused
-        self._loop = asyncio.get_running_loop()
-        self._new_future = self._loop.create_future
+        self.loop = asyncio.get_running_loop()
+        self._new_future = self.loop.create_future
         self._timeout = options.timeout
         self._queue: list[Entry] = []
         self._link: _Link | None = None
@@ -195,7 +226,7 @@ class Wire:
         if not queue:
             self._since = monotonic()
             self._until = self._since + self._timeout
-            self._loop.call_soon(self.flush)
+            self.loop.call_soon(self.flush)
         elif self.late:
             self._since = monotonic()
             self._until = self._since + self._timeout
@@ -211,14 +242,14 @@ class Wire:
 
     def _send_until(self, timeout: float, entry: Entry) -> None:
         self._queue.append(entry)
-        timer = self._loop.call_later(timeout, self._expire, entry)
+        timer = self.loop.call_later(timeout, self._expire, entry)
         entry[1].add_done_callback(lambda _: timer.cancel())
 
     def flush(self) -> None:
         """Write what is queued, as far as there is a connection that takes it."""
         link, queue = self._link, self._queue
         if self._sweeping is None:
-            self._sweeping = self._loop.call_later(self._pace(), self._sweep)
+            self._sweeping = self.loop.call_later(self._pace(), self._sweep)
         if link is None or link.paused:
             self.late = bool(queue)
             if link is None and monotonic() - self._down_since > self.options.patience:
@@ -257,10 +288,6 @@ class Wire:
             self._up = self._new_future()
             if self._on_down is not None:
                 self._on_down()
-
-    @property
-    def raw(self) -> bool:
-        return self._resp == 2
 
     @property
     def connected(self) -> bool:
@@ -322,14 +349,14 @@ class Wire:
             await asyncio.sleep(random.uniform(0, most))
 
     async def _open(self) -> _Link:
-        kind: dict[str, Any] = {"encoding": "utf-8", "errors": "replace"} if self._resp == 3 else {}
+        kind: dict[str, Any] = {"encoding": "utf-8", "errors": "replace"} if self.text else {}
         link = _Link(self, hiredis.Reader(replyError=error_reply, notEnoughData=_MORE, **kind))
         address = self.address
         async with asyncio.timeout(self.options.connect_timeout):
             if address.path:
-                await self._loop.create_unix_connection(lambda: link, address.path)
+                await self.loop.create_unix_connection(lambda: link, address.path)
             else:
-                await self._loop.create_connection(lambda: link, address.host, address.port, ssl=address.tls)
+                await self.loop.create_connection(lambda: link, address.host, address.port, ssl=address.tls)
             try:
                 await self._greet(link)
             except BaseException:
@@ -378,7 +405,7 @@ class Wire:
         patience = now - self.options.patience
         self._give_up([entry for entry in self._queue if entry[4] <= patience])
         busy = self._queue or (link is not None and link.pending)
-        self._sweeping = self._loop.call_later(self._pace(), self._sweep) if busy else None
+        self._sweeping = self.loop.call_later(self._pace(), self._sweep) if busy else None
 
     def _expire(self, entry: Entry) -> None:
         sent = not any(other is entry for other in self._queue)
@@ -402,134 +429,15 @@ class Wire:
         self.late = bool(self._queue)
 
 
-class Server(Valkey):
-    """One Valkey server, over one connection (and a second, in RESP2, once something asks for raw shapes)."""
-
-    clustered = False
-
-    def __init__(
-        self,
-        address: Address,
-        options: Options,
-        *,
-        on_refused: Refused | None = None,
-        on_down: Callable[[], None] | None = None,
-    ) -> None:
-        self.address = address
-        self.options = options
-        self._on_refused = on_refused
-        self._on_down = on_down
-        self._listeners = Listeners()
-        self._wire = Wire(
-            address, options, tracking=True, on_push=self._pushed, on_down=self._down, on_refused=on_refused
-        )
-        self._raw: Wire | None = None
-
-    def __repr__(self) -> str:
-        return f"<Valkey at {self.address}>"
-
-    def lane(self, raw: bool) -> Wire:
-        """The connection that speaks RESP3, or the one for raw shapes, which is made when first asked for."""
-        if not raw:
-            return self._wire
-        if self._raw is None:
-            self._raw = Wire(self.address, self.options, resp=2, on_refused=self._on_refused)
-        return self._raw
-
-    def call(
-        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
-    ) -> asyncio.Future[Any]:
-        return self.lane(raw).send(pack(command), None, timeout)
-
-    def batch(
-        self,
-        commands: Sequence[Sequence[Arg]],
-        *,
-        timeout: float | None = None,
-        raw: bool = False,
-        return_errors: bool = False,
-    ) -> asyncio.Future[list[Any]]:
-        packed = [pack(tuple(command)) for command in commands]
-        if not packed:
-            return answered([])
-        gather = Gather(len(packed), list if return_errors else all_or_first_error)
-        return self.lane(raw).send(b"".join(packed), gather, timeout)
-
-    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
-        packed = [pack(tuple(command)) for command in commands]
-        if not packed:
-            return answered([])
-        whole = b"".join((MULTI, *packed, EXEC))
-        return self._wire.send(whole, Gather(len(packed) + 2, executed), timeout)
-
-    def tracked(
-        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
-    ) -> asyncio.Future[Any]:
-        def finish(replies: list[Any]) -> Any:
-            reply = all_or_first_error(replies)[-1]
-            return reply if keep is None else keep(reply)
-
-        return self._wire.send(_CACHING + pack(command), Gather(2, finish), timeout)
-
-    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
-        return self._listeners.add(callback)
-
-    def _pushed(self, message: list[Any]) -> None:
-        if message[0] == "invalidate":
-            self._listeners.tell(message[1])
-
-    def _down(self) -> None:
-        self._listeners.tell(None)
-        if self._on_down is not None:
-            self._on_down()
-
-    def subscribe(self, *channels: str) -> Subscription:
-        # PING is answered once the channels are listened to, in a reply like any other.
-        command = pack(("SUBSCRIBE", *channels)) + pack(("PING",))
-        return Subscription(partial(Wire, self.address, self.options), command)
-
-    @asynccontextmanager
-    async def blocking(self) -> AsyncIterator[Alone]:
-        alone = Alone(Wire(self.address, self.options), pack)
-        try:
-            yield alone
-        finally:
-            await alone.close()
-
-    def primaries(self) -> list[Valkey]:
-        return [self]
-
-    @property
-    def connected(self) -> bool:
-        return self._wire.connected
-
-    async def ready(self) -> None:
-        await self._wire.ready()
-
-    async def close(self) -> None:
-        await self._wire.close()
-        if self._raw is not None:
-            await self._raw.close()
-
-
-MULTI, EXEC = pack(("MULTI",)), pack(("EXEC",))
-_CACHING = pack(("CLIENT", "CACHING", "YES"))
-
-
-def answered(reply: Any) -> asyncio.Future[Any]:
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(reply)
-    return future
-
-
 async def connect(url: str, **options: Any) -> Valkey:
     """A connection to what the URL names. Raises `ConnectionLost` if it cannot be reached now."""
     addresses, clustered = parse(url)
-    # Late, because a cluster is made of servers and so knows this file.
+    # Late, because both are made of connections and so know this file.
     from plaza.core.cluster import Cluster
+    from plaza.core.single import Server
 
     limits = Options(**options)
-    valkey = Cluster(addresses, limits) if clustered else Server(addresses[0], limits)
+    valkey: Valkey = Cluster(addresses, limits) if clustered else Server(addresses[0], limits)
     try:
         await valkey.ready()
     except BaseException:

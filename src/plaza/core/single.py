@@ -1,0 +1,156 @@
+"""One server behind the words of `Valkey`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from plaza.core.address import Address
+from plaza.core.calls import Arg, Gather, Options, all_or_first_error, executed
+from plaza.core.dedicated import Alone, Subscription
+from plaza.core.shapes import as_dicts, hashes_in
+from plaza.core.valkey import Invalidated, Listeners, Valkey
+from plaza.core.wire import Refused, Wire, pack
+
+MULTI, EXEC = pack(("MULTI",)), pack(("EXEC",))
+_CACHING = pack(("CLIENT", "CACHING", "YES"))
+
+
+class Server(Valkey):
+    """One Valkey server, over one connection that all callers share.
+
+    Two more are made when first asked for: one for raw shapes, and one for hashes in bulk (`core/shapes.py`).
+    """
+
+    clustered = False
+
+    def __init__(
+        self,
+        address: Address,
+        options: Options,
+        *,
+        on_refused: Refused | None = None,
+        on_down: Callable[[], None] | None = None,
+    ) -> None:
+        self.address = address
+        self.options = options
+        self._on_refused = on_refused
+        self._on_down = on_down
+        self._listeners = Listeners()
+        self._wire = Wire(
+            address, options, tracking=True, on_push=self._pushed, on_down=self._down, on_refused=on_refused
+        )
+        self._raw: Wire | None = None
+        self._flat: Wire | None = None
+
+    def __repr__(self) -> str:
+        return f"<Valkey at {self.address}>"
+
+    def lane(self, raw: bool) -> Wire:
+        """The connection that speaks RESP3, or the one for raw shapes, which is made when first asked for."""
+        if not raw:
+            return self._wire
+        if self._raw is None:
+            self._raw = Wire(self.address, self.options, resp=2, text=False, on_refused=self._on_refused)
+        return self._raw
+
+    def call(
+        self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
+    ) -> asyncio.Future[Any]:
+        return self.lane(raw).send(pack(command), None, timeout)
+
+    def batch(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> asyncio.Future[list[Any]]:
+        packed = [pack(tuple(command)) for command in commands]
+        if not packed:
+            return answered([])
+        return self.part(commands, packed, list if return_errors else all_or_first_error, timeout, raw)[1]
+
+    def part(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        packed: list[bytes],
+        finish: Callable[[list[Any]], Any],
+        timeout: float | None,
+        raw: bool,
+    ) -> tuple[Wire, asyncio.Future[list[Any]]]:
+        """Send a batch, or what a cluster has for this node of one, by the connection that suits it."""
+        wire = self.lane(raw)
+        gather = Gather(len(packed), finish)
+        if not raw and (hashes := hashes_in(commands)):
+            if self._flat is None:
+                self._flat = Wire(self.address, self.options, resp=2)
+            wire = self._flat
+            gather.finish = lambda replies: finish(as_dicts(replies, hashes))
+        return wire, wire.send(b"".join(packed), gather, timeout)
+
+    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
+        packed = [pack(tuple(command)) for command in commands]
+        if not packed:
+            return answered([])
+        whole = b"".join((MULTI, *packed, EXEC))
+        return self._wire.send(whole, Gather(len(packed) + 2, executed), timeout)
+
+    def tracked(
+        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+    ) -> asyncio.Future[Any]:
+        def finish(replies: list[Any]) -> Any:
+            reply = all_or_first_error(replies)[-1]
+            return reply if keep is None else keep(reply)
+
+        return self._wire.send(_CACHING + pack(command), Gather(2, finish), timeout)
+
+    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+        return self._listeners.add(callback)
+
+    def _pushed(self, message: list[Any]) -> None:
+        if message[0] == "invalidate":
+            self._listeners.tell(message[1])
+
+    def _down(self) -> None:
+        self._listeners.tell(None)
+        if self._on_down is not None:
+            self._on_down()
+
+    def subscribe(self, *channels: str) -> Subscription:
+        # PING is answered once the channels are listened to, in a reply like any other.
+        command = pack(("SUBSCRIBE", *channels)) + pack(("PING",))
+        return Subscription(partial(Wire, self.address, self.options), command)
+
+    @asynccontextmanager
+    async def blocking(self) -> AsyncIterator[Alone]:
+        alone = Alone(Wire(self.address, self.options), pack)
+        try:
+            yield alone
+        finally:
+            await alone.close()
+
+    def primaries(self) -> list[Valkey]:
+        return [self]
+
+    @property
+    def connected(self) -> bool:
+        return self._wire.connected
+
+    async def ready(self) -> None:
+        await self._wire.ready()
+
+    async def close(self) -> None:
+        for wire in (self._wire, self._raw, self._flat):
+            if wire is not None:
+                await wire.close()
+
+
+def answered(reply: Any) -> asyncio.Future[Any]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(reply)
+    return future
