@@ -15,9 +15,8 @@ from tests.servers import Server
 
 @pytest.fixture
 async def valkey(server: Server) -> AsyncIterator[Valkey]:
-    valkey = await connect(server.url)
-    yield valkey
-    await valkey.close()
+    async with await connect(server.url) as valkey:
+        yield valkey
 
 
 async def test_a_command_answers_text_in_resp3_shapes(valkey: Valkey) -> None:
@@ -142,3 +141,55 @@ async def test_a_call_on_a_closed_connection_fails_at_once(valkey: Valkey) -> No
     async with asyncio.timeout(1):  # far less than a call waits for a connection to come back
         with pytest.raises(Unavailable, match="is closed"):
             await valkey.call("PING")
+
+
+async def test_a_reply_larger_than_any_buffer_arrives_whole_and_in_its_place(valkey: Valkey) -> None:
+    large = "0123456789" * 300_000
+    await valkey.call("SET", "large", large)
+    answers = await asyncio.gather(
+        *(valkey.call("GET", "large") if i % 5 == 0 else valkey.call("ECHO", i) for i in range(25))
+    )
+    assert answers == [large if i % 5 == 0 else str(i) for i in range(25)]
+
+
+async def test_hashes_in_bulk_look_as_they_do_alone(valkey: Valkey) -> None:
+    for i in range(5):
+        await valkey.call(
+            "HSET", f"h{i}", *(part for j in range(i * 3 + 1) for part in (f"field {j}", f"välue\r\n {j}"))
+        )
+    await valkey.call("SET", "text", "x")
+    await valkey.call("SADD", "set", "a")
+    keys = [*(f"h{i}" for i in range(5)), "absent"]
+    reads = [["HGETALL", key] for key in keys]
+    mixed = [*reads, ["EXISTS", "h1"], ["HMGET", "h1", "field 0", "none"], ["SMEMBERS", "set"], ["GET", "absent"]]
+    mixed += [["SISMEMBER", "set", "b"], ["SMISMEMBER", "set", "a", "b"], ["TYPE", "set"], ["TTL", "set"]]
+    alone = [await valkey.call(*command) for command in mixed]
+    assert alone[1] == {f"field {j}": f"välue\r\n {j}" for j in range(4)}
+    assert await valkey.batch(reads) == alone[:6]
+    assert await valkey.batch(mixed) == alone
+    errors = await valkey.batch([*reads, ["HGETALL", "text"]], return_errors=True)
+    assert errors[:6] == alone[:6]
+    assert errors[6].code == "WRONGTYPE"
+    with pytest.raises(ReplyError, match="WRONGTYPE"):
+        await valkey.batch([["HGETALL", "text"], *reads])
+
+
+async def test_a_batch_that_reads_sees_what_was_answered_before_it(valkey: Valkey) -> None:
+    for i in range(200):
+        await valkey.call("HSET", "h", "n", i)
+        assert await valkey.batch([["HGETALL", "h"], ["HGETALL", "h"]]) == [{"n": str(i)}] * 2
+
+
+async def test_waiting_is_added_to_the_usage_of_who_waits(valkey: Valkey) -> None:
+    async def request(trips: int) -> Usage:
+        used = Usage()
+        USAGE.set(used)
+        for _ in range(trips):
+            await valkey.call("PING")
+        return used
+
+    used = await asyncio.gather(*(asyncio.create_task(request(trips)) for trips in (1, 2, 5)))
+    assert [u.trips for u in used] == [1, 2, 5]
+    assert all(u.seconds > 0 for u in used)
+    assert used[0].seconds < used[2].seconds
+    assert USAGE.get() is None

@@ -56,6 +56,11 @@ class Subscription:
     ) -> None:
         await self._wire.close()
 
+    @property
+    def behind(self) -> int:
+        """How many messages have arrived and not been read."""
+        return len(self._messages)
+
     def __aiter__(self) -> Self:
         return self
 
@@ -73,6 +78,7 @@ class Subscription:
         self._messages.append((message[1], message[2]))
         if len(self._messages) >= BEHIND:
             self._end(Overloaded(f"A subscriber is {BEHIND} messages behind."))
+            self._wire.drop()
         self._arrived.set()
 
     def _down(self) -> None:

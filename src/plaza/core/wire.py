@@ -320,6 +320,7 @@ class Wire:
         self._why, self._down_since = f"The connection to Valkey at {self.address} is closed.", float("-inf")
         if self._sweeping is not None:
             self._sweeping.cancel()
+            self._sweeping = None
         self._give_up(self._queue)
 
     async def _keep(self) -> None:

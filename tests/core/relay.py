@@ -1,0 +1,82 @@
+"""Stands between a client and a real server, and does on demand what networks do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from types import TracebackType
+from typing import Self
+
+_CHUNK = 65_536
+
+
+class Relay:
+    """Passes bytes on. `cut` breaks what is open; `cut_after` breaks each connection after so many bytes of replies."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._target = port
+        self._tls = tls
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.accepted: list[float] = []
+        self.refuse = False
+        self.cut_after: int | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._server.close()
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        return f"valkey://127.0.0.1:{self.port}"
+
+    def cut(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted.append(time.monotonic())
+        if self.refuse:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            there, onward = await asyncio.open_connection("127.0.0.1", self._target)
+            ends = {writer, onward}
+            self._writers |= ends
+            try:
+                await asyncio.gather(_pass(reader, onward, None), _pass(there, writer, self.cut_after))
+            finally:
+                self._writers -= ends
+                for end in ends:
+                    end.transport.abort()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowance: int | None) -> None:
+    while data := await reader.read(_CHUNK):
+        if allowance is not None:
+            data = data[:allowance]
+            allowance -= len(data)
+        writer.write(data)
+        await writer.drain()
+        if allowance == 0:
+            writer.close()
+            await writer.wait_closed()
+            raise ConnectionResetError
+    raise ConnectionResetError

@@ -1,0 +1,160 @@
+"""Connections of their own: messages, and commands that wait on the server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from plaza.core.dedicated import BEHIND, FOR_EVER, Subscription, waits
+from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, ReplyError, Valkey, connect
+from tests.core.relay import Relay
+from tests.servers import Server
+
+
+@pytest.fixture
+async def valkey(server: Server) -> AsyncIterator[Valkey]:
+    async with await connect(server.url) as valkey, asyncio.timeout(20):
+        yield valkey
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(1000):
+        if await true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("this never came true")
+
+
+async def blocked(valkey: Valkey, count: int) -> None:
+    """Wait until so many clients wait on the server."""
+
+    async def so_many() -> bool:
+        return f"blocked_clients:{count}\r\n" in await valkey.call("INFO", "clients")
+
+    await until(so_many)
+
+
+async def drain(messages: Subscription) -> list[tuple[str, str]]:
+    """Read to the end, into a list that outlives the error it ends with."""
+    read = []
+    try:
+        while True:
+            read.append(await anext(messages))
+    except (ConnectionLost, Overloaded) as error:
+        error.extra["read"] = read
+        raise
+
+
+async def test_messages_arrive_in_order_from_the_moment_of_subscribing(valkey: Valkey) -> None:
+    async with valkey.subscribe("news", "weather") as messages:
+        for i in range(100):
+            assert await valkey.call("PUBLISH", "news" if i % 2 else "weather", f"é {i}") == 1
+        received = [await anext(messages) for _ in range(100)]
+    assert received == [("news" if i % 2 else "weather", f"é {i}") for i in range(100)]
+
+    async def nobody_listens() -> bool:
+        return bool(await valkey.call("PUBLISH", "news", "gone") == 0)
+
+    await until(nobody_listens)
+
+
+async def test_a_gap_in_messages_is_never_silent(server: Server) -> None:
+    async with Relay(server.port) as relay, await connect(relay.url) as valkey, asyncio.timeout(10):
+        async with valkey.subscribe("news") as messages:
+            await valkey.call("PUBLISH", "news", "one")
+            await asyncio.sleep(0.05)
+            relay.cut()
+            with pytest.raises(ConnectionLost) as caught:
+                await drain(messages)
+            assert caught.value.extra["read"] == [("news", "one")]  # what arrived is not lost
+        async with valkey.subscribe("news") as messages:
+            await valkey.call("PUBLISH", "news", "two")
+            assert await anext(messages) == ("news", "two")
+
+
+async def test_a_subscriber_too_far_behind_is_told(valkey: Valkey) -> None:
+    async with valkey.subscribe("news") as messages:
+        await valkey.batch([["PUBLISH", "news", i] for i in range(BEHIND + 10)])
+
+        async def arrived() -> bool:
+            return messages.behind == BEHIND
+
+        await until(arrived)
+        with pytest.raises(Overloaded) as caught:
+            await drain(messages)
+        assert len(caught.value.extra["read"]) == BEHIND
+
+
+async def test_a_subscription_that_is_refused_says_why(server: Server) -> None:
+    with server.stranger() as stranger:
+        stranger.execute_command("ACL", "SETUSER", "quiet", "on", ">pw", "~*", "+@all", "resetchannels")
+        async with await connect(f"valkey://quiet:pw@127.0.0.1:{server.port}") as valkey:
+            with pytest.raises(ReplyError, match="NOPERM"):
+                async with valkey.subscribe("news"):
+                    raise AssertionError("this must not be reached")
+        stranger.execute_command("ACL", "DELUSER", "quiet")
+
+
+async def test_a_command_that_waits_holds_up_nobody_else(valkey: Valkey) -> None:
+    async with valkey.blocking() as alone:
+        waiting = asyncio.create_task(alone.call("BLPOP", "list", 10))
+        await blocked(valkey, 1)
+        assert await valkey.call("PING") == "PONG"
+        assert not waiting.done()
+        await valkey.call("RPUSH", "list", "x")
+        assert await waiting == ["list", "x"]
+
+
+async def test_waiting_in_vain_is_not_an_error(valkey: Valkey) -> None:
+    async with valkey.blocking() as alone:
+        assert await alone.call("BLPOP", "list", 0.05) is None
+        await valkey.call("XGROUP", "CREATE", "stream", "group", "$", "MKSTREAM")
+        read = ("XREADGROUP", "GROUP", "group", "me", "BLOCK", 50, "STREAMS", "stream", ">")
+        assert await alone.call(*read) is None
+        await valkey.call("XADD", "stream", "1-1", "field", "value")
+        assert await alone.call(*read) == {"stream": [["1-1", ["field", "value"]]]}
+
+
+async def test_a_wait_that_was_given_up_takes_nothing(valkey: Valkey) -> None:
+    async with valkey.blocking() as alone:
+        waiting = asyncio.create_task(alone.call("BLPOP", "list", 0))
+        await blocked(valkey, 1)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await blocked(valkey, 0)
+        await valkey.call("RPUSH", "list", "x")
+        assert await valkey.call("LLEN", "list") == 1
+        assert await alone.call("BLPOP", "list", 1) == ["list", "x"]  # and the connection serves again
+
+
+async def test_a_wait_is_bounded_by_its_own_words_also_if_the_server_stops(server: Server) -> None:
+    async with await connect(server.url, timeout=0.2) as valkey, valkey.blocking() as alone:
+        assert await alone.call("PING") == "PONG"
+        server.pause()
+        try:
+            started = time.monotonic()
+            with pytest.raises(CallTimeout):
+                await alone.call("BLPOP", "list", 0.2)
+            assert 0.3 < time.monotonic() - started < 3
+        finally:
+            server.resume()
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [
+        (["GET", "BLOCK"], 0),
+        (["BLPOP", "a", "b", 1.5], 1.5),
+        (["blpop", "a", "0"], FOR_EVER),
+        ([b"BLMOVE", b"a", b"b", b"LEFT", b"LEFT", b"2"], 2),
+        (["BLMPOP", 3, 1, "a", "LEFT"], 3),
+        (["XREAD", "BLOCK", 250, "STREAMS", "a", "$"], 0.25),
+        (["XREAD", "COUNT", 1, "STREAMS", "a", "$"], 0),
+        (["XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "block", 0, "STREAMS", "a", ">"], FOR_EVER),
+    ],
+)
+def test_how_long_a_command_may_wait_is_read_from_it(command: list[str], seconds: float) -> None:
+    assert waits(command) == seconds

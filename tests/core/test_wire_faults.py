@@ -1,0 +1,293 @@
+"""What goes wrong between us and Valkey, and what each caller is told, on real servers that are stopped and killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plaza.core.errors import Unavailable
+from plaza.core.wire import CallTimeout, ConnectionLost, NotReady, Overloaded, Valkey, connect
+from tests.core.relay import Relay
+from tests.servers import Server, free_port, one_server
+
+BOUND = 3.0  # seconds within which everything here must have ended, one way or the other
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[Server]:
+    """A server of our own, which we may pause, and which can sleep."""
+    with one_server("--enable-debug-command", "yes") as server:
+        yield server
+
+
+@asynccontextmanager
+async def connected(url: str, **options: Any) -> AsyncIterator[Valkey]:
+    async with await connect(url, **options) as valkey, asyncio.timeout(20):
+        yield valkey
+
+
+@asynccontextmanager
+async def paused(server: Server) -> AsyncIterator[None]:
+    server.pause()
+    try:
+        yield
+    finally:
+        server.resume()
+
+
+async def outcomes(*calls: Any) -> list[Any]:
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def eventually(valkey: Valkey, *command: str) -> Any:
+    while True:
+        try:
+            return await valkey.call(*command)
+        except Unavailable:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_call_may_bring_its_own_timeout(fragile: Server) -> None:
+    async with connected(fragile.url) as valkey:
+        async with paused(fragile):
+            late = valkey.call("ECHO", "late", timeout=0.05)
+            patient = valkey.call("ECHO", "patient")
+            with pytest.raises(CallTimeout) as caught:
+                await late
+            assert caught.value.may_have_run
+            assert caught.value.status == 503
+            assert not asyncio.ensure_future(patient).done()
+        assert await patient == "patient"  # the late one's reply came before it, and went to nobody
+
+
+async def test_every_call_has_a_timeout(fragile: Server) -> None:
+    async with connected(fragile.url, timeout=0.2) as valkey:
+        async with paused(fragile):
+            started = time.monotonic()
+            answers = await outcomes(*(valkey.call("ECHO", i) for i in range(50)), valkey.batch([["PING"]] * 3))
+            assert time.monotonic() - started < BOUND
+        assert all(isinstance(answer, CallTimeout) and answer.may_have_run for answer in answers)
+        assert await valkey.call("ECHO", "x") == "x"
+
+
+async def test_a_longer_timeout_outlives_the_default(fragile: Server) -> None:
+    async with connected(fragile.url, timeout=0.1) as valkey:
+        assert await valkey.call("DEBUG", "SLEEP", "0.5", timeout=5) == "OK"
+
+
+async def test_a_command_that_timed_out_before_it_was_written_is_never_sent(fragile: Server) -> None:
+    async with Relay(fragile.port) as relay, connected(relay.url, patience=5) as valkey:
+        relay.refuse = True
+        relay.cut()
+        await asyncio.sleep(0.05)
+        with pytest.raises(CallTimeout) as caught:
+            await valkey.call("SET", "never", "sent", timeout=0.1)
+        assert not caught.value.may_have_run
+        cancelled = asyncio.ensure_future(valkey.call("SET", "never", "sent"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        relay.refuse = False
+        assert await valkey.call("EXISTS", "never") == 0
+
+
+async def test_calls_above_the_bound_wait_and_then_get_a_clear_error(fragile: Server) -> None:
+    async with connected(fragile.url, in_flight=10, patience=0.3, timeout=2) as valkey:
+        # While the server answers, more callers than the bound just take turns.
+        assert await asyncio.gather(*(valkey.call("ECHO", i) for i in range(1000))) == [str(i) for i in range(1000)]
+        async with paused(fragile):
+            calls = [asyncio.ensure_future(valkey.call("INCR", "bounded")) for _ in range(15)]
+            refused = await outcomes(*calls[10:])
+            assert all(isinstance(error, Overloaded) and not error.may_have_run for error in refused)
+            assert not any(call.done() for call in calls[:10])
+        assert await asyncio.gather(*calls[:10]) == list(range(1, 11))
+        assert await valkey.call("GET", "bounded") == "10"  # what was refused did not run
+        await valkey.call("DEL", "bounded")
+
+
+async def test_the_queue_of_waiting_calls_is_bounded_too(fragile: Server) -> None:
+    async with connected(fragile.url, in_flight=1, waiting=5) as valkey:
+        async with paused(fragile):
+            waiting = [asyncio.ensure_future(valkey.call("PING"))]
+            await asyncio.sleep(0)  # written
+            waiting += [asyncio.ensure_future(valkey.call("PING")) for _ in range(5)]
+            await asyncio.sleep(0)  # no turn for them
+            with pytest.raises(Overloaded):
+                await valkey.call("PING")
+        assert await asyncio.gather(*waiting) == ["PONG"] * 6
+
+
+async def test_a_server_that_reads_nothing_makes_callers_wait_and_not_memory_grow(fragile: Server) -> None:
+    async with connected(fragile.url, patience=0.3, timeout=1) as valkey:
+        async with paused(fragile):
+            big = "x" * 1_000_000
+            first = [asyncio.ensure_future(valkey.call("SET", "big", big)) for _ in range(20)]
+            await asyncio.sleep(0.05)  # these fill the socket
+            behind = await outcomes(*(valkey.call("INCR", "behind") for _ in range(5)))
+            assert all(isinstance(error, Overloaded) for error in behind)
+            assert all(isinstance(error, CallTimeout) for error in await outcomes(*first))
+        assert await eventually(valkey, "EXISTS", "behind") == 0
+        await valkey.call("DEL", "big")
+
+
+async def test_what_was_in_flight_when_the_connection_broke_may_have_run(fragile: Server) -> None:
+    async with connected(fragile.url) as valkey:
+        async with paused(fragile):
+            calls = [valkey.call("INCR", "flight"), valkey.batch([["INCR", "flight"]] * 2), valkey.multi([["PING"]])]
+            await asyncio.sleep(0.05)
+            valkey._wire.drop()  # type: ignore[attr-defined]
+            answers = await outcomes(*calls)
+        assert all(isinstance(answer, ConnectionLost) and answer.may_have_run for answer in answers)
+        assert await valkey.call("PING") == "PONG"  # by a new connection, without a word
+
+
+async def test_a_server_that_is_killed_and_comes_back_is_found_again(tmp_path: Path) -> None:
+    server = Server(free_port(), tmp_path).start()
+    try:
+        async with connected(server.url, patience=0.3) as valkey:
+            await valkey.call("PING")
+            server.stop(signal.SIGKILL)
+            await asyncio.sleep(0.05)  # until then a command is still written, and may have run
+            started = time.monotonic()
+            with pytest.raises(ConnectionLost) as caught:
+                await valkey.call("SET", "k", "v")
+            assert not caught.value.may_have_run
+            assert str(server.port) in caught.value.detail
+            assert time.monotonic() - started < BOUND
+            # Once it has been away for longer than anyone would wait, nobody waits at all.
+            await asyncio.sleep(0.3)
+            started = time.monotonic()
+            assert all(isinstance(error, ConnectionLost) for error in await outcomes(*[valkey.call("PING")] * 100))
+            assert time.monotonic() - started < 0.3
+            server.start()
+            assert await eventually(valkey, "PING") == "PONG"
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+async def test_a_short_absence_is_only_a_delay(tmp_path: Path) -> None:
+    server = Server(free_port(), tmp_path, ["--appendonly", "yes"]).start()
+    try:
+        async with connected(server.url, patience=10) as valkey:
+            await valkey.call("SET", "k", "v")
+            server.stop(signal.SIGKILL)
+            await asyncio.sleep(0.05)
+            waiting = asyncio.ensure_future(valkey.call("GET", "k"))
+            await asyncio.to_thread(server.start)
+            assert await waiting == "v"
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+async def test_a_server_that_loads_its_data_is_not_ready(tmp_path: Path) -> None:
+    slow = ["--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024"]
+    server = Server(free_port(), tmp_path, slow).start()
+    try:
+        async with connected(server.url, patience=0.5) as valkey:
+            await valkey.batch([["SET", f"key:{i}", "x" * 100] for i in range(300)])
+            await valkey.call("SAVE")
+            server.stop(signal.SIGKILL)
+            starting = asyncio.ensure_future(asyncio.to_thread(server.start))
+            seen = set()
+            while True:
+                try:
+                    assert await valkey.call("GET", "key:299") == "x" * 100
+                    break
+                except Unavailable as error:
+                    seen.add(error.reply if isinstance(error, NotReady) else type(error).__name__)
+                await asyncio.sleep(0.01)
+            assert "LOADING" in seen
+            await starting
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+async def test_a_paused_server_is_left_in_bounded_time_and_found_again(fragile: Server) -> None:
+    async with connected(fragile.url, timeout=0.2, patience=0.2, connect_timeout=0.3) as valkey:
+        async with paused(fragile):
+            started = time.monotonic()
+            while time.monotonic() - started < 1.5:  # long enough for the connection to be given up as dead
+                before = time.monotonic()
+                [error] = await outcomes(valkey.call("PING"))
+                assert isinstance(error, Unavailable)
+                assert time.monotonic() - before < BOUND
+                await asyncio.sleep(0.02)
+            assert isinstance(error, ConnectionLost)
+            assert "does not answer" in error.detail
+        assert await eventually(valkey, "PING") == "PONG"
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 5000, 20_000, 70_000])
+async def test_a_connection_that_dies_in_the_middle_of_a_reply_fails_only_what_it_carried(
+    fragile: Server, size: int
+) -> None:
+    async with Relay(fragile.port) as relay, connected(relay.url) as valkey:
+        await valkey.call("SET", "long", "x" * 60_000)
+        greeting = 400  # a greeting is shorter than that, and each example dies somewhere in what follows
+        relay.cut_after = greeting + size
+        relay.cut()
+        calls = [valkey.call("ECHO", i) for i in range(50)] + [valkey.call("GET", "long")] * 1
+        calls += [valkey.batch([["ECHO", f"b{i}"]] * 3) for i in range(20)]
+        answers = await outcomes(*calls)
+        wanted = [str(i) for i in range(50)] + ["x" * 60_000] + [[f"b{i}"] * 3 for i in range(20)]
+        lost = [isinstance(answer, ConnectionLost) for answer in answers]
+        assert all(gone or answer == want for answer, want, gone in zip(answers, wanted, lost, strict=True))
+        assert lost == sorted(lost)  # all that were whole arrived, and none after the first that was not
+        assert any(lost)
+        relay.cut_after = None
+        assert await eventually(valkey, "ECHO", "again") == "again"
+
+
+async def test_attempts_to_reconnect_become_rarer_and_are_spread(fragile: Server) -> None:
+    async with Relay(fragile.port) as relay, connected(relay.url, backoff=0.01, backoff_most=0.4) as valkey:
+        relay.refuse = True
+        relay.accepted.clear()
+        relay.cut()
+        await asyncio.sleep(1.5)
+        assert 4 < len(relay.accepted) < 40  # every 10 ms would be 150
+        gaps = [b - a for a, b in zip(relay.accepted, relay.accepted[1:], strict=False)]
+        assert len({round(gap, 3) for gap in gaps}) > 3
+        relay.refuse = False
+        assert await eventually(valkey, "PING") == "PONG"
+
+
+async def test_a_server_that_cannot_be_reached_is_reported_at_connect() -> None:
+    with pytest.raises(ConnectionLost, match="cannot be reached") as caught:
+        await connect("valkey://127.0.0.1:1", patience=0.2)
+    assert not caught.value.may_have_run
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"-ERR max number of clients reached\r\n", "max number of clients"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "cannot be reached"),
+    ],
+)
+async def test_what_a_server_says_before_it_hangs_up_is_the_reason(answer: bytes, reason: str) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(ConnectionLost, match=reason):
+        await connect(f"valkey://127.0.0.1:{port}", patience=0.3)
+    server.close()
+
+
+async def test_closing_fails_what_still_waits(fragile: Server) -> None:
+    async with await connect(fragile.url) as valkey, paused(fragile):
+        call = asyncio.ensure_future(valkey.call("PING"))
+        await asyncio.sleep(0.02)
+        await valkey.close()
+        [error] = await outcomes(call)
+        assert isinstance(error, ConnectionLost)  # and closing a second time is harmless

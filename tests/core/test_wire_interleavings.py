@@ -1,0 +1,94 @@
+"""However calls, cancellations, timeouts and broken connections interleave, nobody gets another's reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, connect
+from tests.core.relay import Relay
+from tests.servers import Server
+
+Step = tuple[str, int]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("call"), st.integers(0, 3000)),  # an echo of so many bytes more than its token
+        st.tuples(st.just("raw"), st.just(0)),
+        st.tuples(st.just("batch"), st.integers(1, 5)),
+        st.tuples(st.just("multi"), st.integers(1, 3)),
+        st.tuples(st.just("tracked"), st.just(0)),
+        st.tuples(st.just("hurried"), st.integers(0, 3)),  # a timeout of so many milliseconds
+        st.tuples(st.just("cancel"), st.integers(0, 30)),
+        st.tuples(st.just("cut"), st.just(0)),
+        st.tuples(st.just("dying"), st.integers(150, 4000)),  # connections from now on die after so many bytes
+        st.tuples(st.just("healthy"), st.just(0)),
+        st.tuples(st.just("tick"), st.integers(0, 3)),
+    ),
+    max_size=40,
+)
+
+
+async def play(server: Server, steps: list[Step]) -> None:
+    calls: list[tuple[Any, asyncio.Future[Any]]] = []
+    async with Relay(server.port) as relay:
+        valkey = await connect(relay.url, timeout=1, patience=0.15, connect_timeout=0.3, in_flight=4, backoff=0.001)
+        async with valkey, asyncio.timeout(30):
+
+            def asked(expected: Any, answer: Awaitable[Any]) -> None:
+                calls.append((expected, asyncio.ensure_future(answer)))
+
+            for number, (step, value) in enumerate(steps):
+                token = f"token-{number}-"
+                if step == "call":
+                    asked(token + "x" * value, valkey.call("ECHO", token + "x" * value))
+                elif step == "raw":
+                    asked(token.encode(), valkey.call("ECHO", token, raw=True))
+                elif step == "batch":
+                    asked(
+                        [token + str(i) for i in range(value)],
+                        valkey.batch([["ECHO", token + str(i)] for i in range(value)]),
+                    )
+                elif step == "multi":
+                    asked([token] * value, valkey.multi([["ECHO", token]] * value))
+                elif step == "tracked":
+                    asked(token, valkey.tracked("ECHO", token))
+                elif step == "hurried":
+                    asked(token, valkey.call("ECHO", token, timeout=value / 1000))
+                elif step == "cancel" and calls:
+                    calls[value % len(calls)][1].cancel()
+                elif step == "cut":
+                    relay.cut()
+                elif step in ("dying", "healthy"):
+                    relay.cut_after = value or None
+                else:
+                    for _ in range(value):
+                        await asyncio.sleep(0)
+            answers = await asyncio.gather(*(call for _, call in calls), return_exceptions=True)
+            for (expected, _), answer in zip(calls, answers, strict=True):
+                if not isinstance(answer, asyncio.CancelledError | CallTimeout | ConnectionLost | Overloaded):
+                    assert answer == expected
+            relay.cut_after = None
+            relay.cut()
+            while True:
+                try:
+                    assert await valkey.call("ECHO", "after") == "after"
+                    break
+                except ConnectionLost:
+                    await asyncio.sleep(0.01)
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=STEPS)
+def test_nobody_ever_gets_anothers_reply(session_server: Server, steps: list[Step]) -> None:
+    asyncio.run(play(session_server, steps))
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=STEPS)
+def test_nobody_ever_gets_anothers_reply_on_uvloop(session_server: Server, steps: list[Step]) -> None:
+    uvloop.run(play(session_server, steps))

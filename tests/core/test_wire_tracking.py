@@ -1,0 +1,148 @@
+"""Tracked reads: what was kept is dropped the moment it changes, and nothing stale can slip in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from plaza.core.wire import Valkey, connect
+from tests.core.relay import Relay
+from tests.servers import Server
+
+
+class Cache:
+    """A cache as a service would have one: filled by tracked reads, emptied by the news."""
+
+    def __init__(self, valkey: Valkey) -> None:
+        self.valkey = valkey
+        self.kept: dict[str, Any] = {}
+        self.news: list[list[str] | None] = []
+        self.stop = valkey.on_invalidate(self.changed)
+
+    def changed(self, keys: list[str] | None) -> None:
+        self.news.append(keys)
+        for key in list(self.kept) if keys is None else keys:
+            self.kept.pop(key, None)
+
+    async def get(self, key: str) -> Any:
+        if key in self.kept:
+            return self.kept[key]
+
+        def keep(reply: Any) -> Any:
+            self.kept[key] = reply
+            return reply
+
+        return await self.valkey.tracked("GET", key, keep=keep)
+
+
+@pytest.fixture
+async def valkey(server: Server) -> AsyncIterator[Valkey]:
+    async with await connect(server.url) as valkey, asyncio.timeout(20):
+        yield valkey
+
+
+async def test_a_kept_value_is_dropped_when_anyone_changes_it(valkey: Valkey, server: Server) -> None:
+    cache = Cache(valkey)
+    with server.stranger() as stranger:
+        stranger.set("k", "one")
+        assert await cache.get("k") == "one"
+        assert cache.kept == {"k": "one"}
+        stranger.set("k", "two")
+        await valkey.call("PING")  # the news travels on the same connection, ahead of this answer
+        assert cache.kept == {}
+        assert await cache.get("k") == "two"
+        await valkey.call("SET", "k", "three")  # our own changes count as well
+        assert cache.kept == {}
+
+
+async def test_only_tracked_reads_are_tracked(valkey: Valkey) -> None:
+    cache = Cache(valkey)
+    await valkey.batch([["SET", "a", 1], ["SET", "b", 1]])
+    await valkey.tracked("GET", "a")
+    await valkey.call("GET", "b")
+    await valkey.batch([["SET", "a", 2], ["SET", "b", 2]])
+    assert cache.news == [["a"]]
+
+
+async def test_a_change_right_behind_a_read_leaves_nothing_stale(valkey: Valkey, server: Server) -> None:
+    """Reads and changes race, also within one packet: what is kept in the end is what is there."""
+    cache = Cache(valkey)
+
+    async def reader() -> None:
+        for i in range(400):
+            await cache.get(f"k{i % 7}")
+
+    async def writer() -> None:
+        for i in range(400):
+            await other.call("SET", f"k{i % 7}", i)
+            # On one connection a read and the change behind it come back in one packet.
+            await asyncio.gather(cache.get(f"k{i % 7}"), valkey.call("INCR", f"k{i % 7}"))
+
+    async with await connect(server.url) as other:
+        await asyncio.gather(reader(), reader(), writer())
+    await valkey.call("PING")
+    assert cache.kept
+    for key, value in cache.kept.items():
+        assert value == await valkey.call("GET", key)
+
+
+async def test_emptying_the_server_drops_everything(valkey: Valkey) -> None:
+    cache = Cache(valkey)
+    await valkey.call("SET", "k", 1)
+    await cache.get("k")
+    await valkey.call("FLUSHALL")
+    assert cache.news == [None]
+    assert cache.kept == {}
+
+
+async def test_a_lost_connection_drops_everything_and_tracking_goes_on(server: Server) -> None:
+    async with Relay(server.port) as relay, await connect(relay.url) as valkey, asyncio.timeout(10):
+        cache = Cache(valkey)
+        await valkey.call("SET", "k", 1)
+        assert await cache.get("k") == "1"
+        relay.cut()
+        await asyncio.sleep(0.05)
+        assert await valkey.call("GET", "k") == "1"
+        assert cache.news == [None]
+        assert await cache.get("k") == "1"
+        await valkey.call("SET", "k", 2)
+        assert cache.news == [None, ["k"]]
+
+
+async def test_a_listener_that_fails_keeps_the_news_from_nobody(valkey: Valkey) -> None:
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+
+    def broken(keys: list[str] | None) -> None:
+        raise ZeroDivisionError
+
+    valkey.on_invalidate(broken)
+    cache = Cache(valkey)
+    await valkey.call("SET", "k", 1)
+    await cache.get("k")
+    await valkey.call("SET", "k", 2)
+    assert cache.kept == {}
+    assert [type(failure) for failure in failures] == [ZeroDivisionError]
+
+
+async def test_a_listener_can_stop(valkey: Valkey) -> None:
+    cache = Cache(valkey)
+    await valkey.call("SET", "k", 1)
+    await cache.get("k")
+    cache.stop()
+    await valkey.call("SET", "k", 2)
+    assert cache.news == []
+
+
+async def test_a_failure_to_keep_is_the_readers_and_nobody_elses(valkey: Valkey) -> None:
+    def keep(reply: Any) -> Any:
+        raise ZeroDivisionError
+
+    broken = valkey.tracked("GET", "k", keep=keep)
+    fine = valkey.call("ECHO", "fine")
+    with pytest.raises(ZeroDivisionError):
+        await broken
+    assert await fine == "fine"

@@ -1,0 +1,201 @@
+"""The ways to Valkey: URLs, credentials, databases, TLS, unix sockets. No secret is ever in a text."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from plaza.core.address import Address, parse
+from plaza.core.errors import SettingError
+from plaza.core.wire import ConnectionLost, ReplyError, connect
+from tests.core.relay import Relay
+from tests.servers import Server, one_server
+
+SECRET = "p@ss/wörd:{1}"
+QUOTED = "p%40ss%2Fw%C3%B6rd%3A%7B1%7D"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("valkey://example.org", Address(host="example.org")),
+        ("redis://example.org:7000/3", Address(host="example.org", port=7000, database=3)),
+        ("valkey://:secret@h", Address(host="h", password="secret")),
+        (f"valkey://ana:{QUOTED}@h:1/2", Address(host="h", port=1, username="ana", password=SECRET, database=2)),
+        ("valkey://[::1]:7000", Address(host="::1", port=7000)),
+        ("valkey://[::1]", Address(host="::1")),
+        ("valkey://h?db=4", Address(host="h", database=4)),
+        ("unix:///run/valkey.sock", Address(path="/run/valkey.sock")),
+        ("unix://ana:pw@/run/v.sock?db=2", Address(path="/run/v.sock", username="ana", password="pw", database=2)),
+        ("valkey:///1", Address(host="127.0.0.1", database=1)),
+    ],
+)
+def test_a_url_names_an_address(url: str, expected: Address) -> None:
+    assert parse(url) == ([expected], False)
+
+
+def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
+    nodes, clustered = parse("valkey+cluster://ana:pw@a:1,b,[::1]:3")
+    assert clustered
+    assert [(node.host, node.port, node.password) for node in nodes] == [
+        ("a", 1, "pw"),
+        ("b", 6379, "pw"),
+        ("::1", 3, "pw"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://h", "cannot start with 'http'"),
+        ("h:6379", "cannot start with"),
+        ("valkey://h:port", "1 to 65535"),
+        ("valkey://h:70000", "1 to 65535"),
+        ("valkey://h/one", "must be a number"),
+        ("valkey://a,b", "valkey\\+cluster"),
+        ("valkey+cluster://a/1", "database 0"),
+        ("valkey://h?timeuot=1", "unknown option 'timeuot'"),
+        ("valkey://h?ssl_ca_certs=/x", "unknown option"),
+        ("rediss://h?ssl_ca_certs=/no/such/file", "cannot be used"),
+        ("unix://", "names no socket"),
+    ],
+)
+def test_a_url_that_makes_no_sense_is_refused_with_the_reason(url: str, reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
+        parse(url)
+
+
+def test_no_text_of_an_address_holds_its_password() -> None:
+    [address], _ = parse(f"valkey://ana:{QUOTED}@h")
+    assert SECRET not in repr(address) + str(address)
+    with pytest.raises(SettingError) as caught:
+        parse(f"valkey://ana:{QUOTED}@h:port")
+    assert SECRET not in str(caught.value)
+    assert QUOTED not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that lets in only who knows a password, also by a unix socket."""
+    users = tmp_path_factory.mktemp("acl") / "users.acl"
+    users.write_text(
+        "user default on nopass ~* &* +@all\n"  # for the fixture's own ping; we never use it here
+        f"user ana on >{SECRET} ~* &* +@all\n"
+        "user plain on >pw ~* &* +@all -client|tracking\n"
+    )
+    path = tmp_path_factory.mktemp("run") / "v.sock"
+    with one_server("--aclfile", str(users), "--unixsocket", str(path), "--unixsocketperm", "700") as server:
+        yield server
+
+
+async def test_a_user_and_password_let_us_in(guarded: Server) -> None:
+    async with await connect(f"valkey://ana:{QUOTED}@127.0.0.1:{guarded.port}") as valkey:
+        assert await valkey.call("ACL", "WHOAMI") == "ana"
+        assert await valkey.call("ACL", "WHOAMI", raw=True) == b"ana"
+        async with valkey.blocking() as alone:
+            assert await alone.call("ACL", "WHOAMI") == "ana"
+        assert SECRET not in repr(valkey)
+
+
+async def test_a_password_alone_is_the_default_users() -> None:
+    with one_server() as server:
+        with server.stranger() as stranger:
+            stranger.config_set("requirepass", "pw")
+        async with await connect(f"valkey://:pw@127.0.0.1:{server.port}") as valkey:
+            assert await valkey.call("ACL", "WHOAMI") == "default"
+        with pytest.raises(ConnectionLost, match="NOAUTH"):
+            await connect(server.url, patience=0.2)
+
+
+async def test_a_wrong_password_is_a_clear_error_without_it(guarded: Server) -> None:
+    with pytest.raises(ConnectionLost, match="WRONGPASS") as caught:
+        await connect(f"valkey://ana:wrong-{QUOTED}@127.0.0.1:{guarded.port}", patience=0.2)
+    assert SECRET not in repr(caught.value) + str(caught.value) + caught.value.detail
+
+
+async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) -> None:
+    async with await connect(f"valkey://plain:pw@127.0.0.1:{guarded.port}") as valkey:
+        assert await valkey.call("PING") == "PONG"
+        with pytest.raises(ReplyError, match="tracking mode"):
+            await valkey.tracked("GET", "k")
+
+
+async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:
+    async with await connect(f"{guarded.url}/3") as three, await connect(guarded.url) as zero:
+        await three.call("SET", "where", "three")
+        assert await zero.call("GET", "where") is None
+        assert await three.call("GET", "where", raw=True) == b"three"
+        async with three.blocking() as alone:
+            assert await alone.call("GET", "where") == "three"
+
+
+async def test_a_database_that_is_not_there_is_a_clear_error(guarded: Server) -> None:
+    with pytest.raises(ConnectionLost, match="DB index is out of range"):
+        await connect(f"{guarded.url}/99", patience=0.2)
+
+
+async def test_a_unix_socket_serves_as_well(guarded: Server) -> None:
+    path = guarded.options[guarded.options.index("--unixsocket") + 1]
+    async with await connect(f"unix://ana:{QUOTED}@{path}?db=1") as valkey:
+        assert await valkey.call("ACL", "WHOAMI") == "ana"
+        info = await valkey.call("CLIENT", "INFO")
+        assert path in info
+        assert " db=1 " in info
+
+
+@dataclass
+class Tls:
+    server: ssl.SSLContext
+    authority: Path
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    """A certificate that its owner signed, for 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "plaza test")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    hour = datetime.timedelta(hours=1)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - hour, now + hour)
+        .add_extension(address, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    pem, keys = folder / "certificate.pem", folder / "key.pem"
+    pem.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = serialization.PrivateFormat.PKCS8
+    keys.write_bytes(key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pem, keys)
+    return Tls(context, pem)
+
+
+# The server in the wheel is built without TLS, so a relay that ends TLS stands before it.
+async def test_tls_with_a_certificate_we_trust(server: Server, tls: Tls) -> None:
+    async with (
+        Relay(server.port, tls.server) as relay,
+        await connect(f"rediss://127.0.0.1:{relay.port}/2?ssl_ca_certs={tls.authority}") as valkey,
+    ):
+        await valkey.call("SET", "k", "x" * 500_000)
+        assert await valkey.call("GET", "k") == "x" * 500_000
+        assert await valkey.call("GET", "k", raw=True) == b"x" * 500_000
+
+
+async def test_tls_with_a_certificate_we_do_not_trust_is_refused(server: Server, tls: Tls) -> None:
+    async with Relay(server.port, tls.server) as relay:
+        with pytest.raises(ConnectionLost, match="certificate verify failed"):
+            await connect(f"rediss://127.0.0.1:{relay.port}", patience=0.3)
+        with pytest.raises(ConnectionLost, match=r"Hostname mismatch|not valid for 'localhost'"):
+            await connect(f"rediss://localhost:{relay.port}?ssl_ca_certs={tls.authority}", patience=0.3)
