@@ -87,6 +87,7 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
+        TALLY.links.add(self)
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             _keep_alive(sock)
