@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import pkgutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Column, ForeignKey, Integer, String, Table, exc, inspect, select, text, update
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import (
+    Column,
+    Connection,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    exc,
+    inspect,
+    select,
+    text,
+    update,
+)
 
+import plaza
 from plaza.core import migrate
 from plaza.core import sql as sql_module
 from plaza.core.errors import SettingError, Unavailable
@@ -262,9 +281,32 @@ async def test_a_deadlock_is_unavailable_so_that_the_caller_tries_again(postgres
 
 async def test_no_database_is_unavailable_and_its_password_is_nowhere(tmp_path: Path) -> None:
     url = f"postgresql://plaza:hunter2@127.0.0.1:{free_port()}/plaza"
-    with pytest.raises(Unavailable) as caught:
+    with pytest.raises(Unavailable, match=r"PostgreSQL at 127\.0\.0\.1:\d+/plaza cannot be used now") as caught:
         await Sql.open(Settings(data_dir=tmp_path, database_url=url))
     assert "hunter2" not in everything_said(caught.value)
+
+
+async def test_an_operator_hears_what_postgresql_minds(postgres: Postgres, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match='database "missing" does not exist'):
+        await Sql.open(Settings(data_dir=tmp_path, database_url=postgres.url("missing")))
+
+
+async def test_of_several_hosts_one_that_answers_is_used(postgres: Postgres, tmp_path: Path) -> None:
+    async with postgres.database() as url:
+        several = url.replace("host=", "host=/nowhere,") + "&port=5432,5432"
+        sql = await Sql.open(Settings(data_dir=tmp_path, database_url=several))
+        await sql.ping()
+        await sql.close()
+
+
+async def test_nobody_else_can_read_the_sqlite_file(tmp_path: Path) -> None:
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    async with sql.begin() as tx:
+        await tx.execute(text("INSERT INTO fences (lease, token) VALUES ('a', 1)"))
+    modes = open_to_others(tmp_path)
+    await sql.close()
+    assert set(modes) >= {"plaza.sqlite", "plaza.sqlite-wal"}
+    assert set(modes.values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -272,6 +314,7 @@ async def test_no_database_is_unavailable_and_its_password_is_nowhere(tmp_path: 
     [
         "mysql://plaza:hunter2@somewhere/plaza",
         "postgresql://plaza:hunter2@somewhere:port/plaza",
+        "postgresql://plaza:hunter2@127.0.0.1:99999/plaza",
         "plaza:hunter2@somewhere",
         "postgresql://plaza:hunter2@127.0.0.1/plaza?sslmode=hunter2",
     ],
@@ -380,6 +423,32 @@ async def test_many_processes_that_start_at_once_migrate_once(sql_settings: Sett
     """
     await asyncio.gather(*(run_program(program) for _ in range(4)))
     assert len((tmp_path / "ran").read_text().splitlines()) == 1
+
+
+async def test_migrations_make_the_tables_that_the_code_declares(sql: Sql) -> None:
+    """A column that was added to a `Table` and to no migration, or the other way round, is found here."""
+    declared: dict[int, MetaData] = {}
+    for found in pkgutil.walk_packages(plaza.__path__, "plaza."):
+        if ".migrations" not in found.name and not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            declared |= {id(value): value for value in vars(module).values() if isinstance(value, MetaData)}
+    ours = {name for tables in declared.values() for name in tables.tables}
+    assert ours
+
+    def differences(connection: Connection) -> list[Any]:
+        found: list[Any] = []
+        for tables in declared.values():
+            here = set(tables.tables)
+            options = {"include_name": lambda name, kind, _, here=here: kind != "table" or name in here}
+            found += compare_metadata(MigrationContext.configure(connection, opts=options), tables)
+        return found
+
+    async with sql.read() as tx:
+        assert await tx.run_sync(differences) == []
+
+
+def open_to_others(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o077 for file in folder.iterdir()}
 
 
 def everything_said(error: BaseException | None) -> str:

@@ -274,6 +274,20 @@ async def _told(functions: Functions) -> bool:
     return bool(await Events(functions).emit("work", n=2))
 
 
+async def test_a_stream_that_someone_deletes_is_begun_again(functions: Functions, stranger: Any) -> None:
+    handled: list[str] = []
+
+    async def handle(event: Event) -> None:
+        handled.append(event.fields["n"])
+
+    async with working(Worker(functions, [], [Consumer("work", "bench", handle)])):
+        await Events(functions).emit("work", n=1)
+        await eventually(lambda: handled == ["1"])
+        await stranger.delete(core.EVENTS("work"))
+        await Events(functions).emit("work", n=2)
+        await eventually(lambda: handled == ["1", "2"])
+
+
 async def test_the_ground_floor_keeps_its_own_house(functions: Functions, stranger: Any) -> None:
     async def handle(_: Event) -> None:
         return None

@@ -16,12 +16,12 @@ error: passwords live there.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 from sqlalchemy import MetaData, Table, event, exc, text
@@ -183,6 +183,7 @@ def _sqlite_reader(file: Path) -> AsyncEngine:
 
 async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read; its log follows its mode
     async with migrate.file_lock(file.with_suffix(".lock")):
         # A migration may rebuild a table under its references, so they are checked at the end, not at every step.
         # The write-ahead log is a property of the file; it is switched on here, where nobody else has it open yet.
@@ -199,15 +200,12 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
 
 
 def _postgres_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        known = parts.scheme in ("postgresql", "postgres") and (parts.port is None or parts.port > 0)
-    except ValueError:
-        known = False
-    if not known:
-        # The value itself stays out of the message: it may hold a password.
-        raise SettingError("PLAZA_DATABASE_URL must look like postgresql://user:password@host:5432/name.")
+    if url.split("://")[0] not in ("postgresql", "postgres"):
+        raise SettingError(_LOOKS)  # which does not repeat what was given: it may hold a password
     return url
+
+
+_LOOKS = "PLAZA_DATABASE_URL must look like postgresql://user:password@host:5432/name."
 
 
 def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
@@ -220,9 +218,9 @@ def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> 
                 command_timeout=statement_seconds,
                 server_settings={"application_name": "plaza"},
             )
-        except asyncpg.ClientConfigurationError:
+        except (asyncpg.ClientConfigurationError, ValueError, OverflowError):
             # The driver's message may quote the URL, so ours does not pass it on.
-            raise SettingError("PLAZA_DATABASE_URL has a parameter or a host that cannot be used.") from None
+            raise SettingError(f"PLAZA_DATABASE_URL has a host, port or parameter that cannot be. {_LOOKS}") from None
 
     return create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **pool)
 
@@ -242,5 +240,14 @@ async def _migrate_postgres(url: str, folders: Sequence[Path]) -> None:
         async with _transaction(engine) as tx:
             await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": migrate.LOCK})
             await tx.run_sync(migrate.upgrade, folders)
+    except Unavailable as error:
+        # Only an operator sees this one, and it is the operator who can do something about it.
+        cause = getattr(error.__cause__, "orig", error.__cause__)
+        raise Unavailable(f"PostgreSQL at {_place(url)} cannot be used now: {cause}") from error
     finally:
         await engine.dispose()
+
+
+def _place(url: str) -> str:
+    """Where a database is, without who asks and what for: passwords may be in either."""
+    return url.split("://")[1].split("?")[0].rpartition("@")[2].rstrip("/") or "its default address"
