@@ -235,14 +235,11 @@ verb('vote', function(keys, args)
   if open ~= '0' and tonumber(at) >= tonumber(time) + tonumber(open) then
     fail('voting_closed', 'Voting on this article has ended.')
   end
-  local voter = 'user:' .. username
-  local before = vote_of(up, down, voter)
-  if before == vote then return {time, votes} end
-  if before ~= 'none' then
-    redis.call('SREM', up, voter)
-    redis.call('SREM', down, voter)
+  local voter, changes = 'user:' .. username, 0
+  for set, is_theirs in pairs({[up] = vote == 'up', [down] = vote == 'down'}) do
+    changes = changes + redis.call(is_theirs and 'SADD' or 'SREM', set, voter)
   end
-  if vote ~= 'none' then redis.call('SADD', vote == 'up' and up or down, voter) end
+  if changes == 0 then return {time, votes} end
   votes = text(redis.call('SCARD', up) - redis.call('SCARD', down))
   redis.call('HSET', article, 'votes', votes)
   effect('ranked', id)

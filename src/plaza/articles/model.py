@@ -85,6 +85,11 @@ class Membership(msgspec.Struct, frozen=True):
     groups: list[str]
 
 
+class Deleted(msgspec.Struct, frozen=True):
+    id: int
+    deleted: bool = True
+
+
 class Group(msgspec.Struct, frozen=True):
     """A group and how many articles it has."""
 

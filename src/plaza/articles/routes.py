@@ -8,6 +8,7 @@ from plaza.articles.model import (
     ArticleId,
     ArticlesPage,
     ArticlesQuery,
+    Deleted,
     GroupName,
     GroupsPage,
     Membership,
@@ -42,10 +43,10 @@ async def read(actor: Actor | None, id: ArticleId, articles: Articles) -> Articl
     return await articles.read(actor, id)
 
 
-@route.delete("/articles/{id}", status=204)
-async def delete(actor: Actor, id: ArticleId, articles: Articles) -> None:
+@route.delete("/articles/{id}")
+async def delete(actor: Actor, id: ArticleId, articles: Articles) -> Deleted:
     """Remove an article and every trace of it: for its author and admins."""
-    await articles.delete(actor, id)
+    return await articles.delete(actor, id)
 
 
 @route.put("/articles/{id}/vote")

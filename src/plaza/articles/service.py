@@ -22,6 +22,7 @@ from plaza.articles.keys import (
 from plaza.articles.model import (
     MOST_GROUPS,
     Article,
+    Deleted,
     Direction,
     DuplicateLink,
     Membership,
@@ -114,12 +115,13 @@ class Articles:
         groups = await self.functions.call("articles_group", keys, id, name, where, _author(actor), MOST_GROUPS)
         return Membership(id, sorted(groups))
 
-    async def delete(self, actor: Actor, id: int) -> None:
+    async def delete(self, actor: Actor, id: int) -> Deleted:
         """Remove an article and every trace of it. One round trip on one server for up to 200 votes each way."""
         keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
         left = await self.functions.call("articles_delete", keys, id, _author(actor))
         if left:
             await self._shed(id, STEPS_OF_DELETING)
+        return Deleted(id)
 
     async def finish_deleting(self) -> int:
         """Remove the votes that deleted articles still have, as a worker does. Returns how many articles had some."""

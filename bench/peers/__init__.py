@@ -1,0 +1,1 @@
+"""What others do, written down straightforwardly, for benches to stand beside."""
