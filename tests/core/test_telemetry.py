@@ -182,6 +182,32 @@ async def test_lines_that_wait_are_written_at_the_end() -> None:
     assert len(records(out)) == 1
 
 
+async def test_lines_of_several_processes_do_not_get_mixed_up() -> None:
+    class Pipe(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    pieces: list[str] = []
+    requests = Requests(Pipe(), pretty=False)
+    for _ in range(100):
+        requests.answered(Asked(path="/posts/" + "x" * 5000), 200, 0.01)
+        requests.answered(Asked(), 200, 0.01)
+    requests.flush()
+    assert all(len(piece) <= 4096 and piece.endswith("}\n") for piece in pieces)  # what a pipe takes in one go
+    assert sum(piece.count("\n") for piece in pieces) == 200
+    assert len(pieces) < 100
+
+
+async def test_a_log_that_nobody_reads_stops_nothing() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "w") as out:
+        requests = Requests(out)
+        requests.answered(Asked(), 200, 0.01)
+        requests.flush()
+
+
 async def test_a_path_cannot_speak_to_the_terminal() -> None:
     out = io.StringIO()
     requests = Requests(out, pretty=True)

@@ -26,6 +26,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy import MetaData, Table, event, exc, text
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from plaza.core import metrics, migrate
@@ -33,12 +34,15 @@ from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 
 SQLITE_READERS = 4
-POOL_SIZE = 10
+POOL_SIZE, POOL_OVERFLOW = 10, 10
 # Longer than any honest transaction, shorter than a client's patience.
 POOL_WAIT_SECONDS = 10.0
 BUSY_WAIT_MS = 5_000
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 30.0
+SILENCE_SECONDS = 5.0
+
+_AWAY = "The database is away or busy."
 
 # Constraints get names by rule, so that a migration can name what it alters.
 NAMES = {
@@ -51,8 +55,9 @@ NAMES = {
 
 # The SQLite codes that may pass by themselves, or by an operator: busy, locked, out of memory, I/O, full, cannot open.
 _SQLITE_AWAY = {5, 6, 7, 10, 13, 14}
-# PostgreSQL's: connection trouble, out of resources, operator intervention, deadlock and failed serialisation.
-_POSTGRES_AWAY = ("08", "53", "57P", "40001", "40P01", "55P03")
+# PostgreSQL's: connection trouble, out of resources, a statement that took too long, operator intervention, deadlock,
+# failed serialisation, a lock not available.
+_POSTGRES_AWAY = ("08", "53", "57014", "57P", "40001", "40P01", "55P03")
 
 
 def metadata() -> MetaData:
@@ -122,13 +127,13 @@ async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         try:
             connection = await stack.enter_async_context(engine.connect())
         except (OSError, TimeoutError, exc.TimeoutError, exc.DBAPIError, asyncpg.PostgresError) as error:
-            raise Unavailable("The database is away or busy.") from error
+            raise Unavailable(_AWAY) from error
         try:
             async with connection.begin():
                 yield connection
         except exc.DBAPIError as error:
             if _is_away(error):
-                raise Unavailable("The database is away or busy.") from error
+                raise Unavailable(_AWAY) from error
             raise
 
 
@@ -215,20 +220,36 @@ def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> 
             return await asyncpg.connect(
                 url,
                 timeout=CONNECT_SECONDS,
-                command_timeout=statement_seconds,
-                server_settings={"application_name": "plaza"},
+                # The server ends a slow statement; we give up on a server that does not even do that.
+                command_timeout=statement_seconds and statement_seconds + SILENCE_SECONDS,
+                server_settings={
+                    "application_name": "plaza",
+                    "statement_timeout": str(round((statement_seconds or 0) * 1000)),
+                },
             )
         except (asyncpg.ClientConfigurationError, ValueError, OverflowError):
             # The driver's message may quote the URL, so ours does not pass it on.
             raise SettingError(f"PLAZA_DATABASE_URL has a host, port or parameter that cannot be. {_LOOKS}") from None
 
-    return create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **pool)
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **pool)
+
+    @event.listens_for(engine.sync_engine, "handle_error")
+    def give_up(context: ExceptionContext) -> None:
+        if isinstance(context.original_exception, TimeoutError):  # which the driver raises as it is
+            raise Unavailable(_AWAY) from context.original_exception
+
+    return engine
 
 
 def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     # A connection is tried before it is lent: after a restart of the database the first request would fail otherwise.
     writer = _postgres_engine(
-        url, STATEMENT_SECONDS, pool_size=POOL_SIZE, pool_timeout=POOL_WAIT_SECONDS, pool_pre_ping=True
+        url,
+        STATEMENT_SECONDS,
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_OVERFLOW,
+        pool_timeout=POOL_WAIT_SECONDS,
+        pool_pre_ping=True,
     )
     reader = writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     return writer, reader

@@ -30,6 +30,9 @@ from plaza.core.metrics import exposition
 __all__ = ["Requests", "configure_logs", "exposition", "sampling"]
 
 HIDDEN = "[hidden]"
+# What a pipe takes in one piece: lines of several processes do not get mixed up within it.
+ATOMIC_BYTES = 4096
+LONGEST_PATH = 1024
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _SECRET_NAME = re.compile(
     r"authori[sz]ation|passw|secret|token|cookie|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|credential",
@@ -202,7 +205,7 @@ class Requests:
             level="info" if status < 500 else "error",
             event="request",
             method=call.method,
-            path=call.path,
+            path=call.path[:LONGEST_PATH],
             status=status,
             ms=round(seconds * 1000, 3),
             trips=usage.trips,
@@ -224,10 +227,22 @@ class Requests:
 
     def flush(self) -> None:
         """Write the lines of this turn; also called at the end, so that none is lost."""
-        if self._lines:
-            lines, self._lines = self._lines, []
-            lines.append(b"")
-            self._out.write(b"\n".join(lines).decode())
+        lines, self._lines = self._lines, []
+        chunk: list[bytes] = []
+        size = 0
+        for line in lines:
+            if chunk and size + len(line) >= ATOMIC_BYTES:
+                self._put(chunk)
+                chunk, size = [], 0
+            chunk.append(line)
+            size += len(line) + 1
+        if chunk:
+            self._put(chunk)
+
+    def _put(self, lines: list[bytes]) -> None:
+        # Whoever reads the log may be gone; that is no reason to stop serving.
+        with contextlib.suppress(OSError):
+            self._out.write(b"\n".join((*lines, b"")).decode())
             self._out.flush()
 
 

@@ -1,0 +1,36 @@
+"""What docs/jobs.md and docs/sql.md show is code that runs, and numbers that hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plaza import worker
+from plaza.core import events, leases, sql, timers
+from plaza.worker import Consumer, Timer
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("page", ["jobs.md", "sql.md"])
+def test_the_examples_run(page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), {})
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    async def nothing(_: Any) -> None:
+        return None
+
+    timer, consumer = Timer("a", 1, nothing), Consumer("a", "b", nothing)
+    assert (leases.LEASE_SECONDS, timer.retry_seconds, timer.most_seconds) == (30, 5, 3600)
+    assert (consumer.stale_seconds, consumer.retry_seconds, consumer.tries) == (60, 1, 5)
+    assert (events.MOST_EVENTS, events.MOST_DEAD, timers.LOOK_SECONDS) == (1_000_000, 10_000, 15)
+    assert worker.STOP_SECONDS == 5
+    assert (sql.BUSY_WAIT_MS, sql.POOL_WAIT_SECONDS, sql.STATEMENT_SECONDS) == (5000, 10, 30)
+    assert (sql.SQLITE_READERS, sql.POOL_SIZE + sql.POOL_OVERFLOW) == (4, 20)
