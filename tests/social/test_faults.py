@@ -1,0 +1,117 @@
+"""Processes that die in the middle, and two sides that change at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
+from plaza.social import keys as k
+from plaza.social.model import NewComment
+from tests.servers import Cluster, Server
+from tests.social import chaos
+from tests.social.conftest import ADMIN, Social
+
+ROOT = Path(__file__).parents[2]
+
+
+async def killed_in_the_middle(url: str, seed: int, seconds: float) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.social.chaos", url, str(seed), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"go\n"
+    await asyncio.sleep(seconds)
+    process.kill()
+    await process.wait()
+
+
+async def test_counters_are_true_after_processes_were_killed_in_the_middle(
+    social: Social, place: Server | Cluster, true: Any, stranger: Any
+) -> None:
+    for person in chaos.PEOPLE:
+        await social.person(person.name, person.role)
+    dice = random.Random(11)
+    for seed in range(3):
+        await asyncio.gather(
+            *(killed_in_the_middle(place.url, 2 * seed + one, dice.uniform(0.2, 0.5)) for one in range(2))
+        )
+        if social.valkey.clustered:
+            # What the dead left is theirs until their effects can no longer land.
+            await asyncio.sleep(0.05)
+            await social.functions.effects.recover(0)
+        facts = await true()
+    assert facts["post"], "they did something"
+    assert facts["user_liked"]
+
+
+async def race(*works: Any) -> None:
+    for outcome in await asyncio.gather(*works, return_exceptions=True):
+        assert outcome is None or not isinstance(outcome, BaseException) or isinstance(outcome, NotFound), outcome
+
+
+async def test_a_post_deleted_while_others_take_part_leaves_nothing(social: Social, ana: Actor, true: Any) -> None:
+    fans = [await social.person(f"fan{i}") for i in range(8)]
+    before = await true()
+    for _ in range(8):
+        post = await social.post(ana, "#tea")
+        works = [
+            work
+            for fan in fans
+            for work in (
+                social.posts.like(fan, post.id),
+                social.posts.bookmark(fan, post.id),
+                social.posts.comment(fan, post.id, NewComment("hi")),
+            )
+        ]
+        works.insert(random.randrange(len(works)), social.posts.delete(ADMIN, post.id))  # type: ignore[arg-type]
+        await race(*works)
+    assert await true() == before
+
+
+async def test_someone_who_leaves_while_others_follow_leaves_nothing(social: Social, true: Any) -> None:
+    fans = [await social.person(f"fan{i}") for i in range(10)]
+    before = await true()
+    for turn in range(5):
+        star = await social.person(f"star{turn}", "model")
+        works: list[Any] = [social.people.follow(fan, star.name) for fan in fans]
+        works += [social.people.mute(fan, star.name) for fan in fans[:5]]
+        works += [social.people.block(fan, star.name) for fan in fans[5:]]
+        works += [social.post(star, "#tea") for _ in range(3)]
+        works.insert(random.randrange(len(works)), social.leaving.leave(ADMIN, star.name))
+        await race(*works)
+        await social.leaving.sweep(star.name)
+    after = await true()
+    for facts in (before, after):
+        facts.pop("token_cutoffs")
+    assert after == before
+
+
+async def test_a_late_side_withdraws_what_it_cannot_follow(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
+    """On a cluster the other side is told later; here it is told when the other is already gone."""
+    post = await social.post(bob)
+    before = await true()
+    await social.posts.delete(bob, post.id)
+    now = social.clock.now_ms()
+    mine = [k.USER_BOOKMARKED("ana"), k.USER_BLOCKED("ana"), k.USER_BLOCKED_BY("ana")]
+    # As a service on a cluster would call it that had seen the post a moment before.
+    if social.valkey.clustered:
+        await social.functions.call("social_bookmark", mine, "ana", post.id, now, now, "bob")
+        await social.functions.call(
+            "social_follow",
+            [k.USER("ana"), k.USER_FOLLOWING("ana"), k.USER_FOLLOWING_RECENT("ana"), *mine[1:]],
+            "ana", "nobody", now,
+        )  # fmt: skip
+        style = ("1", "", "", "user")
+        await social.functions.call(
+            "social_create_post", [k.POST(post.id)], post.id, "nobody", "x", "", "tea", now, now, *style
+        )
+    after = await true()
+    assert not after["user_bookmarked"]
+    assert not after["user_following"]
+    assert after["user"].keys() == before["user"].keys()
+    assert not after["post"]
