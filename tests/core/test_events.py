@@ -15,7 +15,8 @@ from plaza.core import events as events_module
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
 from plaza.core.events import EVENTS, Consumer, Event, Events
-from plaza.core.functions import Functions
+from plaza.core.functions import Functions, Library
+from plaza.core.keys import Catalogue, Key
 from plaza.core.readers import Reader
 from plaza.core.wire import Valkey
 from tests.eventually import eventually
@@ -110,6 +111,18 @@ async def test_an_event_has_its_fields_and_is_counted(events: Events, seen: Seen
         made = await events.emit("news", n=7, who="ana", what="héllo")
         await eventually(lambda: number("plaza_events_handled_total", labels) == before + 1)
     assert got == [Event("news", made, {"n": "7", "who": "ana", "what": "héllo"}, 1)]
+
+
+async def test_an_event_that_a_verb_tells_is_handled(valkey: Valkey, seen: Seen) -> None:
+    """Inside the verb's own step on one server; on a cluster as an effect, before the call returns."""
+    lua = "verb('tell', function(keys, args) event('news', 'n', args[1]) return redis.call('INCR', keys[1]) end)"
+    shelf = Key("shelf:<shelf>", "string", "Things on a shelf.", owner="shelf")
+    functions = Functions(valkey, [EVENTS, Library("shelf", Catalogue("shelf", {"shelf": shelf}, {"shelf": "."}), lua)])
+    await functions.load()
+    assert await functions.call("shelf_tell", [shelf("a")], 5) == 1
+    async with reading(Events(functions), Consumer("news", "g", seen)):
+        await seen.until(1)
+    assert seen.numbers == [5]
 
 
 async def test_a_failed_event_is_tried_again_and_holds_up_no_other(events: Events, seen: Seen, stranger: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -483,6 +484,23 @@ async def test_migrations_make_the_tables_that_the_code_declares(sql: Sql) -> No
 
     async with sql.read() as tx:
         assert await tx.run_sync(differences) == []
+
+
+async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
+    sql_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        if sql_settings.database_url:
+            other = await Sql.open(sql_settings)
+            stack.push_async_callback(other.close)
+            tx = await stack.enter_async_context(other.begin())
+            await tx.execute(text(f"SELECT pg_advisory_xact_lock({migrate.LOCK})"))
+        else:
+            await stack.enter_async_context(migrate.file_lock(sql_settings.data_dir / "plaza.lock"))
+        monkeypatch.setattr(migrate, "LOCK_WAIT_SECONDS", 0.1)
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable):
+                await Sql.open(sql_settings)
 
 
 def open_to_others(folder: Path) -> dict[str, int]:

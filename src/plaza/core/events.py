@@ -9,7 +9,7 @@ An event that fails again and again goes to `events:<stream>:dead`, with the rea
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -56,7 +56,7 @@ class Consumer:
     batch: int = 32  # events fetched at once; they are handled in order
     retry_seconds: float = 1.0  # after the first failure; doubled with every further one
     most_seconds: float = 60.0  # a handler that takes longer is broken off, and failed
-    stale_seconds: float = field(default=60.0)  # an event whose consumer has been silent for so long is taken over
+    stale_seconds: float = 60.0  # an event whose consumer has been silent for so long is taken over
 
     @property
     def key(self) -> str:

@@ -42,6 +42,7 @@ class Reader:
         self._name = name
         self._who = (consumer.group, name)
         self._retries: list[tuple[float, str]] = []  # when, event id
+        self._acks: list[asyncio.Future[Any]] = []
         self._claim_at = 0.0
         self._cursor = "0-0"
         self._away = 0  # pauses in a row because something was away
@@ -103,13 +104,16 @@ class Reader:
         try:
             for event in batch:
                 if self.stopping:
-                    return
+                    break
                 await self._handle(event)
                 left.discard(event.id)
         finally:
             self.busy = False
             keeping.cancel()
-            await asyncio.wait([keeping])
+            acks, self._acks = self._acks, []
+            await asyncio.wait([keeping, *acks])
+        for ack in acks:
+            ack.result()  # Valkey was away: to be started afresh
 
     async def _handle(self, event: Event) -> None:
         if event.tries > self.consumer.tries:
@@ -124,8 +128,10 @@ class Reader:
             await self._fail(event, error)
         else:
             self._away = 0
-            await self._functions.valkey.call("XACK", self.consumer.key, self.consumer.group, event.id)
             self._done.inc()
+            # Sent at once, but not waited for: the next event can be handled meanwhile.
+            ack = self._functions.valkey.call("XACK", self.consumer.key, self.consumer.group, event.id)
+            self._acks.append(asyncio.ensure_future(ack))
 
     async def _wait_for_what_is_away(self, event: Event, error: Unavailable) -> None:
         """Not the event's fault, so it does not count; nor would the next event fare better."""

@@ -259,6 +259,7 @@ async def _migrate_postgres(url: str, folders: Sequence[Path]) -> None:
     engine = _postgres_engine(url, statement_seconds=None)
     try:
         async with _transaction(engine) as tx:
+            await tx.execute(text(f"SET LOCAL lock_timeout = '{migrate.LOCK_WAIT_SECONDS}s'"))
             await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": migrate.LOCK})
             await tx.run_sync(migrate.upgrade, folders)
     except Unavailable as error:
