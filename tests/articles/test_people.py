@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plaza.articles import people as people_module
-from plaza.articles.keys import PERSON_VOTES
+from plaza.articles.keys import ARTICLE_DOWN, ARTICLE_UP, ARTICLES_BY_SCORE, PERSON_VOTES
 from plaza.articles.people import People
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
@@ -57,6 +57,29 @@ async def test_a_forgotten_person_has_left_no_trace_and_scores_are_true(
     assert await stranger.zcard(PERSON_VOTES("ben")) == 5
     assert await people.export("ana") == {"articles": [], "votes": []}
     await people.forget("ana")
+
+
+async def test_a_renamed_person_has_the_same_articles_and_votes(
+    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, stranger: Any
+) -> None:
+    mine = [await post(ana) for _ in range(4)]
+    other = await post(ben)
+    await articles.vote(ana, other.id, "down")
+    await articles.vote(ana, mine[0].id, None)
+    await articles.vote(ben, mine[1].id, "up")
+    before = await people.export("ana")
+    ranks = await stranger.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True)
+    await people.rename("ana", "anna")
+    after = await people.export("anna")
+    assert [{**article, "author": "user:ana"} for article in after["articles"]] == before["articles"]
+    assert {article["author"] for article in after["articles"]} == {"user:anna"}
+    assert after["votes"] == before["votes"]
+    assert await people.export("ana") == {"articles": [], "votes": []}
+    assert await stranger.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == ranks
+    assert await stranger.smembers(ARTICLE_UP(mine[1].id)) == {"user:anna", "user:ben"}
+    assert await stranger.smembers(ARTICLE_DOWN(other.id)) == {"user:anna"}
+    assert not any("{ana}" in name or ":ana:" in name for name in await traces(articles.valkey))
+    await people.rename("ana", "anna")
 
 
 async def test_forgetting_ends_also_where_a_list_names_what_is_not_so(

@@ -11,6 +11,7 @@
 -- time: score: hot: best: controversial: groups: articles:leaving articles:<username>:*   effects
 
 local ORDERS = {'score', 'time', 'hot', 'best', 'controversial'}
+local MOVING = {'score', 'hot', 'best', 'controversial'} -- with every vote
 local VOTE_SECONDS = 432       -- 86,400 s a day / 200 votes: with 200 votes an article stays up for a day
 local HOT_EPOCH = 1134028003   -- 8 December 2005; any fixed moment gives the same order
 local HOT_SECONDS = 45000      -- ten times the votes are worth twelve and a half hours
@@ -60,26 +61,28 @@ local function ranking(order) return key['articles_by_' .. order]() end
 -- ranked: where an article stands in every order that votes move.
 recipe('ranked', function(id)
   local scores, commands = scores_of(id), {}
-  for _, order in ipairs(ORDERS) do
-    if not scores then
-      commands[#commands + 1] = {'ZREM', ranking(order), member_of(id)}
-    elseif order ~= 'time' then
+  for _, order in ipairs(MOVING) do
+    if scores then
       commands[#commands + 1] = {'ZADD', ranking(order), scores[order], member_of(id)}
+    else
+      commands[#commands + 1] = {'ZREM', ranking(order), member_of(id)}
     end
   end
   return commands
 end)
 
--- posted: its time, and that it is its author's.
-recipe('posted', function(id, username)
+-- dated: when an article was posted.
+recipe('dated', function(id)
   local time = redis.call('HGET', key.article(id), 'time')
-  if not time then
-    return {{'ZREM', key.articles_by_time(), member_of(id)}, {'ZREM', key.person_articles(username), member_of(id)}}
-  end
-  return {
-    {'ZADD', key.articles_by_time(), time, member_of(id)},
-    {'ZADD', key.person_articles(username), time, member_of(id)},
-  }
+  if not time then return {'ZREM', key.articles_by_time(), member_of(id)} end
+  return {'ZADD', key.articles_by_time(), time, member_of(id)}
+end)
+
+-- posted: whether an article is this person's.
+recipe('posted', function(id, username)
+  local author, time = unpack(redis.call('HMGET', key.article(id), 'author', 'time'))
+  if author ~= 'user:' .. username then return {'ZREM', key.person_articles(username), member_of(id)} end
+  return {'ZADD', key.person_articles(username), time, member_of(id)}
 end)
 
 -- Who is found in both sets is an upvoter.
@@ -182,6 +185,7 @@ local function create(keys, args)
   if before then return before end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
+  effect('dated', id)
   effect('posted', id, username)
   effect('ranked', id)
   effect('cast', id, username)
@@ -225,6 +229,14 @@ local function must_be_author(author, username)
   if username ~= '' and author ~= 'user:' .. username then fail('forbidden', 'This is for the author or an admin.') end
 end
 
+-- The votes, from the sets.
+local function count(id, article, up, down)
+  local votes = text(redis.call('SCARD', up) - redis.call('SCARD', down))
+  redis.call('HSET', article, 'votes', votes)
+  effect('ranked', id)
+  return votes
+end
+
 -- vote: a person's vote is up, down or none from now on.
 -- KEYS article, up, down   ARGV id, username, vote, now, seconds that voting is open (0: for ever)
 -- Reply {time, votes}
@@ -235,16 +247,31 @@ verb('vote', function(keys, args)
   if open ~= '0' and tonumber(at) >= tonumber(time) + tonumber(open) then
     fail('voting_closed', 'Voting on this article has ended.')
   end
-  local voter, changes = 'user:' .. username, 0
-  for set, is_theirs in pairs({[up] = vote == 'up', [down] = vote == 'down'}) do
-    changes = changes + redis.call(is_theirs and 'SADD' or 'SREM', set, voter)
-  end
+  local voter = 'user:' .. username
+  local changes = redis.call(vote == 'up' and 'SADD' or 'SREM', up, voter)
+  changes = changes + redis.call(vote == 'down' and 'SADD' or 'SREM', down, voter)
   if changes == 0 then return {time, votes} end
-  votes = text(redis.call('SCARD', up) - redis.call('SCARD', down))
-  redis.call('HSET', article, 'votes', votes)
-  effect('ranked', id)
   effect('cast', id, username)
-  return {time, votes}
+  return {time, count(id, article, up, down)}
+end)
+
+-- rename: an author or voter has another name from now on.
+-- KEYS article, up, down   ARGV id, old name, new name
+verb('rename', function(keys, args)
+  local article, up, down = unpack(keys)
+  local id, old, new = unpack(args)
+  if must_exist(article) == 'user:' .. old then redis.call('HSET', article, 'author', 'user:' .. new) end
+  local vote = vote_of(up, down, 'user:' .. old)
+  if vote ~= 'none' then
+    redis.call('SREM', up, 'user:' .. old)
+    redis.call('SREM', down, 'user:' .. old)
+    redis.call('SADD', vote == 'up' and up or down, 'user:' .. new)
+    count(id, article, up, down)
+  end
+  for _, username in ipairs({old, new}) do
+    effect('posted', id, username)
+    effect('cast', id, username)
+  end
 end)
 
 -- group: an article is in a group from now on, or no longer.
@@ -293,6 +320,7 @@ verb('delete', function(keys, args)
   local link = redis.call('HGET', article, 'link')
   local groups = redis.call('SMEMBERS', in_groups)
   redis.call('DEL', article, in_groups)
+  effect('dated', id)
   effect('posted', id, author:sub(6))
   effect('ranked', id)
   effect('unlinked', id, link)

@@ -1,8 +1,8 @@
-"""What articles hold about one person: to hand out, and to remove.
+"""What articles hold about one person: to hand out, to remove, to put under another name.
 
 A person's articles and votes are found by the lists that follow from them (`articles:<username>:posted`, `…:voted`),
-not by looking through all articles. Removing goes by those lists too, and each step shortens them: whoever begins
-again after a crash goes on where it stopped.
+not by looking through all articles. Removing and renaming go by those lists too, and each step shortens them: whoever
+begins again after a crash goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class People:
         await self._drain(PERSON_ARTICLES(username), self._delete)
         await self._drain(PERSON_VOTES(username), lambda id: self._take_back(username, id))
 
+    async def rename(self, old: str, new: str) -> None:
+        """Give a person's articles and votes to a new name. Stopped half-way, it is called again."""
+        for key in (PERSON_ARTICLES(old), PERSON_VOTES(old)):
+            await self._drain(key, lambda id: self._rename(old, new, id))
+
     async def _pages(self, key: str) -> AsyncIterator[list[tuple[int, float]]]:
         first = 0
         while rows := await self._valkey.call("ZRANGE", key, first, first + STEP - 1, "WITHSCORES"):
@@ -68,6 +73,9 @@ class People:
 
     async def _delete(self, id: int) -> None:
         await self._articles.delete(_REMOVER, id)
+
+    async def _rename(self, old: str, new: str, id: int) -> None:
+        await self._functions.call("articles_rename", [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)], id, old, new)
 
     async def _take_back(self, username: str, id: int) -> None:
         keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)]
