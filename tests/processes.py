@@ -50,10 +50,20 @@ def alive(process: psutil.Process) -> bool:
     return False
 
 
+def _heed_signals() -> None:
+    """As at a terminal, also where the tests themselves were started in the background, which ignores some signals."""
+    for sig in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(sig, signal.SIG_DFL)
+
+
+def _ignore_hang_up() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 class Serving:
     """A running `plaza serve` (or another command that runs until a signal)."""
 
-    def __init__(self, data_dir: Path, *arguments: str, **settings: str) -> None:
+    def __init__(self, data_dir: Path, *arguments: str, nohup: bool = False, **settings: str) -> None:
         self.data_dir = data_dir
         self.output = data_dir.parent / f"{data_dir.name}-output"
         self.errors = data_dir.parent / f"{data_dir.name}-errors"
@@ -64,6 +74,7 @@ class Serving:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,  # a group of its own, as a terminal gives to what it runs
+                preexec_fn=_ignore_hang_up if nohup else _heed_signals,
             )
         self.family: list[psutil.Process] = []
 
@@ -118,7 +129,7 @@ class Serving:
 @contextlib.contextmanager
 def serving(data_dir: Path, **settings: str) -> Iterator[Serving]:
     """`plaza serve` until the block ends, however it ends."""
-    server = Serving(data_dir, **settings)
+    server = Serving(data_dir, nohup=False, **settings)
     try:
         yield server.wait_for("Ctrl-C stops it.")
     finally:

@@ -60,6 +60,13 @@ def test_a_signal_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
             assert server.stop(sig) == 0
 
 
+def test_under_nohup_a_hang_up_is_ignored(tmp_path: Path) -> None:
+    server = Serving(tmp_path / "var", nohup=True).wait_for("Ctrl-C stops it.")
+    server.send(signal.SIGHUP)
+    assert server.get("/ping").status_code == 200
+    assert server.stop() == 0
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_an_interrupt_from_the_terminal_ends_valkey_last(tmp_path: Path, workers: str) -> None:
     """A terminal sends it to the whole group of processes at once."""
