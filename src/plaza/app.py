@@ -30,13 +30,16 @@ from plaza.core.system import System
 from plaza.core.telemetry import Requests, sampling
 from plaza.live import domain as live
 from plaza.reach import connected
+from plaza.shop import domain as shop
+from plaza.shop.sessions import Sessions
 from plaza.social import domain as social
+from plaza.social.accounts import Accounts
 from plaza.social.leaving import Leaving
 from plaza.worker import Worker
 
 T = TypeVar("T")
 
-DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, live.DOMAIN)
+DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, live.DOMAIN, shop.DOMAIN)
 # The core's own.
 LIBRARIES = (limits.LIBRARY, paging.LIBRARY, *worker.LIBRARIES)
 
@@ -79,6 +82,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             core.functions,
             [timer for part in parts for timer in part.timers],
             [consumer for part in parts for consumer in part.consumers],
+            {name: turn for part in parts for name, turn in part.turns.items()},
         )
         yield Plaza(core, app, jobs, services)
         requests.flush()
@@ -103,12 +107,16 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
 
 
 def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
-    """Whoever deletes or exports an account reaches what every domain holds about it."""
+    """Whoever deletes or exports an account reaches what every domain holds about it; the shop asks for passwords."""
     holders = {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder is not None}
     for part in parts:
         for service in part.services:
             if isinstance(service, Leaving):
                 service.holders = holders
+    services = [service for part in parts for service in part.services]
+    for sessions in (service for service in services if isinstance(service, Sessions)):
+        for accounts in (service for service in services if isinstance(service, Accounts)):
+            sessions.accounts = accounts
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:

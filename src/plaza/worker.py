@@ -15,7 +15,7 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -72,6 +72,25 @@ class TimerLoop:
                 await asyncio.sleep(wait + random.uniform(0, 0.02))
 
 
+class TurnLoop:
+    """Work that all workers share by its own means: a turn, then a pause of the length it asks for."""
+
+    def __init__(self, turn: Callable[[], Awaitable[float]]) -> None:
+        self.busy = False
+        self.stopping = False
+        self._turn = turn
+
+    async def run(self) -> None:
+        while not self.stopping:
+            self.busy = True
+            try:
+                wait = await self._turn()
+            finally:
+                self.busy = False
+            if not self.stopping:
+                await asyncio.sleep(wait)
+
+
 class Worker:
     """All timers and consumers of a process. `await worker.run()` goes on until it is cancelled."""
 
@@ -80,6 +99,7 @@ class Worker:
         functions: Functions,
         timers: Sequence[Timer] = (),
         consumers: Sequence[Consumer] = (),
+        turns: Mapping[str, Callable[[], Awaitable[float]]] | None = None,
         *,
         clock: Clock | None = None,
         lease_seconds: float = LEASE_SECONDS,
@@ -92,6 +112,7 @@ class Worker:
         every = [*timers, *own_timers(functions, events, consumers)]
         assert len({timer.name for timer in every}) == len(every), "two timers have the same name"
         self._loops: dict[str, Loop] = {timer.name: TimerLoop(running, timer) for timer in every}
+        self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
         for consumer in consumers:
             self._loops[f"{consumer.stream}/{consumer.group}"] = Reader(functions, events, consumer, self.name)
 

@@ -8,8 +8,8 @@ root stays a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from plaza.core.auth import Auth
@@ -55,6 +55,8 @@ class Parts:
     services: Sequence[object]
     timers: Sequence[Timer] = ()
     consumers: Sequence[Consumer] = ()
+    # What every worker does again and again, sharing the work by itself: each returns the seconds until its next turn.
+    turns: Mapping[str, Callable[[], Awaitable[float]]] = field(default_factory=dict)
     holder: Holder | None = None
 
 

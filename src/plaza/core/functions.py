@@ -88,9 +88,9 @@ class Functions:
             return await self.effects.perform(verb, keys, args)
         return await self._run(verb, keys, args)
 
-    async def ask(self, question: str, keys: Sequence[str], *args: Arg) -> Any:
-        """Put a question: one round trip, changes nothing."""
-        return await self._run(question, keys, args, read_only=True)
+    async def ask(self, question: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
+        """Put a question: one round trip, changes nothing. With `raw` the answer is bytes, whatever they are."""
+        return await self._run(question, keys, args, read_only=True, raw=raw)
 
     async def ask_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
         """The same question about many owners, by the keys of each. One round trip, also on a cluster."""
@@ -104,17 +104,19 @@ class Functions:
                 raise _as_plaza_error(reply) if isinstance(reply, ReplyError) else reply
         return replies
 
-    async def _run(self, function: str, keys: Sequence[str], args: Sequence[Arg], *, read_only: bool = False) -> Any:
+    async def _run(
+        self, function: str, keys: Sequence[str], args: Sequence[Arg], *, read_only: bool = False, raw: bool = False
+    ) -> Any:
         name = self._versioned(function)
         try:
-            return await self.valkey.fcall(name, keys, *args, read_only=read_only)
+            return await self.valkey.fcall(name, keys, *args, read_only=read_only, raw=raw)
         except ReplyError as error:
             if not _is_missing(error):
                 raise _as_plaza_error(error) from None
         # A node without our library: a new primary, or one that an operator emptied. The call has not run.
         await self.load()
         try:
-            return await self.valkey.fcall(name, keys, *args, read_only=read_only)
+            return await self.valkey.fcall(name, keys, *args, read_only=read_only, raw=raw)
         except ReplyError as error:
             raise _as_plaza_error(error) from None
 

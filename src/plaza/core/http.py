@@ -207,7 +207,10 @@ class App:
             return KeptReply(reply.status, headers, reply.body)
 
         target = f"{call.path}?{call.scope['query_string'].decode('latin-1')}"
-        keyed = Keyed.by(caller_of(call.actor, call.address), key, call.method, target, call.body)
+        caller = caller_of(call.actor, call.address)
+        if endpoint.route.caller is not None:
+            caller = f"{caller} {endpoint.route.caller(call)}"
+        keyed = Keyed.by(caller, key, call.method, target, call.body)
         kept = await idempotency.once(keyed, work)
         return made[0] if made else Reply(kept.status, with_headers(standard_headers(None), kept.headers), kept.body)
 

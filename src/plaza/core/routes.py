@@ -45,6 +45,7 @@ class Options(TypedDict, total=False):
     status: int  # of success; 200
     limit: str | None  # the kind of rate limit it counts against; "read" for GET, else "write"
     idempotent: bool  # an `Idempotency-Key` is honoured
+    caller: Callable[[Call], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
     body_limit: int  # bytes
     media_type: str  # of a successful answer
     listed: bool  # in the OpenAPI document
@@ -64,6 +65,7 @@ class Route:
     status: int = 200
     limit: str | None = None
     idempotent: bool = False
+    caller: Callable[[Call], str] | None = None
     body_limit: int = BODY_LIMIT
     media_type: str = JSON
     listed: bool = True

@@ -62,6 +62,9 @@ class Settings:
     live_beats_per_second: int = setting(
         3000, "Heartbeats wanted at most; beyond that, viewers are told to beat less often than every 30 s."
     )
+    shop_idle_seconds: int = setting(604_800, "How long a shop session lives without a request.")
+    shop_absolute_seconds: int = setting(2_592_000, "How long a shop session lives at most.")
+    shop_sessions: int = setting(10_000_000, "Shop sessions kept; beyond it the oldest end.")
     voting_days: int = setting(7, "Days an article can be voted on; 0 means for ever.")
     max_post_age: int = setting(30, "Days a challenge post stays in the recommendation pool.")
 
@@ -86,6 +89,9 @@ class Settings:
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")
         _require(5 <= self.live_alive_seconds <= 245, "live_alive_seconds", "must be 5 to 245")
+        _require(self.shop_idle_seconds >= 1, "shop_idle_seconds", "must be 1 or more")
+        _require(self.shop_absolute_seconds >= 1, "shop_absolute_seconds", "must be 1 or more")
+        _require(self.shop_sessions >= 1, "shop_sessions", "must be 1 or more")
         _require(self.live_beats_per_second >= 1, "live_beats_per_second", "must be 1 or more")
         if self.jwt_secret:
             # HS256 is only as strong as its key: RFC 7518 asks for at least the hash's own size.

@@ -78,10 +78,16 @@ class Valkey(ABC):
         """Many commands in one atomic step and one round trip."""
 
     def fcall(
-        self, name: str, keys: Sequence[str], *args: Arg, read_only: bool = False, timeout: float | None = None
+        self,
+        name: str,
+        keys: Sequence[str],
+        *args: Arg,
+        read_only: bool = False,
+        timeout: float | None = None,
+        raw: bool = False,
     ) -> Awaitable[Any]:
         """Call a loaded function. One round trip."""
-        return self.call("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args, timeout=timeout)
+        return self.call("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args, timeout=timeout, raw=raw)
 
     @abstractmethod
     def tracked(

@@ -1,0 +1,54 @@
+"""What operators do with the row cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plaza.core.auth import ADMIN, Actor
+from plaza.core.clock import Clock
+from plaza.core.functions import Functions
+from plaza.core.paging import Page, behind, page_by_position
+from plaza.shop.items import Items
+from plaza.shop.keys import SHOP_DELAYS, SHOP_SCHEDULE
+from plaza.shop.model import CachedRow, CacheState
+
+
+class Caching:
+    """Schedules rows and says how the cache is doing."""
+
+    def __init__(self, functions: Functions, items: Items, clock: Clock) -> None:
+        self._functions = functions
+        self._valkey = functions.valkey
+        self._items = items
+        self._clock = clock
+
+    async def schedule(self, actor: Actor, id: int, delay: float) -> CachedRow:
+        """Copy an item's row every so many seconds; 0 or less takes it out of the cache."""
+        actor.require(ADMIN)
+        await self._items.read(id)
+        await self._items.rows.schedule(str(id), delay)
+        (row,) = await self._rows([str(id)])
+        return row or CachedRow(id, None, None)
+
+    async def remove(self, actor: Actor, id: int) -> None:
+        """Take an item's row out of the cache."""
+        actor.require(ADMIN)
+        await self._items.rows.schedule(str(id), 0)
+
+    async def state(self, actor: Actor, page: Page) -> CacheState:
+        """The scheduled rows, those that are copied most often first. Three round trips."""
+        actor.require(ADMIN)
+        key = SHOP_DELAYS()
+        paged = await page_by_position(key, page, behind(self._functions, key, newest_first=False), self._rows)
+        count, first = await self._valkey.batch(
+            [("ZCARD", SHOP_SCHEDULE()), ("ZRANGE", SHOP_SCHEDULE(), 0, 0, "WITHSCORES")]
+        )
+        late = max(0.0, self._clock.now_s() - float(first[0][1])) if first else 0.0
+        return CacheState(paged.items, paged.pagination, count, round(late, 3))
+
+    async def _rows(self, ids: Sequence[str]) -> list[CachedRow | None]:
+        delays, due = await self._valkey.batch([("ZMSCORE", SHOP_DELAYS(), *ids), ("ZMSCORE", SHOP_SCHEDULE(), *ids)])
+        return [
+            None if delay is None else CachedRow(int(id), float(delay), None if at is None else float(at))
+            for id, delay, at in zip(ids, delays, due, strict=True)
+        ]

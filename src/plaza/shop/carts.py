@@ -1,0 +1,81 @@
+"""Carts: a guest's belongs to the session, a person's to the account, and every session of theirs shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from plaza.shop.items import Items
+from plaza.shop.keys import SHOP_INV, of_account
+from plaza.shop.model import MOST_LINES, Cart, CartFull, Item, Line, SessionMoved, hundredths, price_text
+from plaza.shop.sessions import Sessions, Visit, is_token
+
+
+class Carts:
+    """What people have in mind to buy."""
+
+    def __init__(self, sessions: Sessions, items: Items) -> None:
+        self._sessions = sessions
+        self._functions = sessions.functions
+        self._items = items
+
+    async def read(self, cookie: str | None) -> tuple[Visit, Cart]:
+        """The cart at today's prices. One round trip for the session and the cart, one for the rows in it."""
+        visit, flat = await self._sessions.visit(cookie, "shop_cart")
+        return visit, await self._priced(flat)
+
+    async def put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, Cart]:
+        """Want so many of an item; 0 removes it. One round trip if the item's row is cached, one for the rows."""
+        put = self._put_apart if self._functions.valkey.clustered else self._put
+        visit, reply = await put(cookie, id, qty)
+        if not reply:
+            raise SessionMoved("Log in is under way: ask again with the new cookie.")
+        how, *flat = reply
+        if how == "full":
+            raise CartFull(f"A cart has {MOST_LINES} lines at most.")
+        return visit, await self._priced(flat)
+
+    async def _put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
+        visit, reply = await self._sessions.visit(cookie, "shop_put", id, qty, "0", keys=[SHOP_INV(id)])
+        if reply and reply[0] == "unknown":
+            await self._items.read(id)
+            _, reply = await self._sessions.visit(visit.token, "shop_put", id, qty, "1", keys=[SHOP_INV(id)])
+        return visit, reply
+
+    async def _put_apart(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
+        """On a cluster, where the item, the session and the account may live apart: four round trips in sequence."""
+
+        async def known() -> None:
+            if qty:
+                await self._items.read(id)
+
+        async def signed_in() -> str | None:
+            return await self._sessions.peek(cookie) if cookie is not None and is_token(cookie) else None
+
+        _, user = await asyncio.gather(known(), signed_in())
+        if user is not None:
+            (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), self._put_account(user, id, qty))
+            return visit, reply
+        visit, reply = await self._sessions.visit(cookie, "shop_put", id, qty, "1")
+        if reply and reply[0] == "account":  # of a person who has just logged in
+            assert visit.user is not None
+            reply = await self._put_account(visit.user, id, qty)
+        return visit, reply
+
+    async def _put_account(self, username: str, id: int, qty: int) -> list[str]:
+        reply: list[str] = await self._functions.call("shop_put_account", of_account(username), username, id, qty)
+        return reply
+
+    async def _priced(self, flat: Sequence[str]) -> Cart:
+        wanted = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
+        ids = sorted(wanted, key=lambda id: (len(id), id))
+        items = await self._items.read_many(ids) if ids else []
+        lines = [_line(int(id), item, wanted[id]) for id, item in zip(ids, items, strict=True)]
+        return Cart(lines, price_text(sum(hundredths(line.total) for line in lines)))
+
+
+def _line(id: int, item: Item | None, qty: int) -> Line:
+    if item is None:
+        return Line(id, "", "0.00", qty, "0.00", available=False)
+    total = price_text(hundredths(item.price) * qty)
+    return Line(id, item.name, item.price, qty, total, available=item.qty >= qty)

@@ -1,0 +1,44 @@
+"""How the shop plugs in. Who knows passwords is for the composition root to say: `sessions.accounts`."""
+
+from __future__ import annotations
+
+from plaza.core.domain import Core, Domain, Parts
+from plaza.core.paging import Snapshots
+from plaza.shop.caching import Caching
+from plaza.shop.carts import Carts
+from plaza.shop.items import Items, loader
+from plaza.shop.jobs import timers
+from plaza.shop.library import LIBRARY
+from plaza.shop.orders import Orders
+from plaza.shop.pages import Pages
+from plaza.shop.people import Shoppers
+from plaza.shop.routes import route
+from plaza.shop.rows import RowCache
+from plaza.shop.sessions import Limits, Sessions
+from plaza.shop.storefront import Storefront
+from plaza.shop.views import Views
+
+
+def build(core: Core) -> Parts:
+    """The shop on an open core."""
+    settings = core.settings
+    limits = Limits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
+    sessions = Sessions(core.functions, core.clock, cutoffs=core.auth.cutoffs, limits=limits)
+    rows, pages = RowCache(core.functions, loader(core.sql), clock=core.clock), Pages(core.functions)
+    items = Items(core.sql, rows, pages.purge)
+    orders = Orders(core.sql, sessions, items, core.clock)
+    views = Views(sessions, items, Snapshots(core.valkey, core.clock), core.clock)
+    services = [
+        sessions,
+        items,
+        views,
+        Carts(sessions, items),
+        orders,
+        Caching(core.functions, items, core.clock),
+        Storefront(items, pages),
+    ]
+    turns = {"shop.rows": rows.turn}
+    return Parts(services, timers(sessions, views), turns=turns, holder=Shoppers(sessions, orders))
+
+
+DOMAIN = Domain(LIBRARY, [route], build)

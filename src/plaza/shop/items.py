@@ -1,0 +1,134 @@
+"""Items: in SQL, read through `inv:<id>`, with the pages that show them purged when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import select, update
+
+from plaza.core.auth import ADMIN, Actor
+from plaza.core.errors import NotFound
+from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.sql import Sql
+from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, price_text
+from plaza.shop.rows import Data, Row, RowCache
+from plaza.shop.tables import ITEMS
+
+Purge = Callable[[str], Awaitable[object]]
+
+# Cursors of the list of items are told from others' by it.
+_LIST = "shop items"
+
+
+def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]:
+    """Rows of items, for the row cache."""
+
+    async def load(ids: Sequence[str]) -> dict[str, Data]:
+        numbers = [int(id) for id in ids if id.isdigit()]
+        async with sql.read() as tx:
+            found = await tx.execute(select(ITEMS).where(ITEMS.c.id.in_(numbers)))
+            return {str(row.id): as_data(row) for row in found}
+
+    return load
+
+
+def as_data(row: Any) -> Data:
+    """A row as it is copied: the document's fields first."""
+    return {
+        "qty": row.qty,
+        "name": row.name,
+        "description": row.description,
+        "price": price_text(row.price),
+        "id": row.id,
+        "version": row.version,
+    }
+
+
+class Items:
+    """What is for sale."""
+
+    def __init__(self, sql: Sql, rows: RowCache, purge: Purge) -> None:
+        self._sql = sql
+        self.rows = rows
+        self._purge = purge
+
+    async def create(self, actor: Actor, new: NewItem, operation: str) -> Item:
+        """Offer an item. The same operation again gives the same item."""
+        actor.require(ADMIN)
+        values = {
+            "name": clean_name(new.name),
+            "description": new.description,
+            "price": hundredths(new.price),
+            "qty": new.qty,
+            "operation": operation,
+            "version": 1,
+        }
+        statement = self._sql.insert(ITEMS).values(values).on_conflict_do_nothing(index_elements=["operation"])
+        async with self._sql.begin() as tx:
+            row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
+            if row is None:
+                row = (await tx.execute(select(ITEMS).where(ITEMS.c.operation == operation))).one()
+        return await self._changed(row)
+
+    async def change(self, actor: Actor, id: int, change: ItemChange) -> Item:
+        """Change an item; its cached row and pages follow at once."""
+        actor.require(ADMIN)
+        columns = change.columns()
+        if not columns:
+            return await self.read(id)
+        statement = update(ITEMS).where(ITEMS.c.id == id).values(version=ITEMS.c.version + 1, **columns)
+        async with self._sql.begin() as tx:
+            row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
+        if row is None:
+            raise _unknown(id)
+        return await self._changed(row)
+
+    async def _changed(self, row: Any) -> Item:
+        data = as_data(row)
+        await self.refresh([data])
+        return msgspec.convert(data, Item)
+
+    async def refresh(self, rows: Sequence[Data]) -> None:
+        """Items were changed in SQL: say so where they are cached."""
+        for data in rows:
+            await self.rows.put(str(data["id"]), data)
+            await self._purge(tag_of(data["id"]))
+
+    async def read(self, id: int) -> Item:
+        """One item, without counting a view. One round trip if it is cached."""
+        return as_item(id, await self.rows.get(str(id)))
+
+    async def read_many(self, ids: Sequence[str]) -> list[Item | None]:
+        """Items by their ids, None for one that is gone. One round trip for those that are cached."""
+        found = await self.rows.get_many(ids)
+        return [None if row is None else as_item(id, row) for id, row in zip(ids, found, strict=True)]
+
+    async def page(self, page: Page) -> ItemsPage:
+        """Items, the newest first."""
+        paged = await page_by_position(_LIST, page, self._after, self.read_many)
+        return ItemsPage(paged.items, paged.pagination)
+
+    async def _after(self, start: Position | None, count: int) -> list[tuple[str, Position]]:
+        statement = select(ITEMS.c.id).order_by(ITEMS.c.id.desc()).limit(count)
+        if start is not None:
+            statement = statement.where(ITEMS.c.id < int(start.score))
+        async with self._sql.read() as tx:
+            ids = (await tx.execute(statement)).scalars().all()
+        return [(str(id), Position(checksum(_LIST), id, str(id))) for id in ids]
+
+
+def as_item(id: int | str, row: Row | None) -> Item:
+    if row is None:
+        raise _unknown(id)
+    return msgspec.structs.replace(msgspec.json.decode(row.json, type=Item), stale=row.stale)
+
+
+def tag_of(id: int | str) -> str:
+    """What the pages that show an item are tagged with."""
+    return f"item-{id}"
+
+
+def _unknown(id: int | str) -> NotFound:
+    return NotFound("There is no such item.", id=int(id))

@@ -1,0 +1,25 @@
+"""What a worker does for the shop."""
+
+from __future__ import annotations
+
+from plaza.core.leases import Fence
+from plaza.core.timers import Timer
+from plaza.shop.sessions import Sessions
+from plaza.shop.views import HALVE_SECONDS, Views
+
+# Often enough that a wave of new sessions does not outgrow the limit by much.
+CLEAN_SECONDS = 30.0
+
+
+def timers(sessions: Sessions, views: Views) -> list[Timer]:
+    async def clean(_: Fence) -> str:
+        return f"{await sessions.clean()} sessions ended"
+
+    async def halve(_: Fence) -> str:
+        await views.halve()
+        return "views halved"
+
+    return [
+        Timer("shop.sessions", CLEAN_SECONDS, clean),
+        Timer("shop.popular", HALVE_SECONDS, halve, at_seconds=0),
+    ]

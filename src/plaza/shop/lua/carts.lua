@@ -1,0 +1,197 @@
+-- Carts. A guest's is `cart:<token>`; a person's belongs to the account, and `cart:<token>` of each of their sessions
+-- shows it. A cart has an id from the moment it is checked out until that is done: by it an order knows its cart.
+
+local MOST_PER_LINE = 999
+local MOST_LINES = 100
+local MOST_MERGED = 500 -- carts that join may be longer: nothing is lost at login
+local MOST_SESSIONS = 50
+local ABSORBED = 50 -- how many joined carts an account remembers, so that one that comes twice counts once
+
+-- mirrored: what a session of a person shows.
+recipe('mirrored', function(username, token)
+  local lines = redis.call('HGETALL', key.shop_account_cart(username))
+  return perform('mirror', {key.shop_session(token), key.shop_cart(token), key.shop_viewed(token)}, {username, unpack(lines)})
+end)
+
+local function mirror_all(sessions, username)
+  for _, token in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do effect('mirrored', username, token) end
+end
+
+-- mirror: the account's cart, as a session of that person shows it.   KEYS session, cart, viewed   ARGV username, item, qty, …
+verb('mirror', function(keys, args)
+  local user, moved = unpack(redis.call('HMGET', keys[1], 'user', 'moved'))
+  if user ~= args[1] or moved then return end -- it has ended, or is not theirs
+  redis.call('DEL', keys[2])
+  if #args > 1 then redis.call('HSET', keys[2], unpack(args, 2)) end
+end)
+
+-- ended: a session of a person ends for another reason than their own: they have too many.
+recipe('ended', function(username, token)
+  if redis.call('ZSCORE', key.shop_account_sessions(username), token) then return nil end
+  return perform('end', {key.shop_session(token), key.shop_cart(token), key.shop_viewed(token)}, {token, ''})
+end)
+
+-- admit: a person has a session more.   KEYS account, cart, sessions   ARGV username, token, since
+verb('admit', function(keys, args)
+  local username, token, since = unpack(args)
+  if redis.call('ZADD', keys[3], since, token) == 0 then return end
+  if redis.call('EXISTS', keys[2]) == 1 then effect('mirrored', username, token) end
+  local over = redis.call('ZCARD', keys[3]) - MOST_SESSIONS
+  if over > 0 then
+    for _, oldest in ipairs(redis.call('ZRANGE', keys[3], 0, over - 1)) do
+      redis.call('ZREM', keys[3], oldest)
+      effect('ended', username, oldest)
+    end
+  end
+end)
+
+-- part: a person has a session less.   KEYS account, cart, sessions   ARGV username, token
+verb('part', function(keys, args)
+  redis.call('ZREM', keys[3], args[2])
+end)
+
+-- handed: a guest's cart goes to the account at login.
+recipe('handed', function(token)
+  local username, parcel = unpack(redis.call('HMGET', key.shop_session(token), 'for', 'parcel'))
+  if not username then return nil end
+  return perform('absorb', account_keys(username), {username, token, parcel})
+end)
+
+-- absorb: a guest's cart joins the account's: quantities add up, to 999 at most.
+-- KEYS account, cart, sessions   ARGV username, the guest's token, 'item qty item qty …'
+verb('absorb', function(keys, args)
+  local account, cart, sessions = unpack(keys)
+  local username, token, parcel = unpack(args)
+  local absorbed = redis.call('HGET', account, 'absorbed') or ''
+  if absorbed:find(token, 1, true) then return end
+  absorbed = token .. ' ' .. absorbed
+  redis.call('HSET', account, 'absorbed', absorbed:sub(1, ABSORBED * (#token + 1)))
+  local lines = redis.call('HLEN', cart)
+  for item, qty in parcel:gmatch('(%S+) (%S+)') do
+    local there = redis.call('HGET', cart, item)
+    if there or lines < MOST_MERGED then
+      redis.call('HSET', cart, item, text(math.min((there or 0) + qty, MOST_PER_LINE)))
+      if not there then lines = lines + 1 end
+    end
+  end
+  mirror_all(sessions, username)
+end)
+
+-- Sets one line of a cart. Returns 'done', 'same' if that changed nothing, or 'full' if there is no room.
+local function set_line(cart, item, qty)
+  local before = redis.call('HGET', cart, item)
+  if (before or '0') == qty then return 'same' end
+  if not before and redis.call('HLEN', cart) >= MOST_LINES then return 'full' end
+  if qty == '0' then redis.call('HDEL', cart, item) else redis.call('HSET', cart, item, qty) end
+  return 'done'
+end
+
+local function with_lines(reply, cart)
+  for _, part in ipairs(redis.call('HGETALL', cart)) do reply[#reply + 1] = part end
+  return reply
+end
+
+-- cart: what a session wants to buy.   Reply {…, item, qty, …}
+verb('cart', function(keys, args)
+  local reply, entered = enter(keys, args)
+  return entered and with_lines(reply, keys[2]) or reply
+end)
+
+local function put_for(keys, username, item, qty)
+  local how = set_line(keys[2], item, qty)
+  if how == 'done' then mirror_all(keys[3], username) end
+  return how
+end
+
+-- put: a quantity of an item in a session's cart; 0 for none.
+-- KEYS session, cart, viewed; on one server also inv   ARGV … item, qty, '1' if the item is known to be there
+-- Reply {…, 'done', 'same' or 'full', item, qty, …}; {…, 'unknown'} if someone must look whether there is such an item;
+-- {…, 'account'} on a cluster if the cart is a person's, which is put_account's
+verb('put', function(keys, args)
+  local reply, entered = enter(keys, args)
+  if not entered then return reply end
+  local item, qty, user = args[6], args[7], reply[2]
+  if args[8] ~= '1' and qty ~= '0' and redis.call('EXISTS', keys[4]) == 0 then
+    reply[5] = 'unknown'
+    return reply
+  end
+  if user == '' then
+    reply[5] = set_line(keys[2], item, qty)
+    return with_lines(reply, keys[2])
+  end
+  if CLUSTERED then
+    reply[5] = 'account'
+    return reply
+  end
+  local keys_of_account = account_keys(user)
+  reply[5] = put_for(keys_of_account, user, item, qty)
+  return with_lines(reply, keys_of_account[2])
+end)
+
+-- put_account: a quantity of an item in a person's cart.
+-- KEYS account, cart, sessions   ARGV username, item, qty   Reply {'done', 'same' or 'full', item, qty, …}
+verb('put_account', function(keys, args)
+  return with_lines({put_for(keys, args[1], args[2], args[3])}, keys[2])
+end)
+
+-- The cart that is to be ordered: {id, id of the one ordered last, when, item, qty, …}
+local function to_order(reply, owner, cart, id)
+  redis.call('HSETNX', owner, 'cart', id)
+  local current, last = unpack(redis.call('HMGET', owner, 'cart', 'last'))
+  local last_id, when = (last or ''):match('^(%S+) (%S+)$')
+  reply[#reply + 1] = current
+  reply[#reply + 1] = last_id or ''
+  reply[#reply + 1] = when or ''
+  return with_lines(reply, cart)
+end
+
+-- check_out: a session orders its cart.
+-- ARGV … an id for the cart if it has none yet   Reply {…, id, last, when, item, qty, …}; {…, 'account'} as of put
+verb('check_out', function(keys, args)
+  local reply, entered = enter(keys, args)
+  if not entered then return reply end
+  local user = reply[2]
+  if user == '' then return to_order(reply, keys[1], keys[2], args[6]) end
+  if CLUSTERED then
+    reply[5] = 'account'
+    return reply
+  end
+  local keys_of_account = account_keys(user)
+  return to_order(reply, keys_of_account[1], keys_of_account[2], args[6])
+end)
+
+-- check_out_account: the same for a person's cart.
+-- KEYS account, cart, sessions   ARGV an id   Reply {id, last, when, item, qty, …}
+verb('check_out_account', function(keys, args)
+  return to_order({}, keys[1], keys[2], args[1])
+end)
+
+-- Takes what was ordered out of a cart, once. What was added meanwhile stays, for the next order.
+local function take_out(owner, cart, id, at, ordered)
+  if redis.call('HGET', owner, 'cart') ~= id then return false end
+  for i = 1, #ordered, 2 do
+    local left = (redis.call('HGET', cart, ordered[i]) or 0) - ordered[i + 1]
+    if left > 0 then redis.call('HSET', cart, ordered[i], text(left)) else redis.call('HDEL', cart, ordered[i]) end
+  end
+  redis.call('HDEL', owner, 'cart')
+  redis.call('HSET', owner, 'last', id .. ' ' .. at)
+  return true
+end
+
+-- ordered: a guest's cart has become an order.   KEYS session, cart, viewed   ARGV id, now_s, item, qty, …
+verb('ordered', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return end
+  take_out(keys[1], keys[2], args[1], args[2], {unpack(args, 3)})
+end)
+
+-- ordered_account: a person's has.   KEYS account, cart, sessions   ARGV username, id, now_s, item, qty, …
+verb('ordered_account', function(keys, args)
+  if take_out(keys[1], keys[2], args[2], args[3], {unpack(args, 4)}) then mirror_all(keys[3], args[1]) end
+end)
+
+-- forget: a person leaves: nothing of theirs stays.
+-- KEYS account, cart, sessions   ARGV username
+verb('forget', function(keys, args)
+  for _, token in ipairs(redis.call('ZRANGE', keys[3], 0, -1)) do effect('ended', args[1], token) end
+  redis.call('DEL', unpack(keys))
+end)

@@ -1,0 +1,206 @@
+-- Sessions. A token owns `shop:session:<token>`, its cart and what it has viewed; nothing of a token is ever written
+-- unless that hash is there, which is why a session that has ended never comes back, whatever runs beside it.
+--
+-- Every verb of a session begins
+--   KEYS session, cart, viewed, …   ARGV token, now_s, idle_s, absolute_s, new ('1': begin a session if there is none), …
+--   Reply {state, user, since, seen, …} with state 'live' (or 'new'), else {'none'}, or {'moved', the token that replaced it}
+
+local NEWEST_VIEWED = 25
+local MOVED_MS = 86400000 -- how long a replaced session is remembered: far longer than settling takes
+
+-- seen: when a token was last seen.
+recipe('seen', function(token)
+  local seen, moved = unpack(redis.call('HMGET', key.shop_session(token), 'seen', 'moved'))
+  if not seen or moved then return {'ZREM', key.shop_recent(), token} end
+  return {'ZADD', key.shop_recent(), seen, token}
+end)
+
+-- known: who is behind a token.
+recipe('known', function(token)
+  local user, moved = unpack(redis.call('HMGET', key.shop_session(token), 'user', 'moved'))
+  if not user or user == '' or moved then return {'HDEL', key.shop_logins(), token} end
+  return {'HSET', key.shop_logins(), token, user}
+end)
+
+local function account_keys(username)
+  return {key.shop_account(username), key.shop_account_cart(username), key.shop_account_sessions(username)}
+end
+
+-- belongs: whether a person has a session.
+recipe('belongs', function(token, username)
+  local user, since, moved = unpack(redis.call('HMGET', key.shop_session(token), 'user', 'since', 'moved'))
+  if user ~= username or moved then return perform('part', account_keys(username), {username, token}) end
+  return perform('admit', account_keys(username), {username, token, since})
+end)
+
+local function finish(keys, token, username)
+  redis.call('DEL', unpack(keys, 1, 3))
+  effect('seen', token)
+  if username == '' then return end
+  effect('known', token)
+  if username then effect('belongs', token, username) end
+end
+
+-- The session of a token, seen now. Returns the beginning of a reply, and whether there is one to work with.
+local function enter(keys, args)
+  local token, at = args[1], args[2]
+  local user, since, seen, moved, to =
+    unpack(redis.call('HMGET', keys[1], 'user', 'since', 'seen', 'moved', 'to'))
+  if moved then
+    if tonumber(at) <= tonumber(moved) then return {'moved', to}, false end
+    return {'none'}, false
+  end
+  if since and (at - seen > tonumber(args[3]) or at - since > tonumber(args[4])) then
+    finish(keys, token, user)
+    since = false
+  end
+  if not since then
+    if args[5] ~= '1' then return {'none'}, false end
+    redis.call('HSET', keys[1], 'user', '', 'since', at, 'seen', at)
+    effect('seen', token)
+    return {'new', '', at, at}, true
+  end
+  -- Clocks of two processes may differ a little: what was seen later stays.
+  if tonumber(at) > tonumber(seen) then
+    redis.call('HSET', keys[1], 'seen', at)
+    effect('seen', token)
+    seen = at
+  end
+  return {'live', user, since, seen}, true
+end
+
+-- peek: who is signed in with a token, or ''.   KEYS session, cart, viewed   ARGV now_s, idle_s, absolute_s
+question('peek', function(keys, args)
+  local user, since, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'since', 'seen', 'moved'))
+  if not since or moved then return '' end
+  local over = args[1] - seen > tonumber(args[2]) or args[1] - since > tonumber(args[3])
+  return over and '' or user
+end)
+
+-- enter: a request comes with a token.
+verb('enter', function(keys, args)
+  return (enter(keys, args))
+end)
+
+-- open: a session of a person who has proved who they are, under a token that nobody has seen yet.
+-- KEYS session, cart, viewed   ARGV token, now_s, username
+verb('open', function(keys, args)
+  local token, at, username = unpack(args)
+  redis.call('HSET', keys[1], 'user', username, 'since', at, 'seen', at)
+  effect('seen', token)
+  effect('known', token)
+  effect('belongs', token, username)
+end)
+
+-- hand_over: a session is replaced at login. A guest's cart goes to the account, what was viewed to the new session.
+-- KEYS session, cart, viewed   ARGV token, now_s, until when requests in flight are served, new token, username
+verb('hand_over', function(keys, args)
+  local session, cart, viewed = unpack(keys)
+  local token, at, till, new, username = unpack(args)
+  local user, since, moved = unpack(redis.call('HMGET', session, 'user', 'since', 'moved'))
+  if not since or moved then return end
+  local guest = user == ''
+  -- Whoever was signed in as another must not become the new person, not even for a few seconds.
+  local follows = guest or user == username
+  redis.call('HSET', session, 'moved', till, 'to', follows and new or '')
+  if guest then
+    redis.call('HSET', session, 'for', username, 'parcel', table.concat(redis.call('HGETALL', cart), ' '))
+    effect('handed', token)
+  end
+  if follows then effect('viewed_too', token) else redis.call('DEL', viewed) end
+  redis.call('DEL', cart)
+  redis.call('PEXPIRE', session, MOVED_MS)
+  redis.call('PEXPIRE', viewed, MOVED_MS)
+  effect('seen', token)
+  if not guest then
+    effect('known', token)
+    effect('belongs', token, user)
+  end
+end)
+
+-- viewed_too: what a replaced session had viewed.
+recipe('viewed_too', function(token)
+  local to = redis.call('HGET', key.shop_session(token), 'to')
+  local seen = redis.call('ZRANGE', key.shop_viewed(token), 0, -1, 'WITHSCORES')
+  if not to or #seen == 0 then return nil end
+  local args = {}
+  for i = 1, #seen, 2 do
+    args[i], args[i + 1] = seen[i + 1], seen[i]
+  end
+  return perform('viewed_before', {key.shop_session(to), key.shop_cart(to), key.shop_viewed(to)}, args)
+end)
+
+local function trim_viewed(viewed)
+  redis.call('ZREMRANGEBYRANK', viewed, 0, -NEWEST_VIEWED - 1)
+end
+
+-- viewed_before: what a session had viewed under another token.   KEYS session, cart, viewed   ARGV time, item, …
+verb('viewed_before', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return end
+  redis.call('ZADD', keys[3], 'GT', unpack(args))
+  trim_viewed(keys[3])
+end)
+
+-- end: a session is over.
+-- KEYS session, cart, viewed   ARGV token, seen (only if it was not seen after that; '' in any case)
+-- Reply 1, or 0 if it was seen since
+verb('end', function(keys, args)
+  local token, before = args[1], args[2]
+  local user, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'seen', 'moved'))
+  if moved then -- it is over already, and must remember where its cart went
+    effect('seen', token)
+    return 1
+  end
+  if before ~= '' and seen and tonumber(seen) > tonumber(before) then return 0 end
+  finish(keys, token, user)
+  return 1
+end)
+
+-- viewed: what a session has looked at, the newest first.   Reply {…, item, time, …}
+verb('viewed', function(keys, args)
+  local reply, entered = enter(keys, args)
+  if not entered then return reply end
+  for _, part in ipairs(redis.call('ZRANGE', keys[3], 0, -1, 'REV', 'WITHSCORES')) do reply[#reply + 1] = part end
+  return reply
+end)
+
+-- view: a session looks at an item.
+-- KEYS session, cart, viewed; on one server also inv, row
+-- ARGV … item, '1' if it is known to be there   Reply {…, row, old, why} as of read_row; {…} if it is known
+verb('view', function(keys, args)
+  local reply, entered = enter(keys, args)
+  local item, there = args[6], args[7] == '1'
+  if not there then
+    local row = read_row(keys[4], keys[5], tonumber(args[2]) * 1000)
+    for i = 1, 3 do reply[4 + i] = row[i] end
+    there = row[1] and row[3] ~= 'expired'
+    -- So that the reply keeps its places.
+    for i = 1, 4 do reply[i] = reply[i] or '' end
+  end
+  if not there then return reply end
+  if entered then
+    redis.call('ZADD', keys[3], args[2], item)
+    trim_viewed(keys[3])
+  end
+  if not CLUSTERED and (entered or reply[1] == 'moved') then
+    redis.call('ZINCRBY', key.shop_popular(), -1, item)
+  end
+  return reply
+end)
+
+-- halve: once in five minutes, so that old views count less. What is cut is cut in steps: the rest is left to the next.
+-- KEYS popular, halved   ARGV which five minutes, how many stay, how many go in one step   Reply how many are to go still
+verb('halve', function(keys, args)
+  local popular, halved = keys[1], keys[2]
+  local keep, step = tonumber(args[2]), tonumber(args[3])
+  if tonumber(redis.call('GET', halved) or '-1') >= tonumber(args[1]) then return 0 end
+  local over = redis.call('ZCARD', popular) - keep
+  if over > 0 then
+    -- Scores are negative, so the least viewed are at the end.
+    redis.call('ZREMRANGEBYRANK', popular, math.max(keep, keep + over - step), -1)
+    if over > step then return over - step end
+  end
+  redis.call('ZUNIONSTORE', popular, 1, popular, 'WEIGHTS', 0.5)
+  redis.call('SET', halved, args[1])
+  return 0
+end)

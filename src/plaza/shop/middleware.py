@@ -1,0 +1,281 @@
+"""The page cache in front of any ASGI application: Starlette, FastAPI, or anything else.
+
+    app.add_middleware(PageCache, store="valkey://localhost")
+
+Only GET and HEAD are looked at, and only answers that say nothing against it are kept: status 200, `text/html`, no
+`Set-Cookie`, no `Cache-Control: private` or `no-store`, no `Vary` by a header that is not in `vary`. An answer may name
+what it shows in `Cache-Tag: item-7, sale`; `await cache.purge("item-7")` then drops it everywhere.
+
+A request with credentials or a cookie is taken for a person's own and passes by, unless `personal` knows better. A URL
+with a parameter `_` (how scripts say "not from a cache") passes by, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from plaza.core.functions import Functions
+from plaza.shop.pages import (
+    LARGEST_PAGE,
+    Headers,
+    Page,
+    Pages,
+    Rules,
+    Served,
+    not_modified,
+    page_hash,
+    storable_headers,
+)
+from plaza.shop.store import opened
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# What the answer to a cached page depends on whatever the application says: whether it is somebody's own.
+_OWN_VARY: Final = ("cookie", "authorization")
+_AGE = re.compile(r"(?:^|[\s,])(s-maxage|max-age)\s*=\s*\"?(\d{1,9})")
+
+
+def has_credentials(scope: Scope) -> bool:
+    """Whether a request may be somebody's own: it brings a cookie or credentials."""
+    return any(name in (b"cookie", b"authorization", b"x-api-key") for name, _ in scope["headers"])
+
+
+class PageCache:
+    """ASGI middleware that keeps pages in Valkey.
+
+    `store` is an address, or functions that are already connected. `item` gives the item that a request shows, if
+    it shows one: its page is then kept only while the item is among the most viewed. `applies` says which requests are
+    looked at (all by default), `personal` which are somebody's own. `vary` names headers whose values make another
+    page, beside the URL.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        store: str | Functions,
+        *,
+        rules: Rules | None = None,
+        name: str = "plaza",
+        item: Callable[[Scope], str | None] | None = None,
+        applies: Callable[[Scope], bool] | None = None,
+        personal: Callable[[Scope], bool | Awaitable[bool]] = has_credentials,
+        vary: Sequence[str] = (),
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._rules = rules or Rules()
+        self._name = name
+        self._item = item
+        self._applies = applies
+        self._personal = personal
+        self._vary = tuple(sorted(header.lower() for header in vary))
+        self._opening = asyncio.Lock()
+        self._pages: Pages | None = None if isinstance(store, str) else Pages(store, self._rules)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                await self.close()
+            return
+        if (
+            scope["type"] != "http"
+            or scope["method"] not in ("GET", "HEAD")
+            or (self._applies is not None and not self._applies(scope))
+        ):
+            await self._app(scope, receive, send)
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        why = await self._bypass(scope)
+        if why:
+            await self._app(scope, receive, self._stamped(send, f"fwd=bypass; detail={why}"))
+            return
+
+        async def compute(attended: bool) -> Page | None:
+            outward = self._stamped(send, "fwd=uri-miss; stored=?0") if attended else None
+            recorder = Recorder(outward, self._vary)
+            # For a HEAD, too, the page is computed; only its body is not sent.
+            await self._app({**scope, "method": "GET"}, receive if attended else _nothing, recorder.send)
+            return recorder.page()
+
+        item = self._item(scope) if self._item is not None else None
+        served = await (await self._open()).serve(self.hash_of(scope), compute, item)
+        if served is not None:
+            await self._send(scope, served, send)
+
+    async def _bypass(self, scope: Scope) -> str:
+        """Why a request is not for the cache, or nothing."""
+        if any(name == b"range" for name, _ in scope["headers"]):
+            return "range"
+        if asks_for_new(scope["query_string"]):
+            return "unwanted"
+        personal = self._personal(scope)
+        return "personal" if (await personal if inspect.isawaitable(personal) else personal) else ""
+
+    def hash_of(self, scope: Scope) -> str:
+        """What makes a request the same as another. The host is part of it: a page may hold its own address."""
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        host = headers.get(b"host", b"").decode("latin-1")
+        path = scope.get("raw_path") or scope["path"].encode()
+        parts = [scope.get("scheme", "http"), host, path.decode("latin-1"), scope["query_string"].decode("latin-1")]
+        varying = [f"{name}: {headers.get(name.encode(), b'').decode('latin-1')}" for name in self._vary]
+        return page_hash([*parts, *varying])
+
+    async def _send(self, scope: Scope, served: Served, send: Send) -> None:
+        headers = _with_defaults(served.headers(self._name), self._vary)
+        wanted = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"if-none-match"), None)
+        status, body = served.page.status, served.page.body
+        if status == 200 and not_modified(served.etag, wanted):
+            status, body = 304, b""
+            headers = [pair for pair in headers if pair[0] not in ("content-type", "content-length")]
+        else:
+            headers.append(("content-length", str(len(body))))
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    def _stamped(self, send: Send, how: str) -> Send:
+        """Sends an answer as it is, but for what the cache says of it."""
+
+        async def stamped(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                ours = [(b"cache-status", f"{self._name}; {how}".encode()), (b"vary", ", ".join(_OWN_VARY).encode())]
+                message = {**message, "headers": [*message["headers"], *ours]}
+            await send(message)
+
+        return stamped
+
+    async def purge(self, tag: str) -> int:
+        """Drop every page with a tag, in every process. Returns how many there were."""
+        return await (await self._open()).purge(tag)
+
+    async def _open(self) -> Pages:
+        if self._pages is None:
+            async with self._opening:
+                if self._pages is None:
+                    assert isinstance(self._store, str)
+                    self._pages = Pages(await opened(self._store), self._rules)
+        return self._pages
+
+    async def close(self) -> None:
+        """End what is being renewed; and the connection, if it is our own."""
+        pages = self._pages
+        if pages is None:
+            return
+        await pages.drain()
+        if isinstance(self._store, str):
+            self._pages = None
+            await pages.functions.effects.drain()
+            await pages.functions.valkey.close()
+
+
+class Recorder:
+    """Takes down what an application sends; what is not for keeping goes straight on to the reader."""
+
+    def __init__(self, send: Send | None, vary: Sequence[str]) -> None:
+        self._send = send
+        self._vary = vary
+        self._start: Message | None = None
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._passing = False
+        self._complete = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            if not self._may_keep(message):
+                await self._pass()
+        elif self._passing:
+            await self._forward(message)
+        elif message["type"] == "http.response.body":
+            self._chunks.append(message.get("body", b""))
+            self._size += len(self._chunks[-1])
+            self._complete = not message.get("more_body", False)
+            if self._size > LARGEST_PAGE:
+                await self._pass(more_body=not self._complete)
+
+    def page(self) -> Page | None:
+        if self._passing:
+            return None
+        assert self._start is not None, "the application sent nothing"
+        if not self._complete:
+            raise RuntimeError("the application broke off its answer")
+        headers = _decoded(self._start["headers"])
+        tags = tuple(tag.strip() for name, value in headers if name == "cache-tag" for tag in value.split(","))
+        kept = tuple(pair for pair in headers if pair[0] not in ("cache-tag", "content-length", "etag"))
+        strong = next((value for name, value in headers if name == "etag" and not value.startswith("W/")), "")
+        return Page(b"".join(self._chunks), self._start["status"], kept, tags, _fresh_seconds(kept), strong)
+
+    def _may_keep(self, start: Message) -> bool:
+        headers = _decoded(start["headers"])
+        kind = next((value for name, value in headers if name == "content-type"), "")
+        varies = {word.strip().lower() for name, value in headers if name == "vary" for word in value.split(",")}
+        return (
+            start["status"] == 200
+            and kind.startswith("text/html")
+            and varies <= {*self._vary, ""}
+            and _fresh_seconds(headers) != 0
+            and storable_headers(headers)
+        )
+
+    async def _pass(self, *, more_body: bool = True) -> None:
+        self._passing = True
+        assert self._start is not None
+        await self._forward(self._start)
+        if self._chunks:
+            await self._forward({"type": "http.response.body", "body": b"".join(self._chunks), "more_body": more_body})
+            self._chunks = []
+
+    async def _forward(self, message: Message) -> None:
+        if self._send is not None:
+            await self._send(message)
+
+
+def asks_for_new(query: bytes) -> bool:
+    """Whether a URL has the parameter `_`, by which scripts ask for a page of their own."""
+    if b"_" not in query and b"%5f" not in query.lower():
+        return False
+    return any(name == "_" for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+
+
+def _decoded(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+    return tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers)
+
+
+def _fresh_seconds(headers: Headers) -> float | None:
+    """How long a page says that it is good: `s-maxage` is meant for caches like this one, `max-age` for all."""
+    said = {
+        word: int(seconds)
+        for name, value in headers
+        if name == "cache-control"
+        for word, seconds in _AGE.findall(value.lower())
+    }
+    return said.get("s-maxage", said.get("max-age"))
+
+
+def _with_defaults(headers: Headers, vary: Sequence[str]) -> list[tuple[str, str]]:
+    """The headers with what later caches must know: what the page depends on, and that they should ask again."""
+    said = [word.strip().lower() for name, value in headers if name == "vary" for word in value.split(",")]
+    words = list(dict.fromkeys(word for word in (*said, *vary, *_OWN_VARY) if word))
+    kept = [pair for pair in headers if pair[0] != "vary"]
+    if not any(name == "cache-control" for name, _ in kept):
+        kept.append(("cache-control", "no-cache"))
+    return [*kept, ("vary", ", ".join(words))]
+
+
+async def _nothing() -> Message:
+    """What an application hears that computes for nobody in particular: a request without a body."""
+    return {"type": "http.request", "body": b"", "more_body": False}

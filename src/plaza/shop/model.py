@@ -1,0 +1,195 @@
+"""What the shop deals in, and the rules that need no store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from plaza.core.errors import Conflict, Invalid, Unauthenticated
+from plaza.core.paging import Pagination
+
+MOST_PER_LINE: Final = 999
+# No person's cart comes near; it bounds what one function has to move.
+MOST_LINES: Final = 100
+# Beyond it the oldest session of a person ends.
+MOST_SESSIONS: Final = 50
+
+ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.")]
+Price = Annotated[
+    str, Meta(pattern=r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)", description="A decimal as text, such as `19.90`.")
+]
+Stock = Annotated[int, Meta(ge=0, le=1_000_000_000, description="How many there are.")]
+Quantity = Annotated[int, Meta(ge=0, le=MOST_PER_LINE, description="1 to 999; 0 removes.")]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Description = Annotated[str, Meta(max_length=10_000)]
+SessionId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$(?!\n)", description="Id of a session; not its token.")]
+
+
+class OutOfStock(Conflict):
+    title, code = "There is not enough left", "out_of_stock"
+
+
+class EmptyCart(Conflict):
+    title, code = "The cart is empty", "empty_cart"
+
+
+class CartFull(Conflict):
+    title, code = "The cart has too many lines", "cart_full"
+
+
+class SessionMoved(Conflict):
+    title, code = "This session was replaced by a login", "session_moved"
+
+
+class WrongLogin(Unauthenticated):
+    title, code = "Username or password is wrong", "wrong_login"
+
+
+class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+    description: Description
+    price: Price
+    qty: Stock
+
+
+class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left out stays as it is."""
+
+    name: Name | UnsetType = UNSET
+    description: Description | UnsetType = UNSET
+    price: Price | UnsetType = UNSET
+    qty: Stock | UnsetType = UNSET
+
+    def columns(self) -> dict[str, Any]:
+        """The columns that change."""
+        given: dict[str, Any] = {
+            name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET
+        }
+        if "price" in given:
+            given["price"] = hundredths(given["price"])
+        if "name" in given:
+            given["name"] = clean_name(given["name"])
+        return given
+
+
+class Item(msgspec.Struct, frozen=True):
+    """An item. `stale` says that the database is slow or away and this is how the item last was."""
+
+    id: int
+    name: str
+    description: str
+    price: str
+    qty: int
+    version: int
+    stale: bool = False
+
+
+class ItemsPage(msgspec.Struct, frozen=True):
+    items: list[Item]
+    pagination: Pagination
+
+
+class NewQuantity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    qty: Quantity
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a cart. `available` is false if the item is no longer sold or there is not enough of it."""
+
+    id: int
+    name: str
+    price: str
+    qty: int
+    total: str
+    available: bool
+
+
+class Cart(msgspec.Struct, frozen=True):
+    """A cart at today's prices."""
+
+    items: list[Line]
+    total: str
+
+
+class OrderLine(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    price: str
+    qty: int
+    total: str
+
+
+class Order(msgspec.Struct, frozen=True):
+    """An order, at the prices of its moment. `created_at` is in Unix seconds."""
+
+    id: int
+    created_at: float
+    items: list[OrderLine]
+    total: str
+
+
+class OrdersPage(msgspec.Struct, frozen=True):
+    orders: list[Order]
+    pagination: Pagination
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    username: Annotated[str, Meta(min_length=1, max_length=100)]
+    password: Annotated[str, Meta(min_length=1, max_length=1_000)]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session. Its `id` is no secret: the token cannot be found from it. Times are Unix seconds."""
+
+    id: str
+    user: str | None
+    created_at: float
+    last_seen: float
+    expires_at: float
+    current: bool
+
+
+class SessionsPage(msgspec.Struct, frozen=True):
+    sessions: list[Session]
+    pagination: Pagination
+
+
+class NewDelay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    delay: Annotated[float, Meta(ge=-1e9, le=31_536_000, description="Seconds between copies; 0 or less: none.")]
+
+
+class CachedRow(msgspec.Struct, frozen=True):
+    """How a row is cached. Times are Unix seconds; `due_at` is when it is copied next."""
+
+    id: int
+    delay: float | None
+    due_at: float | None
+
+
+class CacheState(msgspec.Struct, frozen=True):
+    """The caches, for operators. `late_seconds` is how far the worker is behind."""
+
+    rows: list[CachedRow]
+    pagination: Pagination
+    scheduled: int
+    late_seconds: float
+
+
+def hundredths(price: str) -> int:
+    """`19.9` → 1990."""
+    whole, _, rest = price.partition(".")
+    return int(whole) * 100 + int(rest.ljust(2, "0"))
+
+
+def price_text(amount: int) -> str:
+    """1990 → `19.90`."""
+    return f"{amount // 100}.{amount % 100:02d}"
+
+
+def clean_name(name: str) -> str:
+    name = name.strip()
+    if not name or not name.isprintable():
+        raise Invalid("The name has 1 to 200 characters that can be shown.", field="name")
+    return name

@@ -1,0 +1,174 @@
+"""Checkout: one SQL transaction takes the stock and writes the order; the cart's id makes it happen once.
+
+A cart gets an id when it is first checked out and keeps it until what was ordered has left it. The order carries that
+id in a unique column. So a double click, a repeated request or a crash between SQL and Valkey finds the order already
+there, gives it again and empties the cart, which may be repeated too. Stock is taken by `UPDATE … WHERE qty >= n`:
+however many check out at once, the last piece is sold once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plaza.core.clock import Clock
+from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.sql import Sql
+from plaza.shop.items import Items, as_data
+from plaza.shop.keys import of_account, of_session
+from plaza.shop.model import EmptyCart, Order, OrderLine, OrdersPage, OutOfStock, SessionMoved, price_text
+from plaza.shop.rows import Data
+from plaza.shop.sessions import Sessions, Visit
+from plaza.shop.tables import ITEMS, LINES, ORDERS
+
+# A second click that comes this much later, onto the emptied cart, gets the order that the first one made.
+AGAIN_SECONDS: Final = 60
+
+
+class _AlreadyOrdered(Exception):
+    """The cart has become an order already."""
+
+
+class Orders:
+    """Turns carts into orders."""
+
+    def __init__(self, sql: Sql, sessions: Sessions, items: Items, clock: Clock) -> None:
+        self._sql = sql
+        self._sessions = sessions
+        self._functions = sessions.functions
+        self._items = items
+        self._clock = clock
+
+    async def check_out(self, cookie: str | None) -> tuple[Visit, Order]:
+        """Order what is in the cart, at the prices of now. Two round trips, the transaction, and one per item."""
+        visit, reply = await self._sessions.visit(cookie, "shop_check_out", secrets.token_hex(16))
+        if visit.moved:
+            raise SessionMoved("Log in is under way: ask again with the new cookie.")
+        if reply[0] == "account":
+            assert visit.user is not None
+            keys = of_account(visit.user)
+            reply = await self._functions.call("shop_check_out_account", keys, secrets.token_hex(16))
+        cart, last, when, *flat = reply
+        wanted = dict(zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True))
+        if not wanted:
+            return visit, await self._again(visit, last, when)
+        try:
+            order, changed = await self._order(visit, cart, wanted)
+        except _AlreadyOrdered:
+            order, changed = await self._by_cart(cart), []
+        await self._empty(visit, cart, order)
+        await self._items.refresh(changed)
+        return visit, order
+
+    async def _again(self, visit: Visit, last: str, when: str) -> Order:
+        if last and self._clock.now_s() - float(when) <= AGAIN_SECONDS:
+            return await self._by_cart(last)
+        raise EmptyCart("There is nothing in the cart.")
+
+    async def _order(self, visit: Visit, cart: str, wanted: dict[int, int]) -> tuple[Order, list[Data]]:
+        now = self._clock.now_ms()
+        async with self._sql.begin() as tx:
+            id = await self._claim(tx, visit.buyer, cart, now)
+            # Always in the order of ids: two carts with the same items never wait for each other in a circle.
+            taken = [(await _take(tx, item, wanted[item]), wanted[item]) for item in sorted(wanted)]
+            lines = [
+                {"order_id": id, "item_id": row.id, "name": row.name, "price": row.price, "qty": qty}
+                for row, qty in taken
+            ]
+            await tx.execute(insert(LINES), lines)
+            total = sum(row.price * qty for row, qty in taken)
+            await tx.execute(update(ORDERS).where(ORDERS.c.id == id).values(total=total))
+        order = Order(
+            id, now / 1000, [_line(row.id, row.name, row.price, qty) for row, qty in taken], price_text(total)
+        )
+        return order, [as_data(row) for row, _ in taken]
+
+    async def _claim(self, tx: AsyncConnection, buyer: str, cart: str, now: int) -> int:
+        """The order of a cart, if there is none yet. Of two at once the second waits here for the first."""
+        values = {"cart": cart, "buyer": buyer, "created_ms": now, "total": 0}
+        statement = self._sql.insert(ORDERS).values(values).on_conflict_do_nothing(index_elements=["cart"])
+        id = (await tx.execute(statement.returning(ORDERS.c.id))).scalar()
+        if id is None:
+            raise _AlreadyOrdered
+        return int(id)
+
+    async def _empty(self, visit: Visit, cart: str, order: Order) -> None:
+        ordered = [part for line in order.items for part in (line.id, line.qty)]
+        now = self._sessions.now()
+        if visit.user is None:
+            await self._functions.call("shop_ordered", of_session(visit.token), cart, now, *ordered)
+        else:
+            keys = of_account(visit.user)
+            await self._functions.call("shop_ordered_account", keys, visit.user, cart, now, *ordered)
+
+    async def _by_cart(self, cart: str) -> Order:
+        async with self._sql.read() as tx:
+            rows = (await tx.execute(select(ORDERS).where(ORDERS.c.cart == cart))).all()
+            (order,) = await _with_lines(tx, rows)
+        return order
+
+    async def page(self, visit: Visit, page: Page) -> OrdersPage:
+        """One's own orders, the newest first: a person's, or those of a guest's session."""
+        buyer = f"guest:{visit.id}" if visit.moved else visit.buyer
+        name = f"orders of {buyer}"
+
+        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
+            statement = select(ORDERS.c.id).where(ORDERS.c.buyer == buyer).order_by(ORDERS.c.id.desc()).limit(count)
+            if start is not None:
+                statement = statement.where(ORDERS.c.id < int(start.score))
+            async with self._sql.read() as tx:
+                ids = (await tx.execute(statement)).scalars().all()
+            return [(str(id), Position(checksum(name), id, str(id))) for id in ids]
+
+        paged = await page_by_position(name, page, after, self._read_many)
+        return OrdersPage(paged.items, paged.pagination)
+
+    async def _read_many(self, ids: Sequence[str]) -> list[Order | None]:
+        async with self._sql.read() as tx:
+            rows = (await tx.execute(select(ORDERS).where(ORDERS.c.id.in_([int(id) for id in ids])))).all()
+            orders = {order.id: order for order in await _with_lines(tx, rows)}
+        return [orders.get(int(id)) for id in ids]
+
+    async def of_person(self, username: str) -> list[Order]:
+        """Every order of a person, for export."""
+        async with self._sql.read() as tx:
+            rows = (await tx.execute(select(ORDERS).where(ORDERS.c.buyer == f"user:{username}"))).all()
+            return await _with_lines(tx, rows)
+
+    async def forget(self, username: str) -> int:
+        """Take a person's name off their orders. The orders stay: stock and sums must add up."""
+        statement = update(ORDERS).where(ORDERS.c.buyer == f"user:{username}").values(buyer="")
+        async with self._sql.begin() as tx:
+            return int((await tx.execute(statement)).rowcount)
+
+
+async def _take(tx: AsyncConnection, item: int, qty: int) -> Any:
+    """Take pieces of an item out of stock, if there are as many. Returns its row as it is then."""
+    statement = (
+        update(ITEMS)
+        .where(ITEMS.c.id == item, ITEMS.c.qty >= qty)
+        .values(qty=ITEMS.c.qty - qty, version=ITEMS.c.version + 1)
+        .returning(ITEMS)
+    )
+    row = (await tx.execute(statement)).one_or_none()
+    if row is None:
+        left = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == item))).scalar() or 0
+        raise OutOfStock("There is not enough of an item left.", id=item, wanted=qty, left=left)
+    return row
+
+
+async def _with_lines(tx: AsyncConnection, rows: Iterable[Any]) -> list[Order]:
+    rows = list(rows)
+    lines: dict[int, list[OrderLine]] = {row.id: [] for row in rows}
+    statement = select(LINES).where(LINES.c.order_id.in_(list(lines))).order_by(LINES.c.item_id)
+    for line in await tx.execute(statement):
+        lines[line.order_id].append(_line(line.item_id, line.name, line.price, line.qty))
+    return [Order(row.id, row.created_ms / 1000, lines[row.id], price_text(row.total)) for row in rows]
+
+
+def _line(id: int, name: str, price: int, qty: int) -> OrderLine:
+    return OrderLine(id, name, price_text(price), qty, price_text(price * qty))

@@ -1,0 +1,35 @@
+"""What the shop holds about a person: all of it on request, and none of it when they leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plaza.shop.keys import SHOP_ACCOUNT_CART
+from plaza.shop.orders import Orders
+from plaza.shop.sessions import Sessions, Visit
+
+
+class Shoppers:
+    """People, as the shop knows them."""
+
+    def __init__(self, sessions: Sessions, orders: Orders) -> None:
+        self._sessions = sessions
+        self._orders = orders
+        self._valkey = sessions.functions.valkey
+
+    async def export(self, username: str) -> dict[str, Any]:
+        """Everything the shop holds about a person. Tokens are left out: they are keys, not data."""
+        cart = await self._valkey.call("HGETALL", SHOP_ACCOUNT_CART(username))
+        sessions = await self._sessions.own(Visit("", username, 0, 0))
+        return {
+            "cart": {item: int(qty) for item, qty in cart.items()},
+            "sessions": msgspec.to_builtins(sessions),
+            "orders": msgspec.to_builtins(await self._orders.of_person(username)),
+        }
+
+    async def forget(self, username: str) -> None:
+        """End a person's sessions, drop their cart, and take their name off their orders. May be repeated."""
+        await self._sessions.end_all(username)
+        await self._orders.forget(username)

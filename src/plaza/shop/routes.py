@@ -1,0 +1,196 @@
+"""The shop over HTTP."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from plaza.core.answers import Answer
+from plaza.core.auth import Actor
+from plaza.core.call import Call
+from plaza.core.paging import Page
+from plaza.core.routes import Routes
+from plaza.shop.caching import Caching
+from plaza.shop.carts import Carts
+from plaza.shop.cookies import caller, clear_cookie, set_cookie, token_of
+from plaza.shop.items import Items
+from plaza.shop.middleware import asks_for_new
+from plaza.shop.model import (
+    CachedRow,
+    CacheState,
+    Cart,
+    Item,
+    ItemChange,
+    ItemId,
+    ItemsPage,
+    Login,
+    NewDelay,
+    NewItem,
+    NewQuantity,
+    Order,
+    OrdersPage,
+    Session,
+    SessionId,
+    SessionsPage,
+)
+from plaza.shop.orders import Orders
+from plaza.shop.pages import not_modified
+from plaza.shop.sessions import Sessions, Visit
+from plaza.shop.storefront import HTML, Storefront
+from plaza.shop.views import Views
+
+T = TypeVar("T")
+
+route = Routes("shop", prefix="/shop", about="Sessions, items, carts and orders, and the caches in front of them.")
+
+
+def answer(call: Call, sessions: Sessions, visit: Visit, body: T, *, status: int | None = None) -> Answer[T]:
+    """An answer to a session's request, with its cookie if the session is new."""
+    cookie = [set_cookie(call, visit.token, sessions.limits.absolute)] if visit.new else []
+    return Answer(body, status=status, headers=cookie)
+
+
+@route.post("/session", also={201: Session})
+async def session(call: Call, sessions: Sessions) -> Answer[Session]:
+    """The session of the cookie; a new one, 201, if there is none. It goes on for a week after it was last seen."""
+    visit, _ = await sessions.visit(token_of(call))
+    return answer(call, sessions, visit, sessions.session(visit), status=201 if visit.new else None)
+
+
+@route.post("/login")
+async def login(body: Login, call: Call, sessions: Sessions) -> Answer[Session]:
+    """Sign in: the token changes, and a guest's cart joins the account's."""
+    visit = await sessions.login(token_of(call), body, call.address)
+    return answer(call, sessions, visit, sessions.session(visit))
+
+
+@route.post("/logout", status=204)
+async def logout(call: Call, sessions: Sessions) -> Answer[None]:
+    """End the session. The account's cart stays for the next login."""
+    await sessions.logout(token_of(call))
+    return Answer(None, headers=[clear_cookie(call)])
+
+
+@route.get("/sessions")
+async def own_sessions(call: Call, page: Page, sessions: Sessions) -> Answer[SessionsPage]:
+    """One's own sessions, the newest first; of a guest only this one."""
+    visit, _ = await sessions.visit(token_of(call))
+    return answer(call, sessions, visit, await sessions.page(visit, page))
+
+
+@route.delete("/sessions/{id}", status=204)
+async def end_session(id: SessionId, call: Call, sessions: Sessions) -> Answer[None]:
+    """End one of one's own sessions."""
+    visit, _ = await sessions.visit(token_of(call))
+    await sessions.end_own(visit, id)
+    return answer(call, sessions, visit, None)
+
+
+@route.post("/items", status=201, idempotent=True)
+async def create_item(actor: Actor, body: NewItem, call: Call, items: Items) -> Item:
+    """Offer an item: for admins. Prices are decimals as text."""
+    return await items.create(actor, body, call.operation)
+
+
+@route.patch("/items/{id}")
+async def change_item(actor: Actor, id: ItemId, body: ItemChange, items: Items) -> Item:
+    """Change an item: for admins. Its cached row and pages follow at once."""
+    return await items.change(actor, id, body)
+
+
+@route.get("/items")
+async def list_items(page: Page, items: Items) -> ItemsPage:
+    """Items, the newest first."""
+    return await items.page(page)
+
+
+@route.get("/items/popular")
+async def popular(page: Page, views: Views) -> ItemsPage:
+    """Items, the most viewed first."""
+    return await views.popular(page)
+
+
+@route.get("/items/{id}")
+async def view(id: ItemId, call: Call, sessions: Sessions, views: Views) -> Answer[Item]:
+    """An item, which counts as a view. `stale` says that the database is away and this is how it last was."""
+    visit, item = await views.view(token_of(call), id)
+    return answer(call, sessions, visit, item)
+
+
+@route.get("/recently-viewed")
+async def recently_viewed(call: Call, page: Page, sessions: Sessions, views: Views) -> Answer[ItemsPage]:
+    """What this session has looked at, the newest first, 25 at most."""
+    visit, found = await views.recently(token_of(call), page)
+    return answer(call, sessions, visit, found)
+
+
+@route.get("/cart")
+async def cart(call: Call, sessions: Sessions, carts: Carts) -> Answer[Cart]:
+    """The cart, at today's prices."""
+    visit, found = await carts.read(token_of(call))
+    return answer(call, sessions, visit, found)
+
+
+@route.put("/cart/items/{id}")
+async def put_in_cart(id: ItemId, body: NewQuantity, call: Call, sessions: Sessions, carts: Carts) -> Answer[Cart]:
+    """Want so many of an item, 1 to 999; 0 removes it."""
+    visit, found = await carts.put(token_of(call), id, body.qty)
+    return answer(call, sessions, visit, found)
+
+
+@route.delete("/cart/items/{id}")
+async def take_from_cart(id: ItemId, call: Call, sessions: Sessions, carts: Carts) -> Answer[Cart]:
+    """Take an item out of the cart."""
+    visit, found = await carts.put(token_of(call), id, 0)
+    return answer(call, sessions, visit, found)
+
+
+@route.post("/checkout", status=201, idempotent=True, caller=caller)
+async def check_out(call: Call, sessions: Sessions, orders: Orders) -> Answer[Order]:
+    """Order what is in the cart, at the prices of now. One cart makes one order; 409 if there is not enough left."""
+    visit, order = await orders.check_out(token_of(call))
+    return answer(call, sessions, visit, order)
+
+
+@route.get("/orders")
+async def own_orders(call: Call, page: Page, sessions: Sessions, orders: Orders) -> Answer[OrdersPage]:
+    """One's own orders, the newest first; a guest's are those of this session."""
+    visit, _ = await sessions.visit(token_of(call))
+    return answer(call, sessions, visit, await orders.page(visit, page))
+
+
+@route.get("/cache")
+async def cache_state(actor: Actor, page: Page, caching: Caching) -> CacheState:
+    """The rows that are copied regularly, and how late the worker is: for admins."""
+    return await caching.state(actor, page)
+
+
+@route.put("/cache/rows/{id}")
+async def schedule_row(actor: Actor, id: ItemId, body: NewDelay, caching: Caching) -> CachedRow:
+    """Copy an item's row every `delay` seconds; 0 or less takes it out of the cache: for admins."""
+    return await caching.schedule(actor, id, body.delay)
+
+
+@route.delete("/cache/rows/{id}", status=204)
+async def remove_row(actor: Actor, id: ItemId, caching: Caching) -> None:
+    """Take an item's row out of the cache: for admins."""
+    await caching.remove(actor, id)
+
+
+@route.get("/pages/items/{id}", media_type=HTML, any_query=True)
+async def item_page(id: ItemId, call: Call, storefront: Storefront) -> Answer[str]:
+    """The page of an item for people, through the page cache: `Cache-Status`, `ETag`, 304."""
+    query: bytes = call.scope["query_string"]
+    own = "unwanted" if asks_for_new(query) else ""
+    if any(name in call.headers for name in ("authorization", "x-authorization", "x-access-token", "x-api-key")):
+        own = "personal"
+    host = call.headers.get("host", "")
+    address = ("https" if call.secure else "http", host, call.path, query.decode("latin-1"))
+    served = await storefront.item(id, address, token_of(call), own=own)
+    headers = [
+        *served.headers("plaza"),
+        ("vary", "cookie, authorization"),
+        ("cache-control", "private, no-cache" if served.personal else "no-cache"),
+    ]
+    if not_modified(served.etag, call.headers.get("if-none-match")):
+        return Answer(None, status=304, headers=headers)
+    return Answer(served.page.body, headers=headers)

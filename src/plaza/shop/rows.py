@@ -1,0 +1,251 @@
+"""A cache of database rows: `inv:<id>`, copied by a worker when `schedule:` says so, as often as `delay:` says.
+
+It needs nothing but a Valkey and a function that loads rows, so it works in any application:
+
+    async with connect("valkey://localhost") as store:
+        rows = RowCache(store, load)            # async load(ids) -> {id: {"name": …}, …}
+        await rows.schedule("273", delay=10)    # copied every 10 s from now on …
+        worker = asyncio.create_task(rows.work())   # … by this and any number of other processes
+        row = await rows.get("273")             # one round trip; row.stale says if it is older than it should be
+
+A read never waits for a database that has answered before: while it is slow or dead, the last row is served and says
+so. Of many readers who miss the same row, in any number of processes, one loads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from plaza.core.clock import Clock
+from plaza.core.errors import Unavailable
+from plaza.core.functions import Functions
+from plaza.shop.keys import ITEM, SHOP_DELAYS, SHOP_SCHEDULE, of_row
+
+log = structlog.get_logger("plaza.shop")
+
+# How long one reader has the right to load a row alone. Then it is taken for dead.
+LOAD_LEASE_MS: Final = 5_000
+# A reader who could have the old row waits no longer than this for the new one.
+PATIENCE_SECONDS: Final = 0.25
+# Without an old row there is nothing else to give, so it waits as long as a client would.
+LONG_PATIENCE_SECONDS: Final = 10.0
+# How long a row that nobody scheduled is fresh; `rows.lua` has the same number.
+BRIEF_SECONDS: Final = 5.0
+# How often one process looks whether another has loaded the row.
+LOOK_SECONDS: Final = 0.02
+
+# A worker that dies holds its rows back for this long.
+DUE_LEASE_SECONDS: Final = 15.0
+DUE_BATCH: Final = 500
+# After the database failed, its rows are tried again this soon.
+RETRY_SECONDS: Final = 1.0
+# A worker that found nothing due looks again at least this often, so that new rows are seen.
+LONGEST_NAP_SECONDS: Final = 0.2
+
+# A row of the database, as JSON has it. One with a `version` never replaces one with a higher version.
+Data = Mapping[str, Any]
+Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]
+
+_ID = re.compile(ITEM)
+_encode = msgspec.json.Encoder().encode
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row and whether it may be out of date."""
+
+    json: str
+    stale: bool = False
+
+    @property
+    def data(self) -> dict[str, Any]:
+        decoded: dict[str, Any] = msgspec.json.decode(self.json)
+        return decoded
+
+
+class RowCache:
+    """Rows through Valkey."""
+
+    def __init__(self, functions: Functions, load: Load, *, clock: Clock | None = None) -> None:
+        self._functions = functions
+        self._valkey = functions.valkey
+        self._clock = clock or Clock()
+        self._load = load
+        self._loading: dict[str, asyncio.Task[Row | None]] = {}
+        self._wanted: dict[str, asyncio.Future[Data | None]] = {}
+        self._who = secrets.token_hex(6)
+
+    async def get(self, id: str) -> Row | None:
+        """A row, or None if the database has none. One round trip if it is cached."""
+        _check(id)
+        return await self._given(id, await self._functions.ask("shop_row", of_row(id), self._clock.now_ms()))
+
+    async def get_many(self, ids: Sequence[str]) -> list[Row | None]:
+        """Rows in the order of their ids. One round trip, and one query for all that are not cached."""
+        for id in ids:
+            _check(id)
+        found = await self._functions.ask_each("shop_row", [of_row(id) for id in ids], self._clock.now_ms())
+        return await asyncio.gather(*(self._given(id, reply) for id, reply in zip(ids, found, strict=True)))
+
+    async def given(self, id: str, reply: Sequence[Any]) -> Row | None:
+        """The row, from what a function that read it by the way (`read_row` in Lua) has found."""
+        return await self._given(id, reply)
+
+    async def _given(self, id: str, reply: Sequence[Any]) -> Row | None:
+        json, stale, why = reply
+        if why in ("", "late"):
+            return Row(json, stale == "1")
+        if why == "none":
+            return None
+        old = Row(json, stale=True) if json else None
+        return await self._renewed(id, old)
+
+    async def put(self, id: str, data: Data | None) -> None:
+        """What the database has now, known because we just wrote it. None: it is gone. One round trip."""
+        await self._fill(id, data)
+
+    async def schedule(self, id: str, delay: float) -> None:
+        """Copy a row every `delay` seconds, beginning now; 0 or less takes it out of the cache. One round trip."""
+        _check(id)
+        assert math.isfinite(delay), "a delay is a number of seconds"
+        await self._functions.call("shop_schedule", of_row(id), id, repr(float(delay)), self._clock.now_ms())
+
+    async def _renewed(self, id: str, old: Row | None) -> Row | None:
+        """The row from the database, if this process may load it; else what another has loaded, or the old one."""
+        loading = self._loading.get(id)
+        if loading is None:
+            loading = self._loading[id] = asyncio.create_task(self._load_or_wait(id, old))
+            loading.add_done_callback(lambda task: self._done(id, task))
+        if old is None:
+            return await asyncio.shield(loading)
+        done, _ = await asyncio.wait([loading], timeout=PATIENCE_SECONDS)
+        # A database that fails or dawdles is no reason to give nothing.
+        return loading.result() if done and loading.exception() is None else old
+
+    def _done(self, id: str, task: asyncio.Task[Row | None]) -> None:
+        del self._loading[id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("a row could not be loaded", id=id, error=str(error))
+
+    async def _load_or_wait(self, id: str, old: Row | None) -> Row | None:
+        until = asyncio.get_running_loop().time() + LONG_PATIENCE_SECONDS
+        while True:
+            who, now = f"{self._who}-{secrets.token_hex(4)}", self._clock.now_ms()
+            if await self._functions.call("shop_claim_row", of_row(id), who, now, LOAD_LEASE_MS):
+                return await self._load_one(id, who)
+            if old is not None:
+                return old
+            if asyncio.get_running_loop().time() > until:
+                raise Unavailable("The database is slow; try again shortly.")
+            await asyncio.sleep(LOOK_SECONDS)
+            json, stale, why = await self._functions.ask("shop_row", of_row(id), self._clock.now_ms())
+            if why != "missing":
+                return Row(json, stale == "1") if json else None
+
+    async def _load_one(self, id: str, who: str) -> Row | None:
+        try:
+            data = await self._loaded(id)
+        except BaseException:
+            await self._functions.call("shop_release_row", of_row(id), who)
+            raise
+        await self._fill(id, data, who=who)
+        return None if data is None else Row(_encode(data).decode())
+
+    def _loaded(self, id: str) -> asyncio.Future[Data | None]:
+        """One row, read together with all others that are wanted in this moment."""
+        if not self._wanted:
+            asyncio.get_running_loop().call_soon(self._read_wanted)
+        if id not in self._wanted:
+            self._wanted[id] = asyncio.get_running_loop().create_future()
+        return self._wanted[id]
+
+    def _read_wanted(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+
+        async def read() -> None:
+            try:
+                rows = await self._load(list(wanted))
+            except BaseException as error:
+                for future in wanted.values():
+                    if not future.done():
+                        future.set_exception(error)
+                return
+            for id, future in wanted.items():
+                if not future.done():
+                    future.set_result(rows.get(id))
+
+        self._reading = asyncio.create_task(read())  # kept, or it might be collected
+
+    async def _fill(self, id: str, data: Data | None, *, who: str = "", delay: str = "", since: str = "") -> bool:
+        json = b"" if data is None else _encode(data)
+        version = "" if data is None else data.get("version", "")
+        written = await self._functions.call(
+            "shop_fill_row", of_row(id), json, version, self._clock.now_ms(), delay, who, since
+        )
+        return bool(written)
+
+    async def work(self) -> None:
+        """Copy rows when they are due, for ever. Any number of processes may do so: each row is one's."""
+        while True:
+            try:
+                nap = await self.turn()
+            except Unavailable as error:
+                log.warning("rows wait: Valkey is away", error=error.detail)
+                nap = RETRY_SECONDS
+            await asyncio.sleep(nap)
+
+    async def turn(self) -> float:
+        """Copy what is due, at most one batch. Returns how long it is worth sleeping, in seconds."""
+        now = self._clock.now_ms() / 1000
+        claim, first, *ids = await self._functions.call(
+            "shop_claim_due", [SHOP_SCHEDULE()], repr(now), DUE_LEASE_SECONDS, DUE_BATCH
+        )
+        if ids:
+            await self._copy(claim, ids, round(now * 1000))
+            return 0.0
+        wait = float(first) - now if first else LONGEST_NAP_SECONDS
+        return min(max(wait, 0.0), LONGEST_NAP_SECONDS)
+
+    async def _copy(self, claim: str, ids: list[str], since_ms: int) -> None:
+        """Copy claimed rows and say when they are due again: one query, whatever their number."""
+        delays = dict(zip(ids, await self._valkey.call("ZMSCORE", SHOP_DELAYS(), *ids), strict=True))
+        wanted = [id for id, delay in delays.items() if delay is not None and float(delay) > 0]
+        gone = [id for id in ids if id not in set(wanted)]
+        try:
+            rows = await self._load(wanted) if wanted else {}
+        except Exception as error:  # whatever it is, the old rows stay, and it is tried again
+            log.warning("rows could not be copied", rows=len(wanted), error=str(error))
+            await self._next(claim, dict.fromkeys(wanted, self._clock.now_ms() / 1000 + RETRY_SECONDS))
+        else:
+            gone += [id for id in wanted if id not in rows]
+            await self._copied(claim, rows, delays, since_ms)
+        await asyncio.gather(*(self.schedule(id, 0) for id in gone))
+
+    async def _copied(
+        self, claim: str, rows: Mapping[str, Data], delays: Mapping[str, float | None], since_ms: int
+    ) -> None:
+        said = {id: str(delays[id]) for id in rows}
+        await asyncio.gather(*(self._fill(id, data, delay=said[id], since=str(since_ms)) for id, data in rows.items()))
+        # From when it was due, not from when it is done: a row is copied every `delay` seconds, not more rarely.
+        await self._next(claim, {id: max(since_ms / 1000 + float(delay), 0) for id, delay in said.items()})
+
+    async def _next(self, claim: str, due: Mapping[str, float]) -> None:
+        if due:
+            pairs = [part for id, at in due.items() for part in (id, repr(at))]
+            await self._functions.call("shop_next_due", [SHOP_SCHEDULE()], claim, *pairs)
+
+
+def _check(id: str) -> None:
+    if _ID.fullmatch(id) is None:
+        raise ValueError("a row's id is 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`")
+
+
+def ids_of(items: Iterable[int]) -> list[str]:
+    return [str(item) for item in items]

@@ -1,0 +1,172 @@
+"""A shop to buy in: all of its services on one server and on a cluster, over SQLite unless a test says otherwise."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from plaza.core import paging
+from plaza.core.auth import Actor
+from plaza.core.clock import SetClock
+from plaza.core.cutoffs import Cutoffs
+from plaza.core.functions import Functions
+from plaza.core.paging import Snapshots
+from plaza.core.passwords import Passwords
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from plaza.core.wire import Valkey
+from plaza.shop.caching import Caching
+from plaza.shop.carts import Carts
+from plaza.shop.items import Items, loader
+from plaza.shop.library import LIBRARY
+from plaza.shop.model import Item, Login, NewItem
+from plaza.shop.orders import Orders
+from plaza.shop.pages import Pages
+from plaza.shop.people import Shoppers
+from plaza.shop.rows import RowCache
+from plaza.shop.sessions import Limits, Sessions
+from plaza.shop.storefront import Storefront
+from plaza.shop.views import Views
+
+ADMIN = Actor("root", "admin")
+
+
+class Book:
+    """Accounts with real password hashes, kept in memory."""
+
+    def __init__(self) -> None:
+        self.passwords = Passwords(threads=2)
+        self.hashes: dict[str, str] = {}
+
+    async def register(self, name: str, password: str) -> None:
+        self.hashes[name] = await self.passwords.hash(password)
+
+    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
+        checked = await self.passwords.check(self.hashes.get(username), password)
+        return Actor(username, "user") if checked.right else None
+
+
+@dataclass
+class Shop:
+    """Everything the shop has."""
+
+    functions: Functions
+    sql: Sql
+    clock: SetClock
+    cutoffs: Cutoffs
+    sessions: Sessions
+    rows: RowCache
+    pages: Pages
+    items: Items
+    views: Views
+    carts: Carts
+    orders: Orders
+    caching: Caching
+    storefront: Storefront
+    shoppers: Shoppers
+
+    async def token(self) -> str:
+        """A guest's."""
+        visit, _ = await self.sessions.visit(None)
+        return visit.token
+
+    async def login(self, name: str, cookie: str | None = None) -> str:
+        visit = await self.sessions.login(cookie, Login(name, f"{name} password"))
+        return visit.token
+
+    async def lines(self, token: str) -> dict[int, int]:
+        """What a session's cart shows."""
+        _, cart = await self.carts.read(token)
+        return {line.id: line.qty for line in cart.items}
+
+
+def assemble(functions: Functions, sql: Sql, clock: SetClock, book: Book, limits: Limits | None = None) -> Shop:
+    cutoffs = Cutoffs(functions.valkey, clock=clock)
+    sessions = Sessions(functions, clock, accounts=book, cutoffs=cutoffs, limits=limits)
+    rows, pages = RowCache(functions, loader(sql), clock=clock), Pages(functions, clock=clock)
+    items = Items(sql, rows, pages.purge)
+    orders = Orders(sql, sessions, items, clock)
+    return Shop(
+        functions=functions,
+        sql=sql,
+        clock=clock,
+        cutoffs=cutoffs,
+        sessions=sessions,
+        rows=rows,
+        pages=pages,
+        items=items,
+        views=Views(sessions, items, Snapshots(functions.valkey, clock), clock),
+        carts=Carts(sessions, items),
+        orders=orders,
+        caching=Caching(functions, items, clock),
+        storefront=Storefront(items, pages),
+        shoppers=Shoppers(sessions, orders),
+    )
+
+
+@pytest.fixture
+async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
+    functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
+    await functions.load()
+    yield functions
+    await functions.effects.drain()
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a database with Plaza's tables is made once; tests work on copies."""
+    return tmp_path_factory.mktemp("shop")
+
+
+@pytest.fixture
+async def database(prepared: Path, tmp_path: Path) -> AsyncIterator[Sql]:
+    """SQLite with Plaza's tables, all empty."""
+    made = prepared / "plaza.sqlite"
+    if not made.exists():
+        await (await Sql.open(Settings(data_dir=prepared))).close()
+    (tmp_path / "plaza.sqlite").write_bytes(made.read_bytes())
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    yield sql
+    await sql.close()
+
+
+@pytest.fixture(scope="session")
+def book() -> Book:
+    return Book()
+
+
+@pytest.fixture
+async def people(book: Book) -> Book:
+    """Ana and Ben have accounts."""
+    for name in ("ana", "ben"):
+        if name not in book.hashes:
+            await book.register(name, f"{name} password")
+    return book
+
+
+@pytest.fixture
+async def shop(functions: Functions, database: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
+    shop = assemble(functions, database, clock, people)
+    yield shop
+    await shop.pages.drain()
+
+
+Offer = Callable[..., Awaitable[Item]]
+_numbers = itertools.count()
+
+
+async def offer_in(shop: Shop, name: str = "GTab 7inch", price: str = "19.90", qty: int = 10) -> Item:
+    """Offer an item."""
+    return await shop.items.create(ADMIN, NewItem(name, "A tablet.", price, qty), f"test-{next(_numbers)}")
+
+
+@pytest.fixture
+def offer(shop: Shop) -> Offer:
+    async def offer(name: str = "GTab 7inch", price: str = "19.90", qty: int = 10) -> Item:
+        return await offer_in(shop, name, price, qty)
+
+    return offer

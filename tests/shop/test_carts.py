@@ -1,0 +1,176 @@
+"""Carts: kept, merged, and held against a plain model by random use."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from plaza.core.errors import NotFound
+from plaza.core.paging import Page
+from plaza.shop.keys import SHOP_ACCOUNT_CART, SHOP_CART
+from plaza.shop.model import MOST_LINES, CartFull, NewQuantity
+from plaza.shop.sessions import GRACE_SECONDS
+from tests.shop.conftest import Offer, Shop
+
+
+async def test_a_stranger_reads_a_cart_as_the_document_says(shop: Shop, offer: Offer, stranger: Any) -> None:
+    one, two = await offer(), await offer()
+    for token in (await shop.token(), await shop.login("ana")):
+        await shop.carts.put(token, one.id, 10)
+        await shop.carts.put(token, two.id, 3)
+        assert await stranger.hgetall(SHOP_CART(token)) == {str(one.id): "10", str(two.id): "3"}
+
+
+async def test_a_cart_is_priced_as_of_now(shop: Shop, offer: Offer) -> None:
+    one, two = await offer(name="one", price="0.10", qty=5), await offer(name="two", price="19.90")
+    token = await shop.token()
+    await shop.carts.put(token, one.id, 3)
+    _, cart = await shop.carts.put(token, two.id, 2)
+    assert cart.total == "40.10"
+    assert [(line.name, line.total, line.available) for line in cart.items] == [
+        ("one", "0.30", True),
+        ("two", "39.80", True),
+    ]
+    _, cart = await shop.carts.put(token, one.id, 6)
+    assert [line.available for line in cart.items] == [False, True]
+
+
+@pytest.mark.parametrize("qty", [-1, 1000, 10**9, 1.5, "2", None, True])
+def test_what_is_no_quantity_is_refused(qty: object) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(msgspec.json.encode({"qty": qty}), type=NewQuantity)
+
+
+async def test_zero_removes_and_an_unknown_item_changes_nothing(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    for token in (await shop.token(), await shop.login("ana")):
+        await shop.carts.put(token, item.id, 999)
+        with pytest.raises(NotFound):
+            await shop.carts.put(token, item.id + 1, 1)
+        assert await shop.lines(token) == {item.id: 999}
+        _, cart = await shop.carts.put(token, item.id, 0)
+        assert cart.items == []
+        await shop.carts.put(token, item.id + 1, 0)  # taking out what is not there is no mistake
+        assert await shop.lines(token) == {}
+
+
+async def test_an_item_that_is_not_cached_can_be_put_in_a_cart(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    await shop.rows.schedule(str(item.id), 0)
+    for token in (await shop.token(), None):
+        visit, cart = await shop.carts.put(token, item.id, 2)
+        assert [line.qty for line in cart.items] == [2]
+        assert visit.new == (token is None)
+        await shop.rows.schedule(str(item.id), 0)
+
+
+async def test_a_cart_has_room_for_a_hundred_lines(shop: Shop, offer: Offer, stranger: Any) -> None:
+    item = await offer()
+    for token, cart in [
+        (await shop.token(), SHOP_CART),
+        (await shop.login("ana"), lambda _: SHOP_ACCOUNT_CART("ana")),
+    ]:
+        await stranger.hset(cart(token), mapping={f"9{n:05d}": 1 for n in range(MOST_LINES)})
+        with pytest.raises(CartFull):
+            await shop.carts.put(token, item.id, 1)
+        assert await stranger.hlen(cart(token)) == MOST_LINES
+
+
+async def test_a_guest_cart_joins_the_accounts_at_login_by_sum_to_999(shop: Shop, offer: Offer) -> None:
+    one, two, three = await offer(), await offer(), await offer()
+    ana = await shop.login("ana")
+    await shop.carts.put(ana, one.id, 2)
+    await shop.carts.put(ana, two.id, 900)
+    await shop.sessions.logout(ana)
+    guest = await shop.token()
+    await shop.carts.put(guest, two.id, 100)
+    await shop.carts.put(guest, three.id, 5)
+    again = await shop.login("ana", guest)
+    assert await shop.lines(again) == {one.id: 2, two.id: 999, three.id: 5}
+
+
+async def test_a_guest_cart_joins_once_however_often_login_is_repeated(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    guest = await shop.token()
+    await shop.carts.put(guest, item.id, 3)
+    tokens = await asyncio.gather(*(shop.login("ana", guest) for _ in range(5)))
+    await shop.functions.effects.drain()
+    for token in tokens:
+        assert await shop.lines(token) == {item.id: 3}
+    shop.clock.forward(seconds=GRACE_SECONDS + 1)
+    assert await shop.lines(await shop.login("ana", guest)) == {item.id: 3}
+
+
+async def test_all_sessions_of_a_person_show_one_cart(shop: Shop, offer: Offer, stranger: Any) -> None:
+    item = await offer()
+    phone, laptop = await shop.login("ana"), await shop.login("ana")
+    await shop.carts.put(phone, item.id, 4)
+    assert await stranger.hgetall(SHOP_CART(laptop)) == {str(item.id): "4"}
+    await shop.carts.put(laptop, item.id, 0)
+    assert await stranger.exists(SHOP_CART(phone)) == 0
+
+
+async def test_what_was_viewed_comes_along_at_login(shop: Shop, offer: Offer) -> None:
+    one, two = await offer(), await offer()
+    guest = await shop.token()
+    await shop.views.view(guest, one.id)
+    shop.clock.forward(seconds=1)
+    await shop.views.view(guest, two.id)
+    ana = await shop.login("ana", guest)
+    _, viewed = await shop.views.recently(ana, Page())
+    assert [item.id for item in viewed.items] == [two.id, one.id]
+
+
+class Model:
+    """What carts should hold, in plain dictionaries."""
+
+    def __init__(self) -> None:
+        self.account: dict[int, int] = {}
+        self.guests: dict[str, dict[int, int]] = {}
+        self.signed_in: set[str] = set()
+
+    def cart(self, token: str) -> dict[int, int]:
+        return self.account if token in self.signed_in else self.guests.setdefault(token, {})
+
+    def put(self, token: str, item: int, qty: int) -> None:
+        if qty:
+            self.cart(token)[item] = qty
+        else:
+            self.cart(token).pop(item, None)
+
+    def login(self, old: str, new: str) -> None:
+        if old not in self.signed_in:
+            for item, qty in self.guests.pop(old, {}).items():
+                self.account[item] = min(self.account.get(item, 0) + qty, 999)
+        self.signed_in.discard(old)
+        self.signed_in.add(new)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_carts_are_what_a_plain_model_says(shop: Shop, offer: Offer, seed: int) -> None:
+    chance, model = random.Random(seed), Model()
+    items = [(await offer()).id for _ in range(3)]
+    browsers = [await shop.token() for _ in range(3)]
+    for _ in range(40):
+        which = chance.randrange(3)
+        token = browsers[which]
+        step = chance.choice(["put", "put", "put", "put", "login", "logout"])
+        if step == "put":
+            item, qty = chance.choice(items), chance.choice([0, 1, 5, 998, 999])
+            model.put(token, item, qty)
+            await shop.carts.put(token, item, qty)
+        elif step == "login":
+            browsers[which] = await shop.login("ana", token)
+            model.login(token, browsers[which])
+        else:
+            await shop.sessions.logout(token)
+            model.signed_in.discard(token)
+            model.guests.pop(token, None)
+            browsers[which] = await shop.token()
+        shop.clock.forward(seconds=1)
+        for browser in browsers:
+            assert await shop.lines(browser) == model.cart(browser)

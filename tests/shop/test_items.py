@@ -1,0 +1,98 @@
+"""Items: in SQL, read through `inv:<id>`, never a float for a price."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import insert
+
+from plaza.core.auth import Actor
+from plaza.core.errors import Forbidden, NotFound
+from plaza.core.paging import Page
+from plaza.core.sql import Sql
+from plaza.shop.items import loader
+from plaza.shop.keys import SHOP_INV
+from plaza.shop.model import ItemChange, NewItem, hundredths, price_text
+from plaza.shop.tables import ITEMS
+from tests.shop.conftest import ADMIN, Offer, Shop
+
+
+async def test_a_stranger_reads_an_items_row_as_the_document_says(offer: Offer, stranger: Any) -> None:
+    item = await offer(name="GTab 7inch", price="19.9", qty=629)
+    row = json.loads(await stranger.get(SHOP_INV(item.id)))
+    assert row["qty"] == 629
+    assert row["name"] == "GTab 7inch"
+    assert row["description"] == "A tablet."
+    assert row["price"] == "19.90"
+
+
+async def test_a_change_shows_at_once_in_the_cached_row(shop: Shop, offer: Offer, stranger: Any) -> None:
+    item = await offer()
+    await shop.items.read(item.id)
+    changed = await shop.items.change(ADMIN, item.id, ItemChange(price="7", qty=3))
+    assert (changed.price, changed.qty, changed.name) == ("7.00", 3, "GTab 7inch")
+    assert json.loads(await stranger.get(SHOP_INV(item.id)))["price"] == "7.00"
+    assert await shop.items.read(item.id) == changed
+
+
+async def test_only_admins_offer_and_change_items(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    ana = Actor("ana", "user")
+    with pytest.raises(Forbidden):
+        await shop.items.create(ana, NewItem("x", "", "1", 1), "op")
+    with pytest.raises(Forbidden):
+        await shop.items.change(ana, item.id, ItemChange(qty=0))
+    with pytest.raises(NotFound):
+        await shop.items.change(ADMIN, item.id + 1, ItemChange(qty=0))
+
+
+async def test_the_same_operation_offers_one_item(shop: Shop) -> None:
+    new = NewItem("x", "", "1", 1)
+    first = await shop.items.create(ADMIN, new, "same")
+    assert (await shop.items.create(ADMIN, new, "same")).id == first.id
+
+
+async def test_pages_of_items_neither_repeat_nor_skip(shop: Shop, offer: Offer) -> None:
+    ids = [(await offer(name=f"item {n}")).id for n in range(7)]
+    seen, cursor = [], None
+    while True:
+        page = await shop.items.page(Page(limit=3, cursor=cursor))
+        seen += [item.id for item in page.items]
+        cursor = page.pagination.next_cursor
+        if cursor is None:
+            break
+        await offer()  # newer ones do not disturb a list that is being read
+    assert seen == sorted(ids, reverse=True)
+
+
+async def test_an_unknown_item_is_not_found(shop: Shop) -> None:
+    with pytest.raises(NotFound):
+        await shop.items.read(77)
+
+
+async def test_rows_come_alike_from_both_databases(sql: Sql) -> None:
+    async with sql.begin() as tx:
+        values = {"name": "n", "description": "d", "price": 10**12 + 1, "qty": 5, "version": 1}
+        id = (await tx.execute(insert(ITEMS).values(values).returning(ITEMS.c.id))).scalar_one()
+    rows = await loader(sql)([str(id), "999", "no number"])
+    assert rows == {
+        str(id): {"qty": 5, "name": "n", "description": "d", "price": "10000000000.01", "id": id, "version": 1}
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("0", 0), ("19.9", 1990), ("19.90", 1990), ("9999999999.99", 999999999999)]
+)
+def test_prices_are_exact(text: str, amount: int) -> None:
+    assert hundredths(text) == amount
+    assert hundredths(price_text(amount)) == amount
+
+
+@pytest.mark.parametrize("price", ["-1", "1e3", "1.999", "", "1,5", "NaN", " 1", "1\n", "١"])
+def test_what_is_no_price_is_refused(price: str) -> None:
+    body = json.dumps({"name": "n", "description": "d", "price": price, "qty": 1})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(body, type=NewItem)

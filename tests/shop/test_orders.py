@@ -1,0 +1,213 @@
+"""Checkout: never oversold, once per cart, at the prices of now; on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from plaza.core.clock import SetClock
+from plaza.core.errors import Unavailable
+from plaza.core.functions import Functions
+from plaza.core.paging import Page
+from plaza.core.sql import Sql
+from plaza.shop.keys import SHOP_CART, SHOP_INV
+from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
+from plaza.shop.orders import AGAIN_SECONDS
+from plaza.shop.tables import ITEMS, LINES, ORDERS
+from tests.shop.conftest import ADMIN, Book, Offer, Shop, assemble, offer_in
+
+
+@pytest.fixture
+async def both(functions: Functions, sql: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
+    """A shop on SQLite, then on PostgreSQL."""
+    shop = assemble(functions, sql, clock, people)
+    yield shop
+    await shop.pages.drain()
+
+
+async def stock(shop: Shop, id: int) -> int:
+    async with shop.sql.read() as tx:
+        return int((await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == id))).scalar_one())
+
+
+async def count_of(shop: Shop, table: Any) -> int:
+    async with shop.sql.read() as tx:
+        return int((await tx.execute(select(func.count()).select_from(table))).scalar_one())
+
+
+async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_once(both: Shop, stranger: Any) -> None:
+    one, two = await offer_in(both, price="0.10", qty=5), await offer_in(both, price="19.90", qty=2)
+    for token, left in ((await both.token(), (2, 1)), (await both.login("ana"), (1, 0))):
+        await both.carts.put(token, one.id, 3 if left[0] == 2 else 1)
+        await both.carts.put(token, two.id, 1)
+        _, order = await both.orders.check_out(token)
+        assert order.total == ("20.20" if left[0] == 2 else "20.00")
+        assert await both.lines(token) == {}
+        assert await stranger.exists(SHOP_CART(token)) == 0
+        for item, qty in zip((one, two), left, strict=True):
+            assert await stock(both, item.id) == qty
+            assert json.loads(await stranger.get(SHOP_INV(item.id)))["qty"] == qty
+        visit, _ = await both.sessions.visit(token)
+        assert (await both.orders.page(visit, Page())).orders == [order]
+
+
+async def test_prices_are_those_of_the_moment(both: Shop) -> None:
+    item = await offer_in(both, price="1.00")
+    token = await both.token()
+    await both.carts.put(token, item.id, 2)
+    await both.items.change(ADMIN, item.id, ItemChange(price="1.50"))
+    _, order = await both.orders.check_out(token)
+    assert order.total == "3.00"
+    await both.items.change(ADMIN, item.id, ItemChange(price="9.00", name="renamed"))
+    visit, _ = await both.sessions.visit(token)
+    assert (await both.orders.page(visit, Page())).orders == [order]
+
+
+async def test_two_hundred_checkouts_of_the_last_ten_pieces_sell_exactly_ten(both: Shop) -> None:
+    item = await offer_in(both, qty=10)
+    tokens = [await both.token() for _ in range(200)]
+    await asyncio.gather(*(both.carts.put(token, item.id, 1) for token in tokens))
+    results = await asyncio.gather(*(both.orders.check_out(token) for token in tokens), return_exceptions=True)
+    sold = [result for result in results if not isinstance(result, BaseException)]
+    assert len(sold) == 10
+    assert all(isinstance(r, OutOfStock) for r in results if isinstance(r, BaseException))
+    assert await stock(both, item.id) == 0
+    assert await count_of(both, ORDERS) == 10
+    assert await count_of(both, LINES) == 10
+    assert (await both.items.read(item.id)).qty == 0
+    unsold = next(t for t, r in zip(tokens, results, strict=True) if isinstance(r, OutOfStock))
+    assert await both.lines(unsold) == {item.id: 1}, "who got nothing keeps the cart"
+
+
+async def test_clicking_twenty_times_makes_one_order(both: Shop) -> None:
+    item = await offer_in(both, qty=100)
+    for token in (await both.token(), await both.login("ana")):
+        await both.carts.put(token, item.id, 2)
+        before = await stock(both, item.id)
+        results = await asyncio.gather(*(both.orders.check_out(token) for _ in range(20)))
+        assert len({order.id for _, order in results}) == 1
+        assert await stock(both, item.id) == before - 2
+        assert await both.lines(token) == {}
+
+
+async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None:
+    one, two = await offer_in(both, qty=5), await offer_in(both, qty=1)
+    token = await both.token()
+    await both.carts.put(token, one.id, 5)
+    await both.carts.put(token, two.id, 2)
+    with pytest.raises(OutOfStock) as refused:
+        await both.orders.check_out(token)
+    assert refused.value.extra == {"id": two.id, "wanted": 2, "left": 1}
+    assert (await stock(both, one.id), await stock(both, two.id)) == (5, 1)
+    assert await count_of(both, ORDERS) == 0
+    assert await both.lines(token) == {one.id: 5, two.id: 2}
+    await both.carts.put(token, two.id, 1)
+    await both.orders.check_out(token)
+    assert (await stock(both, one.id), await stock(both, two.id)) == (0, 0)
+
+
+async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
+    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item, other = await offer(qty=10), await offer(qty=10)
+    for token in (await shop.token(), await shop.login("ana")):
+        await shop.carts.put(token, item.id, 2)
+        before = await stock(shop, item.id)
+        with monkeypatch.context() as patch:
+            call = shop.functions.call
+
+            async def die(verb: str, *args: Any, call: Any = call) -> Any:
+                if verb.startswith("shop_ordered"):
+                    raise Unavailable("The process died here.")
+                return await call(verb, *args)
+
+            patch.setattr(shop.functions, "call", die)
+            with pytest.raises(Unavailable):
+                await shop.orders.check_out(token)
+        assert await shop.lines(token) == {item.id: 2}
+        await shop.carts.put(token, other.id, 1)  # meanwhile they go on shopping
+        _, order = await shop.orders.check_out(token)
+        assert [(line.id, line.qty) for line in order.items] == [(item.id, 2)]
+        assert await stock(shop, item.id) == before - 2
+        assert await shop.lines(token) == {other.id: 1}, "what was added since is for the next order"
+        _, second = await shop.orders.check_out(token)
+        assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]
+
+
+async def test_what_is_added_while_an_order_is_written_stays_in_the_cart(shop: Shop, offer: Offer) -> None:
+    item = await offer(qty=10)
+    token = await shop.token()
+    await shop.carts.put(token, item.id, 1)
+    refresh, order = shop.items.refresh, shop.orders._order
+
+    async def slow(*args: Any) -> Any:
+        made = await order(*args)
+        await shop.carts.put(token, item.id, 3)
+        return made
+
+    shop.orders._order = slow  # type: ignore[method-assign]
+    await shop.orders.check_out(token)
+    assert refresh is not None
+    assert await shop.lines(token) == {item.id: 2}
+
+
+async def test_an_empty_cart_is_refused_once_the_last_order_is_old(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    token = await shop.token()
+    with pytest.raises(EmptyCart):
+        await shop.orders.check_out(token)
+    await shop.carts.put(token, item.id, 1)
+    _, order = await shop.orders.check_out(token)
+    assert (await shop.orders.check_out(token))[1] == order
+    shop.clock.forward(seconds=AGAIN_SECONDS + 1)
+    with pytest.raises(EmptyCart):
+        await shop.orders.check_out(token)
+
+
+async def test_nobody_sees_anothers_orders(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    ana, guest = await shop.login("ana"), await shop.token()
+    for token in (ana, guest):
+        await shop.carts.put(token, item.id, 1)
+        await shop.orders.check_out(token)
+    for token, count in ((ana, 1), (guest, 1), (await shop.login("ana"), 1), (await shop.login("ben"), 0)):
+        visit, _ = await shop.sessions.visit(token)
+        assert len((await shop.orders.page(visit, Page())).orders) == count
+
+
+async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
+    item = await offer_in(both, qty=10)
+    token = await both.login("ana")
+    made = []
+    for _ in range(5):
+        await both.carts.put(token, item.id, 1)
+        made.append((await both.orders.check_out(token))[1].id)
+        both.clock.forward(seconds=1)
+    visit, _ = await both.sessions.visit(token)
+    first = await both.orders.page(visit, Page(limit=3))
+    rest = await both.orders.page(visit, Page(limit=3, cursor=first.pagination.next_cursor))
+    assert [order.id for order in (*first.orders, *rest.orders)] == made[::-1]
+    assert rest.pagination.next_cursor is None
+
+
+async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, offer: Offer, stranger: Any) -> None:
+    item = await offer()
+    token = await shop.login("ana")
+    await shop.carts.put(token, item.id, 1)
+    await shop.orders.check_out(token)
+    await shop.carts.put(token, item.id, 2)
+    held = await shop.shoppers.export("ana")
+    assert held["cart"] == {str(item.id): 2}
+    assert len(held["sessions"]) == len(held["orders"]) == 1
+    assert token not in json.dumps(held)
+    await shop.shoppers.forget("ana")
+    await shop.shoppers.forget("ana")
+    assert await shop.shoppers.export("ana") == {"cart": {}, "sessions": [], "orders": []}
+    assert (await shop.sessions.visit(token))[0].new
+    assert await stranger.exists(SHOP_CART(token)) == 0
+    assert await count_of(shop, ORDERS) == 1, "stock and sums still add up"
