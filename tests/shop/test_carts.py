@@ -70,14 +70,12 @@ async def test_an_item_that_is_not_cached_can_be_put_in_a_cart(shop: Shop, offer
 
 async def test_a_cart_has_room_for_a_hundred_lines(shop: Shop, offer: Offer, stranger: Any) -> None:
     item = await offer()
-    for token, cart in [
-        (await shop.token(), SHOP_CART),
-        (await shop.login("ana"), lambda _: SHOP_ACCOUNT_CART("ana")),
-    ]:
-        await stranger.hset(cart(token), mapping={f"9{n:05d}": 1 for n in range(MOST_LINES)})
+    guest, ana = await shop.token(), await shop.login("ana")
+    for token, cart in ((guest, SHOP_CART(guest)), (ana, SHOP_ACCOUNT_CART("ana"))):
+        await stranger.hset(cart, mapping={f"9{n:05d}": 1 for n in range(MOST_LINES)})
         with pytest.raises(CartFull):
             await shop.carts.put(token, item.id, 1)
-        assert await stranger.hlen(cart(token)) == MOST_LINES
+        assert await stranger.hlen(cart) == MOST_LINES
 
 
 async def test_a_guest_cart_joins_the_accounts_at_login_by_sum_to_999(shop: Shop, offer: Offer) -> None:

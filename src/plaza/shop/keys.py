@@ -12,7 +12,7 @@ from typing import Final
 from plaza.core.keys import Access, Catalogue, Field, Formula, Key
 from plaza.core.tokens import USERNAME
 
-TOKEN_SHAPE: Final = "[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"
+UUID: Final = "[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"
 ITEM: Final = "[A-Za-z0-9_.-]{1,64}"
 
 # The owner of what belongs to `viewed:` itself: on a cluster `{viewed:}halved` stands beside it.
@@ -209,7 +209,7 @@ CATALOGUE = Catalogue.of(
     "shop",
     globals(),
     {
-        "token": TOKEN_SHAPE,
+        "token": UUID,
         "username": USERNAME,
         "item": ITEM,
         "page": "[0-9a-f]{32}",

@@ -26,7 +26,7 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Position, checksum, page_by_position
 from plaza.core.tokens import is_username
-from plaza.shop.keys import SHOP_ACCOUNT_SESSIONS, SHOP_RECENT, SHOP_SESSION, TOKEN_SHAPE, of_account, of_session
+from plaza.shop.keys import SHOP_ACCOUNT_SESSIONS, SHOP_RECENT, SHOP_SESSION, UUID, of_account, of_session
 from plaza.shop.model import Login, Session, SessionMoved, SessionsPage, WrongLogin
 
 # A person who comes back within a week finds everything in place; after a month they prove again who they are.
@@ -40,7 +40,7 @@ GRACE_SECONDS: Final = 10
 MOST_SESSIONS: Final = 10_000_000
 CLEAN_BATCH: Final = 200
 
-_TOKEN = re.compile(TOKEN_SHAPE)
+_TOKEN = re.compile(UUID)
 
 
 class Accounts(Protocol):
