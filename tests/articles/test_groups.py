@@ -142,6 +142,22 @@ async def test_a_groups_lists_are_cut_from_the_whole_and_live_for_a_minute(
         assert {f"article:{id}" for id in await listed(lists, "news", order)} == ours
 
 
+async def test_a_list_about_to_expire_is_built_anew_for_who_asks_for_it(
+    articles: Articles, post: Post, ana: Actor, stranger: Any
+) -> None:
+    first, second = await post(ana, "news"), await post(ana, "news")
+    cuts, list = Cuts(articles.functions, step=1), CUTS["score"]("news")
+    await stranger.zadd(list, {"article:999": 1})
+    for left in (500, None):  # one without an expiry is nobody's we know
+        if left is None:
+            await stranger.persist(list)
+        else:
+            await stranger.pexpire(list, left)
+        await cuts.ensure("score", "news")
+        assert await stranger.zrange(list, 0, -1) == [f"article:{first.id}", f"article:{second.id}"]
+        assert 50_000 < await stranger.pttl(list) <= 60_000
+
+
 async def test_a_vote_shows_in_the_groups_list_when_its_minute_is_over(
     articles: Articles, lists: Lists, post: Post, ana: Actor, stranger: Any
 ) -> None:

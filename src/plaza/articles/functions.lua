@@ -20,6 +20,7 @@ local DAY = 86400
 local ABANDONED_SECONDS = 10   -- far longer than a post takes from its id to its article
 local GROUP_MS = 60000
 local BUILDER_MS = 5000
+local ENOUGH_MS = 1000         -- whoever is told that a list is there still has to read it
 local SHED = 200               -- votes of each kind that one step removes
 
 local function member_of(id) return 'article:' .. id end
@@ -352,11 +353,12 @@ end
 -- Reply 'there' (also if the group is empty), 'busy' while someone else builds it, or 'yours' to build
 verb('begin', function(keys, args)
   local list, building, builder, group, whole = unpack(keys)
-  if redis.call('EXISTS', list) == 1 then return 'there' end
+  if redis.call('PTTL', list) > ENOUGH_MS then return 'there' end
   local size = redis.call('SCARD', group)
   if size == 0 then return 'there' end
   if whole and size <= tonumber(args[2]) then
     local members = redis.call('SMEMBERS', group)
+    redis.call('DEL', list)
     put(list, members, redis.call('ZMSCORE', whole, unpack(members)))
     redis.call('PEXPIRE', list, GROUP_MS)
     return 'there'
@@ -407,6 +409,7 @@ verb('publish', function(keys, args)
   local list, building, builder = unpack(keys)
   if redis.call('GET', builder) ~= args[1] then return 0 end
   redis.call('DEL', builder)
+  redis.call('UNLINK', list)
   if redis.call('EXISTS', building) == 1 then
     redis.call('RENAME', building, list)
     redis.call('PEXPIRE', list, args[2])
