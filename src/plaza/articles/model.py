@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
@@ -118,17 +119,23 @@ def score(time: float, votes: int) -> float:
     return time + VOTE_SECONDS * votes
 
 
+# Control characters, halves of surrogate pairs, and what breaks a line. Joiners stay: emoji and scripts need them.
+_UNFIT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
 def clean_title(title: str) -> str:
     """A title as it is kept: without space around it, in one line."""
     title = title.strip()
     if not 1 <= len(title) <= TITLE_LENGTH:
         raise Invalid(f"The title has 1 to {TITLE_LENGTH} characters.", field="title")
-    if not title.isprintable():
-        raise Invalid("The title holds a character that cannot be shown.", field="title")
+    if any(unicodedata.category(character) in _UNFIT for character in title):
+        raise Invalid("The title holds a line break or a control character.", field="title")
     return title
 
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Letters of any script, since browsers show `https://bücher.example/`.
+_HOST: Final = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
 _SPACE_OR_CONTROL: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]")
 
 
@@ -145,7 +152,7 @@ def clean_link(link: str) -> str:
         raise Invalid("The link is not a valid address.", field="link") from error
     if parts.scheme not in _DEFAULT_PORTS:
         raise Invalid("The link must begin with http:// or https://.", field="link")
-    if not host or _SPACE_OR_CONTROL.search(link):
+    if not host or _SPACE_OR_CONTROL.search(link) or not (":" in host or _HOST.fullmatch(host)):
         raise Invalid("The link is not a valid address.", field="link")
     if "@" in parts.netloc:
         # `https://bank.example@evil.example/` reads as one place and leads to another.
