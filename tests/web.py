@@ -47,6 +47,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         access_log=False,
         proxy_headers=False,
         http="httptools",
+        timeout_graceful_shutdown=3,  # a test that leaves a request behind fails and does not hang
         **options,
     )
     server = QuietServer(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
@@ -235,3 +236,25 @@ async def test_requests_in_a_row_on_one_connection_are_answered_in_order(client:
     found = [answer.find(b'{"text":"%d"}' % i) for i in range(20)]
     assert -1 not in found
     assert found == sorted(found)
+
+
+async def test_whatever_bytes_come_the_answer_is_never_a_failure_of_ours(client: httpx.AsyncClient) -> None:
+    chance = random.Random(9)
+
+    def odd(length: int) -> bytes:
+        alphabet = b'ab/%?&=+.;:{}[]"\\0123456789ABCDEFabcdef\xc3\xa4\xff\x00~'
+        return bytes(chance.choices(alphabet, k=chance.randrange(length)))
+
+    paths = [b"/things", b"/things/", b"/echo/", b"/users/me/", b"/things?", b"/uploads", b"/"]
+    for _ in range(150):
+        path = chance.choice(paths) + odd(20)
+        body = chance.choice([odd(200), b'{"title": ' + odd(30), b'{"title": "x", "parts": [' + odd(30) + b"]}"])
+        method = chance.choice([b"GET", b"POST", b"PATCH", b"DELETE", b"OPTIONS", b"HEAD"])
+        head = b"%s %s HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" % (method, path)
+        head += b"authorization: %s\r\nx-request-id: %s\r\n" % (
+            token()["authorization"].encode(),
+            odd(9).hex().encode(),
+        )
+        head += b"content-length: %d\r\n\r\n" % len(body)
+        answer = await raw(port_of(client), head + body)
+        assert answer[9:10] in (b"2", b"4"), (method, path, body, answer)

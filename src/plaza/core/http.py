@@ -47,6 +47,9 @@ CLIENT_GONE = 499
 # How old the gauge of requests in flight may be.
 SAMPLE_SECONDS = 1.0
 
+_ONE_TRIP = b'valkey;desc="1 round trip";dur='
+_TRIPS = b'valkey;desc="%d round trips";dur='
+
 log = structlog.get_logger("plaza.http")
 
 
@@ -233,9 +236,9 @@ class App:
         headers = [*reply.headers, (b"x-request-id", call.request_id.encode())]
         if isinstance(body, bytes) and reply.status not in (204, 304):
             headers.append((b"content-length", b"%d" % len(body)))
-        timing = b'valkey;desc="%d round trips";dur=%.3f, total;dur=%.3f'
+        timing = _ONE_TRIP if usage.trips == 1 else _TRIPS % usage.trips
         spent = perf_counter() - begun
-        headers.append((b"server-timing", timing % (usage.trips, usage.seconds * 1000, spent * 1000)))
+        headers.append((b"server-timing", timing + b"%.3f, total;dur=%.3f" % (usage.seconds * 1000, spent * 1000)))
         if call.limits is not None:
             headers += [(name.encode(), value.encode()) for name, value in call.limits.headers()]
         if self.cors is not None:

@@ -163,11 +163,10 @@ function head(response, waited) {
 
 // Server-Timing in words: `valkey;desc="2 round trips";dur=0.4, total;dur=1.2`.
 function timing(text) {
-  const found = /valkey;desc="(\d+) round trips";dur=([\d.]+), total;dur=([\d.]+)/.exec(text);
+  const found = /valkey;desc="(\d+ round trips?)";dur=([\d.]+), total;dur=([\d.]+)/.exec(text);
   if (!found) return text;
   const [, trips, valkey, total] = found;
-  const times = trips === "1" ? "1 round trip" : `${trips} round trips`;
-  return `${total} ms in the server, ${times} to Valkey (${valkey} ms)`;
+  return `${total} ms in the server, ${trips} to Valkey (${valkey} ms)`;
 }
 
 function headerList(response) {
