@@ -206,9 +206,8 @@ local function replace(a, user, before, names)
   end
 end
 
--- Writes one score of a viewer wherever the audience counts viewers.
+-- Writes the score that a viewer has in `heartbeat` wherever else the audience counts viewers.
 local function score(a, user, rest, numbers, country, value)
-  redis.call('ZADD', a.heartbeat, value, user)
   redis.call('ZADD', a.statistics, value, user .. rest)
   redis.call('ZADD', a.countries, country_number(country) * SHIFT + value, user)
   for _, n in ipairs(numbers) do redis.call('ZADD', a.groups, n * SHIFT + value, n .. '#' .. user) end
@@ -218,13 +217,16 @@ end
 local function see(a, v, before)
   local names, numbers = number_groups(a, v)
   local rest = '#' .. v.address .. '#' .. table.concat(names, '#') .. '#' .. v.country
-  local last = redis.call('ZSCORE', a.heartbeat, v.user)
   if not before then
     redis.call('SADD', a.attended, v.user)
   elseif before ~= rest then
     replace(a, v.user, before, names)
   end
-  score(a, v.user, rest, numbers, v.country, math.max(v.at, tonumber(last or 0)))
+  local seen = v.at
+  if redis.call('ZADD', a.heartbeat, 'GT', 'CH', seen, v.user) == 0 then
+    seen = tonumber(redis.call('ZSCORE', a.heartbeat, v.user)) -- out of order: what was later stays
+  end
+  score(a, v.user, rest, numbers, v.country, seen)
   return rest
 end
 
@@ -236,6 +238,7 @@ local function lower(a, user, rest, at, window)
   local groups, country = groups_of(rest)
   local numbers = #groups > 0 and redis.call('HMGET', a.group_names, unpack(groups)) or {}
   for i = #numbers, 1, -1 do numbers[i] = tonumber(numbers[i]) end
+  redis.call('ZADD', a.heartbeat, gone - AWAY_MS, user)
   score(a, user, rest, numbers, country, gone - AWAY_MS)
   redis.call('ZADD', a.left, gone, user)
 end

@@ -1,0 +1,258 @@
+"""What a heartbeat costs: over HTTP beside FastAPI with redis-py, and in Valkey as the audience grows.
+
+`python -m bench.live [--viewers 1000000]`. Both servers answer the same requests on the same Valkey, turn by turn; CPU
+is that of the server's process, and Valkey's is shown beside it. The best of the rounds counts, for the machine's
+other work can only add. What Valkey spends per beat comes from its own `commandstats`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+import uvloop
+
+from bench.load import Caller, Measured, post, server
+from bench.peers.live_servers import SECRET
+from plaza.core.auth import Auth
+from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
+from plaza.core.wire import connect
+from plaza.live import keys
+from plaza.live.model import Beat, Watcher
+from plaza.live.service import LIBRARY, Live
+from tests.servers import Server, one_server
+
+ROUNDS = 4
+BEATS = 6_400
+CONNECTIONS = 64
+PEOPLE = 2_000
+GROWN_ROUNDS = 4
+GROWN_BEATS = 10_000
+SECONDS_BETWEEN_BEATS = 30
+LEAST_TIMES_FASTAPI = 4.0
+MOST_TIMES_SMALLEST = 1.5
+MOST_COUNT_US = 1_000.0
+COUNTRIES = ("DE", "FR", "NZ", "US", "BR", "IN", "JP", "ZA", "ZZ", "GB")
+
+
+class ManyCaller(Caller):
+    """A connection that many people's beats go over, one after the other."""
+
+    def __init__(self, requests: list[bytes]) -> None:
+        super().__init__(requests[0], b"HTTP/1.1 200")
+        self.requests = requests
+
+    def data_received(self, data: bytes) -> None:
+        self.request = self.requests[self.answers % len(self.requests)]
+        super().data_received(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One round of one server."""
+
+    app: Measured
+    valkey_cpu_us: float
+
+
+async def load(port: int, people: list[bytes]) -> None:
+    loop = asyncio.get_running_loop()
+    share = len(people) // CONNECTIONS
+    callers = []
+    for i in range(CONNECTIONS):
+        mine = people[i * share : (i + 1) * share]
+        _, caller = await loop.create_connection(lambda mine=mine: ManyCaller(mine), "127.0.0.1", port)  # type: ignore[misc]
+        callers.append(caller)
+    for caller in callers:
+        caller.start(BEATS // CONNECTIONS)
+    await asyncio.gather(*(caller.done for caller in callers))
+    for caller in callers:
+        caller.transport.close()
+
+
+def cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def measure(port: int, process: psutil.Process, valkey: psutil.Process, people: list[bytes]) -> Spent:
+    before, valkey_before, begun = cpu(process), cpu(valkey), time.perf_counter()
+    asyncio.run(load(port, people))
+    seconds = time.perf_counter() - begun
+    return Spent(Measured(BEATS, seconds, cpu(process) - before), (cpu(valkey) - valkey_before) / BEATS * 1e6)
+
+
+def over_http(place: Server, data_dir: Path) -> tuple[float, bool]:
+    """Both servers under the same beats: what ours spends on one, µs, and whether it does enough per CPU second."""
+    auth = Auth(Settings(jwt_secret=SECRET, api_key="k" * 32))
+    body = b'{"location": "web", "session_id": "%s", "groups": ["staff"]}'
+    os.environ.update(
+        PLAZA_VALKEY_URL=place.url.replace("valkey://", "redis://"), PLAZA_DATA_DIR=str(data_dir), PLAZA_LOG="warning"
+    )
+    with ExitStack() as stack:
+        best: dict[str, Spent] = {}
+        running = {
+            name: stack.enter_context(server("-m", "bench.peers.live_servers", name)) for name in ("plaza", "fastapi")
+        }
+        assert place.process is not None
+        valkey = psutil.Process(place.process.pid)
+        for round in range(ROUNDS + 1):
+            for name, (port, process) in running.items():
+                # Each has an event and a session of its own, or one would clean up after the other.
+                people = [
+                    post(
+                        f"/analytics/events/{name}/heartbeat",
+                        body % f"{name}-session".encode(),
+                        f"authorization: Bearer {auth.issue(f'p{i}', 'user')}",
+                    )
+                    for i in range(PEOPLE)
+                ]
+                spent = measure(port, process, valkey, people)
+                if round > 0 and (name not in best or spent.app.cpu_us < best[name].app.cpu_us):
+                    best[name] = spent
+    ours, theirs = best["plaza"].app.cpu_us, best["fastapi"].app.cpu_us
+    print("Heartbeats over HTTP, with a session and a group")
+    print(f"  {'':10}{'CPU µs/beat':>14}{'beats/CPU s':>14}{'Valkey CPU µs':>16}{'beats/s':>10}")
+    for name, spent in best.items():
+        app = spent.app
+        print(
+            f"  {name:10}{app.cpu_us:14.1f}{1e6 / app.cpu_us:14,.0f}{spent.valkey_cpu_us:16.1f}{app.per_second:10,.0f}"
+        )
+    ratio, viewers = theirs / ours, 1e6 / ours * SECONDS_BETWEEN_BEATS
+    print(f"  {ratio:.1f} times the beats per CPU second (wanted: {LEAST_TIMES_FASTAPI:g})")
+    print(f"  {viewers:,.0f} viewers per core at a beat every {SECONDS_BETWEEN_BEATS} s\n")
+    return ours, ratio >= LEAST_TIMES_FASTAPI
+
+
+def usec_per_call(client: redis.Redis, command: str) -> float:
+    stats: Any = client.info("commandstats")
+    return float(stats[f"cmdstat_{command}"]["usec_per_call"])
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    viewers: int
+    beat_us: float
+    count_us: float
+    statistics_us: float
+    bytes_each: float
+
+
+class Audience:
+    """One event with one session, as large as wanted. Person `n` always watches from the same place."""
+
+    def __init__(self, functions: Functions, client: redis.Redis, clock: SetClock) -> None:
+        self.live = Live(functions, Settings(jwt_secret=SECRET, live_beats_per_second=10_000_000), clock)
+        self.client = client
+        self.clock = clock
+        self.queue: list[int] = []  # who beat, longest ago first
+
+    def person(self, n: int) -> Watcher:
+        return Watcher(f"viewer-{n}", f"203.0.{n >> 8 & 255}.{n & 255}", COUNTRIES[n % 10], (f"group{n % 7}",))
+
+    async def beat(self, names: list[int]) -> None:
+        """Beats of these people, many under way at once."""
+        for first in range(0, len(names), 500):
+            self.clock.forward(seconds=0.001)
+            batch = names[first : first + 500]
+            await asyncio.gather(*(self.live.beat(self.person(n), "E", Beat("web", "S")) for n in batch))
+
+    async def grow(self, size: int) -> None:
+        fresh = list(range(len(self.queue), size))
+        await self.beat(fresh)
+        self.queue += fresh
+
+    async def round(self, beats: int, dice: random.Random) -> None:
+        """Beats as they come in life: each some 30 s after the last, give or take a tenth."""
+        early = max(beats, len(self.queue) // 10)
+        chosen = set(dice.sample(range(min(early, len(self.queue))), min(beats, len(self.queue))))
+        names = [self.queue[i] for i in chosen]
+        self.queue = [n for i, n in enumerate(self.queue) if i not in chosen] + names
+        await self.beat(names)
+
+
+async def by_size(place: Server, sizes: list[int]) -> list[Size]:
+    """What Valkey spends on a beat (CPU, the best of the rounds) and on a count, as one audience grows."""
+    assert place.process is not None
+    process, dice, clock, found = psutil.Process(place.process.pid), random.Random(1), SetClock(), []
+    valkey = await connect(place.url)
+    functions = Functions(valkey, [LIBRARY])
+    await functions.load()
+    client = redis.Redis(port=place.port)
+    audience = Audience(functions, client, clock)
+    memory: Any = client.info("memory")
+    empty = memory["used_memory"]
+    for size in sizes:
+        await audience.grow(size)
+        costs = []
+        for _ in range(GROWN_ROUNDS):
+            beats, used = 0, cpu(process)
+            while beats < GROWN_BEATS:
+                await audience.round(min(GROWN_BEATS, size), dice)
+                beats += min(GROWN_BEATS, size)
+            costs.append((cpu(process) - used) / beats * 1e6)
+        counted = await count_us(functions, client, clock.now_ms())
+        memory = client.info("memory")
+        found.append(Size(size, min(costs), *counted, (memory["used_memory"] - empty) / size))
+    await valkey.close()
+    return found
+
+
+async def count_us(functions: Functions, client: redis.Redis, now: int) -> tuple[float, float]:
+    """What Valkey says a count takes, and one by group and country."""
+    costs = []
+    for question, names in (
+        ("live_alive", [keys.EVENT_HEARTBEAT("E"), keys.EVENT_INFO("E")]),
+        ("live_statistics", keys.event_audience("E")),
+    ):
+        client.config_resetstat()
+        for _ in range(200):
+            await functions.ask(question, names, now, 65_000)
+        costs.append(usec_per_call(client, "fcall_ro"))
+    return costs[0], costs[1]
+
+
+def grows(place: Server, sizes: list[int], app_us: float) -> bool:
+    """The table by size; whether beats stay flat and counts quick. What HTTP costs does not depend on the size."""
+    found = asyncio.run(by_size(place, sizes))
+    print("One audience as it grows: CPU µs of a beat with a session, a group, ten countries; Valkey's µs of a count")
+    print(f"  {'viewers':>10}{'Valkey':>9}{'with HTTP':>11}{'count':>8}{'by group and country':>22}{'bytes each':>12}")
+    for size in found:
+        print(
+            f"  {size.viewers:10,}{size.beat_us:9.1f}{size.beat_us + app_us:11.1f}{size.count_us:8.1f}"
+            f"{size.statistics_us:22.1f}{size.bytes_each:12,.0f}"
+        )
+    times = max(size.beat_us + app_us for size in found) / (found[0].beat_us + app_us)
+    slowest = max(max(size.count_us, size.statistics_us) for size in found)
+    print(f"  a beat costs at most {times:.2f} times that of the smallest (wanted: {MOST_TIMES_SMALLEST:g})")
+    print(f"  counting takes at most {slowest:.0f} µs (wanted: {MOST_COUNT_US:,.0f})\n")
+    return times <= MOST_TIMES_SMALLEST and slowest < MOST_COUNT_US
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.live")
+    parser.add_argument("--viewers", type=int, default=1_000_000, help="the largest audience")
+    most = parser.parse_args().viewers
+    uvloop.install()
+    with one_server() as place, tempfile.TemporaryDirectory() as data_dir:
+        app_us, quick = over_http(place, Path(data_dir))
+    with one_server() as place:
+        flat = grows(place, [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= most], app_us)
+    return 0 if quick and flat else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
