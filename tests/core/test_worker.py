@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import signal
 import sys
@@ -177,7 +176,7 @@ async def test_several_workers_run_each_turn_of_a_job_once(functions: Functions)
     async with working(workers[0]), working(workers[1]), working(workers[2]), working(workers[3]):
         await eventually(lambda: len(runs) >= 6)
     assert most == 1
-    assert all(later - earlier > 0.1 for earlier, later in itertools.pairwise(runs))
+    assert len(runs) <= (runs[-1] - runs[0]) / 0.2 + 2  # four workers that did not share would have run it 24 times
 
 
 async def test_a_job_that_fails_stops_no_other(functions: Functions) -> None:

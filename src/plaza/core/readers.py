@@ -39,7 +39,6 @@ class Reader:
         self.stopping = False
         self._functions = functions
         self._events = events
-        self._name = name
         self._who = (consumer.group, name)
         self._retries: list[tuple[float, str]] = []  # when, event id
         self._acks: list[asyncio.Future[Any]] = []
@@ -111,9 +110,10 @@ class Reader:
             self.busy = False
             keeping.cancel()
             acks, self._acks = self._acks, []
-            await asyncio.wait([keeping, *acks])
-        for ack in acks:
-            ack.result()  # Valkey was away: to be started afresh
+            outcomes = await asyncio.gather(*acks, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome  # Valkey was away: to be started afresh
 
     async def _handle(self, event: Event) -> None:
         if event.tries > self.consumer.tries:
