@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import psutil
+import uvloop
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def server(*command: str) -> Iterator[tuple[int, psutil.Process]]:
 def measure(port: int, process: psutil.Process, request: bytes, expect: bytes, requests: int) -> Measured:
     """Load a server and see what its process spent."""
     before, begun = process.cpu_times(), time.perf_counter()
-    asyncio.run(load(port, request, expect, requests))
+    uvloop.run(load(port, request, expect, requests))
     spent = process.cpu_times()
     cpu = spent.user + spent.system - before.user - before.system
     return Measured(requests, time.perf_counter() - begun, cpu)
