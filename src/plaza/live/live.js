@@ -64,7 +64,7 @@
     let token = given || kept.read();
     let timer = null;
     let failures = 0;
-    let there = false; // whether the server counts us
+    let there = false; // whether the server may count us
     let busy = false;
     let stopped = false;
 
@@ -85,9 +85,9 @@
       busy = true;
       try {
         await ensureToken();
+        there = true; // the answer may be lost, the beat not
         const heard = await post(`${at}/heartbeat`, token, groups ? { ...where, groups } : where);
         failures = 0;
-        there = true;
         document.dispatchEvent(new CustomEvent("plaza-live", { detail: heard }));
         // A little early, and never all at the same moment.
         next(heard.next_heartbeat_ms * (0.9 + Math.random() * 0.1));

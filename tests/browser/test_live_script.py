@@ -1,0 +1,171 @@
+"""`/live.js` in a real browser, against a real server: it beats while its page is looked at, and says when it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, Request, Route
+
+from tests.processes import Serving, serving
+
+HIDE = """
+    Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => '%s' });
+    document.dispatchEvent(new Event('visibilitychange'));
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("live") / "var") as server:
+        yield server
+
+
+class Audience:
+    """A page that includes the script, and the figures of its event."""
+
+    def __init__(self, browser: Browser, server: Serving, event: str) -> None:
+        self.server = server
+        self.event = event
+        self.context = browser.new_context()
+        self.page = self.open()
+
+    def open(self) -> Page:
+        page = self.context.new_page()
+        page.clock.install()
+        self.requests: list[Request] = []
+        page.on("request", lambda request: self.requests.append(request))
+        script = f'<script src="/live.js" data-event="{self.event}" data-session="{self.event}-s"></script>'
+        page.route("**/watch", lambda route: route.fulfill(content_type="text/html", body=f"<h1>Live</h1>{script}"))
+        return page
+
+    def watch(self) -> None:
+        self.page.goto(f"{self.server.url}/watch")
+
+    def beats(self) -> int:
+        return sum(request.url.endswith("/heartbeat") for request in self.requests)
+
+    def figure(self, path: str) -> Any:
+        key = (self.server.data_dir / "api-key").read_text().strip()
+        url = f"{self.server.url}/analytics/events/{self.event}{path}"
+        return httpx.get(url, headers={"x-api-key": key}, timeout=10).json()
+
+    def active(self) -> int:
+        return int(self.figure("/viewers/active-count")["count"])
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Give the browser its turns until something is so."""
+        deadline = time.monotonic() + 10
+        while not true():
+            assert time.monotonic() < deadline, [request.url for request in self.requests]
+            self.page.wait_for_timeout(20)
+
+
+@pytest.fixture
+def audience(browser: Browser, server: Serving, request: pytest.FixtureRequest) -> Iterator[Audience]:
+    audience = Audience(browser, server, request.node.name[5:40])
+    yield audience
+    audience.context.close()
+
+
+def test_a_page_is_a_viewer_until_it_is_left(audience: Audience) -> None:
+    audience.watch()
+    audience.until(lambda: audience.active() == audience.beats() == 1)
+    assert [request.url.rsplit("/", 1)[1] for request in audience.requests[1:]] == [
+        "live.js",
+        "viewer-token",
+        "heartbeat",
+    ]
+    assert audience.figure(f"/sessions/{audience.event}-s/viewers/active-count") == {"count": 1}
+    audience.page.goto("about:blank")
+    audience.until(lambda: audience.active() == 0)
+    audience.watch()
+    audience.until(lambda: audience.active() == 1)
+    assert audience.figure("/viewers/total-attended-count") == {"count": 1}, "the same viewer came back"
+    assert audience.figure("/viewers/total-login-count") == {"count": 2}
+
+
+def test_closing_the_tab_is_leaving(audience: Audience) -> None:
+    audience.watch()
+    audience.until(lambda: audience.active() == 1)
+    audience.page.close()
+    audience.page = audience.open()
+    audience.until(lambda: audience.active() == 0)
+
+
+def test_it_beats_as_asked_and_only_while_the_page_is_visible(audience: Audience) -> None:
+    audience.watch()
+    audience.until(lambda: audience.active() == 1)
+    audience.page.clock.fast_forward(31_000)
+    audience.until(lambda: audience.beats() == 2)
+    audience.page.evaluate(HIDE % "hidden")
+    audience.page.clock.fast_forward(120_000)
+    audience.page.wait_for_timeout(100)
+    assert audience.beats() == 2, "nobody is looking"
+    audience.page.evaluate(HIDE % "visible")
+    audience.page.clock.fast_forward(10)
+    audience.until(lambda: audience.beats() == 3)
+
+
+def test_it_waits_longer_and_longer_while_the_server_cannot_answer(audience: Audience) -> None:
+    failing = True
+
+    def answer(route: Route) -> None:
+        if failing:
+            route.fulfill(status=503, headers={"retry-after": "1"})
+        else:
+            route.continue_()
+
+    audience.page.route("**/heartbeat", answer)
+    audience.watch()
+    audience.until(lambda: audience.beats() == 1)
+    for _ in range(60):
+        audience.page.clock.run_for(1_000)
+        audience.page.wait_for_timeout(5)
+    tries = audience.beats()
+    assert 4 <= tries <= 9, "a minute of failures is a handful of attempts"
+    failing = False
+    for _ in range(70):
+        audience.page.clock.run_for(1_000)
+        audience.page.wait_for_timeout(2)
+    audience.until(lambda: audience.active() == 1)
+
+
+def test_it_stops_where_asking_again_would_not_help(audience: Audience) -> None:
+    audience.page.route("**/heartbeat", lambda route: route.fulfill(status=403, body="{}"))
+    audience.watch()
+    audience.until(lambda: audience.beats() == 1)
+    audience.page.clock.run_for(600_000)
+    audience.page.wait_for_timeout(100)
+    assert audience.beats() == 1
+
+
+def test_a_kept_token_that_is_no_longer_good_is_replaced(audience: Audience) -> None:
+    kept = '{"token": "eyJhbGciOiJIUzI1NiIsInR5cCI6InZpZXdlcitqd3QifQ.e30.x", "until": 99999999999999}'
+    audience.page.add_init_script(f"localStorage.setItem('plaza-viewer', '{kept}')")
+    audience.watch()
+    audience.until(lambda: audience.beats() == 1)
+    audience.page.clock.run_for(2_000)
+    audience.until(lambda: audience.active() == 1)
+
+
+def test_a_page_can_start_and_stop_it_itself(audience: Audience) -> None:
+    audience.page.goto(f"{audience.server.url}/watch")
+    audience.until(lambda: audience.active() == 1)
+    start = "event => { window.stop2 = plazaLive.start({ event, location: 'other', groups: ['crew'] }) }"
+    audience.page.evaluate(start, f"{audience.event}-2")
+    other = f"/analytics/events/{audience.event}-2/heartbeat"
+    audience.page.clock.run_for(10)
+    audience.until(lambda: any(request.url.endswith(other) for request in audience.requests))
+    audience.page.evaluate("stop2()")
+    audience.until(lambda: any(request.url.endswith("-2/leave") for request in audience.requests))
+
+
+def test_the_script_is_small_and_needs_nothing(server: Serving) -> None:
+    text = server.get("/live.js").text
+    assert len(text) < 6_000
+    assert "import " not in text
+    assert "require(" not in text
