@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plaza.app import running
 from plaza.articles import people as people_module
 from plaza.articles.keys import ARTICLE_DOWN, ARTICLE_UP, ARTICLES_BY_SCORE, PERSON_VOTES
 from plaza.articles.people import People
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
+from plaza.core.keys import Layout, use_layout
+from plaza.core.settings import Settings
 from tests.articles.conftest import Post
 from tests.articles.test_deleting import traces
+from tests.servers import Cluster, Server
+from tests.web import client_of
 
 
 @pytest.fixture
@@ -89,3 +95,26 @@ async def test_forgetting_ends_also_where_a_list_names_what_is_not_so(
     await stranger.zadd(PERSON_VOTES("cem"), {"article:92617": 1, f"article:{article.id}": 1})
     await people.forget("cem")
     assert await stranger.exists(PERSON_VOTES("cem")) == 0
+
+
+async def test_who_leaves_plaza_leaves_articles_too(
+    place: Server | Cluster, articles: Articles, stranger: Any, tmp_path: Path
+) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False)
+    async with running(settings) as plaza, client_of(plaza.app) as client:
+        body = {"username": "ana", "password": "correct horse battery"}
+        token = (await client.post("/auth/register", json=body)).json()["access_token"]
+        ana = {"authorization": f"Bearer {token}"}
+        ben = {"authorization": f"Bearer {plaza.core.auth.issue('ben', 'user')}"}
+        for who, link in ((ana, "https://example.com/a"), (ben, "https://example.com/b")):
+            assert (await client.post("/articles", json={"title": "T", "link": link}, headers=who)).status_code == 201
+        await client.put("/articles/2/vote", json={"direction": "up"}, headers=ana)
+        export = (await client.get("/users/me/export", headers=ana)).json()
+        assert [article["id"] for article in export["articles"]["articles"]] == [1]
+        assert len(export["articles"]["votes"]) == 2
+        assert (await client.delete("/users/me", headers=ana)).status_code == 200
+        assert (await client.get("/articles/1")).status_code == 404
+        assert (await client.get("/articles/2")).json()["votes"] == 1
+    assert await stranger.smembers(ARTICLE_UP(2)) == {"user:ben"}
+    assert not any("ana" in name for name in await traces(articles.valkey) if name.startswith("articles:"))
+    use_layout(Layout.PLAIN)

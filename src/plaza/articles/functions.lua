@@ -336,6 +336,30 @@ verb('shed', function(keys, args)
   return 0
 end)
 
+-- mend: everything that follows from an article's facts is said once more, whatever another writer has made of it.
+-- KEYS article, up, down, groups   ARGV id   Reply 1, or 0 if there is no such article
+verb('mend', function(keys, args)
+  local article, up, down, in_groups = unpack(keys)
+  local id = args[1]
+  local author = redis.call('HGET', article, 'author')
+  local groups = redis.call('SMEMBERS', in_groups)
+  if author then
+    for _, voter in ipairs(redis.call('SINTER', up, down)) do -- an upvoter
+      redis.call('SREM', down, voter)
+      effect('cast', id, voter:sub(6))
+    end
+    count(id, article, up, down)
+    effect('posted', id, author:sub(6))
+  else
+    redis.call('DEL', article, in_groups)
+    effect('ranked', id)
+    shed(id, up, down)
+  end
+  effect('dated', id)
+  for _, group in ipairs(groups) do effect('grouped', id, group) end
+  return author and 1 or 0
+end)
+
 -- Puts articles in a list that is being built.
 local function put(list, members, scores)
   local found = {}
