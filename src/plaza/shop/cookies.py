@@ -20,7 +20,7 @@ def token_of(call: Call) -> str | None:
     """The token that a request brings, if it could be one of ours. Of several cookies the first that could."""
     prefix = f"{_name(call)}="
     given: str = call.headers.get("cookie", "")
-    for pair in given.split("; "):
+    for pair in map(str.strip, given.split(";")):
         token = pair.removeprefix(prefix)
         if token != pair and is_token(token):
             return token

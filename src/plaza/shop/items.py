@@ -70,7 +70,9 @@ class Items:
             row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
             if row is None:
                 row = (await tx.execute(select(ITEMS).where(ITEMS.c.operation == operation))).one()
-        return await self._changed(row)
+        data = as_data(row)
+        await self.rows.put(str(row.id), data)
+        return msgspec.convert(data, Item)
 
     async def change(self, actor: Actor, id: int, change: ItemChange) -> Item:
         """Change an item; its cached row and pages follow at once."""
@@ -83,9 +85,6 @@ class Items:
             row = (await tx.execute(statement.returning(ITEMS))).one_or_none()
         if row is None:
             raise _unknown(id)
-        return await self._changed(row)
-
-    async def _changed(self, row: Any) -> Item:
         data = as_data(row)
         await self.refresh([data])
         return msgspec.convert(data, Item)

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.shop.pages import (
     LARGEST_PAGE,
@@ -98,8 +99,13 @@ class PageCache:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        why = await self._bypass(scope)
-        if why:
+        pages, why = None, await self._bypass(scope)
+        if not why:
+            try:
+                pages = await self._open()
+            except Unavailable:
+                why = "store-away"
+        if pages is None:
             await self._app(scope, receive, self._stamped(send, f"fwd=bypass; detail={why}"))
             return
 
@@ -111,7 +117,7 @@ class PageCache:
             return recorder.page()
 
         item = self._item(scope) if self._item is not None else None
-        served = await (await self._open()).serve(self.hash_of(scope), compute, item)
+        served = await pages.serve(self.hash_of(scope), compute, item)
         if served is not None:
             await self._send(scope, served, send)
 

@@ -80,6 +80,7 @@ class RowCache:
         self._load = load
         self._loading: dict[str, asyncio.Task[Row | None]] = {}
         self._wanted: dict[str, asyncio.Future[Data | None]] = {}
+        self._reading: set[asyncio.Task[None]] = set()
         self._who = secrets.token_hex(6)
 
     async def get(self, id: str) -> Row | None:
@@ -181,7 +182,9 @@ class RowCache:
                 if not future.done():
                     future.set_result(rows.get(id))
 
-        self._reading = asyncio.create_task(read())  # kept, or it might be collected
+        task = asyncio.create_task(read())
+        self._reading.add(task)  # or it might be collected
+        task.add_done_callback(self._reading.discard)
 
     async def _fill(self, id: str, data: Data | None, *, who: str = "", delay: str = "", since: str = "") -> bool:
         json = b"" if data is None else _encode(data)

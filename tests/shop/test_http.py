@@ -1,0 +1,266 @@
+"""The shop over HTTP: every route of the contract, through the real application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.app import running
+from plaza.core.settings import Settings
+from plaza.shop.cookies import PLAIN_NAME, SECURE_NAME
+from plaza.shop.sessions import is_token
+from tests.servers import Cluster, Server
+from tests.web import client_of, serving
+
+API_KEY = "the api key of the shop's tests"
+ADMIN = {"x-api-key": API_KEY}
+
+
+@pytest.fixture
+async def web(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that has just opened the shop."""
+    settings = Settings(
+        data_dir=tmp_path,
+        valkey_url=place.url,
+        api_key=API_KEY,
+        jwt_secret="x" * 32,
+        rate_limits=False,
+        trusted_proxies=("127.0.0.1",),
+    )
+    async with running(settings) as plaza, client_of(plaza.app) as client:
+        yield client
+
+
+async def make_item(web: httpx.AsyncClient, **values: Any) -> int:
+    body = {"name": "GTab 7inch", "description": "A tablet.", "price": "19.90", "qty": 10, **values}
+    made = await web.post("/shop/items", json=body, headers=ADMIN)
+    assert made.status_code == 201, made.text
+    return int(made.json()["id"])
+
+
+async def register(web: httpx.AsyncClient, name: str) -> None:
+    made = await web.post("/auth/register", json={"username": name, "password": f"{name} password"})
+    assert made.status_code == 201, made.text
+
+
+async def login(web: httpx.AsyncClient, name: str) -> httpx.Response:
+    return await web.post("/shop/login", json={"username": name, "password": f"{name} password"})
+
+
+def problem(answer: httpx.Response, status: int, code: str = "") -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].startswith("application/problem+json")
+    said: dict[str, Any] = answer.json()
+    assert not code or said["code"] == code
+    return said
+
+
+async def test_a_visit_from_the_first_look_to_the_order(web: httpx.AsyncClient) -> None:
+    item = await make_item(web)
+    begun = await web.post("/shop/session")
+    assert begun.status_code == 201
+    assert (await web.post("/shop/session")).status_code == 200
+    seen = await web.get(f"/shop/items/{item}")
+    assert seen.json() == {
+        "id": item,
+        "name": "GTab 7inch",
+        "description": "A tablet.",
+        "price": "19.90",
+        "qty": 10,
+        "version": 1,
+        "stale": False,
+    }
+    assert [i["id"] for i in (await web.get("/shop/items")).json()["items"]] == [item]
+    assert [i["id"] for i in (await web.get("/shop/items/popular")).json()["items"]] == [item]
+    assert [i["id"] for i in (await web.get("/shop/recently-viewed")).json()["items"]] == [item]
+    cart = await web.put(f"/shop/cart/items/{item}", json={"qty": 2})
+    assert (cart.status_code, cart.json()["total"]) == (200, "39.80")
+    assert (await web.get("/shop/cart")).json() == cart.json()
+    assert (await web.delete(f"/shop/cart/items/{item}")).json() == {"items": [], "total": "0.00"}
+    await web.put(f"/shop/cart/items/{item}", json={"qty": 3})
+    order = await web.post("/shop/checkout")
+    assert order.status_code == 201
+    assert order.json()["total"] == "59.70"
+    assert (await web.get("/shop/orders")).json()["orders"] == [order.json()]
+    assert (await web.get(f"/shop/items/{item}")).json()["qty"] == 7
+
+
+async def test_people_of_social_log_in_with_their_password_and_keep_their_cart(web: httpx.AsyncClient) -> None:
+    item = await make_item(web)
+    await register(web, "ana")
+    await web.put(f"/shop/cart/items/{item}", json={"qty": 2})
+    guest = web.cookies[PLAIN_NAME]
+    wrong = await web.post("/shop/login", json={"username": "ana", "password": "wrong password"})
+    problem(wrong, 401, "wrong_login")
+    assert "set-cookie" not in wrong.headers
+    entered = await login(web, "ana")
+    assert entered.json()["user"] == "ana"
+    assert web.cookies[PLAIN_NAME] != guest
+    assert (await web.get("/shop/cart")).json()["items"][0]["qty"] == 2
+    late = await web.get("/shop/cart", headers={"cookie": f"{PLAIN_NAME}={guest}"})
+    assert late.json()["items"][0]["qty"] == 2
+    assert "set-cookie" not in late.headers
+    sessions = (await web.get("/shop/sessions")).json()["sessions"]
+    assert [(s["user"], s["current"]) for s in sessions] == [("ana", True)]
+    left = await web.post("/shop/logout")
+    assert left.status_code == 204
+    assert "Max-Age=0" in left.headers["set-cookie"]
+    assert (await web.get("/shop/cart")).json()["items"] == []
+    await login(web, "ana")
+    assert (await web.get("/shop/cart")).json()["items"][0]["qty"] == 2
+
+
+async def test_the_cookie_is_as_owasp_asks(web: httpx.AsyncClient) -> None:
+    plain = (await web.post("/shop/session")).headers["set-cookie"]
+    assert plain.startswith(f"{PLAIN_NAME}=")
+    assert {"Path=/", "HttpOnly", "SameSite=Lax"} <= set(plain.split("; "))
+    assert "Secure" not in plain
+    proxied = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.7"}
+    secure = (await web.post("/shop/session", headers=proxied)).headers["set-cookie"]
+    assert secure.startswith(f"{SECURE_NAME}=")
+    assert {"Path=/", "HttpOnly", "SameSite=Lax", "Secure"} <= set(secure.split("; "))
+    assert "Domain" not in secure
+
+
+async def test_a_made_up_cookie_gets_a_new_session(web: httpx.AsyncClient) -> None:
+    nobodys = "EB9382CA-0376-4558-B271-EA230BDB7EAF"
+    for cookie in ("", "x", "A" * 10_000, nobodys, "; ; =", "%00", "'; DROP TABLE", f"{nobodys}; {PLAIN_NAME}=x"):
+        answer = await web.get("/shop/cart", headers={"cookie": f"{PLAIN_NAME}={cookie}"})
+        assert answer.status_code == 200
+        assert answer.json() == {"items": [], "total": "0.00"}
+        given = answer.headers["set-cookie"].partition(";")[0].removeprefix(f"{PLAIN_NAME}=")
+        assert is_token(given)
+        assert given != nobodys
+
+
+async def test_bad_input_gets_a_clear_answer_and_changes_nothing(web: httpx.AsyncClient) -> None:
+    item = await make_item(web)
+    await web.put(f"/shop/cart/items/{item}", json={"qty": 5})
+    for qty in (-1, 1_000_000_000, 1.5, "3", None):
+        assert problem(await web.put(f"/shop/cart/items/{item}", json={"qty": qty}), 422)["field"] == "qty"
+    problem(await web.put(f"/shop/cart/items/{item + 1}", json={"qty": 1}), 404)
+    problem(await web.put("/shop/cart/items/none", json={"qty": 1}), 422)
+    problem(await web.get(f"/shop/items/{item + 1}"), 404)
+    problem(await web.get(f"/shop/pages/items/{item + 1}"), 404)
+    problem(await web.put(f"/shop/cart/items/{item}", content=b"{"), 400)
+    problem(
+        await web.post("/shop/items", json={"name": "n", "description": "", "price": 1.5, "qty": 1}, headers=ADMIN), 422
+    )
+    problem(await web.patch(f"/shop/items/{item}", json={"price": "1.999"}, headers=ADMIN), 422)
+    problem(await web.post("/shop/items", json={}), 401)
+    problem(await web.put(f"/shop/cache/rows/{item}", json={"delay": 5}), 401)
+    problem(await web.get("/shop/cache"), 401)
+    problem(await web.delete("/shop/sessions/" + "0" * 32), 404)
+    problem(await web.delete("/shop/sessions/x"), 422)
+    assert [line["qty"] for line in (await web.get("/shop/cart")).json()["items"]] == [5]
+
+
+async def test_what_only_admins_may_is_forbidden_to_users(web: httpx.AsyncClient) -> None:
+    item = await make_item(web)
+    await register(web, "ben")
+    entered = await web.post("/auth/login", json={"username": "ben", "password": "ben password"})
+    user = {"authorization": f"Bearer {entered.json()['access_token']}"}
+    problem(await web.patch(f"/shop/items/{item}", json={"qty": 1}, headers=user), 403)
+    problem(await web.put(f"/shop/cache/rows/{item}", json={"delay": 5}, headers=user), 403)
+    problem(await web.get("/shop/cache", headers=user), 403)
+
+
+async def test_checkout_twice_with_one_key_orders_once_and_never_gives_anothers_order(web: httpx.AsyncClient) -> None:
+    item = await make_item(web, qty=5)
+    await web.put(f"/shop/cart/items/{item}", json={"qty": 1})
+    key = {"idempotency-key": "mine"}
+    first, second = await web.post("/shop/checkout", headers=key), await web.post("/shop/checkout", headers=key)
+    assert first.json() == second.json()
+    assert second.headers["idempotency-replayed"] == "true"
+    other = httpx.AsyncClient(base_url=web.base_url)
+    async with other:
+        await other.put(f"/shop/cart/items/{item}", json={"qty": 2})
+        mine = await other.post("/shop/checkout", headers=key)
+        assert mine.json()["id"] != first.json()["id"], "another guest of the same address"
+    await web.put(f"/shop/cart/items/{item}", json={"qty": 3})
+    short = problem(await web.post("/shop/checkout"), 409, "out_of_stock")
+    assert (short["id"], short["left"]) == (item, 2)
+
+
+async def test_rows_are_scheduled_and_the_worker_copies_them(place: Server | Cluster, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=place.url, api_key=API_KEY, rate_limits=False)
+    async with running(settings) as plaza, client_of(plaza.app) as web:
+        item = await make_item(web)
+        put = await web.put(f"/shop/cache/rows/{item}", json={"delay": 0.2}, headers=ADMIN)
+        due = put.json()["due_at"]
+        assert (put.json()["id"], put.json()["delay"]) == (item, 0.2)
+        working = asyncio.create_task(plaza.worker.run())
+        try:
+            for _ in range(200):
+                state = (await web.get("/shop/cache", headers=ADMIN)).json()
+                if state["rows"][0]["due_at"] > due + 0.3:
+                    break
+                await asyncio.sleep(0.02)
+            assert state["rows"][0]["due_at"] > due + 0.3
+            assert state["scheduled"] == 1
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+        gone = await web.put(f"/shop/cache/rows/{item}", json={"delay": 0}, headers=ADMIN)
+        assert gone.json() == {"id": item, "delay": None, "due_at": None}
+        assert (await web.delete(f"/shop/cache/rows/{item}", headers=ADMIN)).status_code == 204
+        assert (await web.get("/shop/cache", headers=ADMIN)).json()["rows"] == []
+
+
+async def test_pages_say_what_the_cache_did(web: httpx.AsyncClient) -> None:
+    item = await make_item(web, name="A & B")
+    path = f"/shop/pages/items/{item}"
+    cold = await web.get(path)
+    assert cold.headers["cache-status"] == "plaza; fwd=bypass; detail=unpopular"
+    await web.get(f"/shop/items/{item}")
+    web.cookies.clear()
+    miss, hit = await web.get(path), await web.get(path)
+    assert miss.headers["cache-status"] == "plaza; fwd=uri-miss; stored"
+    assert hit.headers["cache-status"].startswith("plaza; hit; ttl=")
+    assert hit.text == miss.text
+    assert "A &amp; B" in hit.text
+    assert hit.headers["content-type"] == "text/html; charset=utf-8"
+    assert hit.headers["vary"] == "cookie, authorization"
+    assert "set-cookie" not in hit.headers
+    same = await web.get(path, headers={"if-none-match": hit.headers["etag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    assert same.headers["etag"] == hit.headers["etag"]
+    assert (await web.get(path + "?_=123")).headers["cache-status"] == "plaza; fwd=bypass; detail=unwanted"
+    assert (await web.get(path + "?a_b=1")).headers["cache-status"] == "plaza; fwd=uri-miss; stored"
+    assert (await web.get(path, headers=ADMIN)).headers["cache-status"] == "plaza; fwd=bypass; detail=personal"
+    head = await web.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    await asyncio.sleep(1.1)  # on a cluster a page is not kept within a second of a purge
+    changed = await web.patch(f"/shop/items/{item}", json={"name": "C"}, headers=ADMIN)
+    assert changed.status_code == 200
+    new = await web.get(path)
+    assert "C</h1>" in new.text
+    assert new.headers["etag"] != hit.headers["etag"]
+
+
+async def test_a_signed_in_person_gets_pages_of_their_own(web: httpx.AsyncClient) -> None:
+    item = await make_item(web)
+    await register(web, "ana")
+    await web.get(f"/shop/items/{item}")
+    await login(web, "ana")
+    own = await web.get(f"/shop/pages/items/{item}")
+    assert own.headers["cache-status"] == "plaza; fwd=bypass; detail=personal"
+    assert own.headers["cache-control"] == "private, no-cache"
+
+
+async def test_sessions_and_carts_survive_a_restart(place: Server | Cluster, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=place.url, api_key=API_KEY, rate_limits=False)
+    async with running(settings) as plaza, client_of(plaza.app) as web:
+        item = await make_item(web)
+        cart = await web.put(f"/shop/cart/items/{item}", json={"qty": 2})
+        cookie = f"{PLAIN_NAME}={web.cookies[PLAIN_NAME]}"
+    async with running(replace(settings)) as plaza, serving(plaza.app) as url, httpx.AsyncClient(base_url=url) as web:
+        again = await web.get("/shop/cart", headers={"cookie": cookie})
+        assert again.json() == cart.json()
+        assert "set-cookie" not in again.headers

@@ -1,0 +1,220 @@
+"""The page cache in other people's applications, and the examples that show it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from plaza.shop import PageCache, Rules
+from tests.eventually import eventually
+from tests.servers import Cluster, Server, one_server
+from tests.web import client_of
+
+ROOT = Path(__file__).parents[2]
+
+
+class Site:
+    """A Starlette application that counts what it computes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gate: asyncio.Event | None = None
+
+    async def page(self, request: Request) -> Response:
+        self.count += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        headers = {name: value for name, value in request.query_params.items() if name != "n"}
+        return HTMLResponse(f"<p>{self.count} {request.headers.get('accept-language', '')}</p>", headers=headers)
+
+    async def text(self, request: Request) -> Response:
+        return PlainTextResponse("not a page")
+
+    async def stream(self, request: Request) -> Response:
+        async def chunks() -> AsyncIterator[bytes]:
+            for _ in range(20):
+                yield b"x" * 100_000
+
+        return StreamingResponse(chunks(), media_type="text/html")
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/page", self.page, methods=["GET", "POST"]),
+                Route("/text", self.text),
+                Route("/stream", self.stream),
+            ]
+        )
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+async def web(site: Site, place: Server | Cluster, valkey: Any) -> AsyncIterator[httpx.AsyncClient]:
+    app = PageCache(site.app(), place.url, rules=Rules(beta=0), vary=["Accept-Language"])
+    async with client_of(app) as client:
+        yield client
+    await app.close()
+
+
+def status(answer: httpx.Response) -> str:
+    return str(answer.headers["cache-status"])
+
+
+async def test_it_keeps_pages_of_any_starlette_application(web: httpx.AsyncClient, site: Site, stranger: Any) -> None:
+    miss, hit = await web.get("/page"), await web.get("/page")
+    assert status(miss) == "plaza; fwd=uri-miss; stored"
+    assert status(hit).startswith("plaza; hit; ttl=")
+    assert miss.text == hit.text == "<p>1 </p>"
+    assert hit.headers["age"] == "0"
+    assert {"cookie", "authorization", "accept-language"} == set(hit.headers["vary"].split(", "))
+    (name,) = [key async for key in stranger.scan_iter("cache:*")]
+    assert await stranger.get(name) == "<p>1 </p>"
+    same = await web.get("/page", headers={"if-none-match": hit.headers["etag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    head = await web.head("/page")
+    assert (head.headers["etag"], head.content) == (hit.headers["etag"], b"")
+    assert site.count == 1
+
+
+async def test_what_says_so_passes_by(web: httpx.AsyncClient, site: Site, stranger: Any) -> None:
+    for options, why in (
+        ({"headers": {"cookie": "session=1"}}, "plaza; fwd=bypass; detail=personal"),
+        ({"headers": {"authorization": "Bearer x"}}, "plaza; fwd=bypass; detail=personal"),
+        ({"params": {"_": "1"}}, "plaza; fwd=bypass; detail=unwanted"),
+        ({"headers": {"range": "bytes=0-1"}}, "plaza; fwd=bypass; detail=range"),
+        ({"params": {"set-cookie": "a=b"}}, "plaza; fwd=uri-miss; stored=?0"),
+        ({"params": {"cache-control": "private"}}, "plaza; fwd=uri-miss; stored=?0"),
+        ({"params": {"cache-control": "max-age=0"}}, "plaza; fwd=uri-miss; stored=?0"),
+        ({"params": {"vary": "user-agent"}}, "plaza; fwd=uri-miss; stored=?0"),
+        ({"params": {"vary": "*"}}, "plaza; fwd=uri-miss; stored=?0"),
+    ):
+        before = site.count
+        for _ in range(2):
+            answer = await web.get("/page", **options)  # type: ignore[arg-type]
+            assert answer.status_code == 200
+            web.cookies.clear()
+            assert status(answer) in (why, "plaza; fwd=uri-miss; stored=?0")
+        assert site.count == before + 2, options
+    assert [key async for key in stranger.scan_iter("cache:*")] == []
+
+
+async def test_posts_other_types_and_streams_go_through_untouched(web: httpx.AsyncClient, stranger: Any) -> None:
+    assert "cache-status" not in (await web.post("/page")).headers
+    assert (await web.get("/text")).text == "not a page"
+    assert len((await web.get("/stream")).content) == 2_000_000
+    assert (await web.get("/nowhere")).status_code == 404
+    assert [key async for key in stranger.scan_iter("cache:*")] == []
+
+
+async def test_a_header_named_in_vary_makes_another_page(web: httpx.AsyncClient, site: Site) -> None:
+    for language in ("en", "de", "en", "de"):
+        answer = await web.get("/page", headers={"accept-language": language}, params={"vary": "Accept-Language"})
+        assert answer.text.endswith(f"{language}</p>")
+    assert site.count == 2
+
+
+async def test_a_page_may_say_that_it_is_good_for_less(web: httpx.AsyncClient, stranger: Any) -> None:
+    await web.get("/page", params={"cache-control": "s-maxage=20, max-age=0"})
+    (name,) = [key async for key in stranger.scan_iter("cache:*")]
+    assert 0 < await stranger.pttl(name) <= 20_000
+
+
+async def test_a_hundred_readers_who_miss_at_once_cost_one_computation(web: httpx.AsyncClient, site: Site) -> None:
+    site.gate = asyncio.Event()
+    readers = [asyncio.create_task(web.get("/page", timeout=30)) for _ in range(100)]
+    await eventually(lambda: site.count)
+    site.gate.set()
+    assert {answer.text for answer in await asyncio.gather(*readers)} == {"<p>1 </p>"}
+    assert site.count == 1
+
+
+async def test_a_valkey_that_is_away_costs_the_cache_and_nothing_else(site: Site) -> None:
+    with one_server() as server:
+        app, late = PageCache(site.app(), server.url), PageCache(site.app(), server.url)
+        async with client_of(app) as web:
+            assert status(await web.get("/page")) == "plaza; fwd=uri-miss; stored"
+            server.stop(signal.SIGKILL)
+            answer = await web.get("/page", timeout=30)
+            assert answer.status_code == 200
+            assert status(answer) == "plaza; fwd=bypass; detail=store-away"
+        async with client_of(late) as web:  # one that never reached it
+            assert status(await web.get("/page", timeout=30)) == "plaza; fwd=bypass; detail=store-away"
+
+
+async def test_it_is_added_to_a_fastapi_application_as_any_middleware(place: Server | Cluster, valkey: Any) -> None:
+    app, count = FastAPI(), 0
+
+    @app.get("/", response_class=HTMLResponse)
+    async def page() -> str:
+        nonlocal count
+        count += 1
+        return f"<p>{count}</p>"
+
+    app.add_middleware(PageCache, store=place.url)
+    async with client_of(app) as web:
+        assert (await web.get("/")).text == (await web.get("/")).text == "<p>1</p>"
+
+
+async def test_the_example_of_the_page_cache_does_what_it_says(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALKEY", server.url)
+    monkeypatch.delitem(sys.modules, "examples.page_cache", raising=False)
+    from examples import page_cache
+
+    async with client_of(page_cache.app) as web:
+        assert (await web.get("/items/7")).text == "<h1>3 left</h1>"
+        assert status(await web.get("/items/7")).startswith("plaza; hit")
+        assert (await web.post("/items/7/sold")).json() == {"pages_dropped": 1}
+        assert (await web.get("/items/7")).text == "<h1>2 left</h1>"
+
+
+def test_the_example_of_the_row_cache_runs_with_nothing_but_a_valkey(server: Server, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "row_cache.py")],
+        env={"VALKEY": server.url, "PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert '"qty":629' in first
+    assert '"qty":628' in second
+    assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
+
+
+def test_the_caches_are_imported_without_the_rest(tmp_path: Path) -> None:
+    """No settings, no database, no web framework: a program that only wants the caches pays for nothing else."""
+    loaded = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, plaza.shop; print(*[m for m in ('sqlalchemy', 'alembic', 'falcon', 'fastapi', 'plaza.app')"
+            " if m in sys.modules])",
+        ],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert loaded.stdout.strip() == ""

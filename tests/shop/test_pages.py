@@ -1,0 +1,300 @@
+"""The page cache: one computation however many ask, the old page meanwhile, and never what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
+from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_POPULAR
+from plaza.shop.model import ItemChange
+from plaza.shop.pages import Page, Pages, Rules, Served, not_modified, page_hash
+from tests.eventually import eventually
+from tests.shop.conftest import ADMIN, Offer, Shop
+
+PAGE = page_hash(["a page"])
+
+
+class Renderer:
+    """Makes pages that say how often it was asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gate: asyncio.Event | None = None
+        self.tags: tuple[str, ...] = ()
+        self.headers: tuple[tuple[str, str], ...] = ()
+        self.fails = False
+
+    async def __call__(self, attended: bool) -> Page:
+        self.count += 1
+        body = f"<p>{self.count}</p>".encode()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fails:
+            raise RuntimeError("no page today")
+        return Page(body, headers=self.headers, tags=self.tags)
+
+
+@pytest.fixture
+def render() -> Renderer:
+    return Renderer()
+
+
+@pytest.fixture
+def pages(functions: Functions, clock: SetClock) -> Pages:
+    """Without early renewal, which is a matter of chance."""
+    return Pages(functions, Rules(beta=0), clock)
+
+
+async def get(pages: Pages, render: Renderer, page: str = PAGE, item: str | None = None) -> Served:
+    served = await pages.serve(page, render, item)
+    assert served is not None
+    return served
+
+
+async def expire(pages: Pages, clock: SetClock, stranger: Any) -> None:
+    """As time does: the key goes by itself, on a clock that no test can set."""
+    clock.forward(seconds=pages.rules.fresh_seconds + 1)
+    await stranger.delete(SHOP_PAGE(PAGE))
+
+
+async def test_a_page_is_computed_once_and_kept_for_300_seconds_as_it_is_sent(
+    pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+) -> None:
+    first = await get(pages, render)
+    assert first.how == "fwd=uri-miss; stored"
+    assert await stranger.get(SHOP_PAGE(PAGE)) == "<p>1</p>"
+    assert 299_000 < await stranger.pttl(SHOP_PAGE(PAGE)) <= 300_000
+    clock.forward(seconds=120)
+    again = await get(pages, render)
+    assert (again.page.body, again.how, again.age) == (b"<p>1</p>", "hit; ttl=180", 120)
+    assert again.etag == first.etag
+    assert render.count == 1
+
+
+async def test_only_pages_are_called_cache(pages: Pages, render: Renderer, stranger: Any, clock: SetClock) -> None:
+    render.tags = ("item-1",)
+    await get(pages, render)
+    await pages.purge("item-1")
+    clock.forward(seconds=2)
+    await get(pages, render, page_hash(["another"]))
+    names = [key async for key in stranger.scan_iter("cache:*")]
+    assert names == [SHOP_PAGE(page_hash(["another"]))]
+
+
+async def test_etags_are_strong_and_the_same_in_every_process(
+    functions: Functions, clock: SetClock, pages: Pages, render: Renderer
+) -> None:
+    first = await get(pages, render)
+    assert first.etag.startswith('"')
+    other = Pages(functions, clock=clock)
+    fresh = await other.serve(page_hash(["elsewhere"]), Renderer())
+    assert fresh is not None
+    assert fresh.etag == first.etag, "the same content"
+
+
+async def test_five_hundred_who_miss_in_five_processes_compute_once(
+    functions: Functions, render: Renderer, clock: SetClock
+) -> None:
+    processes = [Pages(functions, clock=clock) for _ in range(5)]
+    render.gate = asyncio.Event()
+    readers = [asyncio.create_task(get(process, render)) for process in processes for _ in range(100)]
+    await asyncio.sleep(0.1)
+    render.gate.set()
+    served = await asyncio.gather(*readers)
+    assert {one.page.body for one in served} == {b"<p>1</p>"}
+    assert render.count == 1
+
+
+async def test_while_an_expired_page_is_computed_once_everybody_gets_the_old_one(
+    functions: Functions, pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+) -> None:
+    await get(pages, render)
+    await expire(pages, clock, stranger)
+    render.gate = asyncio.Event()
+    other = Pages(functions, Rules(beta=0), clock)
+    served = await asyncio.gather(*(get(process, render) for process in (pages, other) for _ in range(100)))
+    assert {one.page.body for one in served} == {b"<p>1</p>"}
+    assert {one.how for one in served} == {"hit; ttl=-1"}
+    assert await stranger.exists(SHOP_PAGE(PAGE)) == 0
+    render.gate.set()
+    await pages.drain()
+    await other.drain()
+    assert render.count == 2
+    assert (await get(pages, render)).page.body == b"<p>2</p>"
+
+
+async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
+    functions: Functions, clock: SetClock, render: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = Pages(functions, Rules(beta=1), clock)
+    await get(pages, render)
+    await functions.call(  # it took ten seconds to compute, let us say
+        "shop_claim_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], "me", clock.now_ms(), 1000, "1"
+    )
+    args = (PAGE, "me", b"<p>1</p>", '[200,[],"\\"x\\""]', clock.now_ms(), 10_000, 300_000, 300_000)
+    await functions.call("shop_store_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], *args)
+    monkeypatch.setattr("plaza.shop.pages.random.random", lambda: 0.9)  # -ln(0.1) is 2.3: 23 s before the end
+    clock.forward(seconds=276)
+    assert (await get(pages, render)).how == "hit; ttl=24"
+    await pages.drain()
+    assert render.count == 1
+    clock.forward(seconds=2)
+    early = await asyncio.gather(*(get(pages, render) for _ in range(50)))
+    assert {one.how for one in early} == {"hit; ttl=22"}, "whoever renews it does not wait either"
+    await pages.drain()
+    assert render.count == 2
+    assert (await get(pages, render)).how == "hit; ttl=300"
+
+
+async def test_a_page_with_a_cookie_or_a_private_one_is_never_stored_and_nobody_waits_for_it(
+    pages: Pages, render: Renderer, stranger: Any, clock: SetClock
+) -> None:
+    for header in (("set-cookie", "a=b"), ("cache-control", "private"), ("cache-control", "max-age=3, no-store")):
+        page = page_hash(header)
+        render.headers = (header,)
+        render.count, render.gate = 0, asyncio.Event()
+        readers = [asyncio.create_task(get(pages, render, page)) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        assert render.count == 1
+        render.gate.set()
+        served = await asyncio.gather(*readers)
+        assert len({one.page.body for one in served}) == 10, "each got a page of their own"
+        assert {one.etag for one in served} == {""}
+        assert await stranger.exists(SHOP_PAGE(page)) == 0
+        clock.forward(seconds=6)
+
+
+async def test_a_computation_that_fails_lets_the_next_reader_try(pages: Pages, render: Renderer) -> None:
+    render.fails = True
+    with pytest.raises(RuntimeError):
+        await get(pages, render)
+    render.fails = False
+    assert (await get(pages, render)).page.body == b"<p>2</p>"
+
+
+async def test_when_a_renewal_fails_the_old_page_stays(
+    pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+) -> None:
+    await get(pages, render)
+    await expire(pages, clock, stranger)
+    render.fails = True
+    for _ in range(2):
+        assert (await get(pages, render)).page.body == b"<p>1</p>"
+        await pages.drain()
+    assert render.count == 3
+
+
+async def test_if_the_one_who_computes_dies_another_does_after_the_lease(
+    functions: Functions, render: Renderer, clock: SetClock
+) -> None:
+    keys = [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)]
+    pages = Pages(functions, Rules(lease_seconds=5), clock)
+    await functions.call("shop_claim_page", keys, "the dead", clock.now_ms(), 5000, "0")
+    reader = asyncio.create_task(get(pages, render))
+    await asyncio.sleep(0.1)
+    assert render.count == 0
+    clock.forward(seconds=6)
+    assert (await reader).page.body == b"<p>1</p>"
+    late = await functions.call(
+        "shop_store_page", keys, PAGE, "the dead", b"late", "[]", clock.now_ms(), 1, 300_000, 300_000
+    )
+    assert late == 0
+    assert (await get(pages, render)).page.body == b"<p>1</p>"
+
+
+async def test_purging_a_tag_drops_every_page_with_it_and_no_other(
+    pages: Pages, render: Renderer, clock: SetClock
+) -> None:
+    render.tags = ("item-7", "sale")
+    await get(pages, render, page_hash(["1"]))
+    render.tags = ("item-8", "sale")
+    await get(pages, render, page_hash(["2"]))
+    assert await pages.purge("item-7") == 1
+    assert (await get(pages, render, page_hash(["2"]))).page.body == b"<p>2</p>"
+    clock.forward(seconds=2)
+    assert (await get(pages, render, page_hash(["1"]))).page.body == b"<p>3</p>"
+    assert await pages.purge("item-7") == 0, "it was not tagged so this time"
+
+
+async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(
+    pages: Pages, render: Renderer, clock: SetClock
+) -> None:
+    render.tags, render.gate = ("item-7",), asyncio.Event()
+    reader = asyncio.create_task(get(pages, render))
+    await eventually(lambda: render.count)
+    clock.forward(seconds=0.1)
+    await pages.purge("item-7")  # nobody knows yet that this page will show item 7
+    clock.forward(seconds=0.1)
+    render.gate.set()
+    assert (await reader).page.body == b"<p>1</p>"
+    clock.forward(seconds=2)
+    assert (await get(pages, render)).page.body == b"<p>2</p>"
+    assert (await get(pages, render)).page.body == b"<p>2</p>"
+
+
+async def test_a_purge_while_a_page_is_renewed_drops_the_old_and_the_new(
+    pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+) -> None:
+    render.tags = ("item-7",)
+    await get(pages, render)
+    await expire(pages, clock, stranger)
+    render.gate = asyncio.Event()
+    await get(pages, render)  # the old one; the new one is being computed
+    clock.forward(seconds=0.1)
+    await pages.purge("item-7")
+    render.gate.set()
+    await pages.drain()
+    clock.forward(seconds=2)
+    assert (await get(pages, render)).page.body == b"<p>3</p>"
+
+
+async def test_only_pages_of_popular_items_are_kept(
+    functions: Functions, render: Renderer, clock: SetClock, stranger: Any
+) -> None:
+    pages = Pages(functions, Rules(popular=3), clock)
+    await stranger.zadd(SHOP_POPULAR(), {"1": -9, "2": -8, "3": -7, "4": -6})
+    for item, kept in (("3", True), ("4", False), ("5", False)):
+        served = await get(pages, render, page_hash([item]), item)
+        assert served.how == ("fwd=uri-miss; stored" if kept else "fwd=bypass; detail=unpopular")
+        assert await stranger.exists(SHOP_PAGE(page_hash([item]))) == kept
+        assert served.etag, "it can be compared all the same"
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [('"a"', True), ('W/"a"', True), ('"b", "a"', True), ("*", True), ('"b"', False), ("", False), (None, False)],
+)
+def test_if_none_match_is_read_as_rfc_9110_says(given: str | None, same: bool) -> None:
+    assert not_modified('"a"', given) is same
+
+
+async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) -> None:
+    item = await offer(name="<script>alert(1)</script>", qty=3)
+    await shop.views.view(None, item.id)
+    address = ("http", "shop.example", f"/shop/pages/items/{item.id}", "")
+    served = await shop.storefront.item(item.id, address, None)
+    assert b"<script>" not in served.page.body
+    assert b"&lt;script&gt;" in served.page.body
+    assert b"Only 3 left" in served.page.body
+    assert (await shop.storefront.item(item.id, address, await shop.token())).how.startswith("hit")
+    shop.clock.forward(seconds=2)
+    await shop.items.change(ADMIN, item.id, ItemChange(name="A tablet", qty=0))
+    shop.clock.forward(seconds=2)
+    changed = await shop.storefront.item(item.id, address, None)
+    assert b"A tablet" in changed.page.body
+    assert b"Sold out" in changed.page.body
+    assert changed.etag != served.etag
+
+
+async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    await shop.views.view(None, item.id)
+    address = ("http", "shop.example", f"/shop/pages/items/{item.id}", "")
+    await shop.storefront.item(item.id, address, None)
+    served = await shop.storefront.item(item.id, address, await shop.login("ana"))
+    assert served.how == "fwd=bypass; detail=personal"
+    assert served.personal

@@ -1,0 +1,337 @@
+"""The row cache: copied when due, by one of many; old rather than nothing; never behind what was just written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from plaza.core.clock import Clock, SetClock
+from plaza.core.errors import Unavailable
+from plaza.core.functions import Functions
+from plaza.core.paging import Page
+from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.shop import rows as rows_module
+from plaza.shop.keys import SHOP_DELAYS, SHOP_INV, SHOP_ROW, SHOP_SCHEDULE
+from plaza.shop.rows import BRIEF_SECONDS, DUE_LEASE_SECONDS, Data, RowCache
+from tests.eventually import eventually
+from tests.shop.conftest import ADMIN, Offer, Shop
+
+
+class Table:
+    """A database of rows that can be slow or dead, and counts what it is asked."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.asked: list[str] = []
+        self.queries = 0
+        self.dead = False
+        self.gate: asyncio.Event | None = None
+        self.clock = clock
+
+    async def load(self, ids: Sequence[str]) -> Mapping[str, Data]:
+        self.queries += 1
+        self.asked += ids
+        found = {id: dict(self.rows[id]) for id in ids if id in self.rows}
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.dead:
+            raise Unavailable("The database is dead.")
+        return found
+
+    def put(self, id: str, **values: Any) -> None:
+        version = self.rows.get(id, {"version": 0})["version"] + 1
+        self.rows[id] = {"id": id, "qty": 1, **values, "version": version}
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture
+def rows(functions: Functions, table: Table, clock: SetClock) -> RowCache:
+    return RowCache(functions, table.load, clock=clock)
+
+
+async def test_a_scheduled_row_is_copied_when_due_and_strangers_see_when(
+    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+) -> None:
+    table.put("273", name="GTab 7inch", qty=629)
+    await rows.schedule("273", 10)
+    assert await stranger.zscore(SHOP_DELAYS(), "273") == 10.0
+    assert await stranger.zscore(SHOP_SCHEDULE(), "273") == clock.now_s()
+    await rows.turn()
+    assert json.loads(await stranger.get(SHOP_INV("273")))["qty"] == 629
+    assert await stranger.zscore(SHOP_SCHEDULE(), "273") == clock.now_s() + 10
+    table.put("273", name="GTab 7inch", qty=628)
+    clock.forward(seconds=9)
+    await rows.turn()
+    assert json.loads(await stranger.get(SHOP_INV("273")))["qty"] == 629
+    clock.forward(seconds=1)
+    await rows.turn()
+    assert json.loads(await stranger.get(SHOP_INV("273")))["qty"] == 628
+    assert await stranger.pttl(SHOP_INV("273")) == -1
+    assert table.queries == 2
+
+
+@pytest.mark.parametrize("how", ["by us", "by a stranger"])
+async def test_a_delay_of_zero_or_less_takes_a_row_out(
+    rows: RowCache, table: Table, clock: SetClock, stranger: Any, how: str
+) -> None:
+    table.put("1")
+    await rows.schedule("1", 5)
+    await rows.turn()
+    if how == "by us":
+        await rows.schedule("1", -1)
+    else:
+        await stranger.zadd(SHOP_DELAYS(), {"1": 0})
+        clock.forward(seconds=5)
+        await rows.turn()
+    assert await stranger.exists(SHOP_INV("1")) == 0
+    assert await stranger.zscore(SHOP_DELAYS(), "1") is None
+    assert await stranger.zscore(SHOP_SCHEDULE(), "1") is None
+
+
+async def test_a_stranger_may_schedule_by_the_documents_keys_alone(rows: RowCache, table: Table, stranger: Any) -> None:
+    table.put("9", qty=4)
+    await stranger.zadd(SHOP_DELAYS(), {"9": 2.5})
+    await stranger.zadd(SHOP_SCHEDULE(), {"9": 0})
+    await rows.turn()
+    assert json.loads(await stranger.get(SHOP_INV("9")))["qty"] == 4
+
+
+async def test_a_row_that_is_gone_from_the_database_leaves_the_cache(
+    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+) -> None:
+    table.put("1")
+    await rows.schedule("1", 5)
+    await rows.turn()
+    del table.rows["1"]
+    clock.forward(seconds=5)
+    await rows.turn()
+    assert await stranger.exists(SHOP_INV("1")) == 0
+    assert await stranger.zcard(SHOP_SCHEDULE()) == 0
+    assert await rows.get("1") is None
+
+
+async def test_many_workers_share_the_work_and_do_nothing_twice(
+    functions: Functions, table: Table, clock: SetClock
+) -> None:
+    for n in range(1200):
+        table.put(str(n))
+    workers = [RowCache(functions, table.load, clock=clock) for _ in range(6)]
+    await asyncio.gather(*(workers[0].schedule(str(n), 30) for n in range(1200)))
+    for _ in range(3):
+        await asyncio.gather(*(worker.turn() for worker in workers))
+    assert sorted(table.asked) == sorted(table.rows)
+
+
+async def test_rows_of_a_worker_that_died_are_taken_up_by_another(
+    functions: Functions, table: Table, clock: SetClock, stranger: Any
+) -> None:
+    table.put("1")
+    dying, living = RowCache(functions, table.load, clock=clock), RowCache(functions, table.load, clock=clock)
+    await living.schedule("1", 60)
+    table.gate = asyncio.Event()
+    work = asyncio.create_task(dying.turn())
+    await eventually(lambda: table.queries)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    table.gate = None
+    await living.turn()
+    assert await stranger.exists(SHOP_INV("1")) == 0, "the dead one's lease is not over yet"
+    clock.forward(seconds=DUE_LEASE_SECONDS)
+    await living.turn()
+    assert await stranger.exists(SHOP_INV("1")) == 1
+
+
+async def test_a_dead_database_serves_the_old_row_says_so_and_recovers(
+    rows: RowCache, table: Table, clock: SetClock
+) -> None:
+    table.put("1", qty=5)
+    await rows.schedule("1", 10)
+    await rows.turn()
+    table.dead = True
+    table.put("1", qty=4)
+    clock.forward(seconds=10)
+    await rows.turn()
+    row = await rows.get("1")
+    assert row is not None
+    assert (row.data["qty"], row.stale) == (5, False), "a second late is not late"
+    clock.forward(seconds=2)
+    await rows.turn()
+    row = await rows.get("1")
+    assert row is not None
+    assert (row.data["qty"], row.stale) == (5, True)
+    table.dead = False
+    clock.forward(seconds=2)
+    await rows.turn()
+    row = await rows.get("1")
+    assert row is not None
+    assert (row.data["qty"], row.stale) == (4, False)
+
+
+async def test_a_slow_database_keeps_no_reader_waiting_who_could_have_the_old_row(
+    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+) -> None:
+    table.put("1", qty=5)
+    assert (await rows.get("1")) is not None
+    await stranger.delete(SHOP_INV("1"))  # as if its few seconds were over
+    table.put("1", qty=4)
+    table.gate = asyncio.Event()
+    clock.forward(seconds=BRIEF_SECONDS + 1)
+    old = await asyncio.gather(*(rows.get("1") for _ in range(50)))
+    assert {(row.data["qty"], row.stale) for row in old if row is not None} == {(5, True)}
+    table.gate.set()
+
+    async def is_fresh() -> bool:
+        row = await rows.get("1")
+        return row is not None and not row.stale and row.data["qty"] == 4
+
+    await eventually(is_fresh)
+    assert table.queries == 2
+
+
+async def test_an_unscheduled_row_is_cached_briefly(rows: RowCache, table: Table, stranger: Any) -> None:
+    table.put("1", qty=5)
+    await rows.get("1")
+    usage = Usage()
+    mark = USAGE.set(usage)
+    await rows.get("1")
+    USAGE.reset(mark)
+    assert usage.trips == 1
+    assert table.queries == 1
+    assert 0 < await stranger.pttl(SHOP_INV("1")) <= BRIEF_SECONDS * 1000
+    assert await stranger.zcard(SHOP_SCHEDULE()) == 0
+
+
+async def test_however_many_miss_a_row_in_however_many_processes_it_is_loaded_once(
+    functions: Functions, table: Table, clock: SetClock
+) -> None:
+    table.put("1", qty=5)
+    table.gate = asyncio.Event()
+    processes = [RowCache(functions, table.load, clock=clock) for _ in range(5)]
+    readers = [asyncio.create_task(process.get("1")) for process in processes for _ in range(100)]
+    await asyncio.sleep(0.1)
+    table.gate.set()
+    found = await asyncio.gather(*readers)
+    assert {row.data["qty"] for row in found if row is not None} == {5}
+    assert None not in found
+    assert table.asked == ["1"]
+
+
+async def test_readers_of_many_rows_ask_the_database_together(rows: RowCache, table: Table, valkey: Valkey) -> None:
+    for n in range(30):
+        table.put(str(n))
+    found = await rows.get_many([str(n) for n in range(31)])
+    assert [row is not None for row in found] == [True] * 30 + [False]
+    assert table.queries <= len(valkey.primaries())
+
+
+async def test_that_there_is_no_row_is_known_for_a_moment_and_a_new_one_shows_at_once(
+    rows: RowCache, table: Table
+) -> None:
+    assert await rows.get("1") is None
+    assert await rows.get("1") is None
+    assert table.queries == 1
+    table.put("1", qty=7)
+    await rows.put("1", table.rows["1"])
+    row = await rows.get("1")
+    assert row is not None
+    assert row.data["qty"] == 7
+
+
+async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, table: Table, clock: SetClock) -> None:
+    table.put("1", qty=5)
+    await rows.schedule("1", 10)
+    await rows.turn()
+    clock.forward(seconds=10)
+    table.gate = asyncio.Event()
+    copying = asyncio.create_task(rows.turn())  # has read qty 5 …
+    await eventually(lambda: table.queries == 2)
+    table.put("1", qty=4)
+    await rows.put("1", table.rows["1"])  # … when somebody buys one
+    table.gate.set()
+    await copying
+    row = await rows.get("1")
+    assert row is not None
+    assert row.data["qty"] == 4
+
+
+async def test_a_row_taken_out_while_it_is_copied_stays_out(
+    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+) -> None:
+    table.put("1")
+    await rows.schedule("1", 10)
+    table.gate = asyncio.Event()
+    copying = asyncio.create_task(rows.turn())
+    await eventually(lambda: table.queries)
+    clock.forward(seconds=0.001)
+    await rows.schedule("1", 0)
+    table.gate.set()
+    await copying
+    assert await stranger.exists(SHOP_INV("1")) == 0
+    assert await stranger.zcard(SHOP_SCHEDULE()) == 0
+
+
+async def test_a_reader_that_fails_lets_the_next_one_try_at_once(rows: RowCache, table: Table, stranger: Any) -> None:
+    table.put("1")
+    table.dead = True
+    with pytest.raises(Unavailable):
+        await rows.get("1")
+    assert await stranger.hget(SHOP_ROW("1"), "busy") is None
+    table.dead = False
+    assert await rows.get("1") is not None
+
+
+@pytest.mark.parametrize("id", ["", "a:b", "a{b", "a b", "x" * 65, "a\n"])
+async def test_what_cannot_be_an_id_is_refused(rows: RowCache, id: str) -> None:
+    with pytest.raises(ValueError, match="id"):
+        await rows.get(id)
+
+
+async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_in_time(
+    functions: Functions, monkeypatch: pytest.MonkeyPatch, stranger: Any
+) -> None:
+    """On the real clock for two seconds, which is most of what there is to see: 10,000 rows, 780 a second."""
+    chance, table, lag = random.Random(1), Table(), 0.0
+    delays = {str(n): chance.uniform(1, 60) for n in range(10_000)}
+    for id in delays:
+        table.put(id)
+    clock = Clock()
+    now = clock.now_s()
+    # As after a long run: each somewhere within its own period.
+    due = {id: now + 0.3 + chance.uniform(0, delay) for id, delay in delays.items()}
+    for names in (list(delays)[:5000], list(delays)[5000:]):
+        await stranger.zadd(SHOP_DELAYS(), {id: delays[id] for id in names})
+        await stranger.zadd(SHOP_SCHEDULE(), {id: due[id] for id in names})
+    monkeypatch.setattr(rows_module, "LONGEST_NAP_SECONDS", 0.1)
+    workers = [RowCache(functions, table.load, clock=clock) for _ in range(2)]
+    tasks = [asyncio.create_task(worker.work()) for worker in workers]
+    for _ in range(10):
+        await asyncio.sleep(0.2)
+        ((_, first),) = await stranger.zrange(SHOP_SCHEDULE(), 0, 0, withscores=True)
+        lag = max(lag, clock.now_s() - first)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert len(table.asked) > 1_000
+    assert lag < 1.0, f"{lag:.3f} s behind"
+
+
+async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer) -> None:
+    one, two = await offer(), await offer()
+    await shop.caching.schedule(ADMIN, one.id, 30)
+    row = await shop.caching.schedule(ADMIN, two.id, 5)
+    assert (row.id, row.delay, row.due_at) == (two.id, 5.0, shop.clock.now_s())
+    shop.clock.forward(seconds=2)
+    state = await shop.caching.state(ADMIN, Page())
+    assert [row.id for row in state.rows] == [two.id, one.id]
+    assert (state.scheduled, state.late_seconds) == (2, 2.0)
+    await shop.caching.remove(ADMIN, one.id)
+    assert (await shop.caching.state(ADMIN, Page())).scheduled == 1
