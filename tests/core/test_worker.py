@@ -112,7 +112,7 @@ async def test_no_event_is_lost_however_often_its_consumers_are_killed(
     for n in range(400):
         await events.emit("work", n=n)
     async with started("events", place, tmp_path) as survivor:
-        for round_ in range(1, 4):
+        for round_ in range(1, 3):
             async with started("events", place, tmp_path) as victim:
                 await eventually(partial(_grown, stranger, await stranger.llen(LEDGER("events")) + 20))
                 victim.send(signal.SIGKILL)
