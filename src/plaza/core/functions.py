@@ -51,7 +51,7 @@ class Library:
         head = f"local LIBRARY, EFFECT_MS = '{self.name}', {effect_ms}\n"
         head += f"local CLUSTERED = {'true' if layout is Layout.BRACES else 'false'}\n"
         body = head + keys + PRELUDE + self.lua
-        version = hashlib.sha256(body.encode()).hexdigest()[:8]
+        version = hashlib.sha256(f"{GENERATION} {body}".encode()).hexdigest()[:8]
         name = f"plaza_{self.name}_g{GENERATION}_{version}"
         return Built(name, version, f"#!lua name={name}\nlocal VERSION = '{version}'\n{body}")
 
