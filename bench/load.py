@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import psutil
 import uvloop
+
+Requests = bytes | Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,10 @@ class Measured:
 
 
 class Caller(asyncio.Protocol):
-    """Sends its request, waits for the whole answer, and again, until told to stop."""
+    """Sends a request, waits for the whole answer, and sends the next, until told to stop."""
 
-    def __init__(self, request: bytes, expect: bytes) -> None:
-        self.request, self.expect = request, expect
+    def __init__(self, requests: Iterator[bytes], expect: bytes) -> None:
+        self.requests, self.expect = requests, expect
         self.answers, self.left, self.buffer = 0, 0, b""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -46,7 +49,7 @@ class Caller(asyncio.Protocol):
 
     def start(self, count: int) -> None:
         self.left = count
-        self.transport.write(self.request)
+        self.transport.write(next(self.requests))
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -60,7 +63,7 @@ class Caller(asyncio.Protocol):
         self.buffer = b""
         self.answers += 1
         if self.answers < self.left:
-            self.transport.write(self.request)
+            self.transport.write(next(self.requests))
         elif not self.done.done():
             self.done.set_result(None)
 
@@ -70,16 +73,22 @@ class Caller(asyncio.Protocol):
 
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "host: 127.0.0.1", "content-type: application/json", "accept: */*"]
+    return request("POST", path, body, *headers)
+
+
+def request(method: str, path: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", "content-type: application/json", "accept: */*"]
     lines += ["user-agent: bench", "accept-encoding: gzip", f"content-length: {len(body)}", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def load(port: int, request: bytes, expect: bytes, requests: int, connections: int = 64) -> None:
+async def load(port: int, request: Requests, expect: bytes, requests: int, connections: int = 64) -> None:
+    """Send one request over and over, or many in turn, shared out among the connections."""
+    turn = itertools.cycle([request] if isinstance(request, bytes) else request)
     loop = asyncio.get_running_loop()
     callers = []
     for _ in range(connections):
-        _, caller = await loop.create_connection(lambda: Caller(request, expect), "127.0.0.1", port)
+        _, caller = await loop.create_connection(lambda: Caller(turn, expect), "127.0.0.1", port)
         callers.append(caller)
     for caller in callers:
         caller.start(requests // connections)
@@ -108,7 +117,7 @@ def server(*command: str) -> Iterator[tuple[int, psutil.Process]]:
             child.terminate()
 
 
-def measure(port: int, process: psutil.Process, request: bytes, expect: bytes, requests: int) -> Measured:
+def measure(port: int, process: psutil.Process, request: Requests, expect: bytes, requests: int) -> Measured:
     """Load a server and see what its process spent."""
     before, begun = process.cpu_times(), time.perf_counter()
     uvloop.run(load(port, request, expect, requests))

@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -49,8 +48,7 @@ NAMES = 5_000
 Place = tuple[str, str, int]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Found:
+class Found(NamedTuple):
     """A post, where it stands, and whose it is. Ordered as in a sorted set."""
 
     score: float
@@ -168,7 +166,7 @@ class Home:
 
         One round trip for each 500 people, and one more for each 500 who have posted much more than the others.
         """
-        each = max(2, min(depth, -(-4 * depth // max(len(names), 1))))
+        each = max(2, min(depth, -(-3 * depth // max(len(names), 1))))
         merge = Merge(depth, behind)
         for batch in _batches(names):
             merge.take(batch, each, await self.valkey.batch(merge.commands(batch, each)))

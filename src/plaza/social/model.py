@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -314,22 +314,30 @@ class Deleted(msgspec.Struct):
     deleted: bool
 
 
-def user_of(fields: Mapping[str, str | None], *, private: bool = False) -> User:
-    """A profile from its hash. Only `private` lets through what is for its own person."""
-    name = fields["username"] or ""
-    user = User(
+def card_of(values: Sequence[str | None]) -> User | None:
+    """A public profile from its `PUBLIC_FIELDS`, in their order; None if there is none."""
+    name, shown, bio, avatar, links, role, posts, followers, following, created = values
+    if name is None:
+        return None
+    return User(
         id=name,
         username=name,
-        display_name=fields.get("display_name") or "",
-        bio=fields.get("bio") or "",
-        avatar=fields.get("avatar") or "",
-        links=fields.get("links") or "",
-        role=fields.get("role") or "user",
-        postCount=int(fields.get("postCount") or 0),
-        followerCount=int(fields.get("followerCount") or 0),
-        followingCount=int(fields.get("followingCount") or 0),
-        created_at=int(fields.get("created_at") or 0),
+        display_name=shown or "",
+        bio=bio or "",
+        avatar=avatar or "",
+        links=links or "",
+        role=role or "user",
+        postCount=int(posts or 0),
+        followerCount=int(followers or 0),
+        followingCount=int(following or 0),
+        created_at=int(created or 0),
     )
+
+
+def user_of(fields: Mapping[str, str], *, private: bool = False) -> User:
+    """A profile from its hash. Only `private` lets through what is for its own person."""
+    user = card_of([fields.get(name) for name in PUBLIC_FIELDS])
+    assert user is not None, "a profile has its name"
     if private:
         for field in PRIVATE_FIELDS:
             setattr(user, field, fields.get(field))
@@ -338,30 +346,39 @@ def user_of(fields: Mapping[str, str | None], *, private: bool = False) -> User:
     return user
 
 
-def post_of(fields: Mapping[str, str], *, liked: bool, bookmarked: bool) -> Post:
-    """A post from its hash."""
-    get = fields.get
-    tags, edited = get("hashtags"), get("edited_at")
+def post_from(values: Sequence[str | None], *, liked: bool, bookmarked: bool) -> Post | None:
+    """A post from its `POST_FIELDS`, in their order; None if there is none. A page makes many, hence no dictionary."""
+    (id, author, content, media, created, edited, tags, name, avatar, shown, role, likes, comments, bookmarks,
+     banned, banned_at, banned_by) = values  # fmt: skip
+    if id is None or author is None:
+        return None
     post = Post(
-        id=fields["id"],
-        user_id=fields["user_id"],
-        username=get("username") or fields["user_id"],
-        display_name=get("display_name") or "",
-        avatar=get("avatar") or "",
-        user_role=get("user_role") or "user",
-        content=get("content") or "",
-        media_url=get("media_url") or None,
+        id=id,
+        user_id=author,
+        username=name or author,
+        display_name=shown or "",
+        avatar=avatar or "",
+        user_role=role or "user",
+        content=content or "",
+        media_url=media or None,
         hashtags=tags.split(",") if tags else [],
-        created_at=int(get("created_at") or 0),
-        likesCount=int(get("likesCount") or 0),
-        commentsCount=int(get("commentsCount") or 0),
-        bookmarksCount=int(get("bookmarksCount") or 0),
+        created_at=int(created or 0),
+        likesCount=int(likes or 0),
+        commentsCount=int(comments or 0),
+        bookmarksCount=int(bookmarks or 0),
         isLiked=liked,
         isBookmarked=bookmarked,
         edited_at=int(edited) if edited else None,
     )
-    if get("banned"):
-        post.banned, post.banned_at, post.banned_by = True, int(get("banned_at") or 0), get("banned_by")
+    if banned:
+        post.banned, post.banned_at, post.banned_by = True, int(banned_at or 0), banned_by
+    return post
+
+
+def post_of(fields: Mapping[str, str], *, liked: bool, bookmarked: bool) -> Post:
+    """A post from its hash."""
+    post = post_from([fields.get(name) for name in POST_FIELDS], liked=liked, bookmarked=bookmarked)
+    assert post is not None, "a post has its id"
     return post
 
 

@@ -7,7 +7,7 @@ they are in the posts, so the cards take a second batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +25,11 @@ from plaza.social.keys import (
     USER_LIKED,
     USER_MUTED,
 )
-from plaza.social.model import PUBLIC_FIELDS, FeedItem, User, post_of, user_of
+from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, User, card_of, post_from
 
 Command = tuple[Arg, ...]
+
+AUTHOR, BANNED = POST_FIELDS.index("user_id"), POST_FIELDS.index("banned")
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Reader:
             return []
         authors = [view.authors.get(id, "") for id in ids]
         known = all(authors)
-        commands: list[Command] = [("HGETALL", POST(id)) for id in ids]
+        commands: list[Command] = [("HMGET", POST(id), *POST_FIELDS) for id in ids]
         commands += self._own(view, ids)
         names = list(dict.fromkeys(authors)) if known else []
         commands += self._about(view, names)
@@ -71,7 +73,7 @@ class Reader:
         posts, replies = replies[: len(ids)], replies[len(ids) :]
         liked, marked = (replies.pop(0), replies.pop(0)) if view.viewer else ([None] * len(ids), [None] * len(ids))
         if not known:
-            names = list(dict.fromkeys(post["user_id"] for post in posts if post))
+            names = list(dict.fromkeys(post[AUTHOR] for post in posts if post[AUTHOR] is not None))
             about = self._about(view, names)
             replies = await self.valkey.batch(about) if about else []
         cards, hidden = self._read_about(view, names, replies)
@@ -107,8 +109,9 @@ class Reader:
             return cards, hidden
         if view.users:
             for name, values in zip(names, replies, strict=False):
-                if values[0]:
-                    cards[name] = user_of(dict(zip(PUBLIC_FIELDS, values, strict=True)))
+                card = card_of(values)
+                if card is not None:
+                    cards[name] = card
             replies = replies[len(names) :]
         if view.followed and view.viewer is not None:
             hidden.update(name for name, follows in zip(names, replies.pop(), strict=True) if not follows)
@@ -126,8 +129,11 @@ def positions(rows: Sequence[Any], name: int, view: View) -> list[tuple[str, Pos
 
 
 def _item(
-    post: Mapping[str, str], liked: bool, marked: bool, cards: dict[str, User], hidden: set[str], view: View
+    values: Sequence[str | None], liked: bool, marked: bool, cards: dict[str, User], hidden: set[str], view: View
 ) -> FeedItem | None:
-    if not post or "banned" in post or post["user_id"] in hidden:
+    if values[BANNED] is not None or values[AUTHOR] in hidden:
         return None
-    return FeedItem(post_of(post, liked=liked, bookmarked=marked), cards.get(post["user_id"]) if view.users else None)
+    post = post_from(values, liked=liked, bookmarked=marked)
+    if post is None:
+        return None
+    return FeedItem(post, cards.get(post.user_id) if view.users else None)

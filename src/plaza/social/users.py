@@ -28,7 +28,7 @@ from plaza.social.keys import (
     USERS_MODELS,
     USERS_REGULAR,
 )
-from plaza.social.model import PUBLIC_FIELDS, NoProfile, NotYourself, Profile, Relation, User, user_of
+from plaza.social.model import PUBLIC_FIELDS, NoProfile, NotYourself, Profile, Relation, User, card_of, user_of
 from plaza.social.replies import as_dict
 
 
@@ -63,11 +63,7 @@ class People:
         hidden = [False] * len(names)
         if viewer is not None and names:
             hidden = [a is not None or b is not None for a, b in zip(replies[-2], replies[-1], strict=True)]
-        found = (dict(zip(PUBLIC_FIELDS, values, strict=True)) for values in replies[: len(names)])
-        return [
-            user_of(fields) if fields["username"] and not away else None
-            for fields, away in zip(found, hidden, strict=True)
-        ]
+        return [None if away else card_of(values) for values, away in zip(replies[: len(names)], hidden, strict=True)]
 
     async def change(self, actor: Actor, name: str, profile: Profile) -> User:
         """Change a profile. Posts that show something else follow by themselves. One round trip."""

@@ -19,15 +19,23 @@ local function split(joined)
   return parts
 end
 
+-- One server: the recipes of one verb all speak of the post as it left it, so its facts are read once. Every verb that
+-- changes them asks for its effects through engaged(), which forgets them. On a cluster a recipe may be computed again at
+-- any time, and reads for itself.
+local read = {}
+
 -- What the recipes need of a post; nil if it is gone.
 local function facts_of(id)
+  if read[id] then return read[id] end
   local f = redis.call('HMGET', key.post(id), 'user_id', 'created_at', 'hashtags', 'banned', 'likesCount',
     'commentsCount', 'bookmarksCount', 'user_version')
   if not f[1] then return nil end
-  return {
+  local facts = {
     author = f[1], created = tonumber(f[2]), hashtags = f[3] or '', tags = split(f[3]), shown = not f[4],
     points = (f[5] or 0) * 3 + (f[6] or 0) * 5 + (f[7] or 0) * 4, version = f[8] or '0',
   }
+  if not CLUSTERED then read = {[id] = facts} end
+  return facts
 end
 
 local function score_of(points, created, at)
@@ -96,6 +104,7 @@ end
 
 -- Points follow every like, comment and bookmark: into the ranked sets of the post's tags, and to its author.
 local function engaged(id, author, tags, at)
+  read = {}
   effect('pointed', id, author)
   for _, tag in ipairs(tags) do effect('ranked', id, tag, at) end
   if #tags > 0 then effect('due', id, at) end
@@ -133,16 +142,17 @@ end, 1)
 verb('note_post', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
+  local latest = redis.call('HGET', user, 'version') -- every profile has one
   if created == '' then
     redis.call('ZREM', posts, id)
-  elseif not exists(user) then
+  elseif not latest then
     effect('withdraw_post', name, id)
   else
     redis.call('ZADD', posts, created, id)
-    if tonumber(version) < tonumber(redis.call('HGET', user, 'version') or 0) then effect('styled', name, id) end
+    if tonumber(version) < tonumber(latest) then effect('styled', name, id) end
     if exists(followers) then effect('push', id, created) end
   end
-  set_count(user, 'postCount', redis.call('ZCARD', posts))
+  if latest then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
 end)
 
 -- note_points: the author's sum. Each post's share is absolute; the sum moves with it in the same step.
@@ -150,11 +160,13 @@ end)
 verb('note_points', function(keys, args)
   local user, points, name, id, counted = keys[1], keys[2], args[1], args[2], tonumber(args[3])
   local before = tonumber(redis.call('HGET', points, id) or 0)
-  if before == counted or (counted > 0 and not exists(user)) then return end
+  if before == counted then return end
+  local role = redis.call('HGET', user, 'role')
+  if counted > 0 and not role then return end -- the author is gone, and so will be the post
   if counted == 0 then redis.call('HDEL', points, id) else redis.call('HSET', points, id, text(counted)) end
   local total = redis.call('HINCRBY', points, 'total', text(counted - before))
   if total == 0 then redis.call('DEL', points) end
-  if redis.call('HGET', user, 'role') == 'model' then effect('leader', name) end
+  if role == 'model' then effect('leader', name) end
 end)
 
 -- restyle_post: what a post shows of its author, unless it has a newer version already.
@@ -193,13 +205,13 @@ verb('create_post', function(keys, args)
   return redis.call('HGETALL', keys[1])
 end)
 
--- The author of a post that can be seen; fails if there is none, it is banned, or one blocks the other.
+-- The author and the tags of a post that can be seen; fails if there is none, it is banned, or one blocks the other.
 local function require_post(post, blocked, blocked_by)
-  local author, banned = unpack(redis.call('HMGET', post, 'user_id', 'banned'))
+  local author, banned, tags = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags'))
   local hidden = author and blocked
     and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
   if not author or banned or hidden then fail('not_found', 'There is no such post.') end
-  return author
+  return author, split(tags)
 end
 
 -- Gives a post another text and other tags; what it said before is kept. False if it says that already.
@@ -281,14 +293,14 @@ end)
 verb('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
   local id, name, at, since = unpack(args)
-  local author = require_post(post, blocked, blocked_by)
+  local author, tags = require_post(post, blocked, blocked_by)
   local changed = redis.call('SADD', likes, name)
   local size = redis.call('SCARD', likes)
   if changed == 1 then
     redis.call('ZADD', recent, since, name)
     redis.call('HSET', post, 'likesCount', size)
     effect('liking', id, name)
-    engaged(id, author, tags_of(post), at)
+    engaged(id, author, tags, at)
   end
   return {changed, size}
 end)
@@ -371,7 +383,7 @@ end, 2)
 verb('comment', function(keys, args)
   local post, comments, recent, user, blocked, blocked_by = unpack(keys)
   local id, comment, name, content, created, at = unpack(args)
-  local author = require_post(post, blocked, blocked_by)
+  local author, tags = require_post(post, blocked, blocked_by)
   if user then require_profile(user) end
   if redis.call('ZSCORE', recent, comment) then
     effect('commented', id, comment, name, content)
@@ -387,7 +399,7 @@ verb('comment', function(keys, args)
   redis.call('ZADD', recent, created, comment)
   redis.call('HSET', post, 'commentsCount', redis.call('LLEN', comments))
   effect('commented', id, comment, name, content)
-  engaged(id, author, tags_of(post), at)
+  engaged(id, author, tags, at)
   return 1
 end)
 

@@ -1,0 +1,50 @@
+"""Social alone, behind the same uvicorn as its peer: `python -m bench.social_server URL SECRET PORT`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import uvicorn
+import uvloop
+
+from plaza.core import paging
+from plaza.core.auth import Auth
+from plaza.core.clock import Clock
+from plaza.core.cutoffs import Cutoffs
+from plaza.core.functions import Functions
+from plaza.core.http import make_app
+from plaza.core.idempotency import Idempotency
+from plaza.core.limits import Limiter
+from plaza.core.passwords import Passwords
+from plaza.core.settings import Settings
+from plaza.core.wire import connect
+from plaza.social.domain import DOMAIN, services
+
+
+async def main(url: str, secret: str, port: int) -> None:
+    settings = Settings(jwt_secret=secret, api_key="k" * 32, rate_limits=False)
+    valkey = await connect(url)
+    functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY])
+    await functions.load()
+    cutoffs, clock = Cutoffs(valkey), Clock()
+    await cutoffs.start()
+    auth = Auth(settings, cutoffs)
+    made = services(functions, auth, Limiter(functions, on=False), Passwords(), clock)
+    app = make_app(
+        list(DOMAIN.routes),
+        {type(service): service for service in made},
+        auth=auth,
+        settings=settings,
+        idempotency=Idempotency(valkey),
+    )
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, http="httptools", lifespan="off", access_log=False, log_level="warning",
+        proxy_headers=False, server_header=False,
+    )  # fmt: skip
+    await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    uvloop.install()
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,113 @@
+"""How many round trips follow each other: one on one server, five at most on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
+from plaza.core.functions import Functions
+from plaza.core.paging import Page
+from plaza.social import posts as posts_module
+from plaza.social.model import NewComment
+from tests.social.conftest import Social, trips
+
+
+class Depth:
+    """The longest chain of calls of which each waited for the one before."""
+
+    def __init__(self) -> None:
+        self.reached = 0
+        self.ended = 0
+
+    def around(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def counted(*args: Any, **options: Any) -> Any:
+            mine = self.ended + 1
+            self.reached = max(self.reached, mine)
+            try:
+                return await call(*args, **options)
+            finally:
+                self.ended = max(self.ended, mine)
+
+        return counted
+
+
+@pytest.fixture
+def depth(social: Social, monkeypatch: pytest.MonkeyPatch) -> Callable[[Awaitable[object]], Awaitable[int]]:
+    async def of(work: Awaitable[object]) -> int:
+        chain = Depth()
+        with monkeypatch.context() as patched:
+            run = Functions._run
+
+            def counted(self: Functions, *args: Any, **options: Any) -> Awaitable[Any]:
+                return chain.around(lambda: run(self, *args, **options))()
+
+            # The verbs and their effects go through here, what services ask besides through these two.
+            patched.setattr(social.functions.effects, "_run", chain.around(social.functions._run))
+            patched.setattr(Functions, "_run", counted)
+            for name in ("call", "batch"):
+                plain = getattr(social.valkey, name)
+                patched.setattr(type(social.valkey), name, _bound(chain.around(plain)))
+            await work
+        return chain.reached
+
+    return of
+
+
+def _bound(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    # Functions._run is counted above and asks through fcall, which on a cluster is a call of its own.
+    def method(self: object, *args: Any, **options: Any) -> Awaitable[Any]:
+        return call(*args, **options)
+
+    return method
+
+
+async def test_writes_take_at_most_five_in_sequence_on_a_cluster(
+    social: Social, ana: Actor, bob: Actor, depth: Any
+) -> None:
+    mia = await social.person("mia", "model")
+    await social.people.follow(bob, "ana")
+    post, top = await social.post(ana, "#a #b #c"), await social.post(mia, "#a")
+    most = 5 if social.valkey.clustered else 1
+    for work in (
+        social.post(ana, "#a #b"),
+        social.posts.like(bob, post.id),
+        social.posts.like(bob, top.id),
+        social.posts.bookmark(bob, post.id),
+        social.posts.comment(bob, post.id, NewComment("hi")),
+        social.posts.comment(bob, top.id, NewComment("hi")),
+        social.people.follow(bob, "mia"),
+    ):
+        assert await depth(work) <= most
+
+
+async def test_a_page_takes_two_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:
+    for i in range(25):
+        social.clock.forward(seconds=1)
+        await social.post(bob if i % 2 else ana, "#tea")
+    await social.people.follow(ana, "bob")
+    page = await social.feeds.explore(ana, Page(limit=10))
+    cursor = page.pagination.next_cursor
+    most = 3 if social.valkey.clustered else 2
+    assert await trips(social.feeds.explore(ana, Page())) <= most
+    assert await trips(social.feeds.explore(None, Page())) <= most
+    assert await trips(social.feeds.explore(ana, Page(limit=10, cursor=cursor))) <= most
+    assert await trips(social.feeds.hashtag(ana, "tea", Page())) <= most
+    assert len((await social.feeds.explore(ana, Page())).items) == 20
+
+
+async def test_who_is_blocked_by_many_is_still_hidden(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posts_module, "FEW", 3)
+    post = await social.post(bob)
+    for i in range(5):
+        await social.people.block(await social.person(f"p{i}"), "ana")
+    assert (await social.posts.like(ana, post.id)).changed
+    social.clock.forward(seconds=1)
+    await social.people.block(bob, "ana")
+    with pytest.raises(NotFound):
+        await social.posts.like(ana, post.id)
