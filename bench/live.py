@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import random
 import sys
@@ -48,18 +49,6 @@ MOST_COUNT_US = 1_000.0
 COUNTRIES = ("DE", "FR", "NZ", "US", "BR", "IN", "JP", "ZA", "ZZ", "GB")
 
 
-class ManyCaller(Caller):
-    """A connection that many people's beats go over, one after the other."""
-
-    def __init__(self, requests: list[bytes]) -> None:
-        super().__init__(requests[0], b"HTTP/1.1 200")
-        self.requests = requests
-
-    def data_received(self, data: bytes) -> None:
-        self.request = self.requests[self.answers % len(self.requests)]
-        super().data_received(data)
-
-
 @dataclass(frozen=True, slots=True)
 class Spent:
     """One round of one server."""
@@ -73,8 +62,8 @@ async def load(port: int, people: list[bytes]) -> None:
     share = len(people) // CONNECTIONS
     callers = []
     for i in range(CONNECTIONS):
-        mine = people[i * share : (i + 1) * share]
-        _, caller = await loop.create_connection(lambda mine=mine: ManyCaller(mine), "127.0.0.1", port)  # type: ignore[misc]
+        mine = Caller(itertools.cycle(people[i * share : (i + 1) * share]), b"HTTP/1.1 200")
+        _, caller = await loop.create_connection(lambda mine=mine: mine, "127.0.0.1", port)  # type: ignore[misc]
         callers.append(caller)
     for caller in callers:
         caller.start(BEATS // CONNECTIONS)
