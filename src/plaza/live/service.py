@@ -26,7 +26,9 @@ from plaza.live.model import (
     groups_of,
 )
 
-LIBRARY = Library("live", keys.CATALOGUE, files("plaza.live").joinpath("functions.lua").read_text())
+# One library in four files, in the order they build on one another.
+LUA = [files("plaza.live").joinpath(f"{name}.lua") for name in ("audience", "functions", "questions", "upkeep")]
+LIBRARY = Library("live", keys.CATALOGUE, "".join(file.read_text() for file in LUA))
 
 # Names of an event's keys are asked for at every beat; those of the last few thousand places are kept.
 REMEMBERED = 4096

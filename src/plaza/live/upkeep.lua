@@ -1,0 +1,111 @@
+-- What the worker does: records, ended viewing sessions, forgetting, the end of raw keys.
+
+-- close: records the five minutes that are over, if nobody's beat has done it.
+-- KEYS the audience's 10   ARGV now, least window
+verb('close', function(keys, args)
+  local a, at = audience(keys, 1), now(args[1])
+  local info = read_info(a)
+  info.least = tonumber(args[2])
+  if not close_slot(a, info, at) then return 0 end
+  local last = redis.call('ZREVRANGE', a.heartbeat, 0, 0, 'WITHSCORES')
+  local slot = math.floor(tonumber(last[2] or 0) / SLOT_MS)
+  if slot > info.slot then
+    redis.call('HSET', a.info, 'slot', slot)
+  else
+    redis.call('HDEL', a.info, 'slot')
+  end
+  return 1
+end)
+
+-- sweep: viewing sessions at a place that ended in silence are over, a batch at a time, oldest first.
+-- KEYS the event's 15   ARGV place, now, least window, batch   Reply how many were looked at
+verb('sweep', function(keys, args)
+  local e, room, at, batch = whole_event(keys), args[1], now(args[2]), tonumber(args[4])
+  local info = read_info(e)
+  -- A second of grace: another process's clock may be a little behind.
+  local limit = at - window_now(info.window, info.window_until, at, tonumber(args[3])) - 1000
+  local first = after(e.ends, redis.call('HGET', e.rooms, room) or '')
+  local found, looked, position = redis.call('ZRANGE', e.ends, first, first + batch - 1, 'WITHSCORES'), 0, nil
+  for i = 1, #found, 2 do
+    local user, stop = found[i], found[i + 1]
+    if tonumber(stop) > limit then break end
+    looked, position = looked + 1, stop .. ' ' .. user
+    local rest, open, note = read_viewer(e, user)
+    local place = index_of(open, room)
+    if place then
+      finish(e, user, room, redis.call('ZSCORE', e.starts, user), stop)
+      table.remove(open, place)
+      write_viewer(e, user, rest, open, room, note)
+    end
+  end
+  if position then redis.call('HSET', e.rooms, room, position) end
+  return looked
+end)
+
+-- written: records that are in SQL now go.   KEYS records   ARGV field, value, field, value …
+verb('written', function(keys, args)
+  for i = 1, #args, 2 do
+    if redis.call('HGET', keys[1], args[i]) == args[i + 1] then redis.call('HDEL', keys[1], args[i]) end
+  end
+end)
+
+local function last_beat(a)
+  local last = redis.call('ZREVRANGE', a.heartbeat, 0, 0, 'WITHSCORES')
+  return tonumber(last[2] or 0)
+end
+
+-- rest: the event has fallen silent and everything of it is recorded; a beat will wake it again.
+-- KEYS the event's 13   ARGV now   Reply whether it rests
+verb('rest', function(keys, args)
+  local e = whole_event(keys)
+  local busy = last_beat(e) > now(args[1]) - AWAY_MS - 1000
+    or redis.call('ZCARD', e.finished) > 0
+    or redis.call('HLEN', e.records) > 0
+    or redis.call('HEXISTS', e.info, 'slot') == 1
+  if busy then return 0 end
+  redis.call('HDEL', e.info, 'awake')
+  return 1
+end)
+
+-- unlist: an event that rests leaves the list, unless it woke again meanwhile.   KEYS awake   ARGV event, woke at
+verb('unlist', function(keys, args)
+  if redis.call('ZSCORE', keys[1], args[1]) == args[2] then redis.call('ZREM', keys[1], args[1]) end
+end)
+
+-- forget: a person's traces in an audience go.   KEYS the audience's 10   ARGV viewer
+verb('forget', function(keys, args)
+  local a, user = audience(keys, 1), args[1]
+  local note = redis.call('HGET', a.viewers, user)
+  if note then replace(a, user, split(note, '\n')[1], {}) end
+  for _, zset in ipairs({a.heartbeat, a.countries, a.left}) do redis.call('ZREM', zset, user) end
+  redis.call('SREM', a.attended, user)
+  redis.call('HDEL', a.viewers, user)
+end)
+
+local function require_silence(a, before)
+  if last_beat(a) >= before then fail('still_live', 'Somebody has come back.') end
+end
+
+-- retire_rooms: raw viewing sessions of a silent event go, some places at a time; they are in SQL.
+-- KEYS the event's 13   ARGV event, silent since, place …
+verb('retire_rooms', function(keys, args)
+  local e, v = whole_event(keys), {event = args[1]}
+  require_silence(e, tonumber(args[2]))
+  for i = 3, #args do
+    redis.call('UNLINK', start_key(v, args[i]), end_key(v, args[i]))
+    redis.call('HDEL', e.rooms, args[i])
+  end
+end)
+
+-- retire: an audience's raw keys go; what was declared stays.
+-- KEYS the audience's 10   ARGV silent since, whether to keep what was declared
+verb('retire', function(keys, args)
+  local a = audience(keys, 1)
+  require_silence(a, tonumber(args[1]))
+  local kept = redis.call('HMGET', a.info, 'declared', 'title', 'event')
+  redis.call('UNLINK', unpack(keys))
+  if args[2] ~= '1' then return end
+  for i, name in ipairs({'declared', 'title', 'event'}) do
+    if kept[i] then redis.call('HSET', a.info, name, kept[i]) end
+  end
+end)
