@@ -64,7 +64,7 @@ async def test_groups_over_http(http: httpx.AsyncClient) -> None:
     assert (await http.put("/articles/1/groups/go", json={}, headers=ADMIN)).json()["groups"] == ["go", "news"]
     groups = (await http.get("/groups")).json()
     assert groups == {
-        "groups": [{"id": "news", "size": 1}, {"id": "go", "size": 1}],
+        "groups": [{"id": "news", "name": "news", "size": 1}, {"id": "go", "name": "go", "size": 1}],
         "pagination": {"limit": 20, "count": 2, "next_cursor": None},
     }
     for order in ("score", "time", "hot", "best", "controversial"):

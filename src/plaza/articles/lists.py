@@ -81,7 +81,7 @@ class Lists:
 
     async def _load_groups(self, names: Sequence[str]) -> list[Group | None]:
         sizes = await self._valkey.call("ZMSCORE", GROUPS(), *names)
-        return [Group(name, int(size)) if size else None for name, size in zip(names, sizes, strict=True)]
+        return [Group(name, name, int(size)) if size else None for name, size in zip(names, sizes, strict=True)]
 
 
 async def _nothing() -> bool:

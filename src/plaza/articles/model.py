@@ -92,9 +92,10 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A group and how many articles it has."""
+    """A group and how many articles it has. Its name is what it is known by."""
 
     id: str
+    name: str
     size: int
 
 
