@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import ssl
 import time
 from types import TracebackType
@@ -13,7 +14,10 @@ _CHUNK = 65_536
 
 
 class Relay:
-    """Passes bytes on. `cut` breaks what is open; `cut_after` breaks each connection after so many bytes of replies."""
+    """Passes bytes on, in the sizes that `pieces` says for replies.
+
+    `cut` breaks what is open; `cut_after` breaks each connection after so many bytes of replies.
+    """
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._target = port
@@ -23,6 +27,8 @@ class Relay:
         self.accepted: list[float] = []
         self.refuse = False
         self.cut_after: int | None = None
+        self.pieces: list[int] = [_CHUNK]
+        self.passed = 0  # bytes of replies on the newest connection
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
@@ -61,22 +67,34 @@ class Relay:
             ends = {writer, onward}
             self._writers |= ends
             try:
-                await asyncio.gather(_pass(reader, onward, None), _pass(there, writer, self.cut_after))
+                await asyncio.gather(self._ask(reader, onward), self._answer(there, writer))
             finally:
                 self._writers -= ends
                 for end in ends:
                     end.transport.abort()
 
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(_CHUNK):
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowance: int | None) -> None:
-    while data := await reader.read(_CHUNK):
-        if allowance is not None:
-            data = data[:allowance]
-            allowance -= len(data)
-        writer.write(data)
-        await writer.drain()
-        if allowance == 0:
-            writer.close()
-            await writer.wait_closed()
-            raise ConnectionResetError
-    raise ConnectionResetError
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        allowed = self.cut_after
+        self.passed = 0
+        sizes = itertools.cycle(self.pieces)
+        while data := await reader.read(_CHUNK):
+            if allowed is not None:
+                data = data[: allowed - self.passed]
+            while data:
+                size = next(sizes)
+                writer.write(data[:size])
+                self.passed += len(data[:size])
+                data = data[size:]
+                await writer.drain()
+                await asyncio.sleep(0)  # so that who reads does so now
+            if self.passed == allowed:
+                writer.close()
+                await writer.wait_closed()
+                break
+        raise ConnectionResetError

@@ -21,7 +21,7 @@ async def valkey(server: Server) -> AsyncIterator[Valkey]:
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    for _ in range(1000):
+    for _ in range(300):
         if await true():
             return
         await asyncio.sleep(0.01)

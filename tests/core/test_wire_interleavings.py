@@ -17,7 +17,9 @@ from tests.servers import Server
 Step = tuple[str, int]
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("call"), st.integers(0, 3000)),  # an echo of so many bytes more than its token
+        st.tuples(
+            st.just("call"), st.sampled_from([0, 500, 3000, 40_000])
+        ),  # an echo of so many bytes more than its token
         st.tuples(st.just("raw"), st.just(0)),
         st.tuples(st.just("batch"), st.integers(1, 5)),
         st.tuples(st.just("multi"), st.integers(1, 3)),
@@ -27,16 +29,18 @@ STEPS = st.lists(
         st.tuples(st.just("cut"), st.just(0)),
         st.tuples(st.just("dying"), st.integers(150, 4000)),  # connections from now on die after so many bytes
         st.tuples(st.just("healthy"), st.just(0)),
+        st.tuples(st.just("pieces"), st.integers(0, 2)),
         st.tuples(st.just("tick"), st.integers(0, 3)),
     ),
     max_size=40,
 )
+PIECES = ([65_536], [17_000, 5], [100, 1, 400])
 
 
 async def play(server: Server, steps: list[Step]) -> None:
     calls: list[tuple[Any, asyncio.Future[Any]]] = []
     async with Relay(server.port) as relay:
-        valkey = await connect(relay.url, timeout=1, patience=0.15, connect_timeout=0.3, in_flight=4, backoff=0.001)
+        valkey = await connect(relay.url, timeout=1, patience=0.5, in_flight=4, backoff=0.001)
         async with valkey, asyncio.timeout(30):
 
             def asked(expected: Any, answer: Awaitable[Any]) -> None:
@@ -65,6 +69,8 @@ async def play(server: Server, steps: list[Step]) -> None:
                     relay.cut()
                 elif step in ("dying", "healthy"):
                     relay.cut_after = value or None
+                elif step == "pieces":
+                    relay.pieces = PIECES[value]
                 else:
                     for _ in range(value):
                         await asyncio.sleep(0)

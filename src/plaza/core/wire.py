@@ -212,7 +212,7 @@ class Wire:
         self._since = self._until = 0.0
         self._sweeping: asyncio.TimerHandle | None = None
         self._down_since = monotonic()
-        self._why = "not connected yet"
+        self._why = f"Valkey at {address} has not answered yet."
         self._up: asyncio.Future[None] = self._new_future()
         # A context of its own, so that the work of staying connected is nobody's usage.
         self._keeper: asyncio.Task[None] | None = asyncio.create_task(self._keep(), context=Context())
