@@ -152,6 +152,16 @@ async def test_tracked_reads_are_followed_by_news_from_every_node(valkey: Valkey
     assert sorted(news) == sorted(KEYS)
 
 
+async def test_what_would_harm_others_is_refused_before_it_is_sent(valkey: Valkey) -> None:
+    for harm in (["SUBSCRIBE", "news"], ["multi"], ["XREAD", "BLOCK", "0", "STREAMS", "k", "$"]):
+        with pytest.raises(ReplyError, match="shared connection"):
+            await valkey.call(*harm)
+        with pytest.raises(ReplyError, match="shared connection"):
+            await valkey.batch([["PING"], harm])
+        with pytest.raises(ReplyError, match="shared connection"):
+            await valkey.multi([harm])
+
+
 async def test_a_moved_slot_is_followed_and_learnt(moving: Valkey, changing: Cluster) -> None:
     await moving.call("SET", "k0", "v")
     await moving.batch([["SET", key, key] for key in KEYS[1:]])

@@ -193,3 +193,31 @@ async def test_waiting_is_added_to_the_usage_of_who_waits(valkey: Valkey) -> Non
     assert all(u.seconds > 0 for u in used)
     assert used[0].seconds < used[2].seconds
     assert USAGE.get() is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["SUBSCRIBE", "news"],
+        ["Monitor"],
+        [b"multi"],
+        ["SELECT", 1],
+        ["BLPOP", "k", 0],
+        ["CLIENT", "reply", "OFF"],
+        ["XREAD", "COUNT", 1, "block", 0, "STREAMS", "k", "$"],
+        ["WAIT", 1, 0],
+    ],
+)
+async def test_what_would_harm_others_is_refused_before_it_is_sent(valkey: Valkey, command: list[Any]) -> None:
+    with pytest.raises(ReplyError, match="shared connection"):
+        await valkey.call(*command)
+    with pytest.raises(ReplyError, match="shared connection"):
+        await valkey.call(*command, raw=True)
+    with pytest.raises(ReplyError, match="shared connection"):
+        await valkey.batch([["PING"], command])
+    with pytest.raises(ReplyError, match="shared connection"):
+        await valkey.multi([command])
+    with pytest.raises(ReplyError, match="shared connection"):
+        await valkey.tracked(*command)
+    assert await valkey.call("ECHO", "as ever") == "as ever"
+    assert "plaza" in await valkey.call("CLIENT", "INFO")  # its harmless relatives are welcome

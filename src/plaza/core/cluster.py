@@ -33,6 +33,7 @@ from plaza.core.calls import (
 )
 from plaza.core.dedicated import Alone, Subscription
 from plaza.core.errors import Unavailable
+from plaza.core.sharing import HARMLESS, check, check_all
 from plaza.core.single import EXEC, MULTI, Server, answered
 from plaza.core.slots import SLOTS, key_of, one_slot, slot_of
 from plaza.core.valkey import Invalidated, Listeners, Valkey
@@ -78,6 +79,8 @@ class Cluster(Valkey):
     def call(
         self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
     ) -> asyncio.Future[Any]:
+        if command[0] not in HARMLESS:
+            check(command)
         packed = pack(command)
         return self.home(key_of(command) if key is None else key).lane(raw).send(packed, None, timeout)
 
@@ -89,6 +92,7 @@ class Cluster(Valkey):
         raw: bool = False,
         return_errors: bool = False,
     ) -> asyncio.Future[list[Any]]:
+        check_all(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return answered([])
@@ -105,6 +109,7 @@ class Cluster(Valkey):
         return self._start(self._collect(packed, parts, self.until(timeout), return_errors))
 
     def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
+        check_all(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return answered([])
@@ -116,6 +121,7 @@ class Cluster(Valkey):
     def tracked(
         self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
     ) -> asyncio.Future[Any]:
+        check(command)
         key, packed, until = key_of(command), pack(command), self.until(timeout)
 
         def unkept(replies: list[Any]) -> Any:
@@ -335,6 +341,7 @@ class Roaming:
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any:
         def again(wire: Wire, asking: bool) -> Awaitable[Any]:
+            # Without ASKING: what waits for a slot on the move tries again until it has moved.
             return self._at(wire.address).call(*command, timeout=timeout)
 
         wire = self._cluster.home(key_of(command)).lane(False)

@@ -12,6 +12,7 @@ from plaza.core.address import Address
 from plaza.core.calls import Arg, Gather, Options, all_or_first_error, executed
 from plaza.core.dedicated import Alone, Subscription
 from plaza.core.shapes import as_dicts, hashes_in
+from plaza.core.sharing import HARMLESS, check, check_all
 from plaza.core.valkey import Invalidated, Listeners, Valkey
 from plaza.core.wire import Refused, Wire, pack
 
@@ -60,7 +61,9 @@ class Server(Valkey):
     def call(
         self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
     ) -> asyncio.Future[Any]:
-        return self.lane(raw).send(pack(command), None, timeout)
+        if command[0] not in HARMLESS:
+            check(command)
+        return (self.lane(raw) if raw else self._wire).send(pack(command), None, timeout)
 
     def batch(
         self,
@@ -70,6 +73,7 @@ class Server(Valkey):
         raw: bool = False,
         return_errors: bool = False,
     ) -> asyncio.Future[list[Any]]:
+        check_all(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return answered([])
@@ -94,6 +98,7 @@ class Server(Valkey):
         return wire, wire.send(b"".join(packed), gather, timeout)
 
     def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
+        check_all(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return answered([])
@@ -103,6 +108,8 @@ class Server(Valkey):
     def tracked(
         self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
     ) -> asyncio.Future[Any]:
+        check(command)
+
         def finish(replies: list[Any]) -> Any:
             reply = all_or_first_error(replies)[-1]
             return reply if keep is None else keep(reply)

@@ -122,7 +122,7 @@ class _Link(asyncio.Protocol):
             self._match()
         except (hiredis.ProtocolError, IndexError):
             self.unread.clear()  # what follows cannot be told apart any more
-            self.transport.abort()
+            self.wire.abandon(self)
         if self.wire.late:
             self.wire.flush()
 
@@ -279,7 +279,7 @@ class Wire:
 
     def lost(self, link: _Link, exc: Exception | None) -> None:
         """A connection ended: what it carried may have run."""
-        reason = f"Valkey at {self.address} closed the connection" + (f": {exc}." if exc else ".")
+        reason = f"The connection to Valkey at {self.address} broke" + (f": {exc}." if exc else ".")
         now = monotonic()
         for entry in link.pending:
             fail(entry, ConnectionLost(reason, may_have_run=True), now)
@@ -303,7 +303,12 @@ class Wire:
     def drop(self) -> None:
         """Break the connection on purpose, so that what it waits for is not done for nobody."""
         if self._link is not None:
-            self._link.transport.abort()
+            self.abandon(self._link)
+
+    def abandon(self, link: _Link) -> None:
+        """Have nothing more to do with a connection; what it carried fails now, what comes waits for the next."""
+        link.transport.abort()
+        self.lost(link, None)
 
     async def close(self) -> None:
         """End for good. Calls that still wait fail."""
@@ -398,22 +403,25 @@ class Wire:
         link = self._link
         if link is not None:
             for entry in link.pending:
-                if entry[5] <= now and not entry[1].done():
-                    self._expire(entry)
+                if entry[5] <= now:
+                    fail(entry, CallTimeout(self._silence(), may_have_run=True), now)
             silent = now - 2 * self._timeout
             # The kernel still acknowledges for a process that hangs: only its silence tells.
             if link.pending and link.pending[0][1].done() and max(link.heard, link.pending[0][4]) < silent:
-                link.transport.abort()
+                self.abandon(link)
         patience = now - self.options.patience
         self._give_up([entry for entry in self._queue if entry[4] <= patience])
         busy = self._queue or (link is not None and link.pending)
         self._sweeping = self.loop.call_later(self._pace(), self._sweep) if busy else None
 
     def _expire(self, entry: Entry) -> None:
+        """A call's own time is over."""
         sent = not any(other is entry for other in self._queue)
-        self.late = self.late or not sent
-        text = f"Valkey at {self.address} did not answer in time."
-        fail(entry, CallTimeout(text, may_have_run=sent), monotonic())
+        self.late = self.late or not sent  # so that it is not written after all
+        fail(entry, CallTimeout(self._silence(), may_have_run=sent), monotonic())
+
+    def _silence(self) -> str:
+        return f"Valkey at {self.address} did not answer in time."
 
     def _give_up(self, entries: list[Entry]) -> None:
         """Fail calls that were never written."""
