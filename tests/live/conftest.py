@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from plaza.app import running
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
+from plaza.live import domain
 from plaza.live.figures import Figures
 from plaza.live.history import History
 from plaza.live.model import Beat, Heard, Leaving, Left, Watcher
 from plaza.live.recorder import Recorder
 from plaza.live.service import LIBRARY, Live
+from tests.servers import Cluster, Server
+from tests.web import client_of
+
+AT = "/analytics/events/E1"
 
 
 @pytest.fixture
@@ -85,3 +94,39 @@ class Crowd:
 @pytest.fixture
 def crowd(live: Live) -> Crowd:
     return Crowd(live)
+
+
+class Web:
+    """Plaza with the live domain, and its callers."""
+
+    def __init__(self, client: httpx.AsyncClient, plaza: Any) -> None:
+        self.client = client
+        self.core = plaza.core
+
+    def user(self, name: str, **claims: Any) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.core.auth.issue(name, 'user', **claims)}"}
+
+    @property
+    def admin(self) -> dict[str, str]:
+        return {"x-api-key": self.core.settings.secret("api_key")}
+
+    async def beat(self, who: dict[str, str], **body: Any) -> httpx.Response:
+        return await self.client.post(f"{AT}/heartbeat", json={"location": "web", **body}, headers=who)
+
+    async def figure(self, path: str, **query: Any) -> Any:
+        answer = await self.client.get(f"{AT}{path}", params=query, headers=self.admin)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@asynccontextmanager
+async def plaza_at(place: Server | Cluster, data_dir: Path, **settings: Any) -> AsyncIterator[Web]:
+    given = Settings(data_dir=data_dir, valkey_url=place.url, **settings)
+    async with running(given, [domain.DOMAIN]) as plaza, client_of(plaza.app) as client:
+        yield Web(client, plaza)
+
+
+@pytest.fixture
+async def web(valkey: Valkey, place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Web]:
+    async with plaza_at(place, tmp_path) as web:
+        yield web

@@ -6,58 +6,13 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-import pytest
-
-from plaza.app import running
-from plaza.core.settings import Settings
 from plaza.core.wire import Valkey
-from plaza.live import domain, keys
+from plaza.live import keys
+from tests.live.conftest import AT, Web, plaza_at
 from tests.servers import Cluster, Server
-from tests.web import client_of
-
-AT = "/analytics/events/E1"
-
-
-class Web:
-    """Plaza with the live domain, and its callers."""
-
-    def __init__(self, client: httpx.AsyncClient, plaza: Any) -> None:
-        self.client = client
-        self.core = plaza.core
-
-    def user(self, name: str, **claims: Any) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.core.auth.issue(name, 'user', **claims)}"}
-
-    @property
-    def admin(self) -> dict[str, str]:
-        return {"x-api-key": self.core.settings.secret("api_key")}
-
-    async def beat(self, who: dict[str, str], **body: Any) -> httpx.Response:
-        return await self.client.post(f"{AT}/heartbeat", json={"location": "web", **body}, headers=who)
-
-    async def figure(self, path: str, **query: Any) -> Any:
-        answer = await self.client.get(f"{AT}{path}", params=query, headers=self.admin)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-
-@asynccontextmanager
-async def plaza_at(place: Server | Cluster, data_dir: Path, **settings: Any) -> AsyncIterator[Web]:
-    given = Settings(data_dir=data_dir, valkey_url=place.url, **settings)
-    async with running(given, [domain.DOMAIN]) as plaza, client_of(plaza.app) as client:
-        yield Web(client, plaza)
-
-
-@pytest.fixture
-async def web(valkey: Valkey, place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Web]:
-    async with plaza_at(place, tmp_path) as web:
-        yield web
 
 
 async def test_every_figure_answers_over_http(web: Web) -> None:
@@ -228,15 +183,20 @@ async def test_a_made_up_viewer_token_is_refused(web: Web) -> None:
 
 
 async def test_viewer_tokens_are_limited_by_address(web: Web) -> None:
-    answers = [(await web.client.post("/analytics/viewer-token")).status_code for _ in range(301)]
-    assert answers == [201] * 300 + [429]
+    async def ask(times: int) -> list[int]:
+        return [(await web.client.post("/analytics/viewer-token")).status_code for _ in range(times)]
+
+    statuses = [status for each in await asyncio.gather(*(ask(50) for _ in range(8))) for status in each]
+    assert 300 <= statuses.count(201) < 330, "300, and one more for every two seconds that this took"
+    assert statuses.count(201) + statuses.count(429) == 400
 
 
 async def test_nobody_beats_without_end(web: Web) -> None:
     ana = web.user("ana")
-    answers = [await web.beat(ana) for _ in range(31)]
-    assert [answer.status_code for answer in answers] == [200] * 30 + [429]
-    assert int(answers[-1].headers["retry-after"]) >= 1
+    answers = [await web.beat(ana) for _ in range(50)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) > 10, "30 at once, and one more for every two seconds that this took"
+    assert int(refused[0].headers["retry-after"]) >= 1
     assert (await web.beat(web.user("ben"))).status_code == 200
 
 
