@@ -45,9 +45,10 @@ class Welcome(msgspec.Struct, frozen=True):
 class System:
     """The state of this process and of what it stands on."""
 
-    def __init__(self, valkey: Valkey, sql: Sql) -> None:
+    def __init__(self, valkey: Valkey, sql: Sql, *, patience: float = READY_SECONDS) -> None:
         self.valkey = valkey
         self.sql = sql
+        self.patience = patience
         self.draining = asyncio.Event()
 
     async def ready(self) -> Readiness:
@@ -64,14 +65,13 @@ class System:
     async def _ask_valkey(self) -> None:
         await asyncio.gather(*(node.call("PING") for node in self.valkey.primaries()))
 
-    @staticmethod
-    async def _check(asking: Any) -> str:
+    async def _check(self, asking: Any) -> str:
         try:
-            await asyncio.wait_for(asking, READY_SECONDS)
+            await asyncio.wait_for(asking, self.patience)
         except Unavailable as error:
             return error.detail
         except TimeoutError:
-            return f"no answer in {READY_SECONDS:.0f} s"
+            return f"no answer in {self.patience:g} s"
         return "ok"
 
 
