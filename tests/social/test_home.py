@@ -203,3 +203,32 @@ async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, 
     assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1) == [post.id]
     assert 0 < await stranger.ttl(k.TMP_HOME("ana")) <= 900
     assert await stranger.exists(k.TMP_HOME("cat"), k.FEEDS_PUSH()) == 0
+
+
+async def test_following_five_thousand_people_is_answered_in_bounded_steps(
+    social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice, now = random.Random(9), social.clock.now_ms()
+    names = [f"m{i}" for i in range(5_000)]
+    made: list[tuple[int, str]] = []
+    commands: list[tuple[Any, ...]] = []
+    for i, name in enumerate(names):
+        rows = [(now - dice.randrange(30 * 86_400_000), f"{i:08x}-0000-4000-8000-{j:012x}") for j in range(40)]
+        made += rows
+        commands.append(("ZADD", k.USER_POSTS(name), *(part for row in rows for part in row)))
+    for first in range(0, len(commands), 500):
+        await social.valkey.batch(commands[first : first + 500])
+    await follow_all(social, ana, names)
+    wanted = sorted(made, reverse=True)[:900]
+    for at, id in wanted:
+        author = names[int(id[:8], 16)]
+        await social.valkey.call("HSET", k.POST(id), "id", id, "user_id", author, "created_at", at, "content", "x")
+    seen: list[str] = []
+    cursor = None
+    for _ in range(9):  # from the kept feed into what is merged below it
+        page = await social.home.page(ana, Page(limit=100, cursor=cursor))
+        seen += [item.post.id for item in page.items]
+        cursor = page.pagination.next_cursor
+    assert seen == [id for _, id in wanted]
+    await social.valkey.call("DEL", k.TMP_HOME_STATE("ana"))
+    assert social.valkey.clustered or await trips(social.home.page(ana, Page())) <= 3 + 10

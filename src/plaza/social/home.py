@@ -41,7 +41,7 @@ BATCH = 500
 # As in `feeds.lua`.
 OVERLAP_MS = 2_000
 MERGED = 300
-NAMES = 5_000
+NAMES = 6_000
 
 
 # Where a page begins (score and id, '' for the top), and how many it needs.
@@ -83,7 +83,7 @@ class Home:
         now = self.clock.now_ms()
         kind, *said = await self.functions.call("social_home_open", keys, now, HOME_SECONDS, *place, count)
         if kind == "merge":
-            kind, *said = await self._merge(me, now, float(said[0]), await self._all(me, said[1]), (*place, count))
+            kind, *said = await self._merge(me, now, float(said[0]), said[1], (*place, count))
         if kind == "gone":  # it ran out between two steps
             return await self._after(me, view, start, count)
         if kind == "build":
@@ -149,7 +149,7 @@ class Home:
         return found
 
     async def _all(self, me: str, names: list[str]) -> list[str]:
-        """Everyone followed; the first of them may be known. One round trip for 5,000."""
+        """Everyone followed; the first of them may be known. One round trip for 6,000."""
         while len(names) % NAMES == 0:
             more = await self.valkey.call(
                 "ZRANGE", USER_FOLLOWING_RECENT(me), len(names), len(names) + NAMES - 1, "REV"
@@ -166,7 +166,8 @@ class Home:
 
         One round trip for each 500 people, and one more for each 500 who have posted much more than the others.
         """
-        each = max(2, min(depth, -(-3 * depth // max(len(names), 1))))
+        # Three times a fair share and a few: who has posted more than that is rare, and is asked again.
+        each = min(depth, 3 * depth // max(len(names), 1) + 5)
         merge = Merge(depth, behind)
         for batch in _batches(names):
             merge.take(batch, each, await self.valkey.batch(merge.commands(batch, each)))

@@ -27,7 +27,7 @@ local MERGED = 300
 -- A home feed that grows longer than this is cut, so that an active reader's does not grow for ever.
 local HOME_MOST, HOME_KEPT = 2000, 1000
 
-local HOME_NAMES = 5000
+local HOME_NAMES = 6000
 
 -- What changes whenever someone is followed: how many there are, and the latest.
 local function follows_of(recent)

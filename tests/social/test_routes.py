@@ -1,0 +1,174 @@
+"""Every route over HTTP: what it answers, and how it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.core.auth import Actor
+from tests.social.conftest import ADMIN, Social
+
+NO_POST = "99999999-9999-4999-8999-999999999999"
+
+POST_FIELDS = {
+    "id", "user_id", "username", "display_name", "avatar", "user_role", "content", "media_url", "hashtags",
+    "created_at", "likesCount", "commentsCount", "bookmarksCount", "isLiked", "isBookmarked",
+}  # fmt: skip
+USER_FIELDS = {
+    "id", "username", "display_name", "bio", "avatar", "links", "role", "postCount", "followerCount",
+    "followingCount", "created_at",
+}  # fmt: skip
+
+
+async def test_a_post_from_first_to_last(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
+    hers, his, root = social.token(ana), social.token(bob), social.token(ADMIN)
+    made = await http.post("/posts", json={"content": "Good #Tea", "hashtags": ["#Cake"]}, headers=hers)
+    post = made.json()
+    assert (made.status_code, post.keys(), post["hashtags"]) == (201, POST_FIELDS, ["tea", "cake"])
+    at = f"/posts/{post['id']}"
+    assert (await http.get(at)).json() == post
+    liked = await http.post(f"{at}/like", headers=his)
+    assert (liked.status_code, liked.json()) == (
+        200, {"id": post["id"], "changed": True, "isLiked": True, "likesCount": 1}
+    )  # fmt: skip
+    assert (await http.post(f"{at}/like", headers=his)).json()["changed"] is False
+    assert (await http.post(f"{at}/bookmark", content=b"{}", headers=his)).json()["isBookmarked"] is True
+    comment = await http.post(f"{at}/comments", json={"content": "Yes!"}, headers=his)
+    assert (comment.status_code, comment.json()["username"]) == (201, "bob")
+    assert (await http.get(f"{at}/comments")).json()["comments"] == [comment.json()]
+    assert [user["id"] for user in (await http.get(f"{at}/likes", headers=hers)).json()["users"]] == ["bob"]
+    seen = (await http.get(at, headers=his)).json()
+    assert (seen["isLiked"], seen["isBookmarked"], seen["commentsCount"]) == (True, True, 1)
+    assert (await http.delete(f"{at}/like", headers=his)).json()["likesCount"] == 0
+    assert (await http.delete(f"{at}/bookmark", headers=his)).json()["isBookmarked"] is False
+    edited = await http.patch(at, json={"content": "Good #coffee"}, headers=hers)
+    assert edited.json()["hashtags"] == ["coffee", "cake"]
+    assert (await http.delete(f"/comments/{comment.json()['id']}", headers=hers)).json()["deleted"] is True
+    assert (await http.patch(f"{at}/ban", headers=root)).json()["banned_by"] == "root"
+    assert (await http.get(at)).status_code == 404
+    assert "banned" not in (await http.delete(f"{at}/ban", headers=root)).json()
+    assert (await http.delete(at, headers=hers)).json() == {"id": post["id"], "deleted": True}
+    assert (await http.get(at)).status_code == 404
+
+
+async def test_feeds_have_items_with_cards_or_without(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
+    mia = await social.person("mia", "model")
+    await social.people.follow(ana, "mia")
+    post = await social.post(mia, "#tea")
+    await social.posts.like(ana, post.id)
+    await social.posts.bookmark(ana, post.id)
+    hers = social.token(ana)
+    for path in (
+        "/feed/explore", "/feed/following", "/feed/hashtag/tea", "/feed/hashtag/TEA", "/feed/hashtag/tea/ranked",
+        "/users/mia/posts", "/users/me/bookmarked", "/users/ana/bookmarked",
+    ):  # fmt: skip
+        body = (await http.get(path, headers=hers)).json()
+        (item,) = body["posts"]
+        assert item["post"].keys() == POST_FIELDS, path
+        assert item["user"].keys() == USER_FIELDS, path
+        assert item["post"]["isLiked"] is True, path
+        assert item["post"]["isBookmarked"] is True, path
+        assert body["pagination"] == {"limit": 20, "count": 1, "next_cursor": None}, path
+        (bare,) = (await http.get(f"{path}?includeUser=false", headers=hers)).json()["posts"]
+        assert bare == {"post": item["post"]}, path
+    (found,) = (await http.get("/search/hashtags/top-posts?hashtags=tea&postsPerHashtag=5", headers=hers)).json()[
+        "hashtags"
+    ]
+    assert (found["hashtag"], len(found["posts"])) == ("tea", 1)
+    (top,) = (await http.get("/search/models/top?limit=5", headers=hers)).json()["users"]
+    assert (top["id"], top["engagement"]) == ("mia", 7)
+    newest = (await http.get("/search/users/newest?role=model", headers=hers)).json()
+    assert [user["id"] for user in newest["users"]] == ["mia"]
+
+
+async def test_people_over_http(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
+    hers, root = social.token(ana), social.token(ADMIN)
+    followed = await http.post("/users/bob/follow", headers=hers)
+    assert followed.json() == {"username": "bob", "kind": "follow", "on": True, "changed": True}
+    assert [user["id"] for user in (await http.get("/users/bob/followers")).json()["users"]] == ["ana"]
+    assert [user["id"] for user in (await http.get("/users/me/following", headers=hers)).json()["users"]] == ["bob"]
+    assert (await http.delete("/users/bob/follow", headers=hers)).json()["changed"] is True
+    assert (await http.post("/users/bob/mute", headers=hers)).status_code == 200
+    assert [user["id"] for user in (await http.get("/users/me/muted", headers=hers)).json()["users"]] == ["bob"]
+    assert (await http.delete("/users/bob/mute", headers=hers)).status_code == 200
+    assert (await http.post("/users/bob/block", headers=hers)).status_code == 200
+    assert [user["id"] for user in (await http.get("/users/me/blocked", headers=hers)).json()["users"]] == ["bob"]
+    assert (await http.get("/users/bob", headers=hers)).status_code == 404
+    assert (await http.delete("/users/bob/block", headers=hers)).status_code == 200
+    given = await http.patch("/users/bob/role", json={"role": "model"}, headers=root)
+    assert given.json()["role"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/posts", {"content": ""}, 422),
+        ("POST", "/posts", {"content": "x" * 100_000}, 422),
+        ("POST", "/posts", {"content": " ".join(f"#t{i}" for i in range(31))}, 422),
+        ("POST", "/posts", {"content": "x", "likesCount": 5}, 422),
+        ("POST", "/posts", {"content": "x", "media_url": "javascript:x"}, 422),
+        ("GET", "/posts/1", None, 422),
+        ("GET", f"/posts/{NO_POST}", None, 404),
+        ("PATCH", f"/posts/{NO_POST}", {"content": "x"}, 404),
+        ("DELETE", f"/posts/{NO_POST}", None, 404),
+        ("POST", f"/posts/{NO_POST}/like", None, 404),
+        ("DELETE", f"/posts/{NO_POST}/like", None, 404),
+        ("POST", f"/posts/{NO_POST}/bookmark", None, 404),
+        ("POST", f"/posts/{NO_POST}/comments", {"content": "x"}, 404),
+        ("POST", f"/posts/{NO_POST}/comments", {"content": "\u0000"}, 422),
+        ("DELETE", f"/comments/{NO_POST}", None, 404),
+        ("PATCH", f"/posts/{NO_POST}/ban", None, 403),
+        ("POST", "/users/ana/follow", None, 422),
+        ("POST", "/users/me/block", None, 422),
+        ("POST", "/users/nobody/follow", None, 404),
+        ("GET", "/users/nobody", None, 404),
+        ("GET", "/users/nobody/posts", None, 404),
+        ("GET", "/users/bob/bookmarked", None, 403),
+        ("PATCH", "/users/ana/role", {"role": "admin"}, 403),
+        ("PUT", "/users/bob/suspension", None, 403),
+        ("DELETE", "/users/bob", None, 403),
+        ("GET", "/feed/explore?limit=0", None, 422),
+        ("GET", "/feed/explore?limit=101", None, 422),
+        ("GET", "/feed/explore?cursor=nonsense", None, 422),
+        ("GET", "/feed/explore?page=2", None, 422),
+        ("GET", "/feed/hashtag/a-b", None, 422),
+        ("GET", "/search/hashtags/top-posts?hashtags=", None, 422),
+        ("GET", "/search/users/newest?role=admin", None, 422),
+    ],
+)
+async def test_what_is_refused_changes_nothing(
+    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, true: Any, method: str, path: str, body: Any,
+    status: int,
+) -> None:  # fmt: skip
+    before = await true()
+    answer = await http.request(method, path, json=body, headers=social.token(ana))
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert await true() == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/posts"),
+        ("GET", "/feed/following"),
+        ("GET", "/feed/hashtag/tea"),
+        ("GET", "/users/me"),
+        ("GET", "/users/me/export"),
+        ("GET", "/search/models/top"),
+        ("POST", "/sync/users"),
+    ],
+)
+async def test_who_says_not_who_they_are_is_401(http: httpx.AsyncClient, method: str, path: str) -> None:
+    assert (await http.request(method, path)).status_code == 401
+
+
+async def test_a_keyed_request_makes_one_post(social: Social, http: httpx.AsyncClient, ana: Actor, true: Any) -> None:
+    headers = social.token(ana) | {"idempotency-key": "one"}
+    first = await http.post("/posts", json={"content": "once"}, headers=headers)
+    again = await http.post("/posts", json={"content": "once"}, headers=headers)
+    assert first.json() == again.json()
+    assert len((await true())["post"]) == 1
+    assert (await http.post("/posts", json={"content": "other"}, headers=headers)).status_code == 422
