@@ -76,3 +76,16 @@ def test_a_configured_secret_wins_and_leaves_no_file(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, jwt_secret="x" * 32)
     assert settings.secret("jwt_secret") == "x" * 32
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("left", ["", "\n", "abc\n"])
+def test_a_secret_that_was_emptied_or_cut_short_lets_nobody_in(tmp_path: Path, left: str) -> None:
+    (tmp_path / "api-key").write_text(left)
+    with pytest.raises(SettingError, match="api-key is shorter"):
+        Settings(data_dir=tmp_path).secret("api_key")
+
+
+def test_a_place_where_no_secret_can_be_kept_is_told_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingError, match="jwt-secret cannot be used.*PLAZA_JWT_SECRET"):
+        Settings(data_dir=tmp_path / "file").secret("jwt_secret")

@@ -15,6 +15,9 @@ from typing import Any, Literal
 
 from plaza.core.errors import SettingError
 
+# HS256 is only as strong as its key: RFC 7518 asks for at least the hash's own size.
+SECRET_BYTES = 32
+
 Fsync = Literal["everysec", "always"]
 LiveAddress = Literal["full", "truncated", "hashed"]
 
@@ -80,7 +83,17 @@ class Settings:
 
     def secret(self, name: Literal["jwt_secret", "api_key"]) -> str:
         """The configured secret, or the one kept in the data directory, made on first use."""
-        return getattr(self, name) or _kept_secret(self.data_dir / name.replace("_", "-"))
+        if given := str(getattr(self, name)):
+            return given
+        path = self.data_dir / name.replace("_", "-")
+        try:
+            kept = _kept_secret(path)
+        except OSError as error:
+            raise SettingError(f"{path} cannot be used: {error.strerror}. Set {variable(name)}.") from None
+        # What is empty or cut short would let anyone in; a file can be so after a full disk or a careless hand.
+        if len(kept.encode()) < SECRET_BYTES:
+            raise SettingError(f"{path} is shorter than {SECRET_BYTES} bytes. Remove it to have a new one.")
+        return kept
 
     def __post_init__(self) -> None:
         _require(0 <= self.port <= 65535, "port", "must be 0 to 65535")
@@ -94,8 +107,8 @@ class Settings:
         _require(self.shop_sessions >= 1, "shop_sessions", "must be 1 or more")
         _require(self.live_beats_per_second >= 1, "live_beats_per_second", "must be 1 or more")
         if self.jwt_secret:
-            # HS256 is only as strong as its key: RFC 7518 asks for at least the hash's own size.
-            _require(len(self.jwt_secret.encode()) >= 32, "jwt_secret", "must be at least 32 bytes")
+            long_enough = len(self.jwt_secret.encode()) >= SECRET_BYTES
+            _require(long_enough, "jwt_secret", f"must be at least {SECRET_BYTES} bytes")
 
 
 def variable(name: str) -> str:
@@ -145,6 +158,8 @@ def _kept_secret(path: Path) -> str:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(48))
+            file.flush()
+            os.fsync(file.fileno())
         try:
             os.link(fresh, path)
         except FileExistsError:
