@@ -87,5 +87,5 @@ def test_a_secret_that_was_emptied_or_cut_short_lets_nobody_in(tmp_path: Path, l
 
 def test_a_place_where_no_secret_can_be_kept_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SettingError, match="jwt-secret cannot be used.*PLAZA_JWT_SECRET"):
+    with pytest.raises(SettingError, match=r"jwt-secret cannot be used.*PLAZA_JWT_SECRET"):
         Settings(data_dir=tmp_path / "file").secret("jwt_secret")
