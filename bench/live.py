@@ -46,6 +46,7 @@ SECONDS_BETWEEN_BEATS = 30
 LEAST_TIMES_FASTAPI = 4.0
 MOST_TIMES_SMALLEST = 1.5
 MOST_COUNT_US = 1_000.0
+SHIFT = 2**42  # as in audience.lua
 COUNTRIES = ("DE", "FR", "NZ", "US", "BR", "IN", "JP", "ZA", "ZZ", "GB")
 
 
@@ -160,9 +161,42 @@ class Audience:
             await asyncio.gather(*(self.live.beat(self.person(n), "E", Beat("web", "S")) for n in batch))
 
     async def grow(self, size: int) -> None:
+        """More people, written as their first beats would leave them: a million real ones would take minutes."""
+        if not self.queue:
+            await self.beat(list(range(20)))  # these make the rooms, the groups and everything else there is one of
+            self.queue = list(range(20))
         fresh = list(range(len(self.queue), size))
-        await self.beat(fresh)
+        for first in range(0, len(fresh), 1_000):
+            self.clock.forward(seconds=0.001)
+            self._write(fresh[first : first + 1_000])
         self.queue += fresh
+        logins = self.client.hget(keys.EVENT_INFO("E"), "logins")
+        heard = await self.live.beat(self.person(size - 1), "E", Beat("web", "S"))
+        assert (heard.alive, heard.session_alive) == (size, size), heard
+        assert self.client.hget(keys.EVENT_INFO("E"), "logins") == logins, "it went on with what was written"
+
+    def _write(self, names: list[int]) -> None:
+        people, now = [self.person(n) for n in names], self.clock.now_ms()
+        rests = {p.name: f"#{p.address}#{p.groups[0]}#{p.country}" for p in people}
+        numbers: Any = self.client.hgetall(keys.EVENT_GROUP_NAMES("E"))
+        countries = {p.name: ((ord(p.country[0]) - 65) * 26 + ord(p.country[1]) - 64) * SHIFT + now for p in people}
+        groups = {
+            f"{number}#{p.name}": number * SHIFT + now
+            for p in people
+            for number in [int(numbers[p.groups[0].encode()])]
+        }
+        pipe = self.client.pipeline(transaction=False)
+        for audience, note in ((keys.event_audience("E"), "\nS#web"), (keys.session_audience("S"), "")):
+            heartbeat, statistics, attended, _, viewers, by_country, by_group, *_ = audience
+            pipe.zadd(heartbeat, dict.fromkeys(rests, now))
+            pipe.zadd(statistics, {name + rest: now for name, rest in rests.items()})
+            pipe.sadd(attended, *rests)
+            pipe.hset(viewers, mapping={name: rest + note for name, rest in rests.items()})
+            pipe.zadd(by_country, countries)
+            pipe.zadd(by_group, groups)
+        for name in keys.viewing_keys("E", "S", "web"):
+            pipe.zadd(name, dict.fromkeys(rests, now))
+        pipe.execute()
 
     async def round(self, beats: int, dice: random.Random) -> None:
         """Beats as they come in life: each some 30 s after the last, give or take a tenth."""
