@@ -9,10 +9,13 @@ import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
+from plaza.core.wire import USAGE, Usage
+from plaza.shop import connect
 from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_POPULAR
 from plaza.shop.model import ItemChange
 from plaza.shop.pages import Page, Pages, Rules, Served, not_modified, page_hash
 from tests.eventually import eventually
+from tests.servers import Cluster, Server
 from tests.shop.conftest import ADMIN, Offer, Shop
 
 PAGE = page_hash(["a page"])
@@ -298,3 +301,39 @@ async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, o
     served = await shop.storefront.item(item.id, address, await shop.login("ana"))
     assert served.how == "fwd=bypass; detail=personal"
     assert served.personal
+
+
+async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_process_changes_it(
+    functions: Functions, pages: Pages, render: Renderer, clock: SetClock, place: Server | Cluster
+) -> None:
+    render.tags = ("item-7",)
+    await get(pages, render)
+    await get(pages, render)
+    usage = Usage()
+    mark = USAGE.set(usage)
+    served = await asyncio.gather(*(get(pages, render) for _ in range(20)))
+    USAGE.reset(mark)
+    assert usage.trips == 0
+    assert {one.how for one in served} == {"hit; ttl=300"}
+    clock.forward(seconds=2)
+    async with connect(place.url) as elsewhere:
+        other = Pages(elsewhere, Rules(beta=0), clock)
+        await other.purge("item-7")
+        clock.forward(seconds=2)
+
+        async def renewed() -> bool:
+            return (await get(pages, render)).page.body == b"<p>2</p>"
+
+        await eventually(renewed)
+        await other.close()
+    assert render.count == 2
+
+
+async def test_a_change_of_ones_own_is_seen_at_once(pages: Pages, render: Renderer, clock: SetClock) -> None:
+    render.tags = ("item-7",)
+    for n in range(1, 6):
+        assert (await get(pages, render)).page.body == f"<p>{n}</p>".encode()
+        assert (await get(pages, render)).page.body == f"<p>{n}</p>".encode()
+        clock.forward(seconds=2)
+        await pages.purge("item-7")
+        clock.forward(seconds=2)

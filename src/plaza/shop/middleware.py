@@ -13,9 +13,9 @@ with a parameter `_` (how scripts say "not from a cache") passes by, too.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -128,28 +128,28 @@ class PageCache:
         if asks_for_new(scope["query_string"]):
             return "unwanted"
         personal = self._personal(scope)
-        return "personal" if (await personal if inspect.isawaitable(personal) else personal) else ""
+        if not isinstance(personal, bool):
+            personal = await personal
+        return "personal" if personal else ""
 
     def hash_of(self, scope: Scope) -> str:
         """What makes a request the same as another. The host is part of it: a page may hold its own address."""
         headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
-        host = headers.get(b"host", b"").decode("latin-1")
         path = scope.get("raw_path") or scope["path"].encode()
-        parts = [scope.get("scheme", "http"), host, path.decode("latin-1"), scope["query_string"].decode("latin-1")]
+        address = b"\n".join((headers.get(b"host", b""), path, scope["query_string"])).decode("latin-1")
         varying = [f"{name}: {headers.get(name.encode(), b'').decode('latin-1')}" for name in self._vary]
-        return page_hash([*parts, *varying])
+        return page_hash([scope.get("scheme", "http"), address, *varying])
 
     async def _send(self, scope: Scope, served: Served, send: Send) -> None:
-        headers = _with_defaults(served.headers(self._name), self._vary)
+        headers = list(_raw_headers(served.headers(self._name), self._vary))
         wanted = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"if-none-match"), None)
         status, body = served.page.status, served.page.body
-        if status == 200 and not_modified(served.etag, wanted):
+        if wanted is not None and status == 200 and not_modified(served.etag, wanted):
             status, body = 304, b""
-            headers = [pair for pair in headers if pair[0] not in ("content-type", "content-length")]
+            headers = [pair for pair in headers if pair[0] != b"content-type"]
         else:
-            headers.append(("content-length", str(len(body))))
-        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        await send({"type": "http.response.start", "status": status, "headers": raw})
+            headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     def _stamped(self, send: Send, how: str) -> Send:
@@ -180,7 +180,7 @@ class PageCache:
         pages = self._pages
         if pages is None:
             return
-        await pages.drain()
+        await pages.close()
         if isinstance(self._store, str):
             self._pages = None
             await pages.functions.effects.drain()
@@ -272,14 +272,16 @@ def _fresh_seconds(headers: Headers) -> float | None:
     return said.get("s-maxage", said.get("max-age"))
 
 
-def _with_defaults(headers: Headers, vary: Sequence[str]) -> list[tuple[str, str]]:
+@lru_cache(2048)
+def _raw_headers(headers: Headers, vary: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
     """The headers with what later caches must know: what the page depends on, and that they should ask again."""
     said = [word.strip().lower() for name, value in headers if name == "vary" for word in value.split(",")]
     words = list(dict.fromkeys(word for word in (*said, *vary, *_OWN_VARY) if word))
     kept = [pair for pair in headers if pair[0] != "vary"]
     if not any(name == "cache-control" for name, _ in kept):
         kept.append(("cache-control", "no-cache"))
-    return [*kept, ("vary", ", ".join(words))]
+    kept.append(("vary", ", ".join(words)))
+    return tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in kept)
 
 
 async def _nothing() -> Message:

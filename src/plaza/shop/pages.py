@@ -23,7 +23,7 @@ import random
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
@@ -33,7 +33,8 @@ import structlog
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.shop.keys import ITEM, SHOP_PAGE_TAG, SHOP_POPULAR, of_page
+from plaza.shop.hot import Hot
+from plaza.shop.keys import ITEM, SHOP_PAGE, SHOP_PAGE_TAG, SHOP_POPULAR, of_page
 
 log = structlog.get_logger("plaza.shop")
 
@@ -49,6 +50,8 @@ POPULAR: Final = 10_000
 # XFetch's β: above 1 renews earlier.
 BETA: Final = 1.0
 PURGE_BATCH: Final = 500
+# How many pages a process has at hand: some 10 MB of them.
+HOT_PAGES: Final = 1_000
 LARGEST_PAGE: Final = 1024 * 1024
 
 _TAG = re.compile(ITEM)
@@ -107,26 +110,26 @@ class _Found:
     made_ms: float
     until_ms: float
     cost_ms: float
-    now_ms: float
+    read_ms: float  # by the store's clock …
+    read_at: float  # … and by ours, in seconds since some moment
 
     @classmethod
     def of(cls, reply: Sequence[Any]) -> _Found:
         body, head, made, until, cost, now = reply
         known = _head(head)
         page = Page(body, known.status, known.headers)
-        return cls(page, known.etag, float(made), float(until), float(cost), float(now))
+        return cls(page, known.etag, float(made), float(until), float(cost), float(now), monotonic())
 
-    @property
-    def fresh(self) -> bool:
-        return self.now_ms <= self.until_ms
+    def now_ms(self, clock: Clock | None) -> float:
+        return self.read_ms + (monotonic() - self.read_at) * 1000 if clock is None else clock.now_ms()
 
-    def renew_early(self, beta: float) -> bool:
+    def renew_early(self, now_ms: float, beta: float) -> bool:
         # 1 - random() is never 0, whose logarithm there is none.
-        return self.now_ms - self.cost_ms * beta * math.log(1.0 - random.random()) >= self.until_ms
+        return now_ms - self.cost_ms * beta * math.log(1.0 - random.random()) >= self.until_ms
 
-    def served(self) -> Served:
-        left = math.floor((self.until_ms - self.now_ms) / 1000)
-        age = max(0, math.floor((self.now_ms - self.made_ms) / 1000))
+    def served(self, now_ms: float) -> Served:
+        left = math.floor((self.until_ms - now_ms) / 1000)
+        age = max(0, math.floor((now_ms - self.made_ms) / 1000))
         return Served(self.page, self.etag, f"hit; ttl={left}", age)
 
 
@@ -141,21 +144,27 @@ class Rules:
     beta: float = BETA
 
 
-@dataclass(slots=True)
 class Pages:
     """Pages through Valkey."""
 
-    functions: Functions
-    rules: Rules = field(default_factory=Rules)
-    clock: Clock | None = None  # None: Valkey's, which all processes share
-    _waiting: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
-    _renewing: set[asyncio.Task[None]] = field(default_factory=set)
+    def __init__(self, functions: Functions, rules: Rules | None = None, clock: Clock | None = None) -> None:
+        self.functions = functions
+        self.rules = rules or Rules()
+        self.clock = clock  # None: Valkey's, which all processes share
+        self._hot: Hot[_Found] = Hot(functions.valkey, HOT_PAGES)
+        self._waiting: dict[str, asyncio.Task[bool]] = {}
+        self._renewing: set[asyncio.Task[None]] = set()
 
     async def serve(self, page: str, compute: Compute, item: str | None = None) -> Served | None:
-        """A page by its hash, from the cache or computed. One round trip if it is cached.
+        """A page by its hash, from the cache or computed. No round trip if this process has it at hand.
 
         With an `item` it is kept only while that is among the most viewed. None: `compute` has sent it already.
         """
+        at_hand = self._hot.get(SHOP_PAGE(page))
+        if at_hand is not None:
+            now = at_hand.now_ms(self.clock)
+            if now <= at_hand.until_ms and not at_hand.renew_early(now, self.rules.beta):
+                return at_hand.served(now)
         who = secrets.token_hex(8)
         try:
             found = await self._found_or_claimed(page, who, item)
@@ -172,7 +181,7 @@ class Pages:
         while True:
             reply = await self._read(page)
             if reply[0] is not None:
-                return _Found.of(reply)
+                return await self._kept(page, _Found.of(reply))
             if reply[1] == b"pass":
                 return "fwd=miss; stored=?0; detail=not-storable"
             if item is not None and not await self._is_popular(item):
@@ -183,13 +192,27 @@ class Pages:
             if claimed == "busy":
                 await self._wait_for(page)
 
+    async def _kept(self, page: str, found: _Found) -> _Found:
+        """Have a fresh page at hand from now on, for as long as it does not change."""
+        if found.read_ms > found.until_ms or self._hot.get(SHOP_PAGE(page)) is not None:
+            return found
+
+        async def read() -> _Found | None:
+            reply = await self._read(page)
+            again = None if reply[0] is None else _Found.of(reply)
+            return again if again is not None and again.read_ms <= again.until_ms else None
+
+        return await self._hot.read(SHOP_PAGE(page), read) or found
+
     async def _hit(self, page: str, found: _Found, compute: Compute) -> Served:
-        if found.fresh and not found.renew_early(self.rules.beta):
-            return found.served()
+        now = found.now_ms(self.clock)
+        fresh = now <= found.until_ms
+        if fresh and not found.renew_early(now, self.rules.beta):
+            return found.served(now)
         who = secrets.token_hex(8)
-        if await self._claim(page, who, early=found.fresh) == "yours":
+        if await self._claim(page, who, early=fresh) == "yours":
             self._in_background(self._renew(page, who, compute))
-        return found.served()
+        return found.served(now)
 
     async def _renew(self, page: str, who: str, compute: Compute) -> None:
         try:
@@ -290,6 +313,10 @@ class Pages:
         """Wait for pages that are being renewed, before the connection closes."""
         while self._renewing:
             await asyncio.gather(*self._renewing, return_exceptions=True)
+
+    async def close(self) -> None:
+        await self.drain()
+        self._hot.close()
 
     def _now(self) -> int | str:
         return "" if self.clock is None else self.clock.now_ms()

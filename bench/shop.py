@@ -1,0 +1,209 @@
+"""The shop's caches and sessions beside the libraries people use for the same, on one Valkey, in one run.
+
+A cached page and a cached row: what a hit costs this process from 64 callers at once, and how long one alone waits for
+it; and how often a page or row is computed when 500 readers miss it at the same moment. A session: what it costs to
+recognise one and to note that it was seen.
+
+    python -m bench shop
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from bench.harness import Operation, compare, show
+from bench.peers.shop_caches import Aiocache, Cashews, Starsessions, page_app
+from plaza.core.auth import Actor
+from plaza.core.clock import Clock
+from plaza.core.functions import Functions
+from plaza.shop import PageCache, RowCache, connect
+from plaza.shop.model import Login
+from plaza.shop.sessions import Sessions
+from tests.servers import one_server
+
+OURS = "plaza"
+READERS = 500
+HITS = 3_000
+# Long enough that all readers have come before the first computation is done.
+SLOW_SECONDS = 0.05
+
+PAGE = "<!doctype html><title>GTab</title>" + "<p>A paragraph of an ordinary length about the GTab.</p>" * 80
+ROW = {"qty": 629, "name": "GTab 7inch", "description": "A tablet. " * 20, "price": "19.90", "id": 273}
+
+
+class Origin:
+    """Where pages and rows come from, counting how often it is asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.slow = False
+
+    async def render(self) -> str:
+        self.count += 1
+        if self.slow:
+            await asyncio.sleep(SLOW_SECONDS)
+        return PAGE
+
+    async def load(self, id: str) -> dict[str, Any]:
+        self.count += 1
+        if self.slow:
+            await asyncio.sleep(SLOW_SECONDS)
+        return ROW
+
+    async def load_many(self, ids: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+        row = await self.load(ids[0])
+        return dict.fromkeys(ids, row)
+
+
+class Door:
+    """Calls an ASGI application as a server would, without the sockets, which would cost all alike."""
+
+    def __init__(self, app: Any, path: str, cookie: str = "") -> None:
+        self.app = app
+        headers = [(b"host", b"shop.example"), (b"accept", b"text/html")]
+        if cookie:
+            headers.append((b"cookie", cookie.encode()))
+        self.scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "server": ("shop.example", 80),
+            "client": ("203.0.113.7", 1),
+        }
+
+    async def get(self) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        body, headers = b"", []
+
+        async def send(message: Any) -> None:
+            nonlocal body, headers
+            if message["type"] == "http.response.start":
+                assert message["status"] == 200, message
+                headers = list(message["headers"])
+            else:
+                body += message.get("body", b"")
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        await self.app(dict(self.scope), receive, send)
+        return body, headers
+
+
+class Anybody:
+    """Accounts for a bench of sessions: passwords are not what is measured."""
+
+    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
+        return Actor(username, "user")
+
+
+def session_app(sessions: Sessions) -> Starlette:
+    async def who(request: Request) -> Response:
+        visit, _ = await sessions.visit(request.cookies.get("plaza"))
+        return PlainTextResponse(visit.user or "")
+
+    return Starlette(routes=[Route("/who", who)])
+
+
+async def misses(
+    title: str, origin: Origin, readers: Mapping[str, tuple[Operation, Callable[[], Awaitable[object]]]]
+) -> None:
+    """How often the origin is asked when many miss at once."""
+    print(title)
+    for name, (read, clear) in readers.items():
+        await clear()
+        origin.count, origin.slow = 0, True
+        await asyncio.gather(*(read() for _ in range(READERS)))
+        origin.slow = False
+        print(f"  {name:28}{origin.count:12} computations")
+    print()
+
+
+async def hits(what: str, contenders: Mapping[str, tuple[Operation, int]]) -> None:
+    show(f"{what}: a hit, 64 callers at once", await compare(contenders), OURS)
+    alone = {name: (operation, count // 6) for name, (operation, count) in contenders.items()}
+    show(f"{what}: a hit, one caller (its latency is 1 s / ops)", await compare(alone, callers=1), OURS)
+
+
+async def pages_and_rows(functions: Functions, port: int) -> None:
+    origin = Origin()
+    cashews, aiocache = Cashews(port, origin.render, origin.load), Aiocache(port, origin.render, origin.load)
+    ours = Door(PageCache(page_app(origin.render), functions), "/page")
+    peers = {"cashews": Door(cashews.app, "/page"), "aiocache": Door(aiocache.app, "/page")}
+    rows = RowCache(functions, origin.load_many)
+    await rows.schedule("273", 300)  # as a worker keeps it
+
+    async def our_row() -> object:
+        row = await rows.get("273")
+        assert row is not None
+        return row.data
+
+    await hits("a cached page of 4 kB", {OURS: (ours.get, HITS)} | {n: (d.get, HITS) for n, d in peers.items()})
+    await hits(
+        "a cached row",
+        {
+            OURS: (our_row, HITS),
+            "cashews": (lambda: cashews.row("273"), HITS),
+            "aiocache": (lambda: aiocache.row("273"), HITS),
+        },
+    )
+
+    async def clear() -> None:
+        await functions.valkey.call("FLUSHDB")
+
+    clears = {"cashews": cashews.clear, "aiocache": aiocache.clear}
+    await misses(
+        f"{READERS} readers miss a page at once",
+        origin,
+        {OURS: (ours.get, clear)} | {name: (door.get, clears[name]) for name, door in peers.items()},
+    )
+    await misses(
+        f"{READERS} readers miss a row at once",
+        origin,
+        {
+            OURS: (our_row, clear),
+            "cashews": (lambda: cashews.row("273"), cashews.clear),
+            "aiocache": (lambda: aiocache.row("273"), aiocache.clear),
+        },
+    )
+    await cashews.close()
+    await aiocache.close()
+
+
+async def sessions(functions: Functions, port: int) -> None:
+    ours = Sessions(functions, Clock(), accounts=Anybody())
+    visit = await ours.login(None, Login("ana", "password"))
+    peer = Starsessions(port)
+    _, headers = await Door(peer.app, "/enter").get()
+    cookie = next(value.decode().partition(";")[0] for name, value in headers if name == b"set-cookie")
+    doors = {
+        OURS: Door(session_app(ours), "/who", f"plaza={visit.token}"),
+        "starsessions": Door(peer.app, "/who", cookie),
+    }
+    for door in doors.values():
+        assert (await door.get())[0] == b"ana"
+    await hits("a session, recognised and touched", {name: (door.get, HITS) for name, door in doors.items()})
+    await peer.close()
+
+
+async def run() -> None:
+    with one_server() as server:
+        async with connect(server.url) as functions:
+            await pages_and_rows(functions, server.port)
+            await sessions(functions, server.port)
+
+
+def main() -> None:
+    asyncio.run(run())
