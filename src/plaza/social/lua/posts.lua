@@ -504,11 +504,12 @@ verb('rescore_due', function(keys, args)
     created, points = tonumber(created), tonumber(points)
     local ranked = created and at - created <= RANKED_MS
     local score = ranked and text(score_of(points, created, at))
-    for _, tag in ipairs(split(tags)) do
-      local list = ranked and scores or over
-      list[tag] = list[tag] or {}
-      if ranked then table.insert(list[tag], score) end
-      table.insert(list[tag], id)
+    local lists = ranked and scores or over
+    for tag in string.gmatch(tags or '', '[^,]+') do
+      local list = lists[tag] or {}
+      lists[tag] = list
+      if ranked then list[#list + 1] = score end
+      list[#list + 1] = id
     end
     if ranked then
       again[#again + 1] = text(math.floor(due_of(points, created, at)))
