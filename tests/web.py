@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import uvicorn
 
+from plaza.core.inbound import Inbound
+
 
 class QuietServer(uvicorn.Server):
     """One that leaves signals to pytest."""
@@ -46,7 +48,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         log_config=None,
         access_log=False,
         proxy_headers=False,
-        http="httptools",
+        http=Inbound,
         timeout_graceful_shutdown=3,  # a test that leaves a request behind fails and does not hang
         **options,
     )

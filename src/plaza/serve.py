@@ -27,6 +27,7 @@ from plaza import __version__
 from plaza.app import Plaza, running
 from plaza.core.address import parse
 from plaza.core.errors import OperatorError
+from plaza.core.inbound import Inbound
 from plaza.core.listen import address_of, listen
 from plaza.core.server import EmbeddedValkey, running_url
 from plaza.core.settings import Settings
@@ -158,7 +159,7 @@ class Api(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 plaza.app,
-                http="httptools",
+                http=Inbound,
                 ws="none",
                 lifespan="off",
                 log_config=None,

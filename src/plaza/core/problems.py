@@ -26,11 +26,15 @@ class BadJson(BadRequest):
 
 
 class TooSlow(PlazaError):
-    status, title, code = 408, "The body did not arrive in time", "too_slow"
+    status, title, code = 408, "The request did not arrive in time", "too_slow"
 
 
 class AddressTooLong(PlazaError):
     status, title, code = 414, "The address is too long", "address_too_long"
+
+
+class HeadTooLarge(PlazaError):
+    status, title, code = 431, "The headers are too large", "headers_too_large"
 
 
 class CrossOrigin(Forbidden):
