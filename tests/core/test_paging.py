@@ -13,7 +13,18 @@ from plaza.core.catalogue import SNAPSHOT
 from plaza.core.clock import SetClock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Paged, Position, Snapshots, behind, encode_cursor, page_by_position
+from plaza.core.paging import (
+    Mark,
+    Page,
+    Paged,
+    Position,
+    Snapshots,
+    behind,
+    checksum,
+    decode_cursor,
+    encode_cursor,
+    page_by_position,
+)
 from plaza.core.wire import USAGE, Usage, Valkey
 
 KEY = "news:{all}"
@@ -281,3 +292,15 @@ async def test_a_cursor_of_another_reader_s_list_is_refused(valkey: Valkey, cloc
     ranking.name = "ranked for ana"
     with pytest.raises(Invalid):
         await ranking.page(20, cursor)
+
+
+async def test_a_forged_cursor_gives_no_list_the_snapshot_of_another(valkey: Valkey, clock: SetClock) -> None:
+    ranking = Ranking(valkey, clock, 50)
+    cursor = (await ranking.page(20)).pagination.next_cursor
+    assert cursor is not None
+    mark = decode_cursor(cursor, ranking.name, Mark)
+    ranking.name = "of another kind"
+    forged = Mark(checksum(ranking.name), mark.snapshot, mark.index, mark.made_ms)
+    with pytest.raises(Invalid) as caught:
+        await ranking.page(20, encode_cursor(forged))
+    assert caught.value.extra == {"field": "cursor"}

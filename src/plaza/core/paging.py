@@ -201,6 +201,8 @@ class Snapshots:
         """
         if page.cursor:
             mark = decode_cursor(page.cursor, name, Mark)
+            if not mark.snapshot.startswith(_first_of_id(name)):
+                raise Invalid("This cursor belongs to another list.", field="cursor")
             if self._clock.now_ms() - mark.made_ms > SNAPSHOT_MS:
                 raise _gone()
             return _paged(page, *await fill(page, self._kept(mark), mark, load))
@@ -251,7 +253,12 @@ def _move(mark: Mark, index: int) -> Mark:
 
 def _snapshot_id(name: str, ids: Sequence[str]) -> str:
     """What it holds is what it is called, so that the same list is kept once. Ids hold no NUL."""
-    return hashlib.sha256("\0".join((name, *ids)).encode()).hexdigest()[:32]
+    return _first_of_id(name) + hashlib.sha256("\0".join((name, *ids)).encode()).hexdigest()[:24]
+
+
+def _first_of_id(name: str) -> str:
+    """Whose it is, so that no forged cursor gives one list the ids of another, which are of another kind."""
+    return f"{checksum(name):08x}"
 
 
 def _gone() -> Gone:
