@@ -142,7 +142,9 @@ async def test_a_post_is_one_round_trip_on_one_server_and_five_in_sequence_on_a_
 
 
 @pytest.mark.parametrize(
-    "title", ["", "   ", "x" * 301, "two\nlines", "two\u2028lines", "bell \x07", "half \ud800"], ids=repr
+    "title",
+    ["", "   ", "x" * 301, "two\nlines", "two\u2028lines", "bell \x07", "half \ud800", "\u200b", "\ufeff \u200d"],
+    ids=repr,
 )
 def test_a_title_that_cannot_be_shown_is_refused(title: str) -> None:
     with pytest.raises(Invalid) as caught:
@@ -173,6 +175,10 @@ def test_a_title_is_trimmed_before_it_is_measured() -> None:
         "https://a..b/",
         "https://<script>/",
         "https://[abc]/",
+        "https://[v1.a]/",
+        "https://[fe80::1%25eth0]/",
+        "https://[::1]example.com/",
+        "https://example.com[::1]/",
         "https://exa mple.com/",
         "https://example.com/a b",
         "https://example.com/\nHost: x",
@@ -201,6 +207,8 @@ def test_a_link_that_is_no_web_address_is_refused(link: str) -> None:
         ("https://link.com:/", "https://link.com/"),
         ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/"),
         ("https://bücher.example/ä", "https://bücher.example/ä"),
+        ("https://उदाहरण.example/", "https://उदाहरण.example/"),
+        ("https://ไทยแลนด์.example./", "https://ไทยแลนด์.example./"),
     ],
 )
 def test_a_link_keeps_what_matters(given: str, kept: str) -> None:

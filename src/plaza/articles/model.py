@@ -122,6 +122,8 @@ def score(time: float, votes: int) -> float:
 
 # Control characters, halves of surrogate pairs, and what breaks a line. Joiners stay: emoji and scripts need them.
 _UNFIT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+# Joiners and spaces of no width: alone they are no title.
+_UNSEEN: Final = frozenset({"Cf", "Zs"})
 
 
 def clean_title(title: str) -> str:
@@ -129,14 +131,16 @@ def clean_title(title: str) -> str:
     title = title.strip()
     if not 1 <= len(title) <= TITLE_LENGTH:
         raise Invalid(f"The title has 1 to {TITLE_LENGTH} characters.", field="title")
-    if any(unicodedata.category(character) in _UNFIT for character in title):
+    kinds = {unicodedata.category(character) for character in title}
+    if kinds & _UNFIT:
         raise Invalid("The title holds a line break or a control character.", field="title")
+    if kinds <= _UNSEEN:
+        raise Invalid("The title has nothing to see in it.", field="title")
     return title
 
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# Letters of any script, since browsers show `https://bücher.example/`.
-_HOST: Final = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
+_IPV6: Final = re.compile(r"\[[0-9a-f:.]+\](:[0-9]*)?", re.IGNORECASE)
 _SPACE_OR_CONTROL: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]")
 
 
@@ -153,15 +157,26 @@ def clean_link(link: str) -> str:
         raise Invalid("The link is not a valid address.", field="link") from error
     if parts.scheme not in _DEFAULT_PORTS:
         raise Invalid("The link must begin with http:// or https://.", field="link")
-    if not host or _SPACE_OR_CONTROL.search(link) or not (":" in host or _HOST.fullmatch(host)):
-        raise Invalid("The link is not a valid address.", field="link")
     if "@" in parts.netloc:
         # `https://bank.example@evil.example/` reads as one place and leads to another.
         raise Invalid("The link must not hold a user name.", field="link")
+    if not host or _SPACE_OR_CONTROL.search(link) or not _is_host(host, parts.netloc):
+        raise Invalid("The link is not a valid address.", field="link")
     place = f"[{host}]" if ":" in host else host
     if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
         place = f"{place}:{port}"
     return parts._replace(netloc=place).geturl()
+
+
+def _is_host(host: str, netloc: str) -> bool:
+    if "[" in netloc:  # urlsplit takes `example.com[::1]` for `::1`
+        return _IPV6.fullmatch(netloc) is not None
+    return all(label and all(map(_is_in_names, label)) for label in host.removesuffix(".").split("."))
+
+
+def _is_in_names(character: str) -> bool:
+    """Letters of any script, with the marks that many scripts need: browsers show `https://भारत.example/`."""
+    return character.isalnum() or character in "-_" or unicodedata.category(character).startswith("M")
 
 
 def link_digest(link: str) -> str:
