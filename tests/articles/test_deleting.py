@@ -10,7 +10,15 @@ import pytest
 
 from plaza.articles import service
 from plaza.articles.jobs import timers
-from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_LAST, ARTICLES_LEAVING, PERSON_VOTES
+from plaza.articles.keys import (
+    ARTICLE,
+    ARTICLE_UP,
+    ARTICLES_BY_SCORE,
+    ARTICLES_BY_TIME,
+    ARTICLES_LAST,
+    ARTICLES_LEAVING,
+    PERSON_VOTES,
+)
 from plaza.articles.lists import Lists
 from plaza.articles.model import ArticlesQuery, NewArticle
 from plaza.articles.service import Articles
@@ -65,6 +73,19 @@ async def test_a_deleted_articles_link_may_be_posted_again(articles: Articles, a
     await articles.delete(ana, first.id)
     assert await traces(articles.valkey) == set()
     assert (await articles.post(ana, NewArticle("A title", link), "op2")).id == first.id + 1
+
+
+@pytest.mark.parametrize("link", ["link.com", "", None])
+async def test_an_article_of_another_writer_goes_too_whatever_its_link(
+    articles: Articles, ana: Actor, stranger: Any, link: str | None
+) -> None:
+    fields = {"title": "title", "author": "user:ana", "time": "1723.123", "votes": "1"}
+    await stranger.hset(ARTICLE(123), mapping=fields if link is None else {**fields, "link": link})
+    await stranger.sadd(ARTICLE_UP(123), "user:ana")
+    for key, score in ((ARTICLES_BY_TIME(), 1723.123), (ARTICLES_BY_SCORE(), 2155.123)):
+        await stranger.zadd(key, {"article:123": score})
+    await articles.delete(ana, 123)
+    assert await traces(articles.valkey) == set()
 
 
 async def test_only_its_author_and_admins_delete_an_article(

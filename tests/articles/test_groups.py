@@ -268,6 +268,20 @@ async def test_what_leaves_while_a_list_is_built_is_not_in_it(
     assert await stranger.zrange(list, 0, -1) == [f"article:{kept.id}"]
 
 
+async def test_what_joins_while_a_list_is_built_is_in_it_also_behind_the_scan(
+    functions: Functions, post: Post, ana: Actor, stranger: Any
+) -> None:
+    early = await post(ana, "news")
+    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    keys = [list, building, builder, GROUP("news")]
+    assert await functions.call("articles_begin", keys, "me", 500) == "yours"
+    late = await post(ana, "news")  # on a cluster the early one was scanned, and is not in the list being built yet
+    assert 50_000 < await stranger.pttl(building) <= 60_000
+    assert await fold(functions, "me", early.id)
+    assert await functions.call("articles_publish", [list, building, builder], "me", 60_000) == 1
+    assert set(await stranger.zrange(list, 0, -1)) == {f"article:{early.id}", f"article:{late.id}"}
+
+
 async def test_a_large_group_is_built_in_steps(lists: Lists, articles: Articles, valkey: Valkey, stranger: Any) -> None:
     dice = random.Random(2)
     members = {f"article:{i}": dice.random() for i in range(1, 3001)}

@@ -10,6 +10,7 @@ that. In one process all wait for the same task, which asks Valkey on their beha
 
 An article may be deleted, or leave the group, while the list is built. `fold` therefore takes in only what is in the
 group at that moment, and `expel` removes from the list being built as from the list itself, each in one atomic step.
+One that joins meanwhile may fall where the scan has been already: `admit` puts it in as long as someone builds.
 """
 
 from __future__ import annotations

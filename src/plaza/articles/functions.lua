@@ -105,6 +105,7 @@ local function keys_of_group(group)
   for _, order in ipairs(ORDERS) do
     names[#names + 1] = key['group_by_' .. order](group)
     names[#names + 1] = key.group_building(order, group)
+    names[#names + 1] = key.group_builder(order, group)
   end
   return names
 end
@@ -126,12 +127,17 @@ recipe('sized', function(group)
 end)
 
 -- admit: a group gets an article.
--- KEYS group, then per order: list, list being built   ARGV group, member, then its score per order
+-- KEYS group, then per order: list, list being built, builder   ARGV group, member, then its score per order
 verb('admit', function(keys, args)
   for i = 1, #ORDERS do
-    for _, list in ipairs({keys[2 * i], keys[2 * i + 1]}) do
-      -- A list that is not there must not begin with this one: it would pass for the whole.
-      if redis.call('EXISTS', list) == 1 then redis.call('ZADD', list, args[2 + i], args[2]) end
+    local list, building, builder = unpack(keys, 3 * i - 1, 3 * i + 1)
+    local score = args[2 + i]
+    -- A list that is not there must not begin with this one: it would pass for the whole.
+    if redis.call('EXISTS', list) == 1 then redis.call('ZADD', list, score, args[2]) end
+    -- One being built may: its builder may have gone past this one's place already, before it put in the first.
+    if redis.call('EXISTS', builder) == 1 then
+      redis.call('ZADD', building, score, args[2])
+      redis.call('PEXPIRE', building, GROUP_MS)
     end
   end
   if redis.call('SADD', keys[1], args[2]) == 1 then effect('sized', args[1]) end
@@ -139,22 +145,28 @@ end)
 
 -- expel: a group loses an article.   KEYS as of admit   ARGV group, member
 verb('expel', function(keys, args)
-  for i = 2, #keys do redis.call('ZREM', keys[i], args[2]) end
+  for i = 1, #ORDERS do
+    redis.call('ZREM', keys[3 * i - 1], args[2])
+    redis.call('ZREM', keys[3 * i], args[2])
+  end
   if redis.call('SREM', keys[1], args[2]) == 1 then effect('sized', args[1]) end
 end)
 
 -- The normal form of a link, by which duplicates are known. `model.py` has lower-cased the host and dropped a default
--- port; the fragment is the browser's own business, and no path is the path `/`.
+-- port; the fragment is the browser's own business, and no path is the path `/`. Another writer's link may be anything:
+-- one without a scheme was never claimed, and has no digest.
 local function link_digest(link)
   local place, rest = link:match('^([^#]*)'):match('^(%a+://[^/?]*)(.*)$')
+  if not place then return nil end
   if rest:sub(1, 1) ~= '/' then rest = '/' .. rest end
   return redis.sha1hex(place .. rest)
 end
 
 -- unlinked: a deleted article no longer stands in the way of its link.
 recipe('unlinked', function(id, link)
-  if redis.call('EXISTS', key.article(id)) == 1 then return nil end
-  return perform('release', {key.article_link(key.articles_last(), link_digest(link))}, {id})
+  local digest = link_digest(link)
+  if not digest or redis.call('EXISTS', key.article(id)) == 1 then return nil end
+  return perform('release', {key.article_link(key.articles_last(), digest)}, {id})
 end)
 
 -- release: a link may be posted again.   KEYS link   ARGV id, as long as the link is this one's
@@ -324,7 +336,7 @@ verb('delete', function(keys, args)
   effect('dated', id)
   effect('posted', id, author:sub(6))
   effect('ranked', id)
-  effect('unlinked', id, link)
+  if link then effect('unlinked', id, link) end
   for _, group in ipairs(groups) do effect('grouped', id, group) end
   return shed(id, up, down)
 end)
@@ -382,7 +394,7 @@ verb('begin', function(keys, args)
   if size == 0 then return 'there' end
   if whole and size <= tonumber(args[2]) then
     local members = redis.call('SMEMBERS', group)
-    redis.call('DEL', list)
+    redis.call('UNLINK', list) -- it may have been much longer
     put(list, members, redis.call('ZMSCORE', whole, unpack(members)))
     redis.call('PEXPIRE', list, GROUP_MS)
     return 'there'
