@@ -139,6 +139,51 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]
 
 
+async def test_a_cart_that_was_ordered_is_not_merged_again_at_login(
+    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item, other = await offer(qty=10), await offer(qty=10)
+    ana = await shop.login("ana")
+    await shop.carts.put(ana, item.id, 1)
+    guest = await shop.token()
+    await shop.carts.put(guest, item.id, 2)
+    call = shop.functions.call
+
+    async def die(verb: str, *args: Any) -> Any:
+        if verb == "shop_ordered":
+            raise Unavailable("The process died here.")
+        return await call(verb, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.functions, "call", die)
+        with pytest.raises(Unavailable):
+            await shop.orders.check_out(guest)
+    await shop.carts.put(guest, other.id, 3)
+    again = await shop.login("ana", guest)
+    assert await shop.lines(again) == {item.id: 1, other.id: 3}
+    assert await shop.lines(ana) == {item.id: 1, other.id: 3}
+    assert await stock(shop, item.id) == 8
+
+
+async def test_logging_in_while_the_order_is_written_leaves_nothing_of_it_in_the_cart(
+    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = await offer(qty=10)
+    guest = await shop.token()
+    await shop.carts.put(guest, item.id, 2)
+    order, tokens = shop.orders._order, []
+
+    async def slow(*args: Any) -> Any:
+        made = await order(*args)
+        tokens.append(await shop.login("ana", guest))
+        return made
+
+    monkeypatch.setattr(shop.orders, "_order", slow)
+    await shop.orders.check_out(guest)
+    assert await shop.lines(tokens[0]) == {}
+    assert await count_of(shop, ORDERS) == 1
+
+
 async def test_what_is_added_while_an_order_is_written_stays_in_the_cart(
     shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

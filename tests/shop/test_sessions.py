@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from plaza.core import paging
 from plaza.core.clock import SetClock
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
+from plaza.core.keys import Layout, use_layout
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.core.wire import USAGE, Usage, Valkey, connect
 from plaza.shop.keys import (
     SHOP_ACCOUNT_SESSIONS,
     SHOP_CART,
@@ -23,9 +26,11 @@ from plaza.shop.keys import (
     SHOP_SESSION,
     SHOP_VIEWED,
 )
+from plaza.shop.library import LIBRARY
 from plaza.shop.model import Login, SessionMoved, WrongLogin
 from plaza.shop.sessions import GRACE_SECONDS, Limits, is_token, new_token
 from tests.rounds import rounds_of
+from tests.servers import Cluster
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 
 
@@ -331,3 +336,41 @@ async def test_what_others_left_in_recent_without_a_session_is_cleaned_too(shop:
     assert await stranger.zcard(SHOP_RECENT()) == 0
     assert await stranger.hlen(SHOP_LOGINS()) == 0
     assert await stranger.exists(SHOP_CART(orphan)) == 0
+
+
+async def test_a_login_whose_process_dies_is_finished_by_a_worker(
+    cluster: Cluster, shop_on_cluster: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster, where a login is several steps on several nodes."""
+    shop = shop_on_cluster
+    item = await offer_in(shop)
+    guest = await shop.token()
+    await shop.carts.put(guest, item.id, 2)
+    await shop.functions.effects.drain()
+
+    async def die(*_: object) -> None:
+        """The process is gone: nothing follows from what it has begun."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.functions.effects, "_settle", die)
+        token = await shop.login("ana", guest)
+    with cluster.stranger() as stranger:
+        assert stranger.hgetall(SHOP_LOGINS()) == {}
+        while await shop.functions.effects.recover(abandoned_ms=0):
+            await shop.functions.effects.drain()
+        assert stranger.hgetall(SHOP_LOGINS()) == {token: "ana"}
+        assert stranger.zrange(SHOP_RECENT(), 0, -1) == [token]
+    assert await shop.lines(token) == {item.id: 2}
+    assert await shop.lines(await shop.login("ana")) == {item.id: 2}
+
+
+@pytest.fixture
+async def shop_on_cluster(cluster: Cluster, database: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
+    use_layout(Layout.BRACES)
+    valkey = await connect(cluster.url)
+    functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
+    await functions.load()
+    yield assemble(functions, database, clock, people)
+    await functions.effects.drain()
+    await valkey.close()
+    use_layout(Layout.PLAIN)

@@ -86,6 +86,7 @@ SHOP_SESSION = Key(
         Field("to", "the token that replaced it", Access.NOBODY),
         Field("parcel", "what was in its cart then, on its way to the account's", Access.NOBODY),
         Field("for", "the account that the parcel is for", Access.NOBODY),
+        Field("ordered", "what of the parcel had become an order already", Access.NOBODY),
     ),
     lifetime="until it ends; a day if it was replaced",
     ttl_seconds=86_400,
@@ -98,7 +99,9 @@ SHOP_ACCOUNT = Key(
     fields=(
         Field("cart", "id of the cart, once it is being checked out", Access.NOBODY),
         Field("last", "id of the cart that was checked out last, and when", Access.NOBODY),
-        Field("absorbed", "the last sessions whose carts joined this one", Access.NOBODY),
+        Field(
+            "absorbed", "the last tokens whose carts joined this one, and ids of carts ordered before", Access.NOBODY
+        ),
     ),
 )
 SHOP_ACCOUNT_CART = Key(

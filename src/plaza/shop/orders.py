@@ -42,6 +42,7 @@ class Orders:
         self._functions = sessions.functions
         self._items = items
         self._clock = clock
+        sessions.handed_over = self.finish
 
     async def check_out(self, cookie: str | None) -> tuple[Visit, Order]:
         """Order what is in the cart, at the prices of now. Two round trips, the transaction, and one per item."""
@@ -100,16 +101,27 @@ class Orders:
         ordered = [part for line in order.items for part in (line.id, line.qty)]
         now = self._sessions.now()
         if visit.user is None:
-            await self._functions.call("shop_ordered", of_session(visit.token), cart, now, *ordered)
+            await self._functions.call("shop_ordered", of_session(visit.token), visit.token, cart, now, *ordered)
         else:
             keys = of_account(visit.user)
             await self._functions.call("shop_ordered_account", keys, visit.user, cart, now, *ordered)
 
+    async def finish(self, token: str, cart: str) -> None:
+        """A guest logs in whose cart was being checked out: if it has become an order, it is not for sale again."""
+        order = await self._find(cart)
+        if order is not None:
+            await self._empty(Visit(token, None, 0, 0), cart, order)
+
     async def _by_cart(self, cart: str) -> Order:
+        order = await self._find(cart)
+        assert order is not None, "an order is never removed"
+        return order
+
+    async def _find(self, cart: str) -> Order | None:
         async with self._sql.read() as tx:
             rows = (await tx.execute(select(ORDERS).where(ORDERS.c.cart == cart))).all()
-            (order,) = await _with_lines(tx, rows)
-        return order
+            found = await _with_lines(tx, rows)
+        return found[0] if found else None
 
     async def page(self, visit: Visit, page: Page) -> OrdersPage:
         """One's own orders, the newest first: a person's, or those of a guest's session."""

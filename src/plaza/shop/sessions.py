@@ -15,7 +15,7 @@ import hashlib
 import re
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -118,6 +118,8 @@ class Sessions:
         self.accounts = accounts or NoAccounts()
         self._cutoffs = Cutoffs() if cutoffs is None else cutoffs
         self.limits = limits or Limits()
+        # Told the token and the cart of a guest who logs in while that cart is being checked out.
+        self.handed_over: Callable[[str, str], Awaitable[None]] | None = None
 
     async def visit(
         self, cookie: str | None, verb: str = "shop_enter", *args: Any, keys: Sequence[str] = ()
@@ -185,7 +187,9 @@ class Sessions:
             till = text_of_ms(self._clock.now_ms() + GRACE_SECONDS * 1000)
             work.append(self.functions.call("shop_hand_over", of_session(cookie), cookie, now, till, token, actor.name))
         # They are two owners' operations; each follows through by itself, in either order.
-        await asyncio.gather(*work)
+        _, *ordering = await asyncio.gather(*work)
+        if cookie is not None and any(ordering) and self.handed_over is not None:
+            await self.handed_over(cookie, ordering[0])
         return Visit(token, actor.name, float(now), float(now), new=True)
 
     async def logout(self, cookie: str | None) -> None:

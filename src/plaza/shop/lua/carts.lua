@@ -57,15 +57,20 @@ recipe('handed', function(token)
   return perform('absorb', account_keys(username), {username, token, parcel})
 end)
 
+-- Whether something is new to an account: it may be told twice.
+local function remember(account, what)
+  local absorbed = redis.call('HGET', account, 'absorbed') or ''
+  if absorbed:find(what, 1, true) then return false end
+  redis.call('HSET', account, 'absorbed', (what .. ' ' .. absorbed):sub(1, ABSORBED * 37))
+  return true
+end
+
 -- absorb: a guest's cart joins the account's: quantities add up, to 999 at most.
 -- KEYS account, cart, sessions   ARGV username, the guest's token, 'item qty item qty …'
 verb('absorb', function(keys, args)
   local account, cart, sessions = unpack(keys)
   local username, token, parcel = unpack(args)
-  local absorbed = redis.call('HGET', account, 'absorbed') or ''
-  if absorbed:find(token, 1, true) then return end
-  absorbed = token .. ' ' .. absorbed
-  redis.call('HSET', account, 'absorbed', absorbed:sub(1, ABSORBED * (#token + 1)))
+  if not remember(account, token) then return end
   local lines = redis.call('HLEN', cart)
   for item, qty in parcel:gmatch('(%S+) (%S+)') do
     local there = redis.call('HGET', cart, item)
@@ -166,22 +171,44 @@ verb('check_out_account', function(keys, args)
   return to_order({}, keys[1], keys[2], args[1])
 end)
 
+local function less(cart, item, qty)
+  local left = (redis.call('HGET', cart, item) or 0) - qty
+  if left > 0 then redis.call('HSET', cart, item, text(left)) else redis.call('HDEL', cart, item) end
+end
+
 -- Takes what was ordered out of a cart, once. What was added meanwhile stays, for the next order.
 local function take_out(owner, cart, id, at, ordered)
   if redis.call('HGET', owner, 'cart') ~= id then return false end
-  for i = 1, #ordered, 2 do
-    local left = (redis.call('HGET', cart, ordered[i]) or 0) - ordered[i + 1]
-    if left > 0 then redis.call('HSET', cart, ordered[i], text(left)) else redis.call('HDEL', cart, ordered[i]) end
-  end
+  for i = 1, #ordered, 2 do less(cart, ordered[i], ordered[i + 1]) end
   redis.call('HDEL', owner, 'cart')
   redis.call('HSET', owner, 'last', id .. ' ' .. at)
   return true
 end
 
--- ordered: a guest's cart has become an order.   KEYS session, cart, viewed   ARGV id, now_s, item, qty, …
+-- ordered: a guest's cart has become an order.   KEYS session, cart, viewed   ARGV token, id, now_s, item, qty, …
 verb('ordered', function(keys, args)
-  if redis.call('EXISTS', keys[1]) == 0 then return end
-  take_out(keys[1], keys[2], args[1], args[2], {unpack(args, 3)})
+  if not take_out(keys[1], keys[2], args[2], args[3], {unpack(args, 4)}) then return end
+  -- The guest has logged in meanwhile: what was ordered went along to the account.
+  if redis.call('HEXISTS', keys[1], 'for') == 1 then
+    redis.call('HSET', keys[1], 'ordered', table.concat({unpack(args, 4)}, ' '))
+    effect('ordered_before', args[1], args[2])
+  end
+end)
+
+-- ordered_before: what a guest's cart held that has become an order, although it came to the account.
+recipe('ordered_before', function(token, id)
+  local username, ordered = unpack(redis.call('HMGET', key.shop_session(token), 'for', 'ordered'))
+  if not ordered then return nil end
+  return perform('return', account_keys(username), {username, id, ordered})
+end)
+
+-- return: takes out of a person's cart what was ordered before it came there, once.
+-- KEYS account, cart, sessions   ARGV username, id of the guest's cart, 'item qty item qty …'
+verb('return', function(keys, args)
+  local account, cart, sessions = unpack(keys)
+  if not remember(account, args[2]) then return end
+  for item, qty in args[3]:gmatch('(%S+) (%S+)') do less(cart, item, qty) end
+  mirror_all(sessions, args[1])
 end)
 
 -- ordered_account: a person's has.   KEYS account, cart, sessions   ARGV username, id, now_s, item, qty, …

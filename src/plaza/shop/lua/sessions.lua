@@ -94,11 +94,12 @@ end)
 
 -- hand_over: a session is replaced at login. A guest's cart goes to the account, what was viewed to the new session.
 -- KEYS session, cart, viewed   ARGV token, now_s, until when requests in flight are served, new token, username
+-- Reply the id of its cart if that was being checked out, else ''
 verb('hand_over', function(keys, args)
   local session, cart, viewed = unpack(keys)
   local token, at, till, new, username = unpack(args)
-  local user, since, moved = unpack(redis.call('HMGET', session, 'user', 'since', 'moved'))
-  if not since or moved then return end
+  local user, since, moved, ordering = unpack(redis.call('HMGET', session, 'user', 'since', 'moved', 'cart'))
+  if not since or moved then return '' end
   local guest = user == ''
   -- Whoever was signed in as another must not become the new person, not even for a few seconds.
   local follows = guest or user == username
@@ -116,6 +117,7 @@ verb('hand_over', function(keys, args)
     effect('known', token)
     effect('belongs', token, user)
   end
+  return ordering or ''
 end)
 
 -- viewed_too: what a replaced session had viewed.
