@@ -229,6 +229,20 @@ class Machine(RuleBasedStateMachine):
         self.run(self.social.people.give_role(ADMIN, who, role))
         self.model.roles[who] = role
 
+    @rule(who=names)
+    def leave_and_come_back(self, who: str) -> None:
+        assert self.run(self.social.leaving.leave(ADMIN, who))
+        self.run(self.social.person(who))
+        model = self.model
+        model.posts = {id: post for id, post in model.posts.items() if post.author != who}
+        for post in model.posts.values():
+            post.likes.discard(who)
+            post.bookmarks.discard(who)
+            post.comments = {id: author for id, author in post.comments.items() if author != who}
+        for ties in (model.follows, model.blocks, model.mutes):
+            ties -= {tie for tie in ties if who in tie}
+        model.roles[who] = "user"
+
     @rule(seconds=st.sampled_from([40, 3_600, 86_400 * 13]))
     def time_passes(self, seconds: int) -> None:
         self.social.clock.forward(seconds=seconds)
