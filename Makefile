@@ -7,7 +7,7 @@ BIN    := .venv/bin
 run: .venv/.run-ready
 	@exec $(BIN)/plaza serve
 
-test: .venv/.test-ready check
+test: .venv/.test-ready .venv/.browser-ready check
 	$(BIN)/python -m pytest
 
 # What needs no server: style, types, the shape of the imports.
@@ -39,4 +39,11 @@ clean:
 
 .venv/.test-ready: .venv/.run-ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# A real browser, for the tests of pages: Debian's own, which only root can install.
+.venv/.browser-ready: .venv/.created
+	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ]; then \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes chromium >/dev/null; \
+	else echo "The tests need Chromium: install Debian's package 'chromium', then run this again."; exit 1; fi
 	@touch $@
