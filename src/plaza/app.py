@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from plaza import worker
 from plaza.articles import domain as articles
+from plaza.challenges import domain as challenges
 from plaza.core import catalogue, documents, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
@@ -39,7 +40,7 @@ from plaza.worker import Worker
 
 T = TypeVar("T")
 
-DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, live.DOMAIN, shop.DOMAIN)
+DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, challenges.DOMAIN, live.DOMAIN, shop.DOMAIN)
 # The core's own.
 LIBRARIES = (limits.LIBRARY, paging.LIBRARY, *worker.LIBRARIES)
 

@@ -1,0 +1,146 @@
+"""Every key of challenges, with what is always true of it.
+
+Everything here follows from the SQL tables and the day. A person's two keys and their turn share a slot on a cluster,
+as do a category's posts and the day up to which its slots are clean, and the row counts and the job's place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plaza.core.keys import Access, Catalogue, Field, Formula, Key
+from plaza.core.tokens import USERNAME
+
+# Owners of what stands beside a key that has no owner in its own name.
+COUNTS: Final = "db_len"
+POOL: Final = "recent_posts_for_category"
+
+RS_PARAM = Key(
+    "rs_param",
+    "hash",
+    "What recommendations go by.",
+    fields=(
+        Field("max_post_age", "days that a post stays in the pool", Access.PUBLIC),
+        Field("distinct_category", "how many categories there are", Access.PUBLIC),
+        Field("day_index", "the UTC day number modulo `max_post_age`", Access.PUBLIC),
+    ),
+    read=Access.PUBLIC,
+    document="rs_param",
+)
+DB_LEN = Key(
+    "db_len",
+    "hash",
+    "How many rows each SQL table had at the last roll.",
+    fields=(
+        Field("clg", "challenges", Access.PUBLIC),
+        Field("mmbr", "members", Access.PUBLIC),
+        Field("post", "posts", Access.PUBLIC),
+        Field("reaction", "reactions", Access.PUBLIC),
+        Field("tracking", "tracked days", Access.PUBLIC),
+    ),
+    read=Access.PUBLIC,
+    document="db_len",
+)
+DB_CURSOR = Key(
+    "<counts>:cursor",
+    "hash",
+    "How far the daily job has come.",
+    of="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `day` → the day rolled last",
+    owner="counts",
+    read=Access.ADMIN,
+)
+RECENT_POSTS = Key(
+    "recent_posts_for_category<category>",
+    "zset",
+    "The pool: recent posts of a category's public challenges that go on, without breaks.",
+    of="post id",
+    score="the post's own day modulo `max_post_age`",
+    same=(Formula("exactly the posts that the SQL tables and the day give"),),
+    read=Access.PUBLIC,
+    document="recent_posts_for_category1",
+)
+POOL_DAY = Key(
+    "<pool>:day",
+    "string",
+    "The latest day whose slot in a category's pool has been emptied of older posts.",
+    of="UTC day number",
+    owner="pool",
+    read=Access.ADMIN,
+)
+ON_CLG_INFO = Key(
+    "on_clg_info",
+    "hash",
+    "The challenges that go on.",
+    of="challenge id → category, public 1 or 0, days, ISO date it ends, separated by commas",
+    same=(Formula("exactly the challenges that have not ended"),),
+    read=Access.PUBLIC,
+    document="on_clg_info",
+)
+USER_CONTRIBUTION = Key(
+    "user_contribution",
+    "hash",
+    "How many days each person has tracked in each category.",
+    of="username → five numbers, separated by commas",
+    same=(Formula("the counts of the person's rows in `tracking`, by category"),),
+    read=Access.ADMIN,
+    document="user_contribution",
+)
+POST_CLG_PAIR = Key(
+    "post_clg_pair",
+    "hash",
+    "The challenge of each post in the pool.",
+    of="post id → challenge id",
+    same=(Formula("exactly the posts of the five pools"),),
+    read=Access.PUBLIC,
+    document="post_clg_pair",
+)
+LIKED_POSTS = Key(
+    "<username>_liked_posts",
+    "set",
+    "The posts in the pool that a person has reacted to.",
+    of="post id",
+    owner="username",
+    same=(Formula("the person's rows in `reaction` whose posts are in the pool"),),
+    read=Access.SELF,
+    document="{user_id}_liked_posts",
+)
+CLGS_PREFERENCE = Key(
+    "<username>_clgs_preference",
+    "zset",
+    "How often a person has reacted in each challenge that goes on.",
+    of="challenge id",
+    score="the number of standing reactions",
+    owner="username",
+    same=(Formula("the counts of the person's rows in `reaction`, by challenge that goes on"),),
+    read=Access.SELF,
+    document="{user_id}_clgs_preference",
+)
+CLG_TURN = Key(
+    "challenges:turn:<username>",
+    "hash",
+    "Who writes a person's keys last: whoever read SQL last.",
+    owner="username",
+    fields=(
+        Field("next", "the last ticket given out", Access.ADMIN),
+        Field("done", "the last ticket that has written", Access.ADMIN),
+    ),
+    lifetime="an hour after the last reaction",
+    ttl_seconds=3_600,
+    read=Access.ADMIN,
+)
+
+CATALOGUE = Catalogue.of(
+    "challenges",
+    globals(),
+    {"username": USERNAME, "category": "[1-5]", "counts": COUNTS, "pool": f"{POOL}[1-5]"},
+)
+
+
+def of_person(username: str) -> list[str]:
+    """What the verbs of a person's reactions take: turn, liked posts, preference."""
+    return [CLG_TURN(username), LIKED_POSTS(username), CLGS_PREFERENCE(username)]
+
+
+def of_pool(category: int) -> list[str]:
+    """What the verb of a category's pool takes: posts, day."""
+    return [RECENT_POSTS(category), POOL_DAY(f"{POOL}{category}")]

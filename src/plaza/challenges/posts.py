@@ -1,0 +1,138 @@
+"""Posts of challenges, and reactions to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plaza.challenges.derived import Derived
+from plaza.challenges.model import IsBreak, NewPost, NotMember, Post, PostsPage, Reaction, clean, day_of
+from plaza.challenges.record import challenge_of, member_of, note_removal, require_ongoing, require_sight
+from plaza.challenges.tables import POST, REACTION
+from plaza.core.auth import USER, Actor
+from plaza.core.clock import Clock
+from plaza.core.errors import NotFound
+from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.sql import Sql
+
+REACTIONS = (select(func.count()).select_from(REACTION).where(REACTION.c.post_id == POST.c.id).scalar_subquery()).label(
+    "reactions"
+)
+
+
+class Posts:
+    """What members tell."""
+
+    def __init__(self, sql: Sql, derived: Derived, clock: Clock) -> None:
+        self._sql = sql
+        self._derived = derived
+        self._clock = clock
+
+    async def post(self, actor: Actor, challenge: int, new: NewPost, operation: str) -> Post:
+        """Post in a challenge that one is a member of. The same operation again gives the same post."""
+        actor.require(USER)
+        now = self._clock.now_ms()
+        values = {
+            "challenge_id": challenge,
+            "username": actor.name,
+            "text": clean(new.text, "text"),
+            "is_break": new.is_break,
+            "created_ms": now,
+            "day": day_of(now),
+            "operation": operation,
+        }
+        async with self._sql.begin() as tx:
+            found = await challenge_of(tx, challenge)
+            if await member_of(tx, challenge, actor.name, lock=True) is None:
+                raise NotMember("Only members post.")
+            require_ongoing(found, day_of(now))
+            statement = self._sql.insert(POST).values(values).on_conflict_do_nothing(index_elements=["operation"])
+            id = (await tx.execute(statement.returning(POST.c.id))).scalar()
+            where = POST.c.operation == operation if id is None else POST.c.id == id
+            row = (await tx.execute(select(POST, REACTIONS).where(where))).one()
+        await self._derived.posts([row.id])
+        return as_post(row)
+
+    async def page(self, actor: Actor | None, challenge: int, page: Page) -> PostsPage:
+        """A challenge's posts, the newest first."""
+        async with self._sql.read() as tx:
+            await require_sight(tx, actor, await challenge_of(tx, challenge))
+        name = f"posts of challenge {challenge}"
+
+        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
+            statement = select(POST.c.id).where(POST.c.challenge_id == challenge)
+            if start is not None:
+                statement = statement.where(POST.c.id < int(start.score))
+            async with self._sql.read() as tx:
+                ids = (await tx.execute(statement.order_by(POST.c.id.desc()).limit(count))).scalars().all()
+            return [(str(id), Position(checksum(name), id, str(id))) for id in ids]
+
+        paged = await page_by_position(name, page, after, self._read_many)
+        return PostsPage(paged.items, paged.pagination)
+
+    async def _read_many(self, ids: Sequence[str]) -> list[Post | None]:
+        wanted = [int(id) for id in ids]
+        async with self._sql.read() as tx:
+            rows = await tx.execute(select(POST, REACTIONS).where(POST.c.id.in_(wanted)))
+            found = {row.id: as_post(row) for row in rows}
+        return [found.get(id) for id in wanted]
+
+    async def react(self, actor: Actor, post: int) -> Reaction:
+        """React to a post. A second reaction changes nothing."""
+        actor.require(USER)
+        now = self._clock.now_ms()
+        async with self._sql.begin() as tx:
+            row = await self._reachable(tx, actor, post, day_of(now))
+            values = {
+                "post_id": post,
+                "challenge_id": row.challenge_id,
+                "username": actor.name,
+                "created_ms": now,
+            }
+            statement = self._sql.insert(REACTION).values(values).on_conflict_do_nothing()
+            changed = (await tx.execute(statement.returning(REACTION.c.id))).scalar() is not None
+        await self._derived.reactions(actor.name, [post], [row.challenge_id])
+        return Reaction(post, actor.name, True, changed)
+
+    async def _reachable(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
+        row = await _post_of(tx, post)
+        challenge = await challenge_of(tx, row.challenge_id)
+        await require_sight(tx, actor, challenge)
+        require_ongoing(challenge, today)
+        if row.is_break:
+            raise IsBreak("A break takes no reactions.")
+        return row
+
+    async def take_back(self, actor: Actor, post: int) -> Reaction:
+        """Take a reaction back. Without one, nothing changes."""
+        actor.require(USER)
+        mine = (REACTION.c.post_id == post, REACTION.c.username == actor.name)
+        async with self._sql.begin() as tx:
+            row = await _post_of(tx, post)
+            gone = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).one_or_none()
+            if gone is not None:
+                await note_removal(tx, "reaction", gone, post)
+        await self._derived.reactions(actor.name, [post], [row.challenge_id])
+        return Reaction(post, actor.name, False, gone is not None)
+
+
+async def _post_of(tx: AsyncConnection, id: int) -> Any:
+    row = (await tx.execute(select(POST).where(POST.c.id == id))).one_or_none()
+    if row is None:
+        raise NotFound("There is no such post.", id=id)
+    return row
+
+
+def as_post(row: Any) -> Post:
+    return Post(
+        id=row.id,
+        challenge_id=row.challenge_id,
+        username=row.username,
+        text=row.text,
+        is_break=row.is_break,
+        created_at=row.created_ms,
+        reactions=row.reactions,
+    )

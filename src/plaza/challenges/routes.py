@@ -1,0 +1,86 @@
+"""Challenges over HTTP."""
+
+from __future__ import annotations
+
+from plaza.challenges.model import (
+    Challenge,
+    ChallengeId,
+    ChallengesPage,
+    Membership,
+    NewChallenge,
+    NewPost,
+    NewTracking,
+    Post,
+    PostId,
+    PostsPage,
+    Reaction,
+    Tracked,
+)
+from plaza.challenges.posts import Posts
+from plaza.challenges.service import Challenges
+from plaza.core.auth import Actor
+from plaza.core.call import Call
+from plaza.core.paging import Page
+from plaza.core.routes import Routes
+
+route = Routes("challenges", about="Challenges in five categories, and what their members tell.")
+
+
+@route.post("/challenges", status=201, idempotent=True)
+async def create(actor: Actor, body: NewChallenge, call: Call, challenges: Challenges) -> Challenge:
+    """Start a challenge of so many days. Creating does not join."""
+    return await challenges.create(actor, body, call.operation)
+
+
+@route.get("/challenges")
+async def page(actor: Actor | None, page: Page, challenges: Challenges) -> ChallengesPage:
+    """Challenges, the newest first: public ones and one's own."""
+    return await challenges.page(actor, page)
+
+
+@route.get("/challenges/{id}")
+async def read(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> Challenge:
+    """One challenge; a private one only to its creator, its members and admins."""
+    return await challenges.read(actor, id)
+
+
+@route.post("/challenges/{id}/join", status=201)
+async def join(actor: Actor, id: ChallengeId, challenges: Challenges) -> Membership:
+    """Take part; twice is 409, and a private one is for its creator and admins."""
+    return await challenges.join(actor, id)
+
+
+@route.delete("/challenges/{id}/join")
+async def leave(actor: Actor, id: ChallengeId, challenges: Challenges) -> Membership:
+    """Take part no longer. Tracked days stay."""
+    return await challenges.leave(actor, id)
+
+
+@route.post("/challenges/{id}/track", status=201)
+async def track(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> Tracked:
+    """Note a day of progress, today's if none is given; each day once."""
+    return await challenges.track(actor, id, body)
+
+
+@route.post("/challenges/{id}/posts", status=201, idempotent=True)
+async def post(actor: Actor, id: ChallengeId, body: NewPost, call: Call, posts: Posts) -> Post:
+    """Post in a challenge that one is a member of."""
+    return await posts.post(actor, id, body, call.operation)
+
+
+@route.get("/challenges/{id}/posts")
+async def page_of_posts(actor: Actor | None, id: ChallengeId, page: Page, posts: Posts) -> PostsPage:
+    """A challenge's posts, the newest first."""
+    return await posts.page(actor, id, page)
+
+
+@route.put("/challenges/posts/{id}/reaction")
+async def react(actor: Actor, id: PostId, posts: Posts) -> Reaction:
+    """React to a post. A second reaction changes nothing; a break takes none."""
+    return await posts.react(actor, id)
+
+
+@route.delete("/challenges/posts/{id}/reaction")
+async def take_back(actor: Actor, id: PostId, posts: Posts) -> Reaction:
+    """Take a reaction back."""
+    return await posts.take_back(actor, id)

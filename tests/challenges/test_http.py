@@ -1,0 +1,104 @@
+"""Challenges over HTTP: every route, through the real application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.app import running
+from plaza.core.auth import Auth
+from plaza.core.settings import Settings
+from tests.servers import Cluster, Server
+from tests.web import client_of
+
+API_KEY = "the api key of the challenges' tests"
+SECRET = "c" * 32
+NEW = {"title": "Run every day", "category": 3, "is_public": True, "duration": 21}
+
+
+@pytest.fixture
+async def web(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    settings = Settings(data_dir=tmp_path, valkey_url=place.url, api_key=API_KEY, jwt_secret=SECRET, rate_limits=False)
+    async with running(settings) as plaza, client_of(plaza.app) as client:
+        yield client
+
+
+def as_(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {Auth(Settings(jwt_secret=SECRET, api_key=API_KEY)).issue(name, 'user')}"}
+
+
+def refused(answer: httpx.Response, status: int, code: str = "", field: str = "") -> None:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].startswith("application/problem+json")
+    assert not code or answer.json()["code"] == code
+    assert not field or answer.json()["field"] == field
+
+
+async def test_a_challenge_from_its_start_to_a_reaction(web: httpx.AsyncClient) -> None:
+    made = await web.post("/challenges", json=NEW, headers=as_("ana"))
+    assert made.status_code == 201, made.text
+    id = made.json()["id"]
+    today = datetime.now(UTC).date()
+    assert made.json() | {"created_at": 0} == {
+        "id": id,
+        "title": "Run every day",
+        "category": 3,
+        "is_public": True,
+        "duration": 21,
+        "creator": "ana",
+        "created_at": 0,
+        "finished_date": (today + timedelta(days=21)).isoformat(),
+        "members": 0,
+    }
+    joined = await web.post(f"/challenges/{id}/join", headers=as_("ben"))
+    assert (joined.status_code, joined.json()) == (201, {"challenge_id": id, "username": "ben", "member": True})
+    refused(await web.post(f"/challenges/{id}/join", headers=as_("ben")), 409, "already_joined")
+    tracked = await web.post(f"/challenges/{id}/track", headers=as_("ben"))
+    assert (tracked.status_code, tracked.json()["date"]) == (201, today.isoformat())
+    refused(await web.post(f"/challenges/{id}/track", json={}, headers=as_("ben")), 409, "already_tracked")
+    post = await web.post(f"/challenges/{id}/posts", json={"text": "5 km"}, headers=as_("ben"))
+    assert (post.status_code, post.json()["text"], post.json()["is_break"]) == (201, "5 km", False)
+    reaction = f"/challenges/posts/{post.json()['id']}/reaction"
+    assert (await web.put(reaction, headers=as_("ana"))).json()["changed"]
+    assert (await web.get(f"/challenges/{id}/posts")).json()["posts"][0]["reactions"] == 1
+    assert (await web.delete(reaction, headers=as_("ana"))).json()["changed"]
+    assert [c["id"] for c in (await web.get("/challenges")).json()["challenges"]] == [id]
+    assert (await web.get(f"/challenges/{id}")).json()["members"] == 1
+    assert (await web.delete(f"/challenges/{id}/join", headers=as_("ben"))).json()["member"] is False
+
+
+async def test_bad_input_is_refused_by_its_field(web: httpx.AsyncClient) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"category": 6}, "category"),
+        ({"category": 0}, "category"),
+        ({"duration": 0}, "duration"),
+        ({"duration": 10_000}, "duration"),
+        ({"title": ""}, "title"),
+        ({"title": "   "}, "title"),
+        ({"is_public": "yes"}, "is_public"),
+        ({"colour": "red"}, "colour"),
+    ]
+    for change, field in wrong:
+        refused(await web.post("/challenges", json=NEW | change, headers=as_("ana")), 422, "invalid", field)
+    refused(await web.post("/challenges", json=NEW), 401)
+    refused(await web.post("/challenges", json=NEW, headers={"x-api-key": API_KEY}), 403)
+    refused(await web.get("/challenges/0"), 422)
+    refused(await web.get("/challenges/9"), 404)
+    assert (await web.get("/challenges")).json()["challenges"] == []
+    id = (await web.post("/challenges", json=NEW, headers=as_("ana"))).json()["id"]
+    refused(await web.post(f"/challenges/{id}/posts", json={"text": "x"}, headers=as_("ben")), 403, "not_member")
+    await web.post(f"/challenges/{id}/join", headers=as_("ben"))
+    refused(await web.post(f"/challenges/{id}/posts", json={"text": " "}, headers=as_("ben")), 422, "invalid", "text")
+    future = {"date": (datetime.now(UTC).date() + timedelta(days=1)).isoformat()}
+    refused(await web.post(f"/challenges/{id}/track", json=future, headers=as_("ben")), 422, "invalid", "date")
+    before = {"date": "2020-02-02"}
+    refused(await web.post(f"/challenges/{id}/track", json=before, headers=as_("ben")), 422, "invalid", "date")
+    rest = await web.post(f"/challenges/{id}/posts", json={"text": "ill", "is_break": True}, headers=as_("ben"))
+    refused(await web.put(f"/challenges/posts/{rest.json()['id']}/reaction", headers=as_("ana")), 409, "is_break")
+    closed = (await web.post("/challenges", json=NEW | {"is_public": False}, headers=as_("ana"))).json()["id"]
+    refused(await web.post(f"/challenges/{closed}/join", headers=as_("ben")), 403, "private")
