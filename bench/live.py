@@ -15,6 +15,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,10 +266,10 @@ def grows(place: Server, sizes: list[int], app_us: float) -> bool:
     return times <= MOST_TIMES_SMALLEST and slowest < MOST_COUNT_US
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.live")
     parser.add_argument("--viewers", type=int, default=1_000_000, help="the largest audience")
-    most = parser.parse_args().viewers
+    most = parser.parse_args(arguments).viewers
     uvloop.install()
     with one_server() as place, tempfile.TemporaryDirectory() as data_dir:
         app_us, quick = over_http(place, Path(data_dir))
@@ -278,4 +279,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

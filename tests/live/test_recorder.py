@@ -108,6 +108,21 @@ async def test_figures_answer_after_the_raw_keys_are_purged(
     assert (stats.viewers, stats.mean, stats.median) == (3, 0.667, 1.0)
 
 
+async def test_figures_answer_after_valkey_has_lost_everything(
+    crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int, stranger: Any
+) -> None:
+    for name in ("ana", "ben"):
+        await crowd.beat(name, "S1", country="NZ")
+    await _record_for(recorder, clock, minutes=6)
+    before = await _figures(figures, begun)
+    for name in await _names(stranger):
+        await stranger.delete(name)
+    assert await _figures(figures, begun) == before
+    assert (await figures.overview("E1")).sessions[0].attended == 2
+    await crowd.beat("cy", "S1")
+    assert (await figures.totals("E1")).attended == 3
+
+
 async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
     crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int
 ) -> None:

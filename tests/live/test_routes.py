@@ -142,6 +142,8 @@ async def test_bad_input_is_refused_and_writes_nothing(web: Web, stranger: Any) 
     assert (await web.client.post(f"{AT}/heartbeat", content=b"{", headers=ana)).status_code == 400
     assert (await web.client.get(f"{AT}/viewers/count?from=yesterday", headers=web.admin)).status_code == 422
     assert (await web.client.get(f"{AT}/viewers/count?since=1", headers=web.admin)).status_code == 422
+    for path in ("/viewers/count", "/statistics"):
+        assert (await web.client.get(f"{AT}{path}?from=2&to=1", headers=web.admin)).json()["field"] == "from"
     assert [name async for name in stranger.scan_iter("*#*")] == []
 
 
@@ -274,3 +276,9 @@ async def test_many_who_beat_at_once_are_counted_right(web: Web) -> None:
     overview = await web.figure("/overview")
     assert (overview["active"], overview["max_concurrent"], overview["attended"]) == (60, 60, 60)
     assert [s["active"] for s in overview["sessions"]] == [20, 20, 20]
+
+
+async def test_a_token_asked_for_twice_with_one_key_is_one_viewer(web: Web) -> None:
+    key = {"idempotency-key": "a-viewer"}
+    first, second = [(await web.client.post("/analytics/viewer-token", headers=key)).json() for _ in range(2)]
+    assert first == second

@@ -7,8 +7,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
+from plaza.cli import main
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
@@ -87,5 +89,10 @@ def test_the_commands_play_an_audience_and_show_it(tmp_path: Path) -> None:
     shown = plaza(data, "live", "keynote", "--once")
     assert "watching now" in shown.stdout
     assert "keynote-main" in shown.stdout
-    refused = plaza(data, "live", "a#b")
-    assert (refused.returncode, refused.stderr[:12]) == (1, "plaza: event")
+
+
+def test_an_event_that_cannot_be_is_refused_before_anything_is_opened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["live", "a#b"]) == 1
+    assert main(["live", "simulate", "--event", "a#b"]) == 1
+    assert main(["live", "simulate", "--viewers", "0"]) == 1
+    assert capsys.readouterr().err.count("plaza: ") == 3

@@ -22,6 +22,7 @@ def build(core: Core) -> Parts:
     history = History(core.sql)
     viewings = Viewings(core.functions, history, clock)
     figures = Figures(core.functions, history, settings, clock)
+    people = People(core.functions, history, viewings)
     places = Places(core.valkey, clock, settings.live_address, GeoIp.read(settings.geoip))
     return Parts(
         [
@@ -31,9 +32,10 @@ def build(core: Core) -> Parts:
             viewings,
             Reports(core.functions, settings, clock),
             Stream(figures),
-            People(core.functions, history, viewings),
+            people,
         ],
         timers(Recorder(core.functions, history, settings, clock)),
+        holder=people,
     )
 
 

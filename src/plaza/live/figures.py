@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from msgspec import json
 
 from plaza.core.clock import Clock
+from plaza.core.errors import Invalid
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
@@ -42,6 +43,11 @@ class Now:
     alive: int
     window_ms: int
     title: str | None
+
+
+def require_span(from_ms: int | None, to_ms: int | None) -> None:
+    if from_ms is not None and to_ms is not None and from_ms > to_ms:
+        raise Invalid("must not be later than `to`", field="from")
 
 
 class Figures:
@@ -78,6 +84,7 @@ class Figures:
 
         Up to now it is one round trip. A span that has ended is counted from the viewing sessions in it, in steps.
         """
+        require_span(from_ms, to_ms)
         now = self._clock.now_ms()
         if to_ms is None or to_ms >= now:
             since = from_ms if from_ms is not None else now - SLOT_MS
@@ -149,6 +156,7 @@ class Figures:
         self, event: str, session: str = "", from_ms: int | None = None, to_ms: int | None = None
     ) -> list[Statistics]:
         """The records of each five minutes in a span, by default the last day; also those not in SQL yet."""
+        require_span(from_ms, to_ms)
         to_ms = self._clock.now_ms() if to_ms is None else to_ms
         from_ms = to_ms - DAY_MS if from_ms is None else from_ms
         name = keys.SESSION_RECORDS(session) if session else keys.EVENT_RECORDS(event)

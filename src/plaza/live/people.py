@@ -35,8 +35,11 @@ class People:
             for event, viewing in await self._history.of_viewer(username)
         ]
         events = await self._events_with(username)
-        last = await self._valkey.batch([("ZSCORE", keys.EVENT_HEARTBEAT(event), username) for event in events])
-        recent = [{"event": event, "last_seen": int(seen)} for event, seen in zip(events, last, strict=True) if seen]
+        names = [name for event in events for name in (keys.EVENT_LEFT(event), keys.EVENT_HEARTBEAT(event))]
+        seen = await self._valkey.batch([("ZSCORE", name, username) for name in names])
+        # Who has left has the true time there, and a lowered one among the heartbeats.
+        last = [left or beat for left, beat in zip(seen[::2], seen[1::2], strict=True)]
+        recent = [{"event": event, "last_seen": int(at)} for event, at in zip(events, last, strict=True) if at]
         return {"viewing_sessions": known, "recent_events": recent}
 
     async def forget(self, username: str) -> None:

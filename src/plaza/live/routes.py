@@ -41,7 +41,7 @@ IN = AT + "/sessions/{session}"
 SCRIPT = files("plaza.live").joinpath("live.js").read_bytes()
 
 
-@route.post("/analytics/viewer-token", status=201, limit="viewer")
+@route.post("/analytics/viewer-token", status=201, idempotent=True, limit="viewer")
 async def viewer_token(viewers: Viewers) -> ViewerToken:
     """A token for a viewer without an account, good for heartbeats and nothing else."""
     return viewers.tokens.issue()

@@ -125,12 +125,12 @@ class Live:
 
     async def _require_owner(self, session: str, event: str) -> None:
         """On a cluster: refuse a session of another event before anything is written."""
-        owner = self._owners.get(session)
-        if owner is None:
-            owner = await self._valkey.call("HGET", keys.SESSION_INFO(session), "event")
-            if owner == event:
-                if len(self._owners) >= REMEMBERED:
-                    self._owners.clear()
-                self._owners[session] = event
+        if self._owners.get(session) == event:
+            return
+        owner = await self._valkey.call("HGET", keys.SESSION_INFO(session), "event")
         if owner is not None and owner != event:
             raise SessionOfAnotherEvent("This session belongs to another event.", field="session_id")
+        if owner == event:
+            if len(self._owners) >= REMEMBERED:
+                self._owners.clear()
+            self._owners[session] = event

@@ -1,0 +1,72 @@
+"""Real workers, killed at any moment while people come and go: SQL ends up with every viewing session, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from plaza.core.clock import Clock
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from plaza.core.wire import connect
+from plaza.live.figures import Figures
+from plaza.live.history import History
+from plaza.live.recorder import Recorder
+from plaza.live.service import LIBRARY, Live
+from tests.live.conftest import Crowd
+from tests.servers import Server
+
+
+def start(server: Server, data_dir: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.live.recording", server.url, str(data_dir)]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "recording\n"
+    return worker
+
+
+def end(worker: subprocess.Popen[str]) -> None:
+    worker.kill()
+    worker.wait()
+    assert worker.stdout is not None
+    worker.stdout.close()
+
+
+async def come_and_go(crowd: Crowd, turn: int) -> int:
+    """Twenty people, who each watch twice."""
+
+    async def one(name: str) -> None:
+        for _ in range(2):
+            await crowd.beat(name, "S1")
+            await asyncio.sleep(0.002)
+            await crowd.leave(name, "S1")
+            await asyncio.sleep(0.002)
+
+    await asyncio.gather(*(one(f"p{turn}-{i}") for i in range(20)))
+    return 40
+
+
+async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Server, tmp_path: Path) -> None:
+    settings, dice = Settings(data_dir=tmp_path), random.Random(3)
+    sql, valkey = await Sql.open(settings), await connect(server.url)
+    functions = Functions(valkey, [LIBRARY])
+    await functions.load()
+    crowd, history = Crowd(Live(functions, settings, Clock())), History(sql)
+    begun = 0
+    for turn in range(4):
+        worker = await asyncio.to_thread(start, server, tmp_path)
+        until = asyncio.get_running_loop().time() + dice.uniform(0.1, 0.4)
+        while asyncio.get_running_loop().time() < until:
+            begun += await come_and_go(crowd, turn)
+        await asyncio.to_thread(end, worker)
+    await Recorder(functions, history, settings, Clock()).record()
+    viewings = [viewing async for viewing in history.viewings("E1")]
+    figures = Figures(functions, history, settings, Clock())
+    assert len(viewings) == begun == (await figures.totals("E1")).logins
+    assert len({(v.viewer, v.started_at) for v in viewings}) == begun
+    await valkey.close()
+    await sql.close()
