@@ -25,12 +25,14 @@ from plaza.social.users import People
 PEOPLE = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
 ADMIN = Actor("root", "admin")
 AT_ONCE = 24
+# What a killed process has sent may arrive until then, and is refused after.
+EFFECT_MS = 400
 
 
 async def main(url: str, seed: int) -> None:
     valkey = await connect(url)
     use_layout(valkey.layout)
-    functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY]), SetClock()
+    functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], effect_ms=EFFECT_MS), SetClock()
     await functions.load()
     people = People(functions, Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), clock)
     posts = Posts(functions, Reader(functions), people, clock)

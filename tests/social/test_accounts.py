@@ -184,6 +184,11 @@ async def test_an_admin_gives_roles_and_the_registries_follow(social: Social, st
         await social.people.give_role(Actor("ana", "user"), "ana", "admin")
 
 
+async def test_a_token_of_somebody_without_a_profile_says_who_it_is(social: Social, http: httpx.AsyncClient) -> None:
+    answer = await http.get("/whoami", headers=social.token(Actor("guest", "model")))
+    assert (answer.json()["id"], answer.json()["role"]) == ("guest", "model")
+
+
 async def test_the_routes_of_accounts(http: httpx.AsyncClient) -> None:
     made = await http.post("/auth/register", json={"username": "ana", "password": "correct horse", "bio": "hi"})
     assert made.status_code == 201

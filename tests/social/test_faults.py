@@ -42,7 +42,7 @@ async def test_counters_are_true_after_processes_were_killed_in_the_middle(
         )
         if social.valkey.clustered:
             # What the dead left is theirs until their effects can no longer land.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(chaos.EFFECT_MS / 1000 + 0.1)
             await social.functions.effects.recover(0)
         facts = await true()
     assert facts["post"], "they did something"

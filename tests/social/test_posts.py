@@ -14,7 +14,7 @@ from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.paging import Page
 from plaza.social import keys as k
-from plaza.social.model import NewComment, NewPost, NoProfile, PostEdit
+from plaza.social.model import NewComment, NewPost, NoProfile, PostEdit, Profile
 from tests.social.conftest import ADMIN, Social, trips
 
 
@@ -57,6 +57,20 @@ async def test_one_who_has_no_profile_cannot_post_comment_or_follow(social: Soci
     assert (await social.posts.like(nobody, post.id)).changed
     with pytest.raises(Forbidden):
         await social.posts.like(API, post.id)
+    await true()
+
+
+async def test_a_profile_that_another_service_wrote_will_do(social: Social, stranger: Any, true: Any) -> None:
+    """As the document has it, without what Plaza adds."""
+    profile = {"username": "old", "role": "model", "postCount": 0, "followerCount": 0, "followingCount": 0}
+    await stranger.hset(k.USER("old"), mapping=profile | {"created_at": 5, "display_name": "Old"})
+    await stranger.zadd(k.USERS_MODELS(), {"old": 5})
+    await stranger.zadd(k.MODELS_TOP_ENGAGEMENT(), {"old": 0})
+    post = await social.post(Actor("old", "model"))
+    assert post.display_name == "Old"
+    await social.people.change(Actor("old", "model"), "old", Profile(display_name="Older"))
+    await social.jobs.restyle()
+    assert (await social.posts.get(None, post.id)).display_name == "Older"
     await true()
 
 

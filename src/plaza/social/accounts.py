@@ -23,7 +23,6 @@ from plaza.social.model import (
     BadRefresh,
     Login,
     NewPassword,
-    NoProfile,
     Registration,
     SignedIn,
     User,
@@ -180,11 +179,9 @@ class Accounts:
         await self.functions.call("social_change_password", [USER(username), AUTH_USER(username)], "", hashed, "", "")
 
     async def whoami(self, actor: Actor) -> User:
-        """The caller's own profile, private fields too. One round trip."""
+        """The caller's own profile, private fields too; what the token says, if there is none. One round trip."""
         fields = await self.valkey.call("HGETALL", USER(actor.name))
-        if not fields:
-            raise NoProfile("You have no profile here.", username=actor.name, role=actor.role)
-        return user_of(fields, private=True)
+        return user_of(fields or {"username": actor.name, "role": actor.role}, private=True)
 
     def _signed_in(self, reply: list[str] | dict[str, str], token: RefreshToken, stamp: int) -> SignedIn:
         user = user_of(as_dict(reply), private=True)

@@ -230,9 +230,10 @@ class Posts:
         if not self.valkey.clustered:
             return [USER(name)], []
         style = await self.valkey.call("HMGET", USER(name), "version", "avatar", "display_name", "role")
-        if style[0] is None:
+        if style[0] is None and style[3] is None:
             raise NoProfile("You have no profile here.", username=name)
-        return [], [value or "" for value in style]
+        version, *rest = style
+        return [], [version or "0", *(value or "" for value in rest)]
 
     async def author_of(self, id: str) -> str:
         author, banned = await self.valkey.call("HMGET", POST(id), "user_id", "banned")

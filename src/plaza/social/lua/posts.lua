@@ -142,17 +142,17 @@ end, 1)
 verb('note_post', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
-  local latest = redis.call('HGET', user, 'version') -- every profile has one
+  local role, latest = unpack(redis.call('HMGET', user, 'role', 'version'))
   if created == '' then
     redis.call('ZREM', posts, id)
-  elseif not latest then
+  elseif not role then
     effect('withdraw_post', name, id)
   else
     redis.call('ZADD', posts, created, id)
-    if tonumber(version) < tonumber(latest) then effect('styled', name, id) end
+    if tonumber(version) < tonumber(latest or 0) then effect('styled', name, id) end
     if exists(followers) then effect('push', id, created) end
   end
-  if latest then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
+  if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
 end)
 
 -- note_points: the author's sum. Each post's share is absolute; the sum moves with it in the same step.
@@ -188,9 +188,9 @@ local function write_post(post, user, args)
   local id, author, content, media, tags, created, at = unpack(args)
   local style = {unpack(args, 8)}
   if user then style = redis.call('HMGET', user, 'version', 'avatar', 'display_name', 'role') end
-  if not style[1] then fail('no_profile', 'You have no profile here.') end
+  if not style[1] and not style[4] then fail('no_profile', 'You have no profile here.') end
   redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
-    'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1],
+    'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
   all_effects(id, author, split(tags), at)
