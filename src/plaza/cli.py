@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except PlazaError as error:
         field = f"{error.extra['field']} " if "field" in error.extra else ""
-        print(f"plaza: {field}{error.detail}", file=sys.stderr)
+        print(f"plaza: {field}{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -171,7 +171,7 @@ async def _keep_running(name: str, loop: Loop) -> None:
             await loop.run()
         except Unavailable as error:
             if pause == SHORTEST_PAUSE_SECONDS:
-                log.warning("a job waits: what it needs is away", job=name, error=error.detail)
+                log.warning("a job waits: what it needs is away", job=name, error=str(error))
         except Exception:
             log.exception("a job broke and is started afresh", job=name)
         if asyncio.get_running_loop().time() - begun > LONGEST_PAUSE_SECONDS:

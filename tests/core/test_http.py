@@ -187,6 +187,13 @@ async def test_server_timing_tells_round_trips_and_time(server: Server) -> None:
     await shelf.valkey.close()
 
 
+async def test_a_client_does_not_hear_where_valkey_is(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/errors/lost")
+    assert is_problem(answer, 503, "unavailable")["detail"] == "Valkey is away or busy."
+    assert "db.internal" not in answer.text
+    assert answer.headers["retry-after"] == "1"
+
+
 async def test_every_answer_has_the_security_headers(client: httpx.AsyncClient) -> None:
     for path in ("/me", "/nowhere", "/errors/bug", "/page", "/things?x=1"):
         answer = await client.get(path)

@@ -18,7 +18,7 @@ from plaza.core.http import App, make_app
 from plaza.core.paging import Page, Pagination
 from plaza.core.routes import Named, Routes
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey
+from plaza.core.wire import ConnectionLost, Valkey
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32)
 AUTH = Auth(SETTINGS)
@@ -160,6 +160,7 @@ ERRORS: dict[str, Exception] = {
     "forbidden": Forbidden("Not yours."),
     "fast": TooFast("Slower.", retry_after=2.1),
     "away": Unavailable("Valkey is away.", retry_after=0.2),
+    "lost": ConnectionLost("Valkey at db.internal:6379 closed the connection.", may_have_run=True),
     "bug": ZeroDivisionError("a secret of the inside"),
 }
 

@@ -1,8 +1,8 @@
 """What a call to Valkey is made of, and what can become of it.
 
 Errors say what the caller needs to decide: `may_have_run` is False only when not one byte of the command was handed
-to the connection, so repeating it is safe whatever it does. The three that mean "Valkey is away" are `Unavailable`,
-so a service that does not catch them answers 503.
+to the connection, so repeating it is safe whatever it does. Those that mean "Valkey is away" are `Unavailable`, so a
+service that does not catch them answers 503.
 """
 
 from __future__ import annotations
@@ -27,29 +27,37 @@ class ReplyError(Exception):
         self.message = message
 
 
-class ConnectionLost(Unavailable):
+class Away(Unavailable):
+    """Valkey is away. The error's own text says where and why, for logs and operators; clients get only `detail`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.detail = "Valkey is away or busy."
+
+
+class ConnectionLost(Away):
     """The connection broke, or could not be made."""
 
-    def __init__(self, detail: str, *, may_have_run: bool) -> None:
-        super().__init__(detail)
+    def __init__(self, text: str, *, may_have_run: bool) -> None:
+        super().__init__(text)
         self.may_have_run = may_have_run
 
 
-class CallTimeout(Unavailable):
+class CallTimeout(Away):
     """No reply came in time. The command may still run, or have run."""
 
-    def __init__(self, detail: str, *, may_have_run: bool) -> None:
-        super().__init__(detail)
+    def __init__(self, text: str, *, may_have_run: bool) -> None:
+        super().__init__(text)
         self.may_have_run = may_have_run
 
 
-class Overloaded(Unavailable):
+class Overloaded(Away):
     """As many calls as allowed are in flight, and the wait for a turn was in vain. The command did not run."""
 
     may_have_run = False
 
 
-class NotReady(Unavailable):
+class NotReady(Away):
     """Valkey is there and cannot serve now: it loads its data, elects a primary, has no memory left.
 
     `reply` is the first word of its error, and `message` all of it. The command did not run.

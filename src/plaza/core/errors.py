@@ -18,7 +18,7 @@ class SettingError(OperatorError):
 
 
 class PlazaError(Exception):
-    """An answer that is not a success. `detail` is for people, `code` for programs."""
+    """An answer that is not a success. `detail` is for people, `code` for programs, `str()` for logs."""
 
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Internal error"

@@ -137,7 +137,7 @@ class Reader:
         """Not the event's fault, so it does not count; nor would the next event fare better."""
         pause = min(self.consumer.retry_seconds * 2**self._away, LONGEST_PAUSE_SECONDS, self._longest_wait())
         if self._away == 0:
-            log.warning("events wait: what their handler needs is away", error=error.detail, **self._where(event))
+            log.warning("events wait: what their handler needs is away", error=str(error), **self._where(event))
         self._away = min(self._away + 1, 20)
         await self._call("untry", event.id)
         heapq.heappush(self._retries, (monotonic() + pause, event.id))

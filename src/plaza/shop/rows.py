@@ -200,7 +200,7 @@ class RowCache:
             try:
                 nap = await self.turn()
             except Unavailable as error:
-                log.warning("rows wait: Valkey is away", error=error.detail)
+                log.warning("rows wait: Valkey is away", error=str(error))
                 nap = RETRY_SECONDS
             await asyncio.sleep(nap)
 
