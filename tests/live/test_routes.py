@@ -286,6 +286,7 @@ async def test_a_token_asked_for_twice_with_one_key_is_one_viewer(web: Web) -> N
 
 async def test_a_request_with_limits_on_is_still_one_round_trip(web: Web, valkey: Valkey) -> None:
     ana = web.user("ana")
-    await web.beat(ana, session_id="S1")
+    for _ in range(2):  # the first finds the session new, the second learns whose it is
+        await web.beat(ana, session_id="S1")
     timing = (await web.beat(ana, session_id="S1")).headers["server-timing"]
-    assert f'desc="{2 if valkey.clustered else 1} round trips"' in timing
+    assert f'valkey;desc="{2 if valkey.clustered else 1} round trip' in timing
