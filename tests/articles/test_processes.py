@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import redis
 
-from plaza.articles.cuts import STEP
+from plaza.articles.cuts import AT_ONCE, STEP
 from tests.processes import serving
 
 READERS = 100
-MEMBERS = 3 * STEP
+MEMBERS = AT_ONCE + STEP
 
 
 def scans(valkey: Any) -> int:

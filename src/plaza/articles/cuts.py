@@ -1,7 +1,7 @@
 """A group's lists: cut from the order of all articles, kept for a minute, computed once for all who wait.
 
 One ZINTERSTORE of 100,000 articles out of a million would stop Valkey for 200 ms. Here the group is gone through by
-SSCAN, a few hundred at a time; their scores are put in a key that nobody reads, and when it is whole it is renamed. On
+SSCAN, two hundred at a time; their scores are put in a key that nobody reads, and when it is whole it is renamed. On
 one server a step is one function; on a cluster the group and the order live apart, and the scores pass through here.
 
 Of all readers who meet a list that has expired, in all processes, one gets the lease and builds. The others wait for
@@ -25,8 +25,11 @@ from plaza.articles.keys import CUTS, GROUP, GROUP_BUILDER, GROUP_BUILDING, GROU
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 
-# Members of one step. Valkey is busy with each step for well under a millisecond.
-STEP: Final = 500
+# Members of one step. Valkey is busy with each for half a millisecond, on a slow machine for two.
+STEP: Final = 200
+
+# A group that is no larger is cut in a single step on one server: waiting for three would take longer than it saves.
+AT_ONCE: Final = 500
 
 # How often one process asks whether another has finished, and how long it has patience for.
 ASK_SECONDS: Final = 0.02
@@ -36,10 +39,11 @@ PATIENCE_SECONDS: Final = 30.0
 class Cuts:
     """Builds the lists of groups."""
 
-    def __init__(self, functions: Functions, *, step: int = STEP) -> None:
+    def __init__(self, functions: Functions, *, step: int = STEP, at_once: int = AT_ONCE) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._size = step
+        self._at_once = at_once
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def ensure(self, order: str, group: str) -> bool:
@@ -65,7 +69,7 @@ class Cuts:
         token = secrets.token_hex(8)
         until = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < until:
-            state = await self._functions.call("articles_begin", keys, token, self._size)
+            state = await self._functions.call("articles_begin", keys, token, self._at_once)
             if state == "there" or (state == "yours" and await self._build(order, group, token)):
                 return
             await asyncio.sleep(ASK_SECONDS)

@@ -384,8 +384,8 @@ local function put(list, members, scores)
   if #found > 0 then redis.call('ZADD', list, unpack(found)) end
 end
 
--- begin: someone wants a group's list. On one server a group that is no more than a step is cut at once.
--- KEYS list, list being built, builder, group, on one server the ranking   ARGV token, members of a step
+-- begin: someone wants a group's list. On one server a small group is cut at once.
+-- KEYS list, list being built, builder, group, on one server the ranking   ARGV token, how many are cut at once
 -- Reply 'there' (also if the group is empty), 'busy' while someone else builds it, or 'yours' to build
 verb('begin', function(keys, args)
   local list, building, builder, group, whole = unpack(keys)
