@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
+from plaza.app import running
 from plaza.core import paging
 from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
@@ -31,8 +33,12 @@ from plaza.shop.rows import RowCache
 from plaza.shop.sessions import Limits, Sessions
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
+from tests.servers import Cluster, Server
+from tests.web import client_of
 
 ADMIN = Actor("root", "admin")
+API_KEY = "the api key of the shop's tests"
+KEY = {"x-api-key": API_KEY}
 
 
 class Book:
@@ -170,3 +176,18 @@ def offer(shop: Shop) -> Offer:
         return await offer_in(shop, name, price, qty)
 
     return offer
+
+
+@pytest.fixture
+async def web(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that has just opened the shop."""
+    settings = Settings(
+        data_dir=tmp_path,
+        valkey_url=place.url,
+        api_key=API_KEY,
+        jwt_secret="x" * 32,
+        rate_limits=False,
+        trusted_proxies=("127.0.0.1",),
+    )
+    async with running(settings) as plaza, client_of(plaza.app) as client:
+        yield client

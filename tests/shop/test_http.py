@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from plaza.app import running
 from plaza.core.settings import Settings
 from plaza.shop.cookies import PLAIN_NAME, SECURE_NAME
 from plaza.shop.sessions import is_token
 from tests.servers import Cluster, Server
+from tests.shop.conftest import API_KEY, KEY
 from tests.web import client_of, serving
-
-API_KEY = "the api key of the shop's tests"
-ADMIN = {"x-api-key": API_KEY}
-
-
-@pytest.fixture
-async def web(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A browser that has just opened the shop."""
-    settings = Settings(
-        data_dir=tmp_path,
-        valkey_url=place.url,
-        api_key=API_KEY,
-        jwt_secret="x" * 32,
-        rate_limits=False,
-        trusted_proxies=("127.0.0.1",),
-    )
-    async with running(settings) as plaza, client_of(plaza.app) as client:
-        yield client
 
 
 async def make_item(web: httpx.AsyncClient, **values: Any) -> int:
     body = {"name": "GTab 7inch", "description": "A tablet.", "price": "19.90", "qty": 10, **values}
-    made = await web.post("/shop/items", json=body, headers=ADMIN)
+    made = await web.post("/shop/items", json=body, headers=KEY)
     assert made.status_code == 201, made.text
     return int(made.json()["id"])
 
@@ -150,9 +131,9 @@ async def test_bad_input_gets_a_clear_answer_and_changes_nothing(web: httpx.Asyn
     problem(await web.get(f"/shop/pages/items/{item + 1}"), 404)
     problem(await web.put(f"/shop/cart/items/{item}", content=b"{"), 400)
     problem(
-        await web.post("/shop/items", json={"name": "n", "description": "", "price": 1.5, "qty": 1}, headers=ADMIN), 422
+        await web.post("/shop/items", json={"name": "n", "description": "", "price": 1.5, "qty": 1}, headers=KEY), 422
     )
-    problem(await web.patch(f"/shop/items/{item}", json={"price": "1.999"}, headers=ADMIN), 422)
+    problem(await web.patch(f"/shop/items/{item}", json={"price": "1.999"}, headers=KEY), 422)
     problem(await web.post("/shop/items", json={}), 401)
     problem(await web.put(f"/shop/cache/rows/{item}", json={"delay": 5}), 401)
     problem(await web.get("/shop/cache"), 401)
@@ -192,13 +173,13 @@ async def test_rows_are_scheduled_and_the_worker_copies_them(place: Server | Clu
     settings = Settings(data_dir=tmp_path, valkey_url=place.url, api_key=API_KEY, rate_limits=False)
     async with running(settings) as plaza, client_of(plaza.app) as web:
         item = await make_item(web)
-        put = await web.put(f"/shop/cache/rows/{item}", json={"delay": 0.2}, headers=ADMIN)
+        put = await web.put(f"/shop/cache/rows/{item}", json={"delay": 0.2}, headers=KEY)
         due = put.json()["due_at"]
         assert (put.json()["id"], put.json()["delay"]) == (item, 0.2)
         working = asyncio.create_task(plaza.worker.run())
         try:
             for _ in range(200):
-                state = (await web.get("/shop/cache", headers=ADMIN)).json()
+                state = (await web.get("/shop/cache", headers=KEY)).json()
                 if state["rows"][0]["due_at"] > due + 0.3:
                     break
                 await asyncio.sleep(0.02)
@@ -207,10 +188,10 @@ async def test_rows_are_scheduled_and_the_worker_copies_them(place: Server | Clu
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-        gone = await web.put(f"/shop/cache/rows/{item}", json={"delay": 0}, headers=ADMIN)
+        gone = await web.put(f"/shop/cache/rows/{item}", json={"delay": 0}, headers=KEY)
         assert gone.json() == {"id": item, "delay": None, "due_at": None}
-        assert (await web.delete(f"/shop/cache/rows/{item}", headers=ADMIN)).status_code == 204
-        assert (await web.get("/shop/cache", headers=ADMIN)).json()["rows"] == []
+        assert (await web.delete(f"/shop/cache/rows/{item}", headers=KEY)).status_code == 204
+        assert (await web.get("/shop/cache", headers=KEY)).json()["rows"] == []
 
 
 async def test_pages_say_what_the_cache_did(web: httpx.AsyncClient) -> None:
@@ -233,11 +214,11 @@ async def test_pages_say_what_the_cache_did(web: httpx.AsyncClient) -> None:
     assert same.headers["etag"] == hit.headers["etag"]
     assert (await web.get(path + "?_=123")).headers["cache-status"] == "plaza; fwd=bypass; detail=unwanted"
     assert (await web.get(path + "?a_b=1")).headers["cache-status"] == "plaza; fwd=uri-miss; stored"
-    assert (await web.get(path, headers=ADMIN)).headers["cache-status"] == "plaza; fwd=bypass; detail=personal"
+    assert (await web.get(path, headers=KEY)).headers["cache-status"] == "plaza; fwd=bypass; detail=personal"
     head = await web.head(path)
     assert (head.status_code, head.content) == (200, b"")
     await asyncio.sleep(1.1)  # on a cluster a page is not kept within a second of a purge
-    changed = await web.patch(f"/shop/items/{item}", json={"name": "C"}, headers=ADMIN)
+    changed = await web.patch(f"/shop/items/{item}", json={"name": "C"}, headers=KEY)
     assert changed.status_code == 200
     new = await web.get(path)
     assert "C</h1>" in new.text

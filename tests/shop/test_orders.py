@@ -30,6 +30,12 @@ async def both(functions: Functions, sql: Sql, clock: SetClock, people: Book) ->
     await shop.pages.drain()
 
 
+# Both places and both databases, without all four combinations; the last pieces are sold in each of the four.
+in_pairs = pytest.mark.parametrize(
+    ("place", "sql_settings"), [("server", "postgresql"), ("cluster", "sqlite")], indirect=True
+)
+
+
 async def stock(shop: Shop, id: int) -> int:
     async with shop.sql.read() as tx:
         return int((await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == id))).scalar_one())
@@ -40,6 +46,7 @@ async def count_of(shop: Shop, table: Any) -> int:
         return int((await tx.execute(select(func.count()).select_from(table))).scalar_one())
 
 
+@in_pairs
 async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_once(both: Shop, stranger: Any) -> None:
     one, two = await offer_in(both, price="0.10", qty=5), await offer_in(both, price="19.90", qty=2)
     for token, left in ((await both.token(), (2, 1)), (await both.login("ana"), (1, 0))):
@@ -56,6 +63,7 @@ async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_on
         assert (await both.orders.page(visit, Page())).orders == [order]
 
 
+@in_pairs
 async def test_prices_are_those_of_the_moment(both: Shop) -> None:
     item = await offer_in(both, price="1.00")
     token = await both.token()
@@ -84,6 +92,7 @@ async def test_two_hundred_checkouts_of_the_last_ten_pieces_sell_exactly_ten(bot
     assert await both.lines(unsold) == {item.id: 1}, "who got nothing keeps the cart"
 
 
+@in_pairs
 async def test_clicking_twenty_times_makes_one_order(both: Shop) -> None:
     item = await offer_in(both, qty=100)
     for token in (await both.token(), await both.login("ana")):
@@ -95,6 +104,7 @@ async def test_clicking_twenty_times_makes_one_order(both: Shop) -> None:
         assert await both.lines(token) == {}
 
 
+@in_pairs
 async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None:
     one, two = await offer_in(both, qty=5), await offer_in(both, qty=1)
     token = await both.token()
@@ -226,6 +236,7 @@ async def test_nobody_sees_anothers_orders(shop: Shop, offer: Offer) -> None:
         assert len((await shop.orders.page(visit, Page())).orders) == count
 
 
+@in_pairs
 async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
     item = await offer_in(both, qty=10)
     token = await both.login("ana")
