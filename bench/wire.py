@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import redis.asyncio
 import uvloop
 from glide import Batch, GlideClient, GlideClientConfiguration, NodeAddress, RangeByIndex
 
-from bench.harness import Cost, Operation, compare, show
+from bench.harness import Cost, Operation, compare, measure, show
 from plaza.core.wire import Valkey, connect
-from tests.servers import one_server
+from tests.servers import Server, one_server
 
 PAGE = 20
 POSTS = 1000
@@ -50,8 +51,20 @@ async def glide_page(client: GlideClient) -> list[Any]:
     return await client.exec(batch, raise_on_error=True) or []
 
 
-async def run(port: int) -> dict[str, dict[str, Cost]]:
-    ours = await connect(f"valkey://127.0.0.1:{port}")
+async def of_valkey(server: Server, operation: Operation, count: int) -> str:
+    """What the server itself spends: no client can be faster than that."""
+    assert server.process is not None
+    process = psutil.Process(server.process.pid)
+    before = process.cpu_times()
+    await measure(operation, count)
+    after = process.cpu_times()
+    spent = after.user + after.system - before.user - before.system
+    return f"Valkey itself {spent / count * 1e6:.1f} µs"
+
+
+async def run(server: Server) -> dict[str, dict[str, Cost]]:
+    port = server.port
+    ours = await connect(server.url)
     theirs: Any = redis.asyncio.Redis(port=port, decode_responses=True, max_connections=64)
     glide = await GlideClient.create(GlideClientConfiguration([NodeAddress("127.0.0.1", port)], request_timeout=5000))
     await fill(ours)
@@ -70,8 +83,9 @@ async def run(port: int) -> dict[str, dict[str, Cost]]:
         "valkey-glide": (lambda: glide_page(glide), 1_280),
     }
     results = {"single": await compare(single), "page": await compare(page)}
-    show("GET, 64 callers", results["single"], "plaza")
-    show("a page: ZREVRANGE, then 20 HGETALL in one batch, 64 callers", results["page"], "plaza")
+    show(f"GET, 64 callers ({await of_valkey(server, *single['plaza'])})", results["single"], "plaza")
+    title = f"a page: ZREVRANGE, then 20 HGETALL in one batch, 64 callers ({await of_valkey(server, *page['plaza'])})"
+    show(title, results["page"], "plaza")
     await ours.close()
     await theirs.aclose()
     await glide.close()
@@ -80,7 +94,7 @@ async def run(port: int) -> dict[str, dict[str, Cost]]:
 
 def main() -> dict[str, dict[str, Cost]]:
     with one_server() as server:
-        return uvloop.run(run(server.port))
+        return uvloop.run(run(server))
 
 
 if __name__ == "__main__":

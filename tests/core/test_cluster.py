@@ -217,6 +217,24 @@ async def test_a_key_on_the_move_is_not_kept(moving: Valkey, changing: Cluster) 
         assert kept == {}
 
 
+async def test_a_planned_failover_fails_no_call(moving: Valkey, changing: Cluster) -> None:
+    await _until(lambda: _replicated(changing))
+    before = _primary_of(changing, "k0")
+    port = _ask(before, "INFO", "replication")["slave0"]["port"]
+    replica = next(node for node in changing.nodes if node.port == port)
+    news: list[Any] = []
+    moving.on_invalidate(news.append)
+    await moving.tracked("GET", "k0")
+    _ask(replica, "CLUSTER", "FAILOVER")
+    done = 0
+    while _primary_of(changing, "k0") is before or done < 50:
+        done += 1
+        assert await moving.call("INCR", "k0") == done
+        assert (await moving.batch([["GET", "k0"], ["GET", "k1"]]))[0] == str(done)
+        await asyncio.sleep(0.01)
+    assert None in news  # whoever tracked our keys is not the one who sees them change any more
+
+
 async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valkey, changing: Cluster) -> None:
     await moving.batch([["SET", key, key] for key in KEYS])
     await _until(lambda: _replicated(changing))

@@ -6,7 +6,7 @@ import datetime
 import ipaddress
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from plaza.core.address import Address, parse
 from plaza.core.errors import SettingError
-from plaza.core.wire import ConnectionLost, ReplyError, connect
+from plaza.core.wire import ConnectionLost, Options, ReplyError, connect
 from tests.core.relay import Relay
 from tests.servers import Server, one_server
 
@@ -72,6 +72,12 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
 def test_a_url_that_makes_no_sense_is_refused_with_the_reason(url: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         parse(url)
+
+
+def test_every_limit_is_in_the_docs_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
+    for limit in fields(Options):
+        assert f"| `{limit.name}` | {limit.default} |" in page
 
 
 def test_no_text_of_an_address_holds_its_password() -> None:
