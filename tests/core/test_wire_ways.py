@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import re
 import ssl
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -78,6 +81,20 @@ def test_every_limit_is_in_the_docs_with_its_default() -> None:
     page = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
     for limit in fields(Options):
         assert f"| `{limit.name}` | {limit.default} |" in page
+
+
+async def test_the_first_example_of_the_docs_runs(server: Server) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
+    example = page.split("```python\n")[1].split("```")[0].replace("valkey://127.0.0.1:6379", server.url)
+    like = "server.register_function('social_like', function(keys, args) return keys[2] .. args[1] end)"
+    with server.stranger() as stranger:
+        stranger.function_load(f"#!lua name=example\n{like}")
+    # Each line that says what it answers becomes a check of that.
+    checked = re.sub(r"^    (await .*)  # ([\[{].*[\]}]).*$", r"    assert \1 == \2", example, flags=re.MULTILINE)
+    assert checked.count("assert") == 3
+    names: dict[str, Any] = {}
+    exec("async def run():\n" + textwrap.indent(checked, "    "), names)
+    await names["run"]()
 
 
 def test_no_text_of_an_address_holds_its_password() -> None:
