@@ -23,8 +23,9 @@ from plaza.social.keys import (
     USER_BOOKMARKED,
     USER_POSTS,
 )
-from plaza.social.model import FeedItem, TopModel, TopPosts, require_tag
+from plaza.social.model import FeedItem, TopModel, TopPosts
 from plaza.social.reading import Reader, View
+from plaza.social.tags import require_tag
 from plaza.social.users import People
 
 MOST_SEARCHED_TAGS = 10

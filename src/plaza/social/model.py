@@ -1,10 +1,9 @@
-"""What social speaks of, and the rules that need nobody's data: tags, points, who may see which field."""
+"""What social speaks of, and the rules that need nobody's data: points, scores, who may see which field."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -13,6 +12,7 @@ from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenti
 from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
 from plaza.social.keys import UUID
+from plaza.social.tags import MAX_TAG
 
 # No control characters; `_TEXT` allows line breaks and tabs besides, and something must be visible.
 _LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
@@ -20,8 +20,6 @@ _TEXT = r"^(?s:(?=.*\S))[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 
 MAX_CONTENT: Final = 10_000
 MAX_COMMENT: Final = 2_000
-MAX_TAGS: Final = 30
-MAX_TAG: Final = 100
 
 # What people may call themselves is checked by `core.tokens.is_username` too: `me` and `AUTH` are nobody.
 Username = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,30}\Z", description="Case-sensitive.")]
@@ -392,53 +390,6 @@ def comment_of(fields: Mapping[str, str]) -> Comment:
     )
 
 
-def normal_tag(text: str) -> str:
-    """A tag as it is stored: without the `#`, composed, lower case. `#Été` and `#été` are one tag."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.removeprefix("#")).lower())
-
-
-def _in_tag(character: str) -> bool:
-    # Letters, marks and digits of every script. No punctuation, so nothing that means something in a key's name.
-    return character == "_" or unicodedata.category(character)[0] in "LMN"
-
-
-def is_tag(text: str) -> bool:
-    return 0 < len(text) <= MAX_TAG and all(map(_in_tag, text))
-
-
-def require_tag(text: str, field: str) -> str:
-    """The tag in its stored form; one that cannot be a tag is refused by the name of its field."""
-    tag = normal_tag(text)
-    if not is_tag(tag):
-        raise Invalid("A tag has letters, digits and _, at most 100.", field=field)
-    return tag
-
-
-def tags_in(content: str) -> list[str]:
-    """The tags in a text, in order, each once. One inside a word or an address is none."""
-    found: dict[str, None] = {}
-    at = content.find("#")
-    while at >= 0:
-        end = at + 1
-        while end < len(content) and _in_tag(content[end]):
-            end += 1
-        before = content[at - 1] if at else " "
-        tag = normal_tag(content[at + 1 : end])
-        if is_tag(tag) and not _in_tag(before) and before not in "/&#":
-            found[tag] = None
-        at = content.find("#", end)
-    return list(found)
-
-
-def tags_of(content: str, listed: Iterable[str] = ()) -> list[str]:
-    """All tags of a post: those of the text, then those of the list."""
-    given = (require_tag(text, f"hashtags[{i}]") for i, text in enumerate(listed))
-    tags = list(dict.fromkeys([*tags_in(content), *given]))
-    if len(tags) > MAX_TAGS:
-        raise Invalid(f"At most {MAX_TAGS} tags; these are {len(tags)}.", field="hashtags")
-    return tags
-
-
 HOUR_MS: Final = 3_600_000
 # After this a post is no longer ranked.
 RANKED_MS: Final = 14 * 24 * HOUR_MS
@@ -452,7 +403,3 @@ def score(points: int, created_at: int, now_ms: int) -> float:
     """The document's formula: engagement that fades with the hours; nothing after 14 days."""
     age = max(now_ms - created_at, 0)
     return points / (age / HOUR_MS + 1) if age <= RANKED_MS else 0.0
-
-
-def dumped(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

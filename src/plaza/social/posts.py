@@ -38,11 +38,10 @@ from plaza.social.model import (
     User,
     comment_of,
     post_of,
-    tags_in,
-    tags_of,
 )
 from plaza.social.reading import Reader, View
 from plaza.social.replies import as_dict
+from plaza.social.tags import tags_in, tags_of
 from plaza.social.users import People
 
 # Who blocks no more than this, and is blocked by no more, is known in one round trip, before it is known by whom.

@@ -31,9 +31,9 @@ from plaza.social.model import (
     Tag,
     Url,
     Username,
-    tags_of,
 )
 from plaza.social.posts import Posts
+from plaza.social.tags import tags_of
 
 MOST_RECORDS: Final = 1_000
 

@@ -130,7 +130,8 @@ verb('sign_out', function(keys, args)
 end)
 
 -- change_password: every other session ends.
--- KEYS user, auth   ARGV the old hash ('' for an operator), the new one, family ('' for none), token   Reply the profile
+-- KEYS user, auth   ARGV the old hash ('' for an operator), the new one, family ('' for none), token
+-- Reply the profile, or nothing if the old one is another by now
 verb('change_password', function(keys, args)
   local user, auth = keys[1], keys[2]
   if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
@@ -177,8 +178,9 @@ verb('change_profile', function(keys, args)
 end)
 
 -- sync_user: a profile of another system, as it is there now.
--- KEYS user, auth, leaving   ARGV name, created ('' if not known), now, role ('' if not known), password hash ('' for none),
--- number of fields set, field, value, …, then fields taken away   Reply 'created', 'updated' or 'unchanged'
+-- KEYS user, auth, leaving
+-- ARGV name, created ('' if not known), now, role ('' if not known), password hash ('' for none), number of fields set,
+-- field, value, …, then fields taken away   Reply 'created', 'updated' or 'unchanged'
 verb('sync_user', function(keys, args)
   local user, auth, leaving = unpack(keys)
   local name, created, at, role, hash, sets = args[1], args[2], args[3], args[4], args[5], tonumber(args[6])
