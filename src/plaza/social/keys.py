@@ -152,6 +152,7 @@ USER_BLOCKED_BY = Key(
     score=f"since when, {MS}",
     owner="username",
     same=(Mirrors("user:<username>:blocked"),),
+    read=ADMIN,
 )
 USER_MUTED = Key(
     "user:<username>:muted",
@@ -171,6 +172,7 @@ USER_MUTED_BY = Key(
     score=f"since when, {MS}",
     owner="username",
     same=(Mirrors("user:<username>:muted"),),
+    read=ADMIN,
 )
 USER_POINTS = Key(
     "user:<username>:points",
@@ -179,6 +181,7 @@ USER_POINTS = Key(
     of="post id → points; `total` → their sum",
     owner="username",
     same=(Formula("`likes*3 + comments*5 + bookmarks*4` of each post"),),
+    read=ADMIN,
 )
 USER_LEAVING = Key(
     "user:<username>:leaving",
@@ -187,6 +190,7 @@ USER_LEAVING = Key(
     of=f"since when, {MS}",
     owner="username",
     lifetime="until the deletion is done",
+    read=ADMIN,
 )
 USERS_LEAVING = Key(
     "users:leaving",
@@ -195,6 +199,7 @@ USERS_LEAVING = Key(
     of="username",
     score=f"since when, {MS}",
     lifetime="until the deletion is done",
+    read=ADMIN,
 )
 USERS_RESTYLE = Key(
     "users:restyle",
@@ -202,6 +207,7 @@ USERS_RESTYLE = Key(
     "Whose posts still show an older avatar, display name or role.",
     of="username → `version|position`: the profile's version, and how far its posts are done",
     lifetime="until all posts are done",
+    read=ADMIN,
 )
 IMPORTS = Key(
     "imports",
@@ -209,6 +215,7 @@ IMPORTS = Key(
     "Files that `plaza import` has not finished, so that the next run goes on where the last one stopped.",
     of="fingerprint of the file → JSON `[bytes done, lines done, counts]`",
     lifetime="until the file is done",
+    read=ADMIN,
 )
 AUTH_USER = Key(
     "auth:<username>",
@@ -312,6 +319,7 @@ POSTS_LEAVING = Key(
     of="post id",
     score=f"since when, {MS}",
     lifetime="until the deletion is done",
+    read=ADMIN,
 )
 COMMENT = Key(
     "comment:<comment>",
@@ -368,6 +376,7 @@ RANKING_DUE = Key(
     of="post id",
     score=f"when, {MS}",
     lifetime="a post leaves after 14 days",
+    read=ADMIN,
 )
 RANKING_POSTS = Key(
     "ranking:posts",
@@ -375,6 +384,7 @@ RANKING_POSTS = Key(
     "What scoring a post again takes, in little: posts themselves need not be read.",
     of="post id → `created_at|points|tags`",
     lifetime="a post leaves after 14 days",
+    read=ADMIN,
 )
 FEEDS_PUSH = Key(
     "feeds:push",
@@ -383,6 +393,7 @@ FEEDS_PUSH = Key(
     of="post id",
     score=f"creation, {MS}",
     lifetime="until they are",
+    read=ADMIN,
 )
 USERS_REGULAR = Key(
     "users:regular",
@@ -440,6 +451,7 @@ TMP_HOME_STATE = Key(
     owner="username",
     lifetime="15 minutes after the last read",
     ttl_seconds=HOME_SECONDS,
+    read=ADMIN,
 )
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

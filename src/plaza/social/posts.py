@@ -203,7 +203,7 @@ class Posts:
         async def load(ids: Sequence[str]) -> list[Comment | None]:
             found = await self.valkey.batch([("HGETALL", COMMENT(comment)) for comment in ids])
             names = list(dict.fromkeys(fields["username"] for fields in found if fields))
-            hidden = await self._hidden(viewer, names)
+            hidden = await self.people.hidden(viewer.name, names) if viewer else set()
             return [comment_of(f) if f and f["username"] not in hidden else None for f in found]
 
         return await page_by_position(key, page, behind(self.functions, key, newest_first=False), load)
@@ -250,16 +250,9 @@ class Posts:
         )
         if author is None or banned is not None or any(author in names for names in few):
             raise _no_post(id)
-        if any(len(names) == FEW for names in few) and await self._hidden(actor, [author]):
+        if any(len(names) == FEW for names in few) and await self.people.hidden(actor.name, [author]):
             raise _no_post(id)
         return []
-
-    async def _hidden(self, viewer: Actor | None, names: Sequence[str]) -> set[str]:
-        if viewer is None or not names:
-            return set()
-        keys = USER_BLOCKED(viewer.name), USER_BLOCKED_BY(viewer.name)
-        scores = await self.valkey.batch([("ZMSCORE", key, *names) for key in keys])
-        return {name for row in scores for name, score in zip(names, row, strict=True) if score is not None}
 
 
 def _id(operation: str | None) -> str:

@@ -65,6 +65,14 @@ class People:
             hidden = [a is not None or b is not None for a, b in zip(replies[-2], replies[-1], strict=True)]
         return [None if away else card_of(values) for values, away in zip(replies[: len(names)], hidden, strict=True)]
 
+    async def hidden(self, username: str, others: Sequence[str]) -> set[str]:
+        """Which of some people block someone, or are blocked by them. One round trip."""
+        if not others:
+            return set()
+        keys = USER_BLOCKED(username), USER_BLOCKED_BY(username)
+        scores = await self.valkey.batch([("ZMSCORE", key, *others) for key in keys])
+        return {other for row in scores for other, score in zip(others, row, strict=True) if score is not None}
+
     async def change(self, actor: Actor, name: str, profile: Profile) -> User:
         """Change a profile. Posts that show something else follow by themselves. One round trip."""
         if actor.name != name:
