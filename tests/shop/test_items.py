@@ -68,6 +68,19 @@ async def test_pages_of_items_neither_repeat_nor_skip(shop: Shop, offer: Offer) 
     assert seen == sorted(ids, reverse=True)
 
 
+async def test_a_row_that_another_service_wrote_by_the_document_does_no_harm(
+    shop: Shop, offer: Offer, stranger: Any
+) -> None:
+    item = await offer()
+    for text in ('{"qty":629, "name": "GTab 7inch", "description": "..."}', "no JSON", '"text"'):
+        await stranger.set(SHOP_INV(item.id), text)
+        assert await shop.items.read(item.id) == item
+        await stranger.set(SHOP_INV(item.id), text)
+        assert (await shop.items.page(Page())).items == [item]
+        await stranger.set(SHOP_INV(item.id), text)
+        assert (await shop.views.view(None, item.id))[1] == item
+
+
 async def test_an_unknown_item_is_not_found(shop: Shop) -> None:
     with pytest.raises(NotFound):
         await shop.items.read(77)

@@ -129,6 +129,38 @@ async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds
     assert visit.user is None
 
 
+async def test_the_old_token_is_followed_through_several_logins(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    first = await shop.token()
+    second = await shop.login("ana", first)
+    third = await shop.login("ana", second)
+    visit, _ = await shop.carts.put(first, item.id, 2)
+    assert (visit.moved, visit.new, visit.user) == (True, False, "ana")
+    await shop.sessions.logout(third)
+    visit, _ = await shop.sessions.visit(first)
+    assert (visit.moved, visit.new, visit.user) == (True, False, None), "the cookie that was cleared stays cleared"
+
+
+async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: Offer, stranger: Any) -> None:
+    item = await offer()
+    guest, ana = await shop.token(), await shop.login("ana")
+    await shop.carts.put(ana, item.id, 2)
+    gone = new_token()
+    await stranger.hset(SHOP_LOGINS(), mapping={guest: "ben", ana: "ben", gone: "ben"})
+    await stranger.zadd(SHOP_RECENT(), {ana: 1, gone: 2})
+    await stranger.zrem(SHOP_RECENT(), guest)
+    await stranger.delete(SHOP_CART(ana))
+    await stranger.delete(SHOP_ACCOUNT_SESSIONS("ana"))
+    for token in (guest, ana, gone):
+        await shop.sessions.mend(token)
+    await shop.sessions.mend_account("ana")
+    assert await stranger.hgetall(SHOP_LOGINS()) == {ana: "ana"}
+    now = shop.clock.now_s()
+    assert dict(await stranger.zrange(SHOP_RECENT(), 0, -1, withscores=True)) == {guest: now, ana: now}
+    assert await stranger.zrange(SHOP_ACCOUNT_SESSIONS("ana"), 0, -1) == [ana]
+    assert await shop.lines(ana) == {item.id: 2}
+
+
 async def test_the_old_token_may_not_do_what_only_the_person_may(shop: Shop, offer: Offer) -> None:
     item = await offer()
     guest = await shop.token()

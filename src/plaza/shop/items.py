@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -97,12 +98,22 @@ class Items:
 
     async def read(self, id: int) -> Item:
         """One item, without counting a view. One round trip if it is cached."""
-        return as_item(id, await self.rows.get(str(id)))
+        return await self.item_of(id, await self.rows.get(str(id)))
+
+    async def item_of(self, id: int | str, row: Row | None) -> Item:
+        """The item of a row. Other services may write `inv:<id>` too; what is not a whole item is read again."""
+        if row is not None:
+            with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
+                return _item(row)
+            row = await self.rows.reload(str(id))
+        if row is None:
+            raise _unknown(id)
+        return _item(row)
 
     async def read_many(self, ids: Sequence[str]) -> list[Item | None]:
         """Items by their ids, None for one that is gone. One round trip for those that are cached."""
         found = await self.rows.get_many(ids)
-        return [None if row is None else as_item(id, row) for id, row in zip(ids, found, strict=True)]
+        return [None if row is None else await self.item_of(id, row) for id, row in zip(ids, found, strict=True)]
 
     async def page(self, page: Page) -> ItemsPage:
         """Items, the newest first."""
@@ -118,9 +129,7 @@ class Items:
         return [(str(id), Position(checksum(_LIST), id, str(id))) for id in ids]
 
 
-def as_item(id: int | str, row: Row | None) -> Item:
-    if row is None:
-        raise _unknown(id)
+def _item(row: Row) -> Item:
     return msgspec.structs.replace(msgspec.json.decode(row.json, type=Item), stale=row.stale)
 
 

@@ -108,6 +108,12 @@ class RowCache:
         old = Row(json, stale=True) if json else None
         return await self._renewed(id, old)
 
+    async def reload(self, id: str) -> Row | None:
+        """A row from the database whatever is cached, which it replaces."""
+        data = await self._loaded(id)
+        await self._fill(id, data)
+        return None if data is None else Row(_encode(data).decode())
+
     async def put(self, id: str, data: Data | None) -> None:
         """What the database has now, known because we just wrote it. None: it is gone. One round trip."""
         await self._fill(id, data)

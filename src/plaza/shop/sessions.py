@@ -36,6 +36,9 @@ ABSOLUTE_SECONDS: Final = 30 * 86_400
 # Requests that left the browser before it heard of its new token.
 GRACE_SECONDS: Final = 10
 
+# Someone may log in more than once while a request is under way.
+MOST_MOVES: Final = 3
+
 # How many sessions there may be; beyond it the oldest go.
 MOST_SESSIONS: Final = 10_000_000
 CLEAN_BATCH: Final = 200
@@ -141,13 +144,15 @@ class Sessions:
     ) -> tuple[Visit, list[Any]] | None:
         reply = await self._call(token, verb, args, keys)
         moved = reply[0] == "moved"
-        if moved:
-            # Replaced a moment ago. Whoever sent this has, or will have, the new token: no other cookie must cross it.
-            if not reply[1]:
-                now = self._clock.now_s()
-                return Visit(token, None, now, now, moved=True), reply[4:]
+        for _ in range(MOST_MOVES):
+            if reply[0] != "moved" or not reply[1]:
+                break
             token = reply[1]
             reply = await self._call(token, verb, args, keys)
+        if moved and reply[0] != "live":
+            # Replaced a moment ago. Whoever sent this has, or will have, the new token: no other cookie must cross it.
+            now = self._clock.now_s()
+            return Visit(token, None, now, now, moved=True), []
         if reply[0] != "live":
             return None
         visit = self._visit(token, reply, moved=moved)
@@ -275,6 +280,14 @@ class Sessions:
             for index, (token, seen) in enumerate(rows)
             if index < beyond or float(seen) < idle_since
         ]
+
+    async def mend(self, token: str) -> None:
+        """Have everything that is said of a session elsewhere follow from it again, whatever others have written."""
+        await self.functions.call("shop_mend", of_session(token), token)
+
+    async def mend_account(self, username: str) -> None:
+        """Have every session of a person show their cart again."""
+        await self.functions.call("shop_mend_account", of_account(username), username)
 
     async def end_all(self, username: str) -> None:
         """End every session of a person, and forget their cart: they are leaving."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from plaza.core.clock import Clock
 from plaza.core.paging import Page, Position, Snapshots, checksum, page_by_position
-from plaza.shop.items import Items, as_item
+from plaza.shop.items import Items
 from plaza.shop.keys import POPULAR, SHOP_HALVED, SHOP_POPULAR, of_row
 from plaza.shop.model import Item, ItemsPage
 from plaza.shop.sessions import Sessions, Visit
@@ -45,7 +45,7 @@ class Views:
             return visit, item
         visit, found = await self._sessions.visit(cookie, "shop_view", id, "0", keys=of_row(id))
         row = await self._items.rows.given(str(id), found)
-        item = as_item(id, row)
+        item = await self._items.item_of(id, row)
         if found[2] not in ("", "late"):  # the row was not there to be viewed; now it is
             await self._sessions.visit(visit.token, "shop_view", id, "1", keys=of_row(id))
         return visit, item

@@ -1,0 +1,42 @@
+"""A process full of readers of one page and one row, for `test_processes.py`. What it computes it counts in Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plaza.shop import Page, Pages, RowCache, connect
+from plaza.shop.pages import page_hash
+
+READERS = 100
+# Long enough that all processes' readers come while the first computes.
+SLOW_SECONDS = 0.5
+
+
+async def main(url: str) -> None:
+    async with connect(url) as store:
+
+        async def compute(attended: bool) -> Page:
+            n = await store.valkey.call("INCR", "pages computed")
+            await asyncio.sleep(SLOW_SECONDS)
+            return Page(f"<p>{n}</p>".encode())
+
+        async def load(ids: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+            n = await store.valkey.call("INCR", "rows loaded")
+            await asyncio.sleep(SLOW_SECONDS)
+            return {id: {"n": n} for id in ids}
+
+        pages, rows = Pages(store), RowCache(store, load)
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        served = await asyncio.gather(*(pages.serve(page_hash(["page"]), compute) for _ in range(READERS)))
+        found = await asyncio.gather(*(rows.get("1") for _ in range(READERS)))
+        bodies = {one.page.body.decode() for one in served if one is not None}
+        print(*bodies, *{row.json for row in found if row is not None}, flush=True)
+        await pages.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,83 @@
+"""Processes that share one Valkey share the work; a database that dies takes nothing with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from tests.eventually import eventually
+from tests.postgres import Postgres
+from tests.servers import Server
+from tests.shop.conftest import ADMIN, Book, assemble, offer_in
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_readers_of_three_processes_who_miss_at_once_cost_one_computation(server: Server) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.shop.reader", server.url],
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT / "src")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=30)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert said == ['<p>1</p> {"n":1}\n'] * 3
+    with server.stranger() as stranger:
+        assert stranger.get("pages computed") == stranger.get("rows loaded") == "1"
+
+
+@pytest.mark.parametrize("place", ["server"], indirect=True)
+async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_it_is_back(
+    functions: Functions, postgres: Postgres, tmp_path: Path, clock: SetClock, people: Book
+) -> None:
+    async with postgres.database() as url:
+        sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
+        shop = assemble(functions, sql, clock, people)
+        item = await offer_in(shop, qty=5)
+        await shop.caching.schedule(ADMIN, item.id, 10)
+        await shop.rows.turn()
+        name = url.partition("?")[0].rpartition("/")[2]
+        await postgres.run(
+            f"ALTER DATABASE {name} ALLOW_CONNECTIONS false",
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+        )
+        clock.forward(seconds=12)
+        await shop.rows.turn()
+        _, seen = await shop.views.view(None, item.id)
+        assert (seen.qty, seen.stale) == (5, True)
+        await postgres.run(
+            f"ALTER DATABASE {name} ALLOW_CONNECTIONS true",
+            f"UPDATE pg_database SET datallowconn = true WHERE datname = '{name}'",
+        )
+
+        async def recovered() -> bool:
+            clock.forward(seconds=1)
+            await shop.rows.turn()
+            return not (await shop.views.view(None, item.id))[1].stale
+
+        await eventually(recovered)
+        await sql.close()
