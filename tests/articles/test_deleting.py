@@ -20,10 +20,11 @@ from plaza.articles.keys import (
     PERSON_VOTES,
 )
 from plaza.articles.lists import Lists
-from plaza.articles.model import ArticlesQuery, NewArticle
+from plaza.articles.model import ArticlesQuery, DuplicateLink, NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.catalogue import FENCE, LIBRARIES
+from plaza.core.clock import SetClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.leases import Fence
 from plaza.core.wire import Valkey
@@ -73,6 +74,19 @@ async def test_a_deleted_articles_link_may_be_posted_again(articles: Articles, a
     await articles.delete(ana, first.id)
     assert await traces(articles.valkey) == set()
     assert (await articles.post(ana, NewArticle("A title", link), "op2")).id == first.id + 1
+
+
+async def test_deleting_an_old_article_leaves_its_link_to_the_one_that_has_it_now(
+    articles: Articles, ana: Actor, clock: SetClock
+) -> None:
+    new = NewArticle("A title", "https://example.com/")
+    old = await articles.post(ana, new, "op1")
+    clock.forward(days=1)
+    now = await articles.post(ana, new, "op2")
+    await articles.delete(ana, old.id)
+    with pytest.raises(DuplicateLink) as caught:
+        await articles.post(ana, new, "op3")
+    assert caught.value.extra == {"id": now.id}
 
 
 @pytest.mark.parametrize("link", ["link.com", "", None])

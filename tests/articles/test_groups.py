@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from typing import Any
 
 import pytest
@@ -254,6 +255,17 @@ async def test_a_builder_that_stalled_publishes_nothing(
     assert await stranger.zrange(list, 0, -1) == [f"article:{article.id}"]
 
 
+async def test_a_builder_keeps_its_lease_by_going_on(
+    functions: Functions, post: Post, ana: Actor, stranger: Any
+) -> None:
+    article = await post(ana, "news")
+    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    assert await functions.call("articles_begin", [list, building, builder, GROUP("news")], "me", 500) == "yours"
+    await stranger.pexpire(builder, 1000)
+    assert await fold(functions, "me", article.id)
+    assert 1000 < await stranger.pttl(builder) <= 5000
+
+
 async def test_what_leaves_while_a_list_is_built_is_not_in_it(
     functions: Functions, articles: Articles, post: Post, ana: Actor, stranger: Any
 ) -> None:
@@ -293,6 +305,19 @@ async def test_a_large_group_is_built_in_steps(lists: Lists, articles: Articles,
     assert await calls(valkey, "sscan") - before > 3  # short ones, with the size that serves
     cut = dict(await stranger.zrange(CUTS["score"]("news"), 0, -1, withscores=True))
     assert cut == {member: members[member] for member in chosen}
+
+
+async def test_a_list_lives_for_a_minute_from_when_its_building_began(
+    articles: Articles, valkey: Valkey, stranger: Any
+) -> None:
+    members = {f"article:{i}": float(i) for i in range(1, 301)}
+    await stranger.zadd(ARTICLES_BY_SCORE(), members)
+    await stranger.sadd(GROUP("news"), *members)
+    began = time.monotonic()
+    await Cuts(articles.functions, step=1, at_once=0).ensure("score", "news")
+    took_ms = (time.monotonic() - began) * 1000
+    assert await stranger.zcard(CUTS["score"]("news")) == 300
+    assert await stranger.pttl(CUTS["score"]("news")) <= 60_000 - took_ms / 2
 
 
 async def test_all_readers_hear_of_it_when_a_list_cannot_be_built(
