@@ -113,6 +113,8 @@ def parser() -> argparse.ArgumentParser:
     )
     load.add_argument("file", metavar="FILE.jsonl")
 
+    _challenges(commands)
+
     live = _command(
         commands,
         "live",
@@ -132,6 +134,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 _TRY_HELP = "Each command has --help."
+
+
+def _challenges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    about = "Look after challenges."
+    challenges = commands.add_parser("challenges", help=about, description=about, epilog=_TRY_HELP)
+    verbs = challenges.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    roll = "Run the daily job now: take in new rows, turn the day, make good what does not fit."
+    _command(verbs, "roll", lambda given: _roll(anew=False), roll, "plaza challenges roll")
+    rebuild = "Make all that Valkey holds of challenges anew from the SQL tables."
+    _command(verbs, "rebuild", lambda given: _roll(anew=True), rebuild, "plaza challenges rebuild")
 
 
 def _command(
@@ -251,6 +263,27 @@ def _import(given: argparse.Namespace) -> int:
     told = ", ".join(f"{done.counts[word]} {word}" for word in ("created", "updated", "unchanged"))
     print(f"{told}, {done.counts['error']} skipped.")
     return 1 if done.counts["error"] else 0
+
+
+def _roll(*, anew: bool) -> int:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+    from plaza.challenges.roll import Roll
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,.0f}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(step: str, rows: int) -> None:
+            if step not in tasks:
+                tasks[step] = bar.add_task(step, total=None)
+            bar.update(tasks[step], advance=rows)
+
+        done = _with_plaza(lambda plaza: plaza.get(Roll).run(show, anew=anew))
+    taken = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())
+    print(f"Day {done.day_index}. New rows: {taken}. Made anew: {', '.join(done.rebuilt) or 'nothing'}.")
+    return 0
 
 
 def _live(given: argparse.Namespace) -> int:

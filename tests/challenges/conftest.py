@@ -13,11 +13,13 @@ from plaza.challenges.derived import Derived
 from plaza.challenges.domain import LIBRARY
 from plaza.challenges.model import Challenge, NewChallenge, NewPost, NewTracking, Post
 from plaza.challenges.posts import Posts
+from plaza.challenges.roll import Roll
 from plaza.challenges.service import Challenges
 from plaza.core import leases, paging
 from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
+from plaza.core.leases import Leases
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
@@ -45,6 +47,7 @@ class World:
     derived: Derived
     challenges: Challenges
     posts: Posts
+    roll: Roll
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def operation(self) -> str:
@@ -72,7 +75,15 @@ class World:
 
 def assemble(functions: Functions, sql: Sql, clock: SetClock) -> World:
     derived = Derived(sql, functions, clock, MAX_POST_AGE)
-    return World(functions, sql, clock, derived, Challenges(sql, derived, clock), Posts(sql, derived, clock))
+    return World(
+        functions=functions,
+        sql=sql,
+        clock=clock,
+        derived=derived,
+        challenges=Challenges(sql, derived, clock),
+        posts=Posts(sql, derived, clock),
+        roll=Roll(derived, Leases(functions)),
+    )
 
 
 @pytest.fixture

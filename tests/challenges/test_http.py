@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +102,15 @@ async def test_bad_input_is_refused_by_its_field(web: httpx.AsyncClient) -> None
     refused(await web.put(f"/challenges/posts/{rest.json()['id']}/reaction", headers=as_("ana")), 409, "is_break")
     closed = (await web.post("/challenges", json=NEW | {"is_public": False}, headers=as_("ana"))).json()["id"]
     refused(await web.post(f"/challenges/{closed}/join", headers=as_("ben")), 403, "private")
+
+
+async def test_an_admin_rolls_and_nobody_else(web: httpx.AsyncClient) -> None:
+    await web.post("/challenges", json=NEW, headers=as_("ana"))
+    refused(await web.post("/challenges/roll", headers=as_("ana")), 403)
+    refused(await web.post("/challenges/roll"), 401)
+    rolled = await web.post("/challenges/roll", headers={"x-api-key": API_KEY})
+    assert rolled.status_code == 200, rolled.text
+    assert rolled.json()["db_len"] == {"clg": 1, "mmbr": 0, "post": 0, "reaction": 0, "tracking": 0}
+    assert rolled.json()["day_index"] == (datetime.now(UTC).date() - date(1970, 1, 1)).days % 30
+    again = await web.post("/challenges/roll", headers={"x-api-key": API_KEY}, json={})
+    assert again.json() == rolled.json() | {"rebuilt": [], "rows": dict.fromkeys(rolled.json()["db_len"], 0)}

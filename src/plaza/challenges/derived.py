@@ -12,12 +12,13 @@ its holder reads again.
 
 from __future__ import annotations
 
+from asyncio import gather
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select, true
 
 from plaza.challenges.keys import (
     ON_CLG_INFO,
@@ -31,8 +32,14 @@ from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.sql import Sql
+from plaza.core.wire import Arg
 
 T = TypeVar("T")
+
+# Who reacted, to which post, in which challenge.
+Reacted = tuple[str, int, int]
+# What the verb of a person is told about each of these.
+Read = Callable[[Sequence[str]], Awaitable[dict[str, list[Arg]]]]
 
 # How many ids go into one statement or command: below SQLite's 32,766 variables and short for Valkey.
 BATCH = 500
@@ -88,6 +95,10 @@ class Derived:
             await self._write_pools(batch, inside, day, back=today is not None)
             await self._write_hash(POST_CLG_PAIR(), batch, {id: str(row.challenge_id) for id, row in inside.items()})
 
+    async def turn_day(self, today: int) -> None:
+        """Make every slot of the pools that of one day, also where that lies back."""
+        await self._write_pools([], {}, today, back=True)
+
     async def _write_pools(self, ids: Sequence[int], inside: dict[int, Any], today: int, *, back: bool) -> None:
         for category in range(1, CATEGORIES + 1):
             here = {id: row.day for id, row in inside.items() if row.category == category}
@@ -111,45 +122,91 @@ class Derived:
             args = [part for name in batch for part in (name, ",".join(map(str, days[name])))]
             await self.functions.call("challenges_contribution", [USER_CONTRIBUTION()], way, *args)
 
-    async def reactions(self, name: str, posts: Collection[int], challenges: Collection[int]) -> None:
-        """One person's liked posts among these, and preference of these challenges."""
-        keys = of_person(name)
+    async def reactions(self, rows: Collection[Reacted]) -> None:
+        """Whether these people's reactions to these posts stand, and how many they have in these challenges."""
+        for batch in batches(rows):
+            of: dict[str, list[Reacted]] = defaultdict(list)
+            for row in batch:
+                of[row[0]].append(row)
+
+            async def read(names: Sequence[str], of: dict[str, list[Reacted]] = of) -> dict[str, list[Arg]]:
+                return await self._some_of({name: of[name] for name in names})
+
+            await self._settle(list(of), read)
+
+    async def people(self, names: Collection[str]) -> None:
+        """All reactions of these people, whatever Valkey had of them."""
+        for batch in batches(names):
+            await self._settle(batch, self._all_of)
+
+    async def _settle(
+        self, names: Sequence[str], read: Callable[[Sequence[str]], Awaitable[dict[str, list[Arg]]]]
+    ) -> None:
+        """Take tickets, read, write; and again for those for whom somebody has written who read later."""
+        waiting = list(names)
         for _ in range(MOST_TRIES):
-            ticket = await self.functions.call("challenges_ticket", keys[:1])
-            liked, counts = await self._reactions_of(name, posts, challenges)
-            args = [part for post in posts for part in (post, int(post in liked))]
-            args += [part for challenge in challenges for part in (challenge, counts.get(challenge, 0))]
-            if await self.functions.call("challenges_person", keys, ticket, len(posts), *args):
+            call = self.functions.call
+            tickets = await gather(*(call("challenges_ticket", of_person(name)[:1]) for name in waiting))
+            says = await read(waiting)
+            written = await gather(
+                *(
+                    call("challenges_person", of_person(name), ticket, *says[name])
+                    for name, ticket in zip(waiting, tickets, strict=True)
+                )
+            )
+            waiting = [name for name, done in zip(waiting, written, strict=True) if not done]
+            if not waiting:
                 return
 
-    async def _reactions_of(
-        self, name: str, posts: Collection[int], challenges: Collection[int]
-    ) -> tuple[set[int], dict[int, int]]:
-        """Which of these posts are in the pool with a reaction of this person; how many reactions, by challenge."""
+    async def _some_of(self, of: dict[str, list[Reacted]]) -> dict[str, list[Arg]]:
+        posts = {post for rows in of.values() for _, post, _ in rows}
+        challenges = {challenge for rows in of.values() for _, _, challenge in rows}
+        liked, counts = await self._read_reactions(
+            list(of), REACTION.c.post_id.in_(posts), REACTION.c.challenge_id.in_(challenges)
+        )
+        says: dict[str, list[Arg]] = {}
+        for name, rows in of.items():
+            about = {post for _, post, _ in rows}
+            says[name] = ["some", len(about), *_flat({post: int(post in liked[name]) for post in about})]
+            says[name] += _flat({challenge: counts[name].get(challenge, 0) for _, _, challenge in rows})
+        return says
+
+    async def _all_of(self, names: Sequence[str]) -> dict[str, list[Arg]]:
+        liked, counts = await self._read_reactions(names, true(), true())
+        return {
+            name: ["all", len(liked[name]), *_flat(dict.fromkeys(liked[name], 1)), *_flat(counts[name])]
+            for name in names
+        }
+
+    async def _read_reactions(
+        self, names: Sequence[str], of_posts: ColumnElement[bool], of_challenges: ColumnElement[bool]
+    ) -> tuple[dict[str, set[int]], dict[str, dict[int, int]]]:
+        """The posts in the pool that people reacted to; how often they did, by challenge that goes on."""
         today = self.today()
-        mine = REACTION.c.username == name
+        oldest = today - self.max_post_age
         in_posts = (
-            select(POST.c.id, POST.c.day, POST.c.is_break, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
+            select(
+                REACTION.c.username, POST.c.id, POST.c.day, POST.c.is_break, CHALLENGE.c.is_public, CHALLENGE.c.ends_day
+            )
             .select_from(REACTION)
             .join(POST, REACTION.c.post_id == POST.c.id)
             .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
-            .where(mine)
+            .where(REACTION.c.username.in_(names), POST.c.day > oldest, of_posts)
         )
         counted = (
-            select(REACTION.c.challenge_id, func.count().label("count"))
+            select(REACTION.c.username, REACTION.c.challenge_id, func.count().label("reactions"))
             .join(CHALLENGE, REACTION.c.challenge_id == CHALLENGE.c.id)
-            .where(mine, CHALLENGE.c.ends_day > today)
-            .group_by(REACTION.c.challenge_id)
+            .where(REACTION.c.username.in_(names), CHALLENGE.c.ends_day > today, of_challenges)
+            .group_by(REACTION.c.username, REACTION.c.challenge_id)
         )
-        liked: set[int] = set()
-        counts: dict[int, int] = defaultdict(int)
+        liked: dict[str, set[int]] = {name: set() for name in names}
+        counts: dict[str, dict[int, int]] = {name: {} for name in names}
         async with self.sql.read() as tx:
-            for batch in batches(posts):
-                rows = await tx.execute(in_posts.where(POST.c.id.in_(batch)))
-                liked |= {row.id for row in rows if in_pool(row, today, self.max_post_age)}
-            for batch in batches(challenges):
-                rows = await tx.execute(counted.where(REACTION.c.challenge_id.in_(batch)))
-                counts |= {row.challenge_id: row.count for row in rows}
+            for row in await tx.execute(in_posts):
+                if in_pool(row, today, self.max_post_age):
+                    liked[row.username].add(row.id)
+            for row in await tx.execute(counted):
+                counts[row.username][row.challenge_id] = row.reactions
         return liked, counts
 
     async def _write_hash(self, key: str, ids: Sequence[int], values: dict[int, str]) -> None:
@@ -160,3 +217,7 @@ class Derived:
             commands.append(["HDEL", key, *gone])
         if commands:
             await self.valkey.batch(commands)
+
+
+def _flat(pairs: Mapping[int, int]) -> list[Arg]:
+    return [part for pair in pairs.items() for part in pair]

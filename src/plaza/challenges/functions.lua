@@ -39,15 +39,16 @@ end)
 
 -- challenges_person: what SQL says of a person's reactions.
 -- KEYS turn, liked, preference
--- ARGV ticket, how many posts, then per post: id, 1 or 0; then per challenge: id, number of reactions
+-- ARGV ticket, 'all' if nothing else stands, else 'some'; how many posts, then per post: id, 1 or 0; then per challenge: id, number of reactions
 -- Reply 1; 0 if somebody who read later has written: then nothing is changed, and the caller reads again
 verb('person', function(keys, args)
   local turn, liked, preference = keys[1], keys[2], keys[3]
   if tonumber(args[1]) < tonumber(redis.call('HGET', turn, 'done') or 0) then return 0 end
   redis.call('HSET', turn, 'done', args[1])
   redis.call('EXPIRE', turn, 3600)
-  local behind_posts = 2 + 2 * tonumber(args[2])
-  for i = 3, behind_posts, 2 do
+  if args[2] == 'all' then redis.call('UNLINK', liked, preference) end
+  local behind_posts = 3 + 2 * tonumber(args[3])
+  for i = 4, behind_posts, 2 do
     redis.call(args[i + 1] == '1' and 'SADD' or 'SREM', liked, args[i])
   end
   for i = behind_posts + 1, #args, 2 do

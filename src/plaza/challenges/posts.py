@@ -94,7 +94,7 @@ class Posts:
             }
             statement = self._sql.insert(REACTION).values(values).on_conflict_do_nothing()
             changed = (await tx.execute(statement.returning(REACTION.c.id))).scalar() is not None
-        await self._derived.reactions(actor.name, [post], [row.challenge_id])
+        await self._derived.reactions([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, True, changed)
 
     async def _reachable(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
@@ -115,7 +115,7 @@ class Posts:
             gone = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).one_or_none()
             if gone is not None:
                 await note_removal(tx, "reaction", gone, post)
-        await self._derived.reactions(actor.name, [post], [row.challenge_id])
+        await self._derived.reactions([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, False, gone is not None)
 
 

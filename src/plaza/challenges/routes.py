@@ -17,6 +17,7 @@ from plaza.challenges.model import (
     Tracked,
 )
 from plaza.challenges.posts import Posts
+from plaza.challenges.roll import Roll, Rolled
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
 from plaza.core.call import Call
@@ -84,3 +85,9 @@ async def react(actor: Actor, id: PostId, posts: Posts) -> Reaction:
 async def take_back(actor: Actor, id: PostId, posts: Posts) -> Reaction:
     """Take a reaction back."""
     return await posts.take_back(actor, id)
+
+
+@route.post("/challenges/roll")
+async def roll(actor: Actor, roll: Roll) -> Rolled:
+    """Run the daily job now, and answer when it is done: for admins."""
+    return await roll.ask(actor)

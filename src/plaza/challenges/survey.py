@@ -1,0 +1,86 @@
+"""What the daily job finds when it begins: how far the tables go, and whether their counts are what they should be.
+
+Rows are taken in by id up to a ceiling. In PostgreSQL an id can become visible after a higher one, when its transaction
+ends later, and would be passed by. So the ceiling is taken under a lock that waits for all who are writing at that
+moment: whatever comes later has a higher id. SQLite has one writer at a time, and needs none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, text
+
+from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, RS_PARAM
+from plaza.challenges.tables import BY_NAME, REMOVAL
+from plaza.core.sql import Sql
+from plaza.core.wire import Valkey
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far the job has come, as Valkey has it."""
+
+    params: Mapping[str, str]
+    counts: Mapping[str, str]
+    cursor: Mapping[str, str]
+
+    @classmethod
+    async def read(cls, valkey: Valkey) -> Place:
+        keys = (RS_PARAM(), DB_LEN(), DB_CURSOR(COUNTS))
+        return cls(*await valkey.batch([("HGETALL", key) for key in keys]))
+
+    @property
+    def known(self) -> bool:
+        """Whether there was a roll before, and everything that it left is still there."""
+        counted = all(f"{name}:counted" in self.cursor and name in self.counts for name in BY_NAME)
+        return counted and "day" in self.cursor and "max_post_age" in self.params
+
+    def at(self, table: str) -> int:
+        return int(self.cursor.get(table, 0))
+
+    def counted(self, table: str) -> int:
+        return int(self.cursor.get(f"{table}:counted", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The tables at one moment."""
+
+    ceilings: Mapping[str, int]
+    counts: Mapping[str, int]  # rows up to the ceiling
+    new: Mapping[str, int]  # of these, rows that `db_len` does not count yet
+    removals: Sequence[Any]  # what Plaza itself removed since
+
+    def misfits(self, place: Place) -> set[str]:
+        """The tables whose rows were changed behind our back."""
+        return {name for name in BY_NAME if self._expected(name, place) != self.counts[name]}
+
+    def _expected(self, name: str, place: Place) -> int:
+        counted = place.counted(name)
+        gone = sum(1 for row in self.removals if row.table_name == name and row.row_id <= counted)
+        return int(place.counts.get(name, 0)) + self.new[name] - gone
+
+
+async def survey(sql: Sql, place: Place) -> Survey:
+    ceilings = await _ceilings(sql)
+    counts, new = {}, {}
+    async with sql.read() as tx:
+        for name, table in BY_NAME.items():
+            rows = select(func.count()).select_from(table).where(table.c.id <= ceilings[name])
+            counts[name] = int((await tx.execute(rows)).scalar_one())
+            new[name] = int((await tx.execute(rows.where(table.c.id > place.counted(name)))).scalar_one())
+        removals = (await tx.execute(select(REMOVAL).order_by(REMOVAL.c.id))).all()
+    return Survey(ceilings, counts, new, removals)
+
+
+async def _ceilings(sql: Sql) -> dict[str, int]:
+    async with sql.begin() as tx:
+        if sql.dialect == "postgresql":
+            names = ", ".join(table.name for table in BY_NAME.values())
+            await tx.execute(text(f"LOCK TABLE {names} IN SHARE MODE"))
+        return {
+            name: int((await tx.execute(select(func.max(table.c.id)))).scalar() or 0) for name, table in BY_NAME.items()
+        }

@@ -1,0 +1,255 @@
+"""The daily job: what comes out depends on the tables and the day alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert
+
+from plaza.challenges.keys import LIKED_POSTS, ON_CLG_INFO, RECENT_POSTS, RS_PARAM, USER_CONTRIBUTION
+from plaza.challenges.model import day_of
+from plaza.challenges.roll import Roll
+from plaza.challenges.survey import Place
+from plaza.challenges.tables import BY_NAME, CHALLENGE, MEMBER, POST, REACTION, TRACKING
+from plaza.core.errors import PlazaError
+from tests.challenges.conftest import ANA, BEN, CLEO, MAX_POST_AGE, World, person
+from tests.challenges.truth import assert_true, expected, found
+
+
+async def lived_in(world: World) -> list[int]:
+    """A little of everything, over three days. Returns the ids of posts."""
+    posts = []
+    one, two = await world.joined(BEN, CLEO, category=1, days=4), await world.joined(BEN, category=3)
+    for _ in range(3):
+        for challenge in (one, two):
+            posts.append((await world.post(BEN, challenge)).id)
+            await world.track(BEN, challenge)
+        await world.post(CLEO, one, is_break=True)
+        await world.posts.react(ANA, posts[-1])
+        await world.posts.react(CLEO, posts[-2])
+        world.clock.forward(days=1)
+    await world.posts.take_back(ANA, posts[-1])
+    return posts
+
+
+async def written_behind_our_back(world: World, size: int = 30) -> None:
+    """Rows that another program put into SQL: Valkey has heard of none."""
+    now = world.clock.now_ms()
+    today = day_of(now)
+    dice = random.Random(size)
+    async with world.sql.begin() as tx:
+        for _ in range(4):
+            values = {"title": "x", "category": dice.randint(1, 5), "is_public": dice.random() < 0.8, "creator": "eve"}
+            days = dice.randint(1, 9)
+            values |= {"duration": days, "created_ms": now, "ends_day": today + days}
+            challenge = (await tx.execute(insert(CHALLENGE).values(values).returning(CHALLENGE.c.id))).scalar_one()
+            await tx.execute(insert(MEMBER).values(challenge_id=challenge, username="eve", joined_day=today))
+            for number in range(size):
+                post = {"challenge_id": challenge, "username": "eve", "text": "x", "is_break": dice.random() < 0.2}
+                post |= {"created_ms": now, "day": today - dice.randint(0, 7)}
+                id = (await tx.execute(insert(POST).values(post).returning(POST.c.id))).scalar_one()
+                reaction = {"post_id": id, "challenge_id": challenge, "created_ms": now}
+                await tx.execute(insert(REACTION).values(username=f"user{number % 7}", **reaction))
+                tracked = {"challenge_id": challenge, "username": f"user{number % 3}", "day": today - number}
+                await tx.execute(insert(TRACKING).values(tracked))
+
+
+async def test_new_activity_does_not_wait_for_the_night(world: World, stranger: Any) -> None:
+    await world.roll.run()
+    await lived_in(world)
+    await world.roll.run()
+    id = await world.joined(BEN)
+    post = await world.post(BEN, id)
+    await world.posts.react(ANA, post.id)
+    await world.track(BEN, id)
+    before = await found(stranger)
+    done = await world.roll.run()
+    assert done.rebuilt == []
+    after = await found(stranger)
+    assert {key: value for key, value in after.items() if key != "db_len"} == {
+        key: value for key, value in before.items() if key != "db_len"
+    }
+    await assert_true(world, stranger)
+
+
+async def test_rows_that_others_wrote_are_taken_in_once(world: World, stranger: Any) -> None:
+    await world.roll.run()
+    await written_behind_our_back(world)
+    done = await world.roll.run()
+    assert (done.rows["post"], done.rows["reaction"], done.rebuilt) == (120, 120, [])
+    await assert_true(world, stranger)
+    again = await world.roll.run()
+    assert (set(again.rows.values()), again.rebuilt) == ({0}, [])
+    await assert_true(world, stranger)
+
+
+async def test_a_rebuild_is_what_the_rolls_made(world: World, stranger: Any) -> None:
+    await lived_in(world)
+    await written_behind_our_back(world)
+    await world.roll.run()
+    rolled = await found(stranger)
+    await stranger.sadd(LIKED_POSTS("nobody"), "77")
+    await stranger.zadd(RECENT_POSTS(4), {"777": 1})
+    await stranger.hset(ON_CLG_INFO(), "7777", "1,1,1,2026-01-01")
+    await stranger.hset(USER_CONTRIBUTION(), "ben", "9,9,9,9,9")
+    done = await world.roll.run(anew=True)
+    assert done.rebuilt == ["clg", "post", "reaction", "tracking"]
+    assert await found(stranger) == rolled == await expected(world, world.derived.today())
+
+
+@pytest.mark.parametrize("days", [5, MAX_POST_AGE + 2, -3])
+async def test_after_days_down_or_a_clock_set_back_every_slot_is_right(world: World, stranger: Any, days: int) -> None:
+    await lived_in(world)
+    await written_behind_our_back(world)
+    await world.roll.run()
+    world.clock.forward(days=days)
+    assert (await world.roll.run()).rebuilt == []
+    await assert_true(world, stranger)
+    world.clock.forward(days=2)
+    await world.roll.run()
+    await assert_true(world, stranger)
+
+
+async def test_a_slot_is_emptied_before_its_number_is_used_again(world: World, stranger: Any) -> None:
+    id = await world.joined(BEN)
+    await world.roll.run()
+    old = await world.post(BEN, id)
+    world.clock.forward(days=MAX_POST_AGE)
+    new = await world.post(BEN, id)  # before the job of that day has run
+    assert await stranger.zrange(RECENT_POSTS(1), 0, -1) == [str(new.id)]
+    assert old.id != new.id
+    await world.roll.run()
+    assert await stranger.zrange(RECENT_POSTS(1), 0, -1) == [str(new.id)]
+    assert int(await stranger.hget(RS_PARAM(), "day_index")) == world.derived.today() % MAX_POST_AGE
+
+
+@pytest.mark.parametrize("name", ["clg", "reaction", "tracking", "mmbr"])
+async def test_rows_deleted_behind_our_back_are_gone_at_the_next_roll(world: World, stranger: Any, name: str) -> None:
+    await lived_in(world)
+    await written_behind_our_back(world)
+    await world.roll.run()
+    table = BY_NAME[name]
+    async with world.sql.begin() as tx:
+        await tx.execute(delete(table).where(table.c.id.in_([1, 2])))
+    done = await world.roll.run()
+    assert done.rebuilt or name == "mmbr"
+    await assert_true(world, stranger)
+    assert (await world.roll.run()).rebuilt == []
+
+
+async def test_what_plaza_itself_removes_needs_no_rebuild(world: World, stranger: Any) -> None:
+    posts = await lived_in(world)
+    await world.roll.run()
+    await world.posts.take_back(CLEO, posts[0])
+    await world.posts.react(ANA, posts[3])
+    await world.posts.take_back(ANA, posts[3])  # came and went between two rolls
+    await world.challenges.leave(CLEO, 1)
+    assert (await world.roll.run()).rebuilt == []
+    await assert_true(world, stranger)
+
+
+class Killed(Exception):
+    """The process is gone at this point."""
+
+
+async def test_killed_at_every_step_and_run_again_it_is_as_if_nothing_had_happened(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lived_in(world)
+    await world.roll.run()
+    await written_behind_our_back(world, 12)
+    await world.posts.take_back(CLEO, 1)
+    world.clock.forward(days=1)
+    monkeypatch.setattr("plaza.challenges.roll.BATCH", 10)
+    steps = 0
+    while True:
+        left = steps
+        with monkeypatch.context() as patch:
+            _die_after(patch, world, left)
+            try:
+                await world.roll.run()
+                break
+            except Killed:
+                steps += 1
+    assert steps > 10
+    await assert_true(world, stranger)
+
+
+def _die_after(patch: pytest.MonkeyPatch, world: World, steps: int) -> None:
+    """Let so many calls of Valkey happen, and end at the next."""
+    left = steps
+    valkey = world.functions.valkey
+
+    def counted(real: Any) -> Any:
+        async def run(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            if str(args[0]).startswith("jobs_"):  # the lease, which would run out by itself in 30 s
+                return await real(*args, **options)
+            if left == 0:
+                raise Killed
+            left -= 1
+            return await real(*args, **options)
+
+        return run
+
+    patch.setattr(world.functions, "call", counted(world.functions.call))
+    patch.setattr(valkey, "multi", counted(valkey.multi))
+    patch.setattr(valkey, "batch", counted(valkey.batch))
+    patch.setattr(world.roll, "_note_place", counted(world.roll._note_place))
+
+
+async def test_a_place_that_is_lost_is_found_again_from_the_tables(world: World, stranger: Any) -> None:
+    await lived_in(world)
+    await world.roll.run()
+    for key in ("db_len", RS_PARAM()):
+        await stranger.delete(key)
+        assert not (await Place.read(world.functions.valkey)).known
+        assert (await world.roll.run()).rebuilt
+        await assert_true(world, stranger)
+
+
+async def test_any_history_ends_where_the_tables_say(world: World, stranger: Any) -> None:
+    """Random days of people at work, with rolls, deletions behind our back and clocks that jump."""
+    dice = random.Random(5)
+    people = [person(f"p{n}") for n in range(5)]
+    challenges, posts = [await world.joined(*people, category=n, days=4 + 3 * n) for n in (1, 2, 5)], [0]
+    for _ in range(160):
+        who, where = dice.choice(people), dice.choice(challenges)
+        ways: list[Callable[[], Awaitable[Any]]] = [
+            partial(world.post, who, where, is_break=dice.random() < 0.2),
+            partial(world.posts.react, who, dice.choice(posts[-9:])),
+            partial(world.posts.take_back, who, dice.choice(posts[-9:])),
+            partial(world.track, who, where),
+            partial(world.joined, *people, category=dice.randint(1, 5), days=dice.randint(1, 9)),
+            world.roll.run,
+        ]
+        doing = dice.choices(ways, [6, 6, 3, 4, 1, 2])[0]
+        try:
+            done: Any = await doing()
+        except PlazaError:
+            continue
+        finally:
+            if dice.random() < 0.12:
+                world.clock.forward(days=dice.choice([1, 1, 1, 2, 6, -1]))
+            if dice.random() < 0.04:
+                async with world.sql.begin() as tx:
+                    await tx.execute(delete(POST).where(POST.c.id == dice.choice(posts)))
+        if isinstance(done, int):
+            challenges.append(done)
+        elif hasattr(done, "text"):
+            posts.append(done.id)
+    await world.roll.run()
+    await assert_true(world, stranger)
+
+
+async def test_two_that_roll_at_once_wait_for_each_other(world: World, stranger: Any) -> None:
+    await written_behind_our_back(world)
+    other = Roll(world.derived, world.roll._leases)
+    first, second = await asyncio.gather(world.roll.run(), other.run())
+    assert sorted([first.rebuilt, second.rebuilt], key=len)[0] == []
+    await assert_true(world, stranger)
