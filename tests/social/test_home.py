@@ -205,6 +205,18 @@ async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, 
     assert await stranger.exists(k.TMP_HOME("cat"), k.FEEDS_PUSH()) == 0
 
 
+async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
+    await social.people.follow(ana, "bob")
+    gone, kept = await social.post(bob), await social.post(bob)
+    await social.home.page(ana, Page())
+    await social.posts.delete(bob, gone.id)
+    await social.jobs.push()
+    assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1) == [kept.id]
+    assert await stranger.exists(k.FEEDS_DROP()) == 0
+    await social.leaving.leave(ADMIN, "bob")
+    assert await stranger.exists(k.TMP_HOME("ana"), k.FEEDS_DROP()) == 0
+
+
 async def test_following_five_thousand_people_is_answered_in_bounded_steps(
     social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from plaza.core.passwords import Passwords
 from plaza.social import routes, routes_accounts, routes_sync
 from plaza.social.accounts import Accounts
 from plaza.social.export import Export
+from plaza.social.fanout import Fanout
 from plaza.social.feeds import Feeds
 from plaza.social.home import Home
 from plaza.social.jobs import Jobs
@@ -26,7 +27,8 @@ def services(functions: Functions, auth: Auth, limiter: Limiter, passwords: Pass
     """Everything that social's routes ask for."""
     people, reader = People(functions, auth, clock), Reader(functions)
     posts = Posts(functions, reader, people, clock)
-    leaving = Leaving(functions, posts, auth, clock)
+    fanout = Fanout(functions)
+    leaving = Leaving(functions, posts, fanout, auth, clock)
     return [
         Accounts(functions, auth, limiter, passwords, clock),
         people,
@@ -35,7 +37,7 @@ def services(functions: Functions, auth: Auth, limiter: Limiter, passwords: Pass
         Home(functions, reader, clock),
         leaving,
         Export(functions, leaving),
-        Jobs(functions, posts, leaving, clock),
+        Jobs(functions, posts, leaving, fanout, clock),
         Sync(functions, posts, clock),
     ]
 

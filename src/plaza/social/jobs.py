@@ -12,16 +12,13 @@ from collections.abc import Sequence
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.timers import Timer
+from plaza.social.fanout import Fanout
 from plaza.social.keys import (
-    FEEDS_PUSH,
     POST,
     POSTS_LEAVING,
     RANKING_DUE,
     RANKING_POSTS,
-    TMP_HOME,
-    TMP_HOME_STATE,
     USER,
-    USER_FOLLOWERS_RECENT,
     USER_POSTS,
     USERS_LEAVING,
     USERS_RESTYLE,
@@ -33,8 +30,6 @@ from plaza.social.posts import Posts
 RESCORED = 50
 # Where each post is a call of its own, so many are under way at once.
 AT_ONCE = 50
-# Followers asked at once whether they have a feed.
-PUSHED = 500
 # Posts that follow their author's profile in one batch.
 RESTYLED = 200
 
@@ -42,11 +37,12 @@ RESTYLED = 200
 class Jobs:
     """Social's jobs. Each says how much it did."""
 
-    def __init__(self, functions: Functions, posts: Posts, leaving: Leaving, clock: Clock) -> None:
+    def __init__(self, functions: Functions, posts: Posts, leaving: Leaving, fanout: Fanout, clock: Clock) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.posts = posts
         self.leaving = leaving
+        self.fanout = fanout
         self.clock = clock
 
     def timers(self) -> list[Timer]:
@@ -81,31 +77,8 @@ class Jobs:
         return len(due)
 
     async def push(self) -> int:
-        """Put new posts into the home feeds that exist. Reading does not depend on it; other readers of the key do."""
-        done = 0
-        while ids := await self.valkey.call("ZRANGE", FEEDS_PUSH(), 0, AT_ONCE - 1):
-            for id in ids:
-                await self._push(id)
-                await self.valkey.call("ZREM", FEEDS_PUSH(), id)
-                done += 1
-        return done
-
-    async def _push(self, id: str) -> None:
-        author, created, banned = await self.valkey.call("HMGET", POST(id), "user_id", "created_at", "banned")
-        if author is None or banned is not None:
-            return
-        first = 0
-        while names := await self.valkey.call("ZRANGE", USER_FOLLOWERS_RECENT(author), first, first + PUSHED - 1):
-            there = await self.valkey.batch([("EXISTS", TMP_HOME_STATE(name)) for name in names])
-            reading = [name for name, exists in zip(names, there, strict=True) if exists]
-            for some in _some(reading, AT_ONCE):
-                await asyncio.gather(
-                    *(
-                        self.functions.call("social_home_push", [TMP_HOME(n), TMP_HOME_STATE(n)], created, id)
-                        for n in some
-                    )
-                )
-            first += PUSHED
+        """Bring the home feeds that exist nearer to the truth. Reading does not depend on it; other readers do."""
+        return await self.fanout.push() + await self.fanout.drop()
 
     async def restyle(self) -> int:
         """Have posts show their authors' present avatar, display name and role."""

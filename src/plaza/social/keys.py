@@ -395,6 +395,15 @@ FEEDS_PUSH = Key(
     lifetime="until they are",
     read=ADMIN,
 )
+FEEDS_DROP = Key(
+    "feeds:drop",
+    "zset",
+    "Deleted posts that are still to be taken out of the home feeds that exist, in the background.",
+    of="`<author>|<post id>`",
+    score=f"when it was deleted, {MS}; 0 if that is not known",
+    lifetime="until they are",
+    read=ADMIN,
+)
 USERS_REGULAR = Key(
     "users:regular",
     "zset",

@@ -17,6 +17,7 @@ from plaza.core.domain import Holder
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.social import keys as k
+from plaza.social.fanout import Fanout
 from plaza.social.posts import Posts
 
 # Up to so many posts the request waits until all is done.
@@ -26,10 +27,11 @@ BATCH = 100
 
 
 class Leaving:
-    def __init__(self, functions: Functions, posts: Posts, auth: Auth, clock: Clock) -> None:
+    def __init__(self, functions: Functions, posts: Posts, fanout: Fanout, auth: Auth, clock: Clock) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.posts = posts
+        self.fanout = fanout
         self.auth = auth
         self.clock = clock
         self.holders: dict[str, Holder] = {}  # the other domains, by name; the composition root knows them
@@ -48,7 +50,6 @@ class Leaving:
     async def sweep(self, name: str) -> None:
         """Undo everything a person did, until nothing is left. A few round trips for each hundred."""
         undo: list[tuple[str, Callable[[str], Awaitable[Any]]]] = [
-            (k.USER_POSTS(name), self._delete_post),
             (k.USER_COMMENTS(name), lambda id: self._uncomment(name, id)),
             (k.USER_LIKED(name), lambda id: self._unlike(name, id)),
             (k.USER_BOOKMARKED(name), lambda id: self._end("unbookmark", [k.USER_BOOKMARKED(name)], name, id)),
@@ -63,9 +64,10 @@ class Leaving:
             await holder.forget(name)
         done = False
         while not done:
+            await self._delete_posts(name)  # before the followers go, in whose feeds they are
             for key, end in undo:
                 await self._empty(key, end)
-            done = await self._left(name, [key for key, _ in undo])
+            done = await self._left(name, [k.USER_POSTS(name), *(key for key, _ in undo)])
 
     async def _left(self, name: str, keys: Sequence[str]) -> bool:
         mine = [k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
@@ -76,6 +78,12 @@ class Leaving:
             await asyncio.gather(*map(end, members))
             # What could not be undone because its other side is long gone.
             await self.valkey.call("ZREM", key, *members)
+
+    async def _delete_posts(self, name: str) -> None:
+        while ids := await self.valkey.call("ZRANGE", k.USER_POSTS(name), 0, BATCH - 1):
+            await asyncio.gather(*map(self._delete_post, ids))
+            await self.fanout.take_out(name, ids)
+            await self.valkey.call("ZREM", k.USER_POSTS(name), *ids)  # what was no post any more
 
     async def _delete_post(self, id: str) -> None:
         left = 1

@@ -33,6 +33,10 @@ recipe('push', function(id, created)
   return {'ZADD', key.feeds_push(), created, id}
 end, 1)
 
+recipe('drop', function(id, name)
+  return {'ZADD', key.feeds_drop(), 0, name .. '|' .. id}
+end)
+
 -- note_post: the author's side of a post.
 -- KEYS user, posts, followers   ARGV name, post, created ('' if it is gone), version of the profile it copied
 verb('note_post', function(keys, args)
@@ -40,7 +44,7 @@ verb('note_post', function(keys, args)
   local name, id, created, version = unpack(args)
   local role, latest = unpack(redis.call('HMGET', user, 'role', 'version'))
   if created == '' then
-    redis.call('ZREM', posts, id)
+    if redis.call('ZREM', posts, id) == 1 and exists(followers) then effect('drop', id, name) end
   elseif not role then
     effect('withdraw_post', name, id)
   else
