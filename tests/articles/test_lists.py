@@ -23,6 +23,7 @@ from plaza.core.clock import SetClock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.wire import USAGE, Usage
 from tests.articles.conftest import Post, person
+from tests.rounds import rounds_of
 
 ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
 
@@ -148,6 +149,14 @@ async def test_a_page_costs_two_round_trips_whatever_its_size(lists: Lists, post
             USAGE.set(usage)
             await lists.all(ben, query)
             assert usage.trips <= 3 if query.limit == 2 else usage.trips == 2
+
+
+async def test_a_large_offset_is_looked_through_in_steps(lists: Lists, articles: Articles, post: Post) -> None:
+    await asyncio.gather(*(post() for _ in range(260)))
+    query = ArticlesQuery(order="time", offset=200, limit=50)
+    assert len((await lists.all(None, query)).articles) == 50
+    # The list, then 250 articles: by the hundred where one function reads them all, one by one on a cluster.
+    assert await rounds_of(articles.valkey, lists.all(None, query)) == (2 if articles.valkey.clustered else 4)
 
 
 async def test_hot_best_and_controversial_follow_their_formulas(

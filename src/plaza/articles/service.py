@@ -38,6 +38,9 @@ from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 
+# A page is one step. A large offset has more to look at, and everybody else's commands get their turn in between.
+STEP_OF_READING = 100
+
 # How much of a much-voted article's end its deleter waits for, 400 votes a step; a worker does the rest.
 STEPS_OF_DELETING = 25
 
@@ -91,13 +94,16 @@ class Articles:
         return found
 
     async def read_many(self, viewer: Actor | None, ids: Sequence[int]) -> list[Article | None]:
-        """Articles by their ids, None for one that is gone. One round trip, however many."""
+        """Articles by their ids, None for one that is gone. One round trip for each hundred; on a cluster, one."""
         name = "" if viewer is None or viewer.via_key else viewer.name
+        rows: list[Any] = []
         if self.valkey.clustered:
             each = [[ARTICLE(id), ARTICLE_GROUPS(id), ARTICLE_UP(id), ARTICLE_DOWN(id)] for id in ids]
             rows = await self.functions.ask_each("articles_read", each, name)
         else:
-            rows = await self.functions.ask("articles_read", [ARTICLE(id) for id in ids], name, *ids)
+            for first in range(0, len(ids), STEP_OF_READING):
+                some = ids[first : first + STEP_OF_READING]
+                rows += await self.functions.ask("articles_read", [ARTICLE(id) for id in some], name, *some)
         return [None if row is None else _article(id, row) for id, row in zip(ids, rows, strict=True)]
 
     async def vote(self, actor: Actor, id: int, direction: Direction | None) -> Vote:
