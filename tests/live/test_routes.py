@@ -70,7 +70,10 @@ async def test_an_event_is_declared_by_an_admin(web: Web) -> None:
     assert declared.json() == {"id": "E1", "title": "Opening night", "declared": True, "sessions": ["S1", "S2"]}
     other = await web.client.put("/analytics/events/E2", json={"sessions": ["S1"]}, headers=web.admin)
     assert (other.status_code, other.json()["code"]) == (409, "session_of_another_event")
-    assert (await web.client.put(AT, content=b"", headers=web.admin)).json()["title"] == "Opening night"
+    assert (await web.client.put(AT, content=b"", headers=web.admin)).json() == declared.json()
+    assert (await web.client.get(AT, headers=web.admin)).json() == declared.json()
+    unknown = (await web.client.get("/analytics/events/E2", headers=web.admin)).json()
+    assert unknown == {"id": "E2", "title": None, "declared": False, "sessions": []}
 
 
 async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> None:
@@ -89,6 +92,7 @@ async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> 
 
 
 FIGURES = [
+    "",
     "/viewers/active-count",
     "/viewers/count",
     "/viewers/all-time-active-count",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from plaza.core.errors import Unavailable
 from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
@@ -66,4 +68,18 @@ async def test_a_stream_outlasts_a_moment_without_valkey(crowd: Crowd, figures: 
     figures.__class__, Counted.fails = Counted, 2
     stream = Stream(figures, tick_seconds=0.01, linger_seconds=0)
     assert len(await _take(stream, 1)) == 1
+    stream.close()
+
+
+async def test_a_feed_that_fails_ends_its_streams_and_the_next_watcher_gets_another(
+    crowd: Crowd, figures: Figures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(figures, tick_seconds=0.01, linger_seconds=5)
+    assert len(await _take(stream, 2)) == 2
+    monkeypatch.setattr(figures, "live", None)  # a mistake of ours
+    assert len(await asyncio.wait_for(_take(stream, 100, "0"), 5)) < 100
+    (_, task) = stream._feeds["E1"]
+    assert isinstance(task.exception(), TypeError)
+    monkeypatch.undo()
+    assert len(await _take(stream, 2)) == 2
     stream.close()

@@ -33,6 +33,8 @@ from plaza.live.viewings import Viewings
 DAY_MS = 86_400_000
 # Of how many sessions the stream tells the viewers; an event with more is better looked at one by one.
 SESSIONS_WATCHED = 50
+# Sessions asked about at once.
+TOGETHER = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,26 +178,34 @@ class Figures:
         return distribution([union_ms(each) for each in spans.values()])
 
     async def overview(self, event: str) -> Overview:
-        """Every figure of an event and its sessions."""
-        sessions = sorted(await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)))
-        lives = await self._history.lives(event)
-        sessions = sorted({*sessions, *(session for session in lives if session)})
-        now = await self._now(keys.event_audience(event))
+        """Every figure of an event and its sessions, fifty sessions at a time."""
+        known, lives, now, recent, statistics = await asyncio.gather(
+            self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)),
+            self._history.lives(event),
+            self._now(keys.event_audience(event)),
+            self.seen(event),
+            self.statistics(event),
+        )
         ever = await self._together(event, "", now.totals, lives.get("", []))
+        names = sorted({*known, *(session for session in lives if session)})
+        sessions: list[SessionFigures] = []
+        for first in range(0, len(names), TOGETHER):
+            batch = names[first : first + TOGETHER]
+            sessions += await asyncio.gather(*(self._session(event, name, lives.get(name, [])) for name in batch))
         return Overview(
             id=event,
             title=now.title,
-            timestamp=self._clock.now_ms(),
+            timestamp=statistics.timestamp,
             window_ms=now.window_ms,
             active=now.alive,
-            last_five_minutes=await self.seen(event),
+            last_five_minutes=recent,
             all_time=ever.attended,
             attended=ever.attended,
             max_concurrent=ever.peak,
             max_concurrent_at=ever.peak_at or None,
             logins=ever.logins,
-            statistics=await self.statistics(event),
-            sessions=[await self._session(event, session, lives.get(session, [])) for session in sessions],
+            statistics=statistics,
+            sessions=sessions,
         )
 
     async def live(self, event: str) -> LiveFigures:
@@ -217,7 +227,9 @@ class Figures:
         )
 
     async def _session(self, event: str, session: str, lives: list[Totals]) -> SessionFigures:
-        now = await self._now(keys.session_audience(session))
+        now, statistics = await asyncio.gather(
+            self._now(keys.session_audience(session)), self.session_statistics(session)
+        )
         ever = await self._together(event, session, now.totals, lives)
         return SessionFigures(
             id=session,
@@ -225,7 +237,7 @@ class Figures:
             attended=ever.attended,
             max_concurrent=ever.peak,
             max_concurrent_at=ever.peak_at or None,
-            statistics=await self.session_statistics(session),
+            statistics=statistics,
         )
 
     async def _now(self, audience: list[str]) -> Now:

@@ -54,6 +54,13 @@ async def declare(actor: Actor, event: EventId, body: Declaration, live: Live) -
     return await live.declare(event, body)
 
 
+@route.get(AT)
+async def declared(actor: Actor, event: EventId, live: Live) -> Event:
+    """An event as it was declared, with the sessions that were declared or seen."""
+    actor.require(ADMIN)
+    return await live.event(event)
+
+
 @route.post(AT + "/heartbeat", limit=None)
 async def heartbeat(call: Call, event: EventId, body: Beat, viewers: Viewers, live: Live) -> Heard:
     """I am watching. Beat again in `next_heartbeat_ms`. One round trip."""

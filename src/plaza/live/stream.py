@@ -35,31 +35,37 @@ class Feed:
         self._tick_seconds = tick_seconds
         self._changed = asyncio.Event()
         self.watchers = 0
+        self.ended = False
         self.sent: deque[tuple[int, LiveFigures]] = deque(maxlen=KEPT)
 
     async def run(self) -> None:
-        while True:
-            try:
-                figures = await self._figures.live(self._event)
-            except Unavailable as error:
-                log.warning("live figures are late", audience=self._event, reason=str(error))
-            except Exception:
-                # Those who watch would wait for ever if this ended.
-                log.exception("live figures failed", audience=self._event)
-            else:
-                last = self.sent[-1][0] if self.sent else 0
-                # Ids only rise, also when the clock is set back.
-                self.sent.append((max(figures.timestamp, last + 1), figures))
-                changed, self._changed = self._changed, asyncio.Event()
-                changed.set()
-            await asyncio.sleep(self._tick_seconds)
+        try:
+            while True:
+                await self._tick()
+                await asyncio.sleep(self._tick_seconds)
+        finally:
+            # However this ends, those who watch are told, and may come back for another feed.
+            self.ended = True
+            self._changed.set()
+
+    async def _tick(self) -> None:
+        try:
+            figures = await self._figures.live(self._event)
+        except Unavailable as error:
+            log.warning("live figures are late", audience=self._event, reason=str(error))
+            return
+        last = self.sent[-1][0] if self.sent else 0
+        # Ids only rise, also when the clock is set back.
+        self.sent.append((max(figures.timestamp, last + 1), figures))
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     async def follow(self, after: int | None) -> AsyncIterator[Event[LiveFigures]]:
         """Everything after an id, or from the latest on."""
         if after is None and self.sent:
             after = self.sent[-1][0] - 1
         after = after or 0
-        while True:
+        while not self.ended:
             changed = self._changed
             for id_, figures in list(self.sent):
                 if id_ > after:
@@ -93,7 +99,7 @@ class Stream:
                 asyncio.get_running_loop().call_later(self._linger_seconds, self._end_if_idle, event)
 
     def _feed(self, event: str) -> Feed:
-        if event not in self._feeds:
+        if event not in self._feeds or self._feeds[event][0].ended:
             feed = Feed(event, self._figures, self._tick_seconds)
             self._feeds[event] = (feed, asyncio.create_task(feed.run()))
         return self._feeds[event][0]

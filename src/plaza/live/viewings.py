@@ -30,7 +30,7 @@ class Viewings:
     async def of(self, event: str, session: str | None = None) -> AsyncIterator[Viewing]:
         """Each viewing session of an event, or of one of its sessions, once."""
         met: set[tuple[str, str, str, int]] = set()
-        async for viewing in self._in_valkey(event):
+        async for viewing in self._in_valkey(event, session):
             key = (viewing.session, viewing.location, viewing.viewer, viewing.started_at)
             if session in (None, viewing.session) and key not in met:
                 met.add(key)
@@ -39,8 +39,9 @@ class Viewings:
             if (viewing.session, viewing.location, viewing.viewer, viewing.started_at) not in met:
                 yield viewing
 
-    async def _in_valkey(self, event: str) -> AsyncIterator[Viewing]:
-        for room in await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event)):
+    async def _in_valkey(self, event: str, session: str | None) -> AsyncIterator[Viewing]:
+        rooms = await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event))
+        for room in (room for room in rooms if session in (None, keys.of_place(room)[0])):
             async for viewing in self._under_way(event, room):
                 yield viewing
         first = 0
