@@ -99,6 +99,7 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
         auth = Auth(settings, cutoffs, clock=clock)
         functions = Functions(valkey, [*LIBRARIES, *(domain.library for domain in domains)])
         await functions.load()
+        stack.push_async_callback(functions.effects.drain)
         await cutoffs.start()
         stack.push_async_callback(cutoffs.close)
         sql = await Sql.open(settings)

@@ -156,6 +156,11 @@ class Effects:
         await self._settle(note, Work.of(reply))
         return True
 
+    @property
+    def under_way(self) -> int:
+        """How many operations are being settled now."""
+        return len(self._under_way)
+
     async def drain(self) -> None:
         """Wait for what is being settled, before the connection closes."""
         while self._under_way:

@@ -1,0 +1,42 @@
+"""Plaza put together, and taken apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plaza.app import running
+from plaza.core.domain import Domain, Parts
+from plaza.core.keys import Layout, use_layout
+from plaza.core.settings import Settings
+from tests.core.ledger import BOX_ITEMS, LIBRARY
+from tests.servers import Cluster
+
+
+@pytest.fixture
+def layouts() -> Iterator[None]:
+    yield
+    use_layout(Layout.PLAIN)
+
+
+@pytest.mark.usefixtures("layouts")
+async def test_what_a_cancelled_request_began_is_settled_before_the_connection_closes(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = Domain(LIBRARY, [], lambda core: Parts([]))
+    async with running(Settings(data_dir=tmp_path, valkey_url=cluster.url), [ledger]) as plaza:
+        functions = plaza.core.functions
+        await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
+        request = asyncio.create_task(functions.call("ledger_put", [BOX_ITEMS("b2")], "b2", "s1", "nut", 3))
+        for _ in range(100_000):  # every turn of the loop is looked at: settling takes only a few
+            if functions.effects.under_way:
+                break
+            await asyncio.sleep(0)
+        assert request.cancel()
+    with contextlib.closing(cluster.stranger()) as stranger:
+        assert stranger.exists("box:{b2}:items")
+        assert list(stranger.scan_iter("pending:*")) == []
