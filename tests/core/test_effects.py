@@ -37,9 +37,9 @@ class Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._valkey, name)
 
-    async def fcall(self, name: str, keys: Sequence[str], *args: Arg, read_only: bool = False) -> Any:
+    async def fcall(self, name: str, keys: Sequence[str], *args: Arg, **how: Any) -> Any:
         await self._step(f"before {name}")
-        reply = await self._valkey.fcall(name, keys, *args, read_only=read_only)
+        reply = await self._valkey.fcall(name, keys, *args, **how)
         await self._step(f"after {name}")
         return reply
 
