@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from plaza import worker
 from plaza.articles import domain as articles
 from plaza.challenges import domain as challenges
+from plaza.challenges.recommend import Recommender
 from plaza.core import catalogue, documents, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
@@ -36,6 +37,7 @@ from plaza.shop.sessions import Sessions
 from plaza.social import domain as social
 from plaza.social.accounts import Accounts
 from plaza.social.leaving import Leaving
+from plaza.social.users import People
 from plaza.worker import Worker
 
 T = TypeVar("T")
@@ -119,6 +121,9 @@ def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
     for sessions in (service for service in services if isinstance(service, Sessions)):
         for accounts in (service for service in services if isinstance(service, Accounts)):
             sessions.accounts = accounts
+    for recommender in (service for service in services if isinstance(service, Recommender)):
+        for people in (service for service in services if isinstance(service, People)):
+            recommender.blocks = people
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:

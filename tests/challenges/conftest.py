@@ -12,7 +12,9 @@ import pytest
 from plaza.challenges.derived import Derived
 from plaza.challenges.domain import LIBRARY
 from plaza.challenges.model import Challenge, NewChallenge, NewPost, NewTracking, Post
+from plaza.challenges.people import Participants
 from plaza.challenges.posts import Posts
+from plaza.challenges.recommend import Recommender
 from plaza.challenges.roll import Roll
 from plaza.challenges.service import Challenges
 from plaza.core import leases, paging
@@ -48,6 +50,8 @@ class World:
     challenges: Challenges
     posts: Posts
     roll: Roll
+    recommender: Recommender
+    people: Participants
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def operation(self) -> str:
@@ -83,6 +87,8 @@ def assemble(functions: Functions, sql: Sql, clock: SetClock) -> World:
         challenges=Challenges(sql, derived, clock),
         posts=Posts(sql, derived, clock),
         roll=Roll(derived, Leases(functions)),
+        recommender=Recommender(derived),
+        people=Participants(derived),
     )
 
 

@@ -114,3 +114,22 @@ async def test_an_admin_rolls_and_nobody_else(web: httpx.AsyncClient) -> None:
     assert rolled.json()["day_index"] == (datetime.now(UTC).date() - date(1970, 1, 1)).days % 30
     again = await web.post("/challenges/roll", headers={"x-api-key": API_KEY}, json={})
     assert again.json() == rolled.json() | {"rebuilt": [], "rows": dict.fromkeys(rolled.json()["db_len"], 0)}
+
+
+async def test_recommendations_come_with_their_reasons_and_without_blocked_people(web: httpx.AsyncClient) -> None:
+    for name in ("ana", "ben", "cleo"):
+        await web.post("/auth/register", json={"username": name, "password": f"{name} password"})
+    id = (await web.post("/challenges", json=NEW, headers=as_("ana"))).json()["id"]
+    posts = {}
+    for name in ("ben", "cleo"):
+        await web.post(f"/challenges/{id}/join", headers=as_(name))
+        posts[name] = (await web.post(f"/challenges/{id}/posts", json={"text": "x"}, headers=as_(name))).json()
+    await web.post("/users/cleo/block", headers=as_("ana"))
+    found = await web.get("/challenges/recommendations?limit=5", headers=as_("ana"))
+    assert found.json() == {"posts": [{"post": posts["ben"], "reason": "New in mind"}]}
+    refused(await web.get("/challenges/recommendations"), 401)
+    refused(await web.get("/challenges/recommendations?limit=101", headers=as_("ana")), 422, "invalid", "limit")
+    held = await web.get("/users/me/export", headers=as_("ben"))
+    assert [post["text"] for post in held.json()["challenges"]["posts"]] == ["x"]
+    assert (await web.delete("/users/ben", headers=as_("ben"))).is_success
+    assert [post["username"] for post in (await web.get(f"/challenges/{id}/posts")).json()["posts"]] == ["cleo"]

@@ -44,9 +44,6 @@ Read = Callable[[Sequence[str]], Awaitable[dict[str, list[Arg]]]]
 # How many ids go into one statement or command: below SQLite's 32,766 variables and short for Valkey.
 BATCH = 500
 
-# A person's reactions are written by few at once; whoever still loses leaves it to the others, who read later.
-MOST_TRIES = 20
-
 
 def batches(things: Iterable[T], size: int = BATCH) -> Iterable[list[T]]:
     waiting = iter(things)
@@ -144,8 +141,8 @@ class Derived:
     ) -> None:
         """Take tickets, read, write; and again for those for whom somebody has written who read later."""
         waiting = list(names)
-        for _ in range(MOST_TRIES):
-            call = self.functions.call
+        call = self.functions.call
+        while waiting:  # not for ever: each refusal means that another one is done
             tickets = await gather(*(call("challenges_ticket", of_person(name)[:1]) for name in waiting))
             says = await read(waiting)
             written = await gather(
@@ -155,8 +152,6 @@ class Derived:
                 )
             )
             waiting = [name for name, done in zip(waiting, written, strict=True) if not done]
-            if not waiting:
-                return
 
     async def _some_of(self, of: dict[str, list[Reacted]]) -> dict[str, list[Arg]]:
         posts = {post for rows in of.values() for _, post, _ in rows}

@@ -1,4 +1,4 @@
-"""How challenges plug in."""
+"""How challenges plug in. Who blocks whom is for the composition root to say: `recommender.blocks`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from importlib.resources import files
 from plaza.challenges.derived import Derived
 from plaza.challenges.jobs import timers
 from plaza.challenges.keys import CATALOGUE
+from plaza.challenges.people import Participants
 from plaza.challenges.posts import Posts
+from plaza.challenges.recommend import Recommender
 from plaza.challenges.roll import Roll
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
@@ -22,8 +24,13 @@ def build(core: Core) -> Parts:
     """Challenges on an open core."""
     derived = Derived(core.sql, core.functions, core.clock, core.settings.max_post_age)
     roll = Roll(derived, Leases(core.functions))
-    services = [Challenges(core.sql, derived, core.clock), Posts(core.sql, derived, core.clock), roll]
-    return Parts(services, timers(roll))
+    services = [
+        Challenges(core.sql, derived, core.clock),
+        Posts(core.sql, derived, core.clock),
+        roll,
+        Recommender(derived),
+    ]
+    return Parts(services, timers(roll), holder=Participants(derived))
 
 
 DOMAIN = Domain(LIBRARY, [route], build)

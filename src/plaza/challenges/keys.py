@@ -128,6 +128,16 @@ CLG_TURN = Key(
     ttl_seconds=3_600,
     read=Access.ADMIN,
 )
+CLG_SHOWN = Key(
+    "challenges:shown:<username>",
+    "hash",
+    "Which posts were recommended to a person, so that none is for ever.",
+    of="post id → on how many days, and the last of them, separated by a comma",
+    owner="username",
+    lifetime="`max_post_age` days after the last one",
+    ttl_seconds=3_650 * 86_400,
+    read=Access.SELF,
+)
 
 CATALOGUE = Catalogue.of(
     "challenges",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from plaza.challenges.model import (
     Challenge,
     ChallengeId,
@@ -17,12 +21,15 @@ from plaza.challenges.model import (
     Tracked,
 )
 from plaza.challenges.posts import Posts
+from plaza.challenges.recommend import Recommendations, Recommender
 from plaza.challenges.roll import Roll, Rolled
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
 from plaza.core.call import Call
 from plaza.core.paging import Page
 from plaza.core.routes import Routes
+
+Limit = Annotated[int, Meta(ge=1, le=100, description="How many at most.")]
 
 route = Routes("challenges", about="Challenges in five categories, and what their members tell.")
 
@@ -37,6 +44,12 @@ async def create(actor: Actor, body: NewChallenge, call: Call, challenges: Chall
 async def page(actor: Actor | None, page: Page, challenges: Challenges) -> ChallengesPage:
     """Challenges, the newest first: public ones and one's own."""
     return await challenges.page(actor, page)
+
+
+@route.get("/challenges/recommendations")
+async def recommendations(actor: Actor, recommender: Recommender, limit: Limit = 20) -> Recommendations:
+    """Recent posts for the caller, each with the reason why."""
+    return await recommender.recommend(actor, limit)
 
 
 @route.get("/challenges/{id}")

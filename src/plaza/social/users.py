@@ -158,6 +158,12 @@ class People:
         # They are hidden from the caller everywhere else; here is where the block can be lifted.
         return await self._people(None, USER_BLOCKED(actor.name), page)
 
+    async def hidden_from(self, username: str) -> set[str]:
+        """Whom someone blocks, and who blocks them, for the other domains. One round trip."""
+        keys = (USER_BLOCKED(username), USER_BLOCKED_BY(username))
+        mine, theirs = await self.valkey.batch([("ZRANGE", key, 0, -1) for key in keys])
+        return {*mine, *theirs}
+
     async def muted(self, actor: Actor, page: Page) -> Paged[User]:
         """Whom the caller has muted. Two round trips."""
         return await self._people(actor, USER_MUTED(actor.name), page)

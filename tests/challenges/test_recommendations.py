@@ -1,0 +1,159 @@
+"""What is recommended: recent, for a reason, and never what must not be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plaza.challenges.keys import CLG_SHOWN
+from plaza.challenges.recommend import MOST_DAYS_SHOWN
+from plaza.core.auth import Actor
+from plaza.core.wire import Valkey
+from tests.challenges.conftest import ANA, BEN, CLEO, World, person
+from tests.challenges.truth import assert_true
+from tests.rounds import rounds_of
+
+
+async def reasons(world: World, who: Actor, limit: int = 20) -> dict[int, str]:
+    found = await world.recommender.recommend(who, limit)
+    return {one.post.id: one.reason for one in found.posts}
+
+
+async def test_who_has_done_nothing_yet_gets_popular_and_fresh_posts(world: World) -> None:
+    fit, mind = await world.joined(BEN, category=1), await world.joined(CLEO, category=3)
+    popular, fresh = await world.post(BEN, fit), await world.post(CLEO, mind)
+    for name in ("dan", "eve"):
+        await world.posts.react(person(name), popular.id)
+    assert await reasons(world, person("newcomer")) == {popular.id: "Popular: 2 reactions", fresh.id: "New in mind"}
+
+
+async def test_days_in_a_category_and_reactions_in_a_challenge_are_reasons(world: World) -> None:
+    fit, mind, food = [await world.joined(ANA, BEN, CLEO, category=n) for n in (1, 3, 2)]
+    await world.track(ANA, fit)
+    run, think, cook, bake = [await world.post(BEN, id) for id in (fit, mind, food, food)]
+    await world.posts.react(ANA, cook.id)
+    assert await reasons(world, ANA) == {
+        run.id: "1 day in fitness",
+        bake.id: "You reacted once in Run every day",
+        think.id: "New in mind",
+    }
+
+
+async def test_never_own_reacted_blocked_private_ended_old_or_a_break(world: World) -> None:
+    open_ = await world.joined(ANA, BEN, CLEO)
+    closed = await world.challenge(public=False)
+    await world.challenges.join(ANA, closed.id)
+    await world.post(BEN, open_)  # too old, soon
+    world.clock.forward(days=4)
+    brief = await world.joined(BEN, days=1)
+    await world.post(BEN, brief)  # ended, soon
+    world.clock.forward(days=1)
+    await world.post(ANA, open_)
+    await world.post(ANA, closed.id)
+    await world.post(BEN, open_, is_break=True)
+    reacted, _, good = [await world.post(who, open_) for who in (BEN, CLEO, BEN)]
+    await world.posts.react(ANA, reacted.id)
+
+    class Hidden:
+        async def hidden_from(self, username: str) -> set[str]:
+            return {"cleo"} if username == "ana" else set()
+
+    world.recommender.blocks = Hidden()
+    assert set(await reasons(world, ANA)) == {good.id}
+    await world.roll.run()
+    assert set(await reasons(world, ANA)) == {good.id}
+
+
+async def test_recommendations_follow_at_once(world: World) -> None:
+    id = await world.joined(ANA, BEN, category=4)
+    post = await world.post(BEN, id)
+    assert await reasons(world, ANA) == {post.id: "New in learning"}
+    await world.track(ANA, id)
+    assert await reasons(world, ANA) == {post.id: "1 day in learning"}
+    await world.posts.react(ANA, post.id)
+    assert await reasons(world, ANA) == {}
+    await world.posts.take_back(ANA, post.id)
+    assert set(await reasons(world, ANA)) == {post.id}
+
+
+async def test_an_answer_has_many_voices_and_the_recent_come_first(world: World) -> None:
+    one, two = await world.joined(BEN, CLEO), await world.joined(CLEO)
+    await world.post(CLEO, two)
+    world.clock.forward(days=1)
+    mine = [(await world.post(BEN, one)).id for _ in range(6)]
+    found = await world.recommender.recommend(ANA, 3)
+    assert [r.post.username for r in found.posts].count("ben") == 2
+    assert found.posts[0].post.id == mine[-1]
+    assert len((await world.recommender.recommend(ANA, 20)).posts) == 7  # with nobody else left, all of them
+
+
+async def test_what_was_shown_is_not_shown_for_ever(world: World, stranger: Any) -> None:
+    id = await world.joined(BEN)
+    post = await world.post(BEN, id)
+    for _ in range(MOST_DAYS_SHOWN):
+        assert post.id in await reasons(world, ANA)
+        assert post.id in await reasons(world, ANA)  # reading again on the same day does not use it up
+        world.clock.forward(days=1)
+    assert post.id not in await reasons(world, ANA)
+    new = await world.post(BEN, id)
+    world.clock.forward(days=4)
+    assert set(await reasons(world, ANA)) == {new.id}
+    world.clock.forward(days=4)
+    newer = await world.post(BEN, id)
+    await reasons(world, ANA)
+    assert set(await stranger.hgetall(CLG_SHOWN("ana"))) == {str(new.id), str(newer.id)}
+
+
+async def test_three_round_trips_at_most(world: World, valkey: Valkey) -> None:
+    id = await world.joined(BEN)
+    for _ in range(5):
+        await world.post(BEN, id)
+
+    class Hidden:
+        async def hidden_from(self, username: str) -> set[str]:
+            await valkey.call("GET", "anything")
+            return set()
+
+    world.recommender.blocks = Hidden()
+    assert await rounds_of(valkey, world.recommender.recommend(ANA, 20)) <= 3
+    assert await rounds_of(valkey, world.recommender.recommend(ANA, 20)) <= 2
+
+
+async def test_reacting_and_taking_back_at_once_leaves_what_sql_says(world: World, stranger: Any) -> None:
+    id = await world.joined(BEN)
+    posts = [(await world.post(BEN, id)).id for _ in range(3)]
+    await world.roll.run()
+    doing = [act(ANA, post) for _ in range(4) for post in posts for act in (world.posts.react, world.posts.take_back)]
+    await asyncio.gather(*doing)
+    await assert_true(world, stranger, but="db_len")
+
+
+async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, stranger: Any) -> None:
+    id = await world.joined(BEN, CLEO)
+    post, other = await world.post(BEN, id), await world.post(CLEO, id)
+    await world.posts.react(CLEO, post.id)
+    await world.posts.react(BEN, other.id)
+    await world.track(BEN, id)
+    await reasons(world, BEN)
+    await world.roll.run()
+    held = await world.people.export("ben")
+    assert {kind: len(found) for kind, found in held.items()} == {
+        "challenges": 0,
+        "memberships": 1,
+        "posts": 1,
+        "reactions": 1,
+        "tracked": 1,
+    }
+    await world.people.forget("ben")
+    await world.people.forget("ben")
+    assert not any((await world.people.export("ben")).values())
+    assert (await world.roll.run()).rebuilt == []
+    await assert_true(world, stranger)
+    assert not await stranger.exists(CLG_SHOWN("ben"))
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+async def test_an_empty_plaza_recommends_nothing(world: World, limit: int) -> None:
+    assert await reasons(world, ANA, limit) == {}
