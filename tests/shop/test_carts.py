@@ -11,9 +11,9 @@ import pytest
 
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
-from plaza.shop.keys import SHOP_ACCOUNT_CART, SHOP_CART
+from plaza.shop.keys import SHOP_ACCOUNT_CART, SHOP_CART, of_account
 from plaza.shop.model import MOST_LINES, CartFull, NewQuantity
-from plaza.shop.sessions import GRACE_SECONDS
+from plaza.shop.sessions import GRACE_SECONDS, new_token
 from tests.shop.conftest import Offer, Shop
 
 
@@ -103,6 +103,15 @@ async def test_a_guest_cart_joins_once_however_often_login_is_repeated(shop: Sho
     assert await shop.lines(await shop.login("ana", guest)) == {item.id: 3}
 
 
+async def test_a_cart_that_comes_to_the_account_twice_counts_once(shop: Shop, stranger: Any) -> None:
+    for _ in range(2):  # as it may on a cluster, when a worker takes over from a process that was only slow
+        await shop.functions.call("shop_absorb", of_account("ana"), "ana", new_token(), "7 1")
+    token = new_token()
+    for _ in range(2):
+        await shop.functions.call("shop_absorb", of_account("ana"), "ana", token, "7 3 8 2")
+    assert await stranger.hgetall(SHOP_ACCOUNT_CART("ana")) == {"7": "5", "8": "2"}
+
+
 async def test_all_sessions_of_a_person_show_one_cart(shop: Shop, offer: Offer, stranger: Any) -> None:
     item = await offer()
     phone, laptop = await shop.login("ana"), await shop.login("ana")
@@ -172,3 +181,18 @@ async def test_carts_are_what_a_plain_model_says(shop: Shop, offer: Offer, seed:
         shop.clock.forward(seconds=1)
         for browser in browsers:
             assert await shop.lines(browser) == model.cart(browser)
+
+
+async def test_however_many_change_a_persons_cart_at_once_all_sessions_show_the_same(
+    shop: Shop, offer: Offer, stranger: Any
+) -> None:
+    ids = [(await offer()).id for _ in range(4)]
+    tokens, guests = [await shop.login("ana") for _ in range(3)], [await shop.token() for _ in range(3)]
+    await asyncio.gather(
+        *(shop.carts.put(tokens[n % 3], ids[n % 4], n % 7) for n in range(60)),
+        *(shop.login("ana", guest) for guest in guests),
+    )
+    await shop.functions.effects.drain()
+    account = await stranger.hgetall(SHOP_ACCOUNT_CART("ana"))
+    for token in tokens:
+        assert await stranger.hgetall(SHOP_CART(token)) == account

@@ -19,6 +19,7 @@ from plaza.shop.keys import SHOP_CART, SHOP_INV
 from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
 from plaza.shop.orders import AGAIN_SECONDS
 from plaza.shop.tables import ITEMS, LINES, ORDERS
+from tests.eventually import eventually
 from tests.shop.conftest import ADMIN, Book, Offer, Shop, assemble, offer_in
 
 
@@ -210,6 +211,33 @@ async def test_what_is_added_while_an_order_is_written_stays_in_the_cart(
     monkeypatch.setattr(shop.orders, "_order", slow)
     await shop.orders.check_out(token)
     assert await shop.lines(token) == {item.id: 2}
+
+
+async def test_a_second_click_that_comes_late_takes_nothing_out_of_the_next_cart(
+    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = await offer(qty=10)
+    for token in (await shop.token(), await shop.login("ana")):
+        await shop.carts.put(token, item.id, 2)
+        call, gate = shop.functions.call, asyncio.Event()
+
+        async def wait(verb: str, *args: Any, call: Any = call, gate: asyncio.Event = gate) -> Any:
+            if verb.startswith("shop_ordered"):
+                await gate.wait()
+            return await call(verb, *args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(shop.functions, "call", wait)
+            late = asyncio.create_task(shop.orders.check_out(token))
+            await eventually(lambda: count_of(shop, ORDERS))
+            patch.setattr(shop.functions, "call", call)
+            await shop.orders.check_out(token)
+            await shop.carts.put(token, item.id, 5)
+            gate.set()
+            await late
+        assert await shop.lines(token) == {item.id: 5}
+        await shop.carts.put(token, item.id, 0)
+        shop.clock.forward(seconds=AGAIN_SECONDS + 1)
 
 
 async def test_an_empty_cart_is_refused_once_the_last_order_is_old(shop: Shop, offer: Offer) -> None:

@@ -239,12 +239,14 @@ async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(
     assert (await get(pages, render)).page.body == b"<p>2</p>"
 
 
+@pytest.mark.parametrize("tags", [("item-7",), ()])
 async def test_a_purge_while_a_page_is_renewed_drops_the_old_and_the_new(
-    pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+    pages: Pages, render: Renderer, clock: SetClock, stranger: Any, tags: tuple[str, ...]
 ) -> None:
     render.tags = ("item-7",)
     await get(pages, render)
     await expire(pages, clock, stranger)
+    render.tags = tags
     render.gate = asyncio.Event()
     await get(pages, render)  # the old one; the new one is being computed
     clock.forward(seconds=0.1)

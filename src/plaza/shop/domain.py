@@ -24,7 +24,7 @@ def build(core: Core) -> Parts:
     settings = core.settings
     limits = Limits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
     sessions = Sessions(core.functions, core.clock, cutoffs=core.auth.cutoffs, limits=limits)
-    rows, pages = RowCache(core.functions, loader(core.sql), clock=core.clock), Pages(core.functions)
+    rows, pages = RowCache(core.functions, loader(core.sql)), Pages(core.functions)
     items = Items(core.sql, rows, pages.purge)
     orders = Orders(core.sql, sessions, items, core.clock)
     views = Views(sessions, items, Snapshots(core.valkey, core.clock), core.clock)

@@ -18,7 +18,7 @@ import asyncio
 import math
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -76,7 +76,7 @@ class RowCache:
     def __init__(self, functions: Functions, load: Load, *, clock: Clock | None = None) -> None:
         self._functions = functions
         self._valkey = functions.valkey
-        self._clock = clock or Clock()
+        self._clock = clock  # None: Valkey's, which all processes share
         self._load = load
         self._loading: dict[str, asyncio.Task[Row | None]] = {}
         self._wanted: dict[str, asyncio.Future[Data | None]] = {}
@@ -86,13 +86,13 @@ class RowCache:
     async def get(self, id: str) -> Row | None:
         """A row, or None if the database has none. One round trip if it is cached."""
         _check(id)
-        return await self._given(id, await self._functions.ask("shop_row", of_row(id), self._clock.now_ms()))
+        return await self._given(id, await self._functions.ask("shop_row", of_row(id), self._now()))
 
     async def get_many(self, ids: Sequence[str]) -> list[Row | None]:
         """Rows in the order of their ids. One round trip, and one query for all that are not cached."""
         for id in ids:
             _check(id)
-        found = await self._functions.ask_each("shop_row", [of_row(id) for id in ids], self._clock.now_ms())
+        found = await self._functions.ask_each("shop_row", [of_row(id) for id in ids], self._now())
         return await asyncio.gather(*(self._given(id, reply) for id, reply in zip(ids, found, strict=True)))
 
     async def given(self, id: str, reply: Sequence[Any]) -> Row | None:
@@ -122,7 +122,7 @@ class RowCache:
         """Copy a row every `delay` seconds, beginning now; 0 or less takes it out of the cache. One round trip."""
         _check(id)
         assert math.isfinite(delay), "a delay is a number of seconds"
-        await self._functions.call("shop_schedule", of_row(id), id, repr(float(delay)), self._clock.now_ms())
+        await self._functions.call("shop_schedule", of_row(id), id, repr(float(delay)), self._now())
 
     async def _renewed(self, id: str, old: Row | None) -> Row | None:
         """The row from the database, if this process may load it; else what another has loaded, or the old one."""
@@ -144,7 +144,7 @@ class RowCache:
     async def _load_or_wait(self, id: str, old: Row | None) -> Row | None:
         until = asyncio.get_running_loop().time() + LONG_PATIENCE_SECONDS
         while True:
-            who, now = f"{self._who}-{secrets.token_hex(4)}", self._clock.now_ms()
+            who, now = f"{self._who}-{secrets.token_hex(4)}", self._now()
             if await self._functions.call("shop_claim_row", of_row(id), who, now, LOAD_LEASE_MS):
                 return await self._load_one(id, who)
             if old is not None:
@@ -152,7 +152,7 @@ class RowCache:
             if asyncio.get_running_loop().time() > until:
                 raise Unavailable("The database is slow; try again shortly.")
             await asyncio.sleep(LOOK_SECONDS)
-            json, stale, why = await self._functions.ask("shop_row", of_row(id), self._clock.now_ms())
+            json, stale, why = await self._functions.ask("shop_row", of_row(id), self._now())
             if why != "missing":
                 return Row(json, stale == "1") if json else None
 
@@ -195,9 +195,7 @@ class RowCache:
     async def _fill(self, id: str, data: Data | None, *, who: str = "", delay: str = "", since: str = "") -> bool:
         json = b"" if data is None else _encode(data)
         version = "" if data is None else data.get("version", "")
-        written = await self._functions.call(
-            "shop_fill_row", of_row(id), json, version, self._clock.now_ms(), delay, who, since
-        )
+        written = await self._functions.call("shop_fill_row", of_row(id), json, version, self._now(), delay, who, since)
         return bool(written)
 
     async def work(self) -> None:
@@ -212,17 +210,16 @@ class RowCache:
 
     async def turn(self) -> float:
         """Copy what is due, at most one batch. Returns how long it is worth sleeping, in seconds."""
-        now = self._clock.now_ms() / 1000
-        claim, first, *ids = await self._functions.call(
-            "shop_claim_due", [SHOP_SCHEDULE()], repr(now), DUE_LEASE_SECONDS, DUE_BATCH
+        now, claim, first, *ids = await self._functions.call(
+            "shop_claim_due", [SHOP_SCHEDULE()], self._now(), DUE_LEASE_SECONDS, DUE_BATCH
         )
         if ids:
-            await self._copy(claim, ids, round(now * 1000))
+            await self._copy(claim, ids, float(now))
             return 0.0
-        wait = float(first) - now if first else LONGEST_NAP_SECONDS
+        wait = float(first) - float(now) if first else LONGEST_NAP_SECONDS
         return min(max(wait, 0.0), LONGEST_NAP_SECONDS)
 
-    async def _copy(self, claim: str, ids: list[str], since_ms: int) -> None:
+    async def _copy(self, claim: str, ids: list[str], since: float) -> None:
         """Copy claimed rows and say when they are due again: one query, whatever their number."""
         delays = dict(zip(ids, await self._valkey.call("ZMSCORE", SHOP_DELAYS(), *ids), strict=True))
         wanted = [id for id, delay in delays.items() if delay is not None and float(delay) > 0]
@@ -231,30 +228,30 @@ class RowCache:
             rows = await self._load(wanted) if wanted else {}
         except Exception as error:  # whatever it is, the old rows stay, and it is tried again
             log.warning("rows could not be copied", rows=len(wanted), error=str(error))
-            await self._next(claim, dict.fromkeys(wanted, self._clock.now_ms() / 1000 + RETRY_SECONDS))
+            await self._next(claim, dict.fromkeys(wanted, since + RETRY_SECONDS))
         else:
             gone += [id for id in wanted if id not in rows]
-            await self._copied(claim, rows, delays, since_ms)
+            await self._copied(claim, rows, delays, since)
         await asyncio.gather(*(self.schedule(id, 0) for id in gone))
 
     async def _copied(
-        self, claim: str, rows: Mapping[str, Data], delays: Mapping[str, float | None], since_ms: int
+        self, claim: str, rows: Mapping[str, Data], delays: Mapping[str, float | None], since: float
     ) -> None:
         said = {id: str(delays[id]) for id in rows}
-        await asyncio.gather(*(self._fill(id, data, delay=said[id], since=str(since_ms)) for id, data in rows.items()))
-        # From when it was due, not from when it is done: a row is copied every `delay` seconds, not more rarely.
-        await self._next(claim, {id: max(since_ms / 1000 + float(delay), 0) for id, delay in said.items()})
+        since_ms = str(round(since * 1000))
+        await asyncio.gather(*(self._fill(id, data, delay=said[id], since=since_ms) for id, data in rows.items()))
+        # From when it was claimed, not from when it is done: a row is copied every `delay` seconds, not more rarely.
+        await self._next(claim, {id: since + float(delay) for id, delay in said.items()})
 
     async def _next(self, claim: str, due: Mapping[str, float]) -> None:
         if due:
             pairs = [part for id, at in due.items() for part in (id, repr(at))]
             await self._functions.call("shop_next_due", [SHOP_SCHEDULE()], claim, *pairs)
 
+    def _now(self) -> int | str:
+        return "" if self._clock is None else self._clock.now_ms()
+
 
 def _check(id: str) -> None:
     if _ID.fullmatch(id) is None:
         raise ValueError("a row's id is 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`")
-
-
-def ids_of(items: Iterable[int]) -> list[str]:
-    return [str(item) for item in items]

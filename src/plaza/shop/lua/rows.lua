@@ -13,10 +13,10 @@ local LATE_MS = 1000
 -- where `why` is '', 'late' (the worker's business), 'expired', 'missing' or 'none'.
 local function read_row(inv, row, at)
   local json = redis.call('GET', inv)
-  local till, old, none = unpack(redis.call('HMGET', row, 'until', 'old', 'none'))
+  local till, old, none, delay = unpack(redis.call('HMGET', row, 'until', 'old', 'none', 'delay'))
   if json then
-    if till and tonumber(till) < at then return {json, '1', 'late'} end
-    return {json, '0', ''}
+    if not till or tonumber(till) >= at then return {json, '0', ''} end
+    return {json, '1', delay and 'late' or 'expired'}
   end
   if none and tonumber(none) >= at then return {false, '0', 'none'} end
   if old then return {old, '1', 'expired'} end
@@ -112,10 +112,11 @@ verb('schedule', function(keys, args)
 end)
 
 -- claim_due: some rows that are due, for one worker: nobody else gets them until the lease is over.
--- KEYS schedule   ARGV now_s, lease_s, how many   Reply {claim, when the next is due or '', item, …}
+-- KEYS schedule   ARGV now_ms, lease_s, how many   Reply {now_s, claim, when the next is due or '', item, …}
 verb('claim_due', function(keys, args)
-  local due = redis.call('ZRANGE', keys[1], '-inf', args[1], 'BYSCORE', 'LIMIT', 0, args[3])
-  local claim = text(tonumber(args[1]) + tonumber(args[2]))
+  local at = now(args[1]) / 1000
+  local due = redis.call('ZRANGE', keys[1], '-inf', text(at), 'BYSCORE', 'LIMIT', 0, args[3])
+  local claim = text(at + args[2])
   local moved = {}
   for _, item in ipairs(due) do
     moved[#moved + 1] = claim
@@ -123,7 +124,7 @@ verb('claim_due', function(keys, args)
   end
   if #moved > 0 then redis.call('ZADD', keys[1], unpack(moved)) end
   local first = redis.call('ZRANGE', keys[1], 0, 0, 'WITHSCORES')
-  return {claim, text(tonumber(first[2])) or '', unpack(due)}
+  return {text(at), claim, first[2] or '', unpack(due)}
 end)
 
 -- next_due: when claimed rows are due again; '' takes one off the schedule. One that was scheduled or taken off
