@@ -57,7 +57,7 @@ async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Serv
     await functions.load()
     crowd, history = Crowd(Live(functions, settings, Clock())), History(sql)
     begun = 0
-    for turn in range(4):
+    for turn in range(3):
         worker = await asyncio.to_thread(start, server, tmp_path)
         until = asyncio.get_running_loop().time() + dice.uniform(0.1, 0.4)
         while asyncio.get_running_loop().time() < until:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.core.clock import SetClock
+from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.history import History, Viewing
@@ -173,28 +174,31 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("calls", range(1, 20))
 async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
-    crowd: Crowd, figures: Figures, recorder: Recorder, history: History, clock: SetClock, begun: int, calls: int
+    crowd: Crowd, figures: Figures, history: History, settings: Settings, clock: SetClock, begun: int
 ) -> None:
-    """The worker dies before its n-th step; the next one finds the rest."""
-    await crowd.beat("ana", "S1")
-    clock.forward(seconds=60)
-    await crowd.leave("ana", "S1")
-    await crowd.beat("ben", "S1")
-    clock.forward(seconds=300)
-    _kill_before(recorder, calls)
-    with pytest.raises(Killed):
-        await _record_for(recorder, clock, minutes=10)
-    again = Recorder(crowd.live._functions, history, _settings(recorder), clock)
-    await _record_for(again, clock, minutes=10)
-    assert await all_viewings(history) == [
-        Viewing("S1", "web", "ana", begun, begun + 60_000),
-        Viewing("S1", "web", "ben", begun + 60_000, begun + 60_000),
-    ]
-    assert [(r.timestamp, r.viewer_count) for r in await figures.records("E1")] == [(begun + SLOT_MS, 0)]
-    ever = await figures.totals("E1")
-    assert (ever.attended, ever.peak, ever.logins) == (2, 1, 2)
+    """A worker dies before its n-th step, for every n; the next one finds the rest."""
+    functions = crowd.live._functions
+    for calls in range(1, 20):
+        event, session, start = f"E{calls}", f"S{calls}", begun + calls * 4 * SLOT_MS
+        clock.set(start)
+        await crowd.beat("ana", session, event=event)
+        clock.forward(seconds=60)
+        await crowd.leave("ana", session, event=event)
+        await crowd.beat("ben", session, event=event)
+        clock.forward(seconds=300)
+        dying = Recorder(functions, history, settings, clock)
+        _kill_before(dying, calls)
+        with pytest.raises(Killed):
+            await _record_for(dying, clock, minutes=5)
+        await _record_for(Recorder(functions, history, settings, clock), clock, minutes=5)
+        assert await all_viewings(history, event) == [
+            Viewing(session, "web", "ana", start, start + 60_000),
+            Viewing(session, "web", "ben", start + 60_000, start + 60_000),
+        ]
+        assert [(r.timestamp, r.viewer_count) for r in await figures.records(event)] == [(start + SLOT_MS, 0)]
+        ever = await figures.totals(event)
+        assert (ever.attended, ever.peak, ever.logins) == (2, 1, 2)
 
 
 async def test_two_workers_at_once_write_everything_once(
@@ -242,12 +246,6 @@ async def _figures(figures: Figures, begun: int) -> dict[str, Any]:
 
 async def _names(stranger: Any) -> set[str]:
     return {name async for name in stranger.scan_iter() if not name.startswith("plaza:")}
-
-
-def _settings(recorder: Recorder) -> Any:
-    from plaza.core.settings import Settings
-
-    return Settings(live_retention_days=recorder._retention_ms // DAY_MS)
 
 
 def _kill_before(recorder: Recorder, calls: int) -> None:
