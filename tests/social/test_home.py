@@ -225,7 +225,7 @@ async def test_following_five_thousand_people_is_answered_in_bounded_steps(
     made: list[tuple[int, str]] = []
     commands: list[tuple[Any, ...]] = []
     for i, name in enumerate(names):
-        rows = [(now - dice.randrange(30 * 86_400_000), f"{i:08x}-0000-4000-8000-{j:012x}") for j in range(40)]
+        rows = [(now - dice.randrange(30 * 86_400_000), f"{i:08x}-0000-4000-8000-{j:012x}") for j in range(20)]
         made += rows
         commands.append(("ZADD", k.USER_POSTS(name), *(part for row in rows for part in row)))
     for first in range(0, len(commands), 500):

@@ -55,8 +55,8 @@ async def test_scores_fade_by_themselves(social: Social, stranger: Any, true: An
 
 
 async def test_every_score_is_within_two_per_cent_at_every_moment(social: Social, true: Any) -> None:
-    await engaged(social, 12)
-    for _ in range(40):
+    await engaged(social, 8)
+    for _ in range(20):
         social.clock.forward(seconds=10)  # slower than the timer
         await social.jobs.rescore()
         await true()

@@ -145,10 +145,10 @@ async def test_a_profile_is_changed_by_its_own_person_only(
     assert await stranger.hgetall(k.USER("ana")) == before
 
 
-@pytest.mark.parametrize("name", ["a:b", "a%7Bb%7D", "x" * 31, "a%2Fb"])
-async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncClient, ana: Actor, name: str) -> None:
-    answer = await http.post(f"/users/{name}/follow", headers=social.token(ana))
-    assert (answer.status_code, answer.json()["field"]) == (422, "username")
+async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
+    for name in ("a:b", "a%7Bb%7D", "x" * 31, "a%2Fb"):
+        answer = await http.post(f"/users/{name}/follow", headers=social.token(ana))
+        assert (answer.status_code, answer.json()["field"]) == (422, "username")
 
 
 async def test_followers_are_paged_latest_first_while_others_come_and_go(social: Social, ana: Actor) -> None:

@@ -253,10 +253,10 @@ async def test_one_round_trip_each_on_one_server_and_few_on_a_cluster(social: So
         assert await trips(write) == 1 or social.valkey.clustered
 
 
-@pytest.mark.parametrize("content", ["", "   \n", "a\x00b", "x" * 10_001])
-async def test_bad_content_is_refused_with_its_field(social: Social, ana: Actor, http: Any, content: str) -> None:
-    answer = await http.post("/posts", json={"content": content}, headers=social.token(ana))
-    assert (answer.status_code, answer.json()["field"]) == (422, "content")
+async def test_bad_content_is_refused_with_its_field(social: Social, ana: Actor, http: Any) -> None:
+    for content in ("", "   \n", "a\x00b", "x" * 10_001):
+        answer = await http.post("/posts", json={"content": content}, headers=social.token(ana))
+        assert (answer.status_code, answer.json()["field"]) == (422, "content")
 
 
 async def test_thirty_tags_are_taken_and_one_more_is_refused(social: Social, ana: Actor, true: Any) -> None:
