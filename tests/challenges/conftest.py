@@ -77,8 +77,8 @@ class World:
         await self.challenges.track(actor, challenge, NewTracking(date))
 
 
-def assemble(functions: Functions, sql: Sql, clock: SetClock) -> World:
-    derived = Derived(sql, functions, clock, MAX_POST_AGE)
+def assemble(functions: Functions, sql: Sql, clock: SetClock, max_post_age: int = MAX_POST_AGE) -> World:
+    derived = Derived(sql, functions, clock, max_post_age)
     return World(
         functions=functions,
         sql=sql,

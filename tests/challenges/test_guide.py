@@ -1,0 +1,44 @@
+"""The guide's examples are run, in their order; what they show is what is answered."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from plaza.challenges.posts import Posts
+from plaza.challenges.recommend import Recommender
+from plaza.challenges.roll import Roll
+from plaza.challenges.routes import route
+from plaza.challenges.service import Challenges
+from plaza.core.auth import Auth
+from plaza.core.http import make_app
+from plaza.core.idempotency import Idempotency
+from plaza.core.settings import Settings
+from plaza.core.wire import Valkey
+from tests.challenges.conftest import World, assemble
+from tests.web import client_of
+
+GUIDE = Path(__file__).parents[2] / "docs" / "challenges.md"
+EXAMPLE = re.compile(r"```http\n(\w+) (\S+)(?: as (\w+))?\n(?:\n(.*?)\n)?```\n```json\n(.*?)```", re.DOTALL)
+SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
+AUTH = Auth(SETTINGS)
+
+
+async def test_the_guides_examples_are_true(world: World, valkey: Valkey) -> None:
+    world = assemble(world.functions, world.sql, world.clock, max_post_age=30)
+    services = {
+        Challenges: world.challenges,
+        Posts: world.posts,
+        Roll: world.roll,
+        Recommender: world.recommender,
+    }
+    app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
+    examples = EXAMPLE.findall(GUIDE.read_text())
+    assert len(examples) == GUIDE.read_text().count("```http")
+    async with client_of(app) as http:
+        for method, path, who, body, expected in examples:
+            token = AUTH.issue(who or "ana", "admin" if who == "root" else "user")
+            headers = {"authorization": f"Bearer {token}"}
+            answer = await http.request(method, path, content=body, headers=headers)
+            assert answer.json() == json.loads(expected), (method, path)
