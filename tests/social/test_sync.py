@@ -13,6 +13,7 @@ import pytest
 from plaza.core.auth import API, Actor
 from plaza.social import importing
 from plaza.social import keys as k
+from plaza.social import posts as posts_module
 from plaza.social.importing import Bad, Importer
 from plaza.social.model import Login
 from tests.social.conftest import ADMIN, Social
@@ -141,6 +142,21 @@ async def test_sync_is_for_the_api_key_and_a_thousand_records(
     assert (await http.post("/sync/users", json=many, headers=social.token(API))).status_code == 422
     answer = await http.post("/sync/users", json=many[:1_000], headers=social.token(API))
     assert {result["status"] for result in answer.json()["results"]} == {"created"}
+
+
+async def test_a_post_that_is_still_being_deleted_does_not_come_back_half(
+    social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
+) -> None:
+    monkeypatch.setattr(posts_module, "PURGE_STEPS", 0)
+    await send(http, social, RECORDS[:4])
+    await social.sync.take("like", [{"username": f"fan{i}", "post_id": POSTS[0]} for i in range(150)])
+    await social.posts.delete(ADMIN, POSTS[0])
+    assert await send(http, social, [RECORDS[3]]) == ["error"]
+    assert await social.jobs.leave() == 1
+    assert not (await true())["posts_leaving"]
+    assert await send(http, social, [RECORDS[3]]) == ["created"]
+    assert await social.jobs.leave() == 0
+    await true()
 
 
 def written(path: Path, lines: list[Any]) -> Path:

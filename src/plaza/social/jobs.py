@@ -115,9 +115,7 @@ class Jobs:
         """Go on with deletions that were too large for their request, or whose process died."""
         posts: list[str] = await self.valkey.call("ZRANGE", POSTS_LEAVING(), 0, AT_ONCE - 1)
         for id in posts:
-            left = 1
-            while left:
-                _, left = await self.posts.purge(id)
+            await self.posts.purge(id)
         names: list[str] = await self.valkey.call("ZRANGE", USERS_LEAVING(), 0, AT_ONCE - 1)
         for name in names:
             await self.leaving.sweep(name)

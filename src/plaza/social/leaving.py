@@ -81,14 +81,9 @@ class Leaving:
 
     async def _delete_posts(self, name: str) -> None:
         while ids := await self.valkey.call("ZRANGE", k.USER_POSTS(name), 0, BATCH - 1):
-            await asyncio.gather(*map(self._delete_post, ids))
+            await asyncio.gather(*map(self.posts.remove, ids))
             await self.fanout.take_out(name, ids)
             await self.valkey.call("ZREM", k.USER_POSTS(name), *ids)  # what was no post any more
-
-    async def _delete_post(self, id: str) -> None:
-        left = 1
-        while left:
-            _, left = await self.posts.purge(id)
 
     async def _unlike(self, name: str, id: str) -> None:
         keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]

@@ -120,16 +120,20 @@ class Posts:
         there, left = await self.functions.call("social_delete_post", deletion_keys(id), id, who, self.clock.now_ms())
         if not there:
             raise _no_post(id)
-        for _ in range(PURGE_STEPS):
-            if not left:
-                break
-            _, left = await self.purge(id)
+        await self.purge(id, left, PURGE_STEPS)
         return Deleted(id, True)
 
-    async def purge(self, id: str) -> tuple[int, int]:
-        """Clear a step of what is left of a deleted post: whether it was there, how much is left. One round trip."""
-        there, left = await self.functions.call("social_delete_post", deletion_keys(id), id, "", self.clock.now_ms())
-        return there, left
+    async def purge(self, id: str, left: int = 1, most: int = 1_000_000) -> None:
+        """Clear what others had to do with a deleted post, in steps. One round trip for each hundred."""
+        while left and most:
+            left = await self.functions.call("social_purge_post", deletion_keys(id), id, self.clock.now_ms())
+            most -= 1
+
+    async def remove(self, id: str) -> None:
+        """Delete a post, whoever's it is, and wait until all of it is gone."""
+        now = self.clock.now_ms()
+        _, left = await self.functions.call("social_delete_post", deletion_keys(id), id, "", now)
+        await self.purge(id, left)
 
     async def ban(self, actor: Actor, id: str, *, on: bool) -> Post:
         """Take a post out of every feed and sum, or bring it back. One round trip."""

@@ -176,11 +176,11 @@ class Sync:
     async def _post(self, record: PostRecord) -> Status:
         tags = tags_of(record.content, record.hashtags)
         author, style = await self.posts.style_of(record.username)
-        created, now = await self._created(record), self.clock.now_ms()
+        id, created, now = record.id, await self._created(record), self.clock.now_ms()
         status: Status = await self.functions.call(
             "social_sync_post",
-            [k.POST(record.id), k.POST_EDITS(record.id), *author],
-            record.id, record.username, record.content, record.media_url or "", ",".join(tags), created, now, *style,
+            [k.POST(id), k.POST_EDITS(id), k.POST_LIKES(id), k.POST_BOOKMARKS(id), k.POST_COMMENTS(id), *author],
+            id, record.username, record.content, record.media_url or "", ",".join(tags), created, now, *style,
         )  # fmt: skip
         return status
 

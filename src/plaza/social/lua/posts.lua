@@ -120,12 +120,16 @@ verb('edit_post', function(keys, args)
 end)
 
 -- sync_post: a post of another system, as it is there now.
--- KEYS post, edits, the author's user (one server)   ARGV as create_post's   Reply 'created', 'updated' or 'unchanged'
+-- KEYS post, edits, likes, bookmarks, comments, the author's user (one server)   ARGV as create_post's
+-- Reply 'created', 'updated' or 'unchanged'
 verb('sync_post', function(keys, args)
-  local post, edits, user = keys[1], keys[2], keys[3]
+  local post, edits, likes, bookmarks, comments, user = unpack(keys)
   local id, author, content, media, tags, created, at = unpack(args)
   local known, old_media, old_created = unpack(redis.call('HMGET', post, 'user_id', 'media_url', 'created_at'))
   if not known then
+    if exists(likes) or exists(bookmarks) or exists(comments) then
+      fail('conflict', 'The post of that id is still being deleted.', {field = 'id'})
+    end
     write_post(post, user, args)
     return 'created'
   end
@@ -319,7 +323,7 @@ recipe('comment_dropped', function(comment, name)
 end)
 
 recipe('post_leaving', function(id, at)
-  if exists(key.post_likes(id)) or exists(key.post_bookmarks(id)) or exists(key.post_comments(id)) then
+  if not exists(key.post(id)) and (exists(key.post_likes(id)) or exists(key.post_bookmarks(id)) or exists(key.post_comments(id))) then
     return {'ZADD', key.posts_leaving(), 'NX', at, id}
   end
   return {'ZREM', key.posts_leaving(), id}
@@ -344,8 +348,8 @@ local function purge(id, likes, likes_recent, bookmarks, comments, comments_rece
   return redis.call('SCARD', likes) + redis.call('SCARD', bookmarks) + redis.call('LLEN', comments)
 end
 
--- delete_post: it is gone from everywhere at once, but for the other sides of what many did with it: call again while
--- something is left.
+-- delete_post: it is gone from everywhere at once, but for the other sides of what many did with it: purge_post clears
+-- those while something is left.
 -- KEYS post, likes, likes recent, bookmarks, comments, comments recent, edits
 -- ARGV id, who ('' for an admin or the author's leaving), now   Reply {was there, left}
 verb('delete_post', function(keys, args)
@@ -360,6 +364,14 @@ verb('delete_post', function(keys, args)
     effect('unpushed', id)
   end
   local left = purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
-  if left > 0 or not author then effect('post_leaving', id, at) end
+  if left > 0 then effect('post_leaving', id, at) end
   return {author and 1 or 0, left}
+end)
+
+-- purge_post: another step of a deletion.   KEYS as delete_post's   ARGV id, now   Reply how much is left
+verb('purge_post', function(keys, args)
+  local left = 0
+  if not exists(keys[1]) then left = purge(args[1], keys[2], keys[3], keys[4], keys[5], keys[6]) end
+  if left == 0 then effect('post_leaving', args[1], args[2]) end
+  return left
 end)
