@@ -55,3 +55,15 @@ async def test_a_person_can_be_forgotten(history: History) -> None:
     await history.forget("ana")
     assert await history.of_viewer("ana") == []
     assert await history.attended("E1") == 1
+
+
+async def test_a_person_can_be_renamed(history: History) -> None:
+    await history.keep_viewings("E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ana", 5, 6)])
+    await history.keep_viewings("E1", [Viewing("", "web", "eva", 5, 7)])
+    for _ in range(2):
+        await history.rename("ana", "eva")
+    assert await history.of_viewer("ana") == []
+    assert [v async for v in history.viewings("E1")] == [
+        Viewing("", "web", "eva", 1, 2),
+        Viewing("", "web", "eva", 5, 7),
+    ]

@@ -60,6 +60,41 @@ async def test_a_forgotten_person_is_nowhere_and_others_stay(
     assert (await figures.session_statistics("S1")).viewer_count == 1
 
 
+async def test_a_renamed_person_is_the_same_viewer(
+    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: SetClock, stranger: Any
+) -> None:
+    await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
+    await crowd.beat("ana", location="phone", country="NZ", groups=("dev",))
+    await crowd.leave("ana", location="phone")
+    await recorder.record()
+    await crowd.beat("ana", location="tv", country="NZ", groups=("dev",))
+    await crowd.leave("ana", location="tv")
+    await crowd.beat("ben")
+    before, ever = await figures.statistics("E1"), await figures.totals("E1")
+    for _ in range(2):
+        await people.rename("ana", "eva")
+    assert await _mentions(stranger, "ana") == []
+    assert (await figures.statistics("E1"), await figures.totals("E1")) == (before, ever)
+    clock.forward(seconds=30)
+    await crowd.beat("eva", "S1", country="NZ", groups=("dev",))
+    assert (await figures.totals("E1")).logins == ever.logins, "her viewing session goes on under the new name"
+    await recorder.record()
+    export = await people.export("eva")
+    assert [each["location"] for each in export["viewing_sessions"]] == ["phone", "tv"]
+
+
+async def test_renaming_to_a_name_that_watches_too_leaves_one_viewer(
+    crowd: Crowd, people: People, figures: Figures, clock: SetClock, stranger: Any
+) -> None:
+    for first, last in (("ana", "eva"), ("eva", "ana")):
+        await crowd.beat(first, country="FR")
+        clock.forward(seconds=1)
+        await crowd.beat(last, country="NZ")
+        await people.rename("ana", "eva")
+        assert (await figures.statistics("E1")).count_by_viewing_country == {"NZ": 1}
+    assert await _mentions(stranger, "ana") == []
+
+
 async def _mentions(stranger: Any, name: str) -> list[str]:
     """Every key with the name anywhere in it."""
     found = []

@@ -226,16 +226,22 @@ local function see(a, v, before)
   return rest
 end
 
+-- The numbers of groups that a member names, which all have one.
+local function numbers_of(a, groups)
+  if #groups == 0 then return {} end
+  local numbers = redis.call('HMGET', a.group_names, unpack(groups))
+  for i, number in ipairs(numbers) do numbers[i] = tonumber(number) end
+  return numbers
+end
+
 -- A viewer goes: no longer alive in any window, but still among those who were there until now, or until they were last
 -- seen if that is longer ago than the window.
 local function lower(a, user, rest, at, window)
   local last = tonumber(redis.call('ZSCORE', a.heartbeat, user) or 0)
   local gone = at - last <= window and at or last
   local groups, country = groups_of(rest)
-  local numbers = #groups > 0 and redis.call('HMGET', a.group_names, unpack(groups)) or {}
-  for i = #numbers, 1, -1 do numbers[i] = tonumber(numbers[i]) end
   redis.call('ZADD', a.heartbeat, gone - AWAY_MS, user)
-  score(a, user, rest, numbers, country, gone - AWAY_MS)
+  score(a, user, rest, numbers_of(a, groups), country, gone - AWAY_MS)
   redis.call('ZADD', a.left, gone, user)
 end
 

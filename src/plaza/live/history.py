@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import json
-from sqlalchemy import BigInteger, Column, String, Table, Text, case, delete, distinct, func, select, tuple_
+from sqlalchemy import BigInteger, Column, String, Table, Text, case, delete, distinct, func, literal, select, tuple_
 
 from plaza.core.sql import Sql, metadata
 from plaza.live.model import Statistics
@@ -206,6 +206,16 @@ class History:
         query = select(c.event, c.session, c.location, c.viewer, c.started_at, c.ended_at).where(c.viewer == viewer)
         async with self._sql.read() as tx:
             return [(event, Viewing(*rest)) for event, *rest in await tx.execute(query.order_by(c.started_at))]
+
+    async def rename(self, old: str, new: str) -> None:
+        """A viewing session that both names have, from the same moment, is one."""
+        c = VIEWINGS.c
+        columns = [c.event, c.session, c.location, literal(new), c.started_at, c.ended_at]
+        names = ["event", "session", "location", "viewer", "started_at", "ended_at"]
+        moved = self._sql.insert(VIEWINGS).from_select(names, select(*columns).where(c.viewer == old))
+        async with self._sql.begin() as tx:
+            await tx.execute(moved.on_conflict_do_nothing())
+            await tx.execute(delete(VIEWINGS).where(c.viewer == old))
 
     async def forget(self, viewer: str) -> None:
         async with self._sql.begin() as tx:

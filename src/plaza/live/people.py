@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from plaza.core.functions import Functions
@@ -47,6 +48,31 @@ class People:
         for event in await self._events_with(username):
             await self._forget_in(event, username)
         await self._history.forget(username)
+
+    async def rename(self, old: str, new: str) -> None:
+        """Move the person's traces to another name, event by event; interrupted, it goes on when called again."""
+        for event in await self._events_with(old):
+            await self._rename_in(event, old, new)
+        await self._history.rename(old, new)
+
+    async def _rename_in(self, event: str, old: str, new: str) -> None:
+        for room in await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event)):
+            names = keys.viewing_keys(event, *keys.of_place(room))
+            await self._functions.call("live_rename_room", names, old, new)
+        await self._rename_finished(event, old, new)
+        for session in await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)):
+            await self._functions.call("live_rename", keys.session_audience(session), old, new)
+        await self._functions.call("live_rename", keys.event_audience(event), old, new)
+
+    async def _rename_finished(self, event: str, old: str, new: str) -> None:
+        name, first = keys.EVENT_FINISHED(event), 0
+        while found := await self._viewings.finished(event, first, BATCH):
+            for viewing in (viewing for viewing in found if viewing.viewer == old):
+                renamed = finished_member(replace(viewing, viewer=new))
+                await self._valkey.multi(
+                    [("ZADD", name, "GT", viewing.ended_at, renamed), ("ZREM", name, finished_member(viewing))]
+                )
+            first += len(found)
 
     async def _forget_in(self, event: str, username: str) -> None:
         rooms = await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event))

@@ -72,14 +72,51 @@ verb('unlist', function(keys, args)
   if redis.call('ZSCORE', keys[1], args[1]) == args[2] then redis.call('ZREM', keys[1], args[1]) end
 end)
 
--- forget: a person's traces in an audience go.   KEYS the audience's 10   ARGV viewer
-verb('forget', function(keys, args)
-  local a, user = audience(keys, 1), args[1]
-  local note = redis.call('HGET', a.viewers, user)
+-- Takes a viewer out of everything an audience counts by.
+local function take_out(a, user, note)
   if note then replace(a, user, split(note, '\n')[1], {}) end
   for _, zset in ipairs({a.heartbeat, a.countries, a.left}) do redis.call('ZREM', zset, user) end
   redis.call('SREM', a.attended, user)
   redis.call('HDEL', a.viewers, user)
+end
+
+-- forget: a person's traces in an audience go.   KEYS the audience's 10   ARGV viewer
+verb('forget', function(keys, args)
+  local a = audience(keys, 1)
+  take_out(a, args[1], redis.call('HGET', a.viewers, args[1]))
+end)
+
+-- rename: a person's traces in an audience take another name. Where both names were there, the one seen last stays.
+-- KEYS the audience's 10   ARGV old, new
+verb('rename', function(keys, args)
+  local a, old, new = audience(keys, 1), args[1], args[2]
+  local note, theirs = unpack(redis.call('HMGET', a.viewers, old, new))
+  if not note then return end
+  local beat, left = tonumber(redis.call('ZSCORE', a.heartbeat, old)), redis.call('ZSCORE', a.left, old)
+  take_out(a, old, note)
+  if theirs and tonumber(redis.call('ZSCORE', a.heartbeat, new)) >= beat then return end
+  take_out(a, new, theirs)
+  local rest = split(note, '\n')[1]
+  local groups, country = groups_of(rest)
+  redis.call('ZADD', a.heartbeat, beat, new)
+  score(a, new, rest, numbers_of(a, groups), country, beat)
+  if left then redis.call('ZADD', a.left, left, new) end
+  redis.call('SADD', a.attended, new)
+  redis.call('HSET', a.viewers, new, note)
+end)
+
+-- rename_room: the same for the viewing sessions of a place.   KEYS starts, ends   ARGV old, new
+verb('rename_room', function(keys, args)
+  local old, new = args[1], args[2]
+  local start, stop = redis.call('ZSCORE', keys[1], old), redis.call('ZSCORE', keys[2], old)
+  local theirs = redis.call('ZSCORE', keys[2], new)
+  if not start or not stop then return end
+  if not theirs or tonumber(stop) > tonumber(theirs) then
+    redis.call('ZADD', keys[1], start, new)
+    redis.call('ZADD', keys[2], stop, new)
+  end
+  redis.call('ZREM', keys[1], old)
+  redis.call('ZREM', keys[2], old)
 end)
 
 local function require_silence(a, before)
