@@ -141,7 +141,9 @@ async def test_editing_keeps_history_and_moves_tags(
     post = await social.posts.create(ana, NewPost("#one and #two", None, ["listed"]))
     await social.posts.like(bob, post.id)
     social.clock.forward(seconds=60)
+    await social.posts.like(ana, post.id)
     edited = await social.posts.edit(ana, post.id, PostEdit("#two and #three"))
+    assert (edited.isLiked, edited.isBookmarked, edited.likesCount) == (True, False, 2)
     assert edited.hashtags == ["two", "three", "listed"]
     assert edited.edited_at == social.clock.now_ms()
     (history,) = await stranger.lrange(k.POST_EDITS(post.id), 0, -1)

@@ -25,6 +25,7 @@ from plaza.social.keys import (
     USER_BLOCKED,
     USER_BLOCKED_BY,
     USER_BOOKMARKED,
+    USER_LIKED,
 )
 from plaza.social.model import (
     Comment,
@@ -92,14 +93,14 @@ class Posts:
         if viewer is not None and viewer.is_admin:
             fields = await self.valkey.call("HGETALL", POST(id))
             if fields and "banned" in fields:
-                return post_of(fields, liked=False, bookmarked=False)
+                return await self._seen_by(viewer, fields)
         (item,) = await self.reader.items(View(viewer, users=False, feed=False), [id])
         if item is None:
             raise _no_post(id)
         return item.post
 
     async def edit(self, actor: Actor, id: str, edit: PostEdit) -> Post:
-        """Change the text. What it said is kept, and its tags follow the new text. Two round trips."""
+        """Change the text. What it said is kept, and its tags follow the new text. Three round trips."""
         actor.require(A_USER)
         before = await self.valkey.call("HMGET", POST(id), "content", "hashtags")
         if before[0] is None:
@@ -112,7 +113,7 @@ class Posts:
             [POST(id), POST_EDITS(id)],
             id, actor.name, edit.content, ",".join(tags), self.clock.now_ms(),
         )  # fmt: skip
-        return post_of(as_dict(reply), liked=False, bookmarked=False)
+        return await self._seen_by(actor, as_dict(reply))
 
     async def delete(self, actor: Actor, id: str) -> Deleted:
         """Delete a post. It is gone at once; what many did with it goes in steps. One round trip for up to 100 each."""
@@ -136,11 +137,11 @@ class Posts:
         await self.purge(id, left)
 
     async def ban(self, actor: Actor, id: str, *, on: bool) -> Post:
-        """Take a post out of every feed and sum, or bring it back. One round trip."""
+        """Take a post out of every feed and sum, or bring it back. Two round trips."""
         actor.require(ADMIN)
         by = actor.name if on else ""
         reply = await self.functions.call("social_ban_post", [POST(id)], id, by, self.clock.now_ms())
-        return post_of(as_dict(reply), liked=False, bookmarked=False)
+        return await self._seen_by(actor, as_dict(reply))
 
     async def like(self, actor: Actor, id: str) -> Engagement:
         """Like a post. A second like changes nothing. One round trip."""
@@ -237,6 +238,12 @@ class Posts:
             raise NoProfile("You have no profile here.", username=name)
         version, *rest = style
         return [], [version or "0", *(value or "" for value in rest)]
+
+    async def _seen_by(self, actor: Actor, fields: dict[str, str]) -> Post:
+        """A post that was read already, with the flags of who sees it. One round trip."""
+        keys = USER_LIKED(actor.name), USER_BOOKMARKED(actor.name)
+        liked, marked = await self.valkey.batch([("ZSCORE", key, fields["id"]) for key in keys])
+        return post_of(fields, liked=liked is not None, bookmarked=marked is not None)
 
     async def author_of(self, id: str) -> str:
         author, banned = await self.valkey.call("HMGET", POST(id), "user_id", "banned")
