@@ -213,7 +213,7 @@ async def test_pages_say_what_the_cache_did(web: httpx.AsyncClient) -> None:
     assert (same.status_code, same.content) == (304, b"")
     assert same.headers["etag"] == hit.headers["etag"]
     assert (await web.get(path + "?_=123")).headers["cache-status"] == "plaza; fwd=bypass; detail=unwanted"
-    assert (await web.get(path + "?a_b=1")).headers["cache-status"] == "plaza; fwd=uri-miss; stored"
+    assert (await web.get(path + "?a_b=1")).headers["cache-status"].startswith("plaza; hit; ttl="), "not a copy"
     assert (await web.get(path, headers=KEY)).headers["cache-status"] == "plaza; fwd=bypass; detail=personal"
     head = await web.head(path)
     assert (head.status_code, head.content) == (200, b"")

@@ -179,13 +179,10 @@ async def remove_row(actor: Actor, id: ItemId, caching: Caching) -> None:
 @route.get("/pages/items/{id}", media_type=HTML, any_query=True)
 async def item_page(id: ItemId, call: Call, storefront: Storefront) -> Answer[str]:
     """The page of an item for people, through the page cache: `Cache-Status`, `ETag`, 304."""
-    query: bytes = call.scope["query_string"]
-    own = "unwanted" if asks_for_new(query) else ""
+    own = "unwanted" if asks_for_new(call.scope["query_string"]) else ""
     if any(name in call.headers for name in ("authorization", "x-authorization", "x-access-token", "x-api-key")):
         own = "personal"
-    host = call.headers.get("host", "")
-    address = ("https" if call.secure else "http", host, call.path, query.decode("latin-1"))
-    served = await storefront.item(id, address, token_of(call), own=own)
+    served = await storefront.item(id, token_of(call), own=own)
     headers = [
         *served.headers("plaza"),
         ("vary", "cookie, authorization"),

@@ -43,10 +43,11 @@ class Storefront:
         self._valkey = pages.functions.valkey
         self._item_page = _environment.get_template("item.html")
 
-    async def item(self, id: int, address: tuple[str, ...], token: str | None, *, own: str = "") -> Served:
+    async def item(self, id: int, token: str | None, *, own: str = "") -> Served:
         """The page of an item. One round trip if it is cached, one more for a request that brings a session.
 
-        `address` is what makes the request the same as another; `own` says why it is not for the cache, if so.
+        `own` says why it is not for the cache, if so. What makes a request the same as another is the item alone: the
+        page depends on no host and no parameter, and whoever makes some up should not fill the cache with copies.
         """
 
         async def compute(_: bool) -> Page:
@@ -57,7 +58,7 @@ class Storefront:
         if own:
             page = await compute(True)
             return Served(page, etag_of(page), f"fwd=bypass; detail={own}", personal=own == "personal")
-        served = await self._pages.serve(page_hash(address), compute, str(id))
+        served = await self._pages.serve(page_hash([f"/shop/pages/items/{id}"]), compute, str(id))
         assert served is not None, "a page of ours is never sent by other means"
         return served
 
