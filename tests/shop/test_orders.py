@@ -15,7 +15,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.shop.keys import SHOP_CART, SHOP_INV
+from plaza.shop.keys import SHOP_CART, SHOP_INV, SHOP_LOGINS
 from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
 from plaza.shop.orders import AGAIN_SECONDS
 from plaza.shop.tables import ITEMS, LINES, ORDERS
@@ -278,6 +278,22 @@ async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
     rest = await both.orders.page(visit, Page(limit=3, cursor=first.pagination.next_cursor))
     assert [order.id for order in (*first.orders, *rest.orders)] == made[::-1]
     assert rest.pagination.next_cursor is None
+
+
+async def test_a_person_who_takes_another_name_keeps_cart_and_orders(shop: Shop, offer: Offer, stranger: Any) -> None:
+    item = await offer()
+    token = await shop.login("ana")
+    await shop.carts.put(token, item.id, 1)
+    await shop.orders.check_out(token)
+    await shop.carts.put(token, item.id, 2)
+    before = await shop.shoppers.export("ana")
+    for _ in range(2):
+        await shop.shoppers.rename("ana", "anna")
+    after = await shop.shoppers.export("anna")
+    assert after == {**before, "sessions": []}
+    assert await shop.shoppers.export("ana") == {"cart": {}, "sessions": [], "orders": []}
+    assert (await shop.sessions.visit(token))[0].new
+    assert await stranger.hlen(SHOP_LOGINS()) == 0
 
 
 async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, offer: Offer, stranger: Any) -> None:

@@ -151,11 +151,11 @@ class Orders:
             rows = (await tx.execute(select(ORDERS).where(ORDERS.c.buyer == f"user:{username}"))).all()
             return await _with_lines(tx, rows)
 
-    async def forget(self, username: str) -> int:
-        """Take a person's name off their orders. The orders stay: stock and sums must add up."""
-        statement = update(ORDERS).where(ORDERS.c.buyer == f"user:{username}").values(buyer="")
+    async def hand_over(self, old: str, new: str | None) -> None:
+        """Put a person's new name on their orders, or none. The orders stay: stock and sums must add up."""
+        buyer = "" if new is None else f"user:{new}"
         async with self._sql.begin() as tx:
-            return int((await tx.execute(statement)).rowcount)
+            await tx.execute(update(ORDERS).where(ORDERS.c.buyer == f"user:{old}").values(buyer=buyer))
 
 
 async def _take(tx: AsyncConnection, item: int, qty: int) -> Any:

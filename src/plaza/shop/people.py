@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
 
-from plaza.shop.keys import SHOP_ACCOUNT_CART
+from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
 from plaza.shop.orders import Orders
 from plaza.shop.sessions import Sessions, Visit
 
@@ -32,4 +33,14 @@ class Shoppers:
     async def forget(self, username: str) -> None:
         """End a person's sessions, drop their cart, and take their name off their orders. May be repeated."""
         await self._sessions.end_all(username)
-        await self._orders.forget(username)
+        await self._orders.hand_over(username, None)
+
+    async def rename(self, old: str, new: str) -> None:
+        """Hand cart and orders over to a new name. Sessions end, as all tokens of the person do. May be repeated."""
+        cart = await self._valkey.call("HGETALL", SHOP_ACCOUNT_CART(old))
+        parcel = " ".join(part for line in sorted(cart.items()) for part in line)
+        # The same cart again is known by it; another one, of a later owner of the old name, is not the same.
+        name = hashlib.sha256(f"{old} {parcel}".encode()).hexdigest()[:32]
+        await self._sessions.functions.call("shop_absorb", of_account(new), new, name, parcel)
+        await self._sessions.end_all(old)
+        await self._orders.hand_over(old, new)
