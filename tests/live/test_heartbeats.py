@@ -219,3 +219,23 @@ async def test_invented_groups_cannot_grow_without_end(live: Live, figures: Figu
     assert groups["g0"] == 1
     assert "one-too-many" not in groups
     assert groups["given"] == 1, "what tokens say still counts"
+
+
+async def test_one_viewer_watches_at_twenty_places_at_most(crowd: Crowd, clock: SetClock, stranger: Any) -> None:
+    begun = clock.now_ms()
+    for i in range(22):
+        clock.set(begun + i)
+        await crowd.beat("ana", location=f"tab{i}")
+    finished = await stranger.zrange(keys.EVENT_FINISHED("E1"), 0, -1, withscores=True)
+    assert finished == [(f"ana#{begun}#tab0", begun), (f"ana#{begun + 1}#tab1", begun + 1)]
+    assert await stranger.hget(keys.EVENT_INFO("E1"), "peak") == "1"
+
+
+async def test_leaving_where_the_raw_viewing_session_is_gone_does_no_harm(
+    crowd: Crowd, figures: Figures, stranger: Any
+) -> None:
+    await crowd.beat("ana")
+    for name in keys.viewing_keys("E1", "", "web"):
+        await stranger.delete(name)
+    await crowd.leave("ana")
+    assert await figures.alive("E1") == 0

@@ -39,7 +39,7 @@ end
 
 local function require_place(e, v, info)
   if v.only_declared and not info.declared then
-    fail('event_undeclared', 'This event was not declared.', {field = 'eventId'})
+    fail('event_undeclared', 'This event was not declared.', {field = 'event'})
   end
   if redis.call('HEXISTS', e.rooms, v.room) == 1 then return end
   if redis.call('HLEN', e.rooms) >= MOST_ROOMS then
@@ -57,7 +57,7 @@ local function require_owner(owner, event)
   end
 end
 
--- Begins a viewing session at the place, or goes on with the one that is under way. Returns whether it began one.
+-- Begins a viewing session at the place, or goes on with the one that is under way.
 local function view(e, v, open, window)
   local place = index_of(open, v.room)
   if place then
@@ -65,7 +65,7 @@ local function view(e, v, open, window)
     if place > 1 then table.insert(open, 1, table.remove(open, place)) end
     if v.at - stop <= window then
       if v.at > stop then redis.call('ZADD', e.ends, v.at, v.user) end
-      return false
+      return
     end
     finish(e, v.user, v.room, redis.call('ZSCORE', e.starts, v.user), stop)
   else
@@ -82,7 +82,6 @@ local function view(e, v, open, window)
     finish(e, v.user, room, redis.call('ZSCORE', start_key(v, room), v.user),
       redis.call('ZSCORE', end_key(v, room), v.user))
   end
-  return true
 end
 
 -- Written down that the event has something to record; the worker takes it off the list again.
@@ -213,7 +212,7 @@ verb('leave', function(keys, args)
   info.least = least
   if close_slot(e, info, v.at) then redis.call('HSET', e.info, 'slot', math.floor(v.at / SLOT_MS)) end
   local window = window_now(info.window, info.window_until, v.at, least)
-  local stop = tonumber(redis.call('ZSCORE', e.ends, v.user))
+  local stop = tonumber(redis.call('ZSCORE', e.ends, v.user) or 0)
   if v.at > stop and v.at - stop <= window then
     stop = v.at
     redis.call('ZADD', e.ends, stop, v.user)
