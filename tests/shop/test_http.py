@@ -245,3 +245,22 @@ async def test_sessions_and_carts_survive_a_restart(place: Server | Cluster, tmp
         again = await web.get("/shop/cart", headers={"cookie": cookie})
         assert again.json() == cart.json()
         assert "set-cookie" not in again.headers
+
+
+async def test_who_deletes_the_account_is_signed_out_and_leaves_no_cart(web: httpx.AsyncClient) -> None:
+    item = await make_item(web)
+    await register(web, "ana")
+    entered = await web.post("/auth/login", json={"username": "ana", "password": "ana password"})
+    bearer = {"authorization": f"Bearer {entered.json()['access_token']}"}
+    await login(web, "ana")
+    await web.put(f"/shop/cart/items/{item}", json={"qty": 2})
+    exported = await web.get("/users/me/export", headers=bearer)
+    assert exported.status_code == 200
+    assert str(item) in exported.text
+    assert web.cookies[PLAIN_NAME] not in exported.text
+    gone = await web.delete("/users/me", headers=bearer)
+    assert gone.status_code in (200, 202, 204), gone.text
+    after = await web.post("/shop/session")
+    assert after.status_code == 201
+    assert after.json()["user"] is None
+    assert (await web.get("/shop/cart")).json()["items"] == []
