@@ -150,7 +150,7 @@ async def test_what_was_in_flight_when_the_connection_broke_may_have_run(fragile
 async def test_a_server_that_is_killed_and_comes_back_is_found_again(tmp_path: Path) -> None:
     server = Server(free_port(), tmp_path).start()
     try:
-        async with connected(server.url, patience=0.3) as valkey:
+        async with connected(server.url, patience=0.6) as valkey:
             await valkey.call("PING")
             server.stop(signal.SIGKILL)
             await asyncio.sleep(0.05)  # until then a command is still written, and may have run
@@ -161,10 +161,11 @@ async def test_a_server_that_is_killed_and_comes_back_is_found_again(tmp_path: P
             assert str(server.port) in str(caught.value)
             assert time.monotonic() - started < BOUND
             # Once it has been away for longer than anyone would wait, nobody waits at all.
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.2)
             started = time.monotonic()
-            assert all(isinstance(error, ConnectionLost) for error in await outcomes(*[valkey.call("PING")] * 100))
-            assert time.monotonic() - started < 0.3
+            errors = await outcomes(*(valkey.call("PING") for _ in range(100)))
+            assert all(isinstance(error, ConnectionLost) for error in errors)
+            assert time.monotonic() - started < 0.6
             server.start()
             assert await eventually(valkey, "PING") == "PONG"
     finally:
@@ -232,7 +233,7 @@ async def test_a_connection_that_dies_in_the_middle_of_a_reply_fails_only_what_i
         greeting = 400  # a greeting is shorter than that, and each example dies somewhere in what follows
         relay.cut_after = greeting + size
         relay.cut()
-        calls = [valkey.call("ECHO", i) for i in range(50)] + [valkey.call("GET", "long")] * 1
+        calls = [valkey.call("ECHO", i) for i in range(50)] + [valkey.call("GET", "long")]
         calls += [valkey.batch([["ECHO", f"b{i}"]] * 3) for i in range(20)]
         answers = await outcomes(*calls)
         wanted = [str(i) for i in range(50)] + ["x" * 60_000] + [[f"b{i}"] * 3 for i in range(20)]

@@ -49,6 +49,7 @@ def test_a_url_names_an_address(url: str, expected: Address) -> None:
 def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
     nodes, clustered = parse("valkey+cluster://ana:pw@a:1,b,[::1]:3")
     assert clustered
+    assert all(node.tls for node in parse("rediss+cluster://a:1,b:2")[0])
     assert [(node.host, node.port, node.password) for node in nodes] == [
         ("a", 1, "pw"),
         ("b", 6379, "pw"),

@@ -14,6 +14,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -74,7 +75,7 @@ class Cluster(Valkey):
         """Read the table of slots, and keep it true from then on."""
         if not await self._read_table():
             raise ConnectionLost(f"No node of {self!r} answers.", may_have_run=False)
-        self._start(self._watch())
+        self.start(self._watch())
 
     def call(
         self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
@@ -99,14 +100,14 @@ class Cluster(Valkey):
         places: dict[Server, list[int]] = {}
         for i, command in enumerate(commands):
             places.setdefault(self.home(key_of(command)), []).append(i)
-        parts: list[_Part] = []
+        whole = _Whole(self, packed, len(places), self.until(timeout), return_errors)
         counted = USAGE.get()
         for server, where in places.items():
             theirs = [commands[i] for i in where], [packed[i] for i in where]
-            parts.append((where, *server.part(*theirs, list, timeout, raw)))
+            whole.add(where, *server.part(*theirs, list, timeout, raw))
             USAGE.set(None)  # the parts travel side by side, so they are one round trip
         USAGE.set(counted)
-        return self._start(self._collect(packed, parts, self.until(timeout), return_errors))
+        return whole.answer
 
     def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
         check_all(commands)
@@ -116,7 +117,7 @@ class Cluster(Valkey):
         slot = one_slot(commands)
         wire = (self._any() if slot is None else self._at(slot)).lane(False)
         again = _resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, executed, self.until(timeout))
-        return self._start(self.insist(again(wire, False), wire, self.until(timeout), again))
+        return self.start(self.insist(again(wire, False), wire, self.until(timeout), again))
 
     def tracked(
         self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
@@ -138,7 +139,7 @@ class Cluster(Valkey):
             return self._node(wire.address).tracked(*command, keep=keep, timeout=max(until - monotonic(), 0))
 
         wire = self.home(key).lane(False)
-        return self._start(self.insist(again(wire, False), wire, until, again))
+        return self.start(self.insist(again(wire, False), wire, until, again))
 
     def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
         return self._listeners.add(callback)
@@ -186,31 +187,11 @@ class Cluster(Valkey):
             self._nodes[place] = server
         return self._nodes[place]
 
-    def _start(self, work: Coroutine[Any, Any, Any], context: Context | None = None) -> asyncio.Task[Any]:
+    def start(self, work: Coroutine[Any, Any, Any], context: Context | None = None) -> asyncio.Task[Any]:
         task = asyncio.create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    async def _collect(self, packed: list[bytes], parts: list[_Part], until: float, return_errors: bool) -> list[Any]:
-        """Put the parts of a batch together in order, and send again what was redirected."""
-        answers = await asyncio.gather(*(future for _, _, future in parts), return_exceptions=True)
-        replies: list[Any] = [None] * len(packed)
-        moved: list[tuple[int, Awaitable[Any]]] = []
-        for (where, wire, _), answer in zip(parts, answers, strict=True):
-            if isinstance(answer, Unavailable) and len(parts) > 1:
-                answer.may_have_run = True  # type: ignore[attr-defined]  # if not this part, then another
-            if isinstance(answer, BaseException):
-                raise answer
-            for i, reply in zip(where, answer, strict=True):
-                replies[i] = reply
-                if isinstance(reply, Exception) and _redirects(reply):
-                    again = _resend(packed[i], 1, _only, until)
-                    moved.append((i, self._retry(wire, reply, until, again)))
-        again_answers = await asyncio.gather(*(work for _, work in moved), return_exceptions=True)
-        for (i, _), answer in zip(moved, again_answers, strict=True):
-            replies[i] = answer
-        return replies if return_errors else all_or_first_error(replies)
 
     def _refused(self, wire: Wire, entry: Entry, error: Exception) -> bool:
         """A single call was answered with an error. If that is a redirection, it is ours to follow."""
@@ -218,16 +199,16 @@ class Cluster(Valkey):
             return False
         context = Context()
         context.run(USAGE.set, entry[3])
-        task = self._start(self._follow(wire, entry, error), context)
+        task = self.start(self._follow(wire, entry, error), context)
         entry[1].add_done_callback(lambda _: task.cancel())  # a caller who gave up wants nothing sent any more
         return True
 
     async def _follow(self, wire: Wire, entry: Entry, error: Exception) -> None:
         packed, future, _, _, _, until = entry
         try:
-            reply = await self._retry(wire, error, until, _resend(packed, 1, _only, until))
+            reply = await self.retry(wire, error, until, _resend(packed, 1, _only, until))
         except asyncio.CancelledError:
-            fail(entry, ConnectionLost(f"The connection to {self!r} is closed.", may_have_run=False), monotonic())
+            fail(entry, self.closed(), monotonic())
             raise
         except Exception as last:
             if not future.done():
@@ -236,14 +217,17 @@ class Cluster(Valkey):
             if not future.done():
                 future.set_result(reply)
 
+    def closed(self) -> ConnectionLost:
+        return ConnectionLost(f"The connection to {self!r} is closed.", may_have_run=True)
+
     async def insist(self, first: Awaitable[Any], wire: Wire, until: float, again: Again) -> Any:
         """Await what was sent, and follow where it is redirected to."""
         try:
             return await first
         except (ReplyError, NotReady) as error:
-            return await self._retry(wire, error, until, again)
+            return await self.retry(wire, error, until, again)
 
-    async def _retry(self, wire: Wire, error: Exception, until: float, again: Again) -> Any:
+    async def retry(self, wire: Wire, error: Exception, until: float, again: Again) -> Any:
         """Send again to where an error says, until it is answered or its time is over."""
         asking = False
         attempt = 0
@@ -316,7 +300,7 @@ class Cluster(Valkey):
         changed = slots != self._slots
         self._slots, self._primaries = slots, primaries
         for place in [place for place, server in self._nodes.items() if server not in primaries]:
-            self._start(self._retire(self._nodes.pop(place)), Context())
+            self.start(self._retire(self._nodes.pop(place)), Context())
         if changed:
             # Whoever tracked a key for us may not be the one who sees it change from now on.
             self._listeners.tell(None)
@@ -329,7 +313,73 @@ class Cluster(Valkey):
             await server.close()
 
 
-_Part = tuple[list[int], Wire, asyncio.Future[list[Any]]]
+class _Whole:
+    """Puts the parts of a batch together in order, and sends again what was redirected.
+
+    Callbacks and not a task, which would cost as much as all the rest of a small batch.
+    """
+
+    def __init__(self, cluster: Cluster, packed: list[bytes], parts: int, until: float, return_errors: bool) -> None:
+        self.answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._cluster = cluster
+        self._packed = packed
+        self._several = parts > 1
+        self._left = parts
+        self._until = until
+        self._return_errors = return_errors
+        self._replies: list[Any] = [None] * len(packed)
+        self._moved: list[tuple[int, Wire]] = []
+        self._failure: BaseException | None = None
+
+    def add(self, where: list[int], wire: Wire, part: asyncio.Future[list[Any]]) -> None:
+        part.add_done_callback(partial(self._arrived, where, wire))
+
+    def _arrived(self, where: list[int], wire: Wire, part: asyncio.Future[list[Any]]) -> None:
+        self._left -= 1
+        failure = part.exception()
+        if failure is not None:
+            self._failure = failure
+        else:
+            for i, reply in zip(where, part.result(), strict=True):
+                self._replies[i] = reply
+                if isinstance(reply, Exception) and _redirects(reply):
+                    self._moved.append((i, wire))
+        if self._left == 0 and not self.answer.done():
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._failure is not None:
+            if self._several:
+                self._failure.may_have_run = True  # type: ignore[attr-defined]  # if not this part, then another
+            self.answer.set_exception(self._failure)
+        elif self._moved:
+            task = self._cluster.start(self._follow())
+            self.answer.add_done_callback(lambda _: task.cancel())
+        else:
+            self._settle()
+
+    async def _follow(self) -> None:
+        work = []
+        for i, wire in self._moved:
+            again = _resend(self._packed[i], 1, _only, self._until)
+            work.append(self._cluster.retry(wire, self._replies[i], self._until, again))
+        try:
+            answers = await asyncio.gather(*work, return_exceptions=True)
+        except asyncio.CancelledError:
+            if not self.answer.done():  # then it is not the caller who gave up
+                self.answer.set_exception(self._cluster.closed())
+            raise
+        for (i, _), answer in zip(self._moved, answers, strict=True):
+            self._replies[i] = answer
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.answer.done():
+            return
+        try:
+            self.answer.set_result(self._replies if self._return_errors else all_or_first_error(self._replies))
+        except Exception as error:
+            self.answer.set_exception(error)
 
 
 class Roaming:
