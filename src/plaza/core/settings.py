@@ -101,7 +101,8 @@ class Settings:
         _require(self.voting_days >= 0, "voting_days", "must be 0 or more")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")
-        _require(5 <= self.live_alive_seconds <= 245, "live_alive_seconds", "must be 5 to 245")
+        # Beats come every 30 s: a shorter window would lose viewers who do as asked. The longest is that of 120 s.
+        _require(65 <= self.live_alive_seconds <= 245, "live_alive_seconds", "must be 65 to 245")
         _require(self.shop_idle_seconds >= 1, "shop_idle_seconds", "must be 1 or more")
         _require(self.shop_absolute_seconds >= 1, "shop_absolute_seconds", "must be 1 or more")
         _require(self.shop_sessions >= 1, "shop_sessions", "must be 1 or more")
