@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,15 @@ async def test_a_request_with_limits_on_is_still_one_round_trip(web: Web, valkey
         await web.beat(ana, session_id="S1")
     timing = (await web.beat(ana, session_id="S1")).headers["server-timing"]
     assert f'valkey;desc="{2 if valkey.clustered else 1} round trip' in timing
+
+
+async def test_addresses_and_countries_are_stored_as_settings_say(
+    valkey: Valkey, place: Server | Cluster, tmp_path: Path, stranger: Any
+) -> None:
+    geoip = tmp_path / "geo.csv"
+    geoip.write_text("127.0.0.0/8,NZ\n")
+    for mode, stored in (("full", "127\\.0\\.0\\.1"), ("truncated", "127\\.0\\.0\\.0"), ("hashed", "[0-9a-f]{16}")):
+        async with plaza_at(place, tmp_path, live_address=mode, geoip=geoip) as web:
+            await web.beat(web.user("ana"))
+            (member,) = await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1)
+            assert re.fullmatch(f"ana#{stored}##NZ", member), member
