@@ -218,6 +218,9 @@ async def test_pages_say_what_the_cache_did(web: httpx.AsyncClient) -> None:
     head = await web.head(path)
     assert (head.status_code, head.content) == (200, b"")
     await asyncio.sleep(1.1)  # on a cluster a page is not kept within a second of a purge
+    counted = (await web.get("/metrics")).text
+    for result in ("hit", "computed", "passed"):
+        assert f'plaza_cache_pages_total{{result="{result}"}}' in counted
     changed = await web.patch(f"/shop/items/{item}", json={"name": "C"}, headers=KEY)
     assert changed.status_code == 200
     new = await web.get(path)

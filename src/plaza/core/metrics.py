@@ -124,6 +124,18 @@ EVENTS_DROPPED = Counter(
     ["stream"],
     registry=REGISTRY,
 )
+CACHE_PAGES = Counter(
+    "plaza_cache_pages_total",
+    "Pages asked of the page cache, by what it did: hit, old (shown while it is renewed), computed, or passed by.",
+    ["result"],
+    registry=REGISTRY,
+)
+CACHE_ROWS = Counter(
+    "plaza_cache_rows_copied_total",
+    "Rows of the database that fell due, by how copying them ended: done, or failed (the old ones stay).",
+    ["result"],
+    registry=REGISTRY,
+)
 SQL_TRANSACTIONS = Counter(
     "plaza_sql_transactions_total",
     "SQL transactions, by kind (read, write) and how they ended: done, failed, away.",

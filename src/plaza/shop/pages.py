@@ -30,6 +30,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
@@ -55,6 +56,8 @@ HOT_PAGES: Final = 1_000
 LARGEST_PAGE: Final = 1024 * 1024
 
 _TAG = re.compile(ITEM)
+
+_hits, _old, _computed, _passed = map(metrics.CACHE_PAGES.labels, ("hit", "old", "computed", "passed"))
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -164,6 +167,7 @@ class Pages:
         if at_hand is not None:
             now = at_hand.now_ms(self.clock)
             if now <= at_hand.until_ms and not at_hand.renew_early(now, self.rules.beta):
+                _hits.inc()
                 return at_hand.served(now)
         who = secrets.token_hex(8)
         try:
@@ -173,7 +177,9 @@ class Pages:
         if isinstance(found, _Found):
             return await self._hit(page, found, compute)
         if found:
+            _passed.inc()
             return await self._only_computed(compute, found)
+        _computed.inc()
         return await self._computed(page, who, compute, "fwd=uri-miss", attended=True)
 
     async def _found_or_claimed(self, page: str, who: str, item: str | None) -> _Found | str:
@@ -207,6 +213,7 @@ class Pages:
     async def _hit(self, page: str, found: _Found, compute: Compute) -> Served:
         now = found.now_ms(self.clock)
         fresh = now <= found.until_ms
+        (_hits if fresh else _old).inc()
         if fresh and not found.renew_early(now, self.rules.beta):
             return found.served(now)
         who = secrets.token_hex(8)

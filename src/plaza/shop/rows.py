@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
@@ -55,6 +56,7 @@ Data = Mapping[str, Any]
 Load = Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]
 
 _ID = re.compile(ITEM)
+_copied, _failed = map(metrics.CACHE_ROWS.labels, ("done", "failed"))
 _encode = msgspec.json.Encoder().encode
 
 
@@ -228,10 +230,12 @@ class RowCache:
             rows = await self._load(wanted) if wanted else {}
         except Exception as error:  # whatever it is, the old rows stay, and it is tried again
             log.warning("rows could not be copied", rows=len(wanted), error=str(error))
+            _failed.inc(len(wanted))
             await self._next(claim, dict.fromkeys(wanted, since + RETRY_SECONDS))
         else:
             gone += [id for id in wanted if id not in rows]
             await self._copied(claim, rows, delays, since)
+            _copied.inc(len(rows))
         await asyncio.gather(*(self.schedule(id, 0) for id in gone))
 
     async def _copied(
