@@ -253,3 +253,14 @@ async def test_two_that_roll_at_once_wait_for_each_other(world: World, stranger:
     first, second = await asyncio.gather(world.roll.run(), other.run())
     assert sorted([first.rebuilt, second.rebuilt], key=len)[0] == []
     await assert_true(world, stranger)
+
+
+async def test_a_post_that_was_deleted_by_hand_before_it_was_ever_counted_goes_too(world: World, stranger: Any) -> None:
+    id = await world.joined(BEN)
+    await world.roll.run()
+    post = await world.post(BEN, id)
+    await world.posts.react(ANA, post.id)
+    async with world.sql.begin() as tx:
+        await tx.execute(delete(POST).where(POST.c.id == post.id))
+    assert (await world.roll.run()).rebuilt == ["post", "reaction"]
+    await assert_true(world, stranger)
