@@ -42,12 +42,13 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # What the answer to a cached page depends on whatever the application says: whether it is somebody's own.
 _OWN_VARY: Final = ("cookie", "authorization")
+_CREDENTIALS: Final = frozenset((b"cookie", b"authorization", b"x-api-key"))
 _AGE = re.compile(r"(?:^|[\s,])(s-maxage|max-age)\s*=\s*\"?(\d{1,9})")
 
 
 def has_credentials(scope: Scope) -> bool:
     """Whether a request may be somebody's own: it brings a cookie or credentials."""
-    return any(name in (b"cookie", b"authorization", b"x-api-key") for name, _ in scope["headers"])
+    return not _CREDENTIALS.isdisjoint([name for name, _ in scope["headers"]])
 
 
 class PageCache:
@@ -79,6 +80,7 @@ class PageCache:
         self._applies = applies
         self._personal = personal
         self._vary = tuple(sorted(header.lower() for header in vary))
+        self._vary_names = [name.encode("latin-1") for name in self._vary]
         self._opening = asyncio.Lock()
         self._pages: Pages | None = None if isinstance(store, str) else Pages(store, self._rules)
 
@@ -99,8 +101,12 @@ class PageCache:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        pages, why = None, await self._bypass(scope)
-        if not why:
+        # Read once; of a header that came twice the first counts.
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        pages, why = self._pages, await self._bypass(scope, headers)
+        if why:
+            pages = None
+        elif pages is None:
             try:
                 pages = await self._open()
             except Unavailable:
@@ -117,13 +123,13 @@ class PageCache:
             return recorder.page()
 
         item = self._item(scope) if self._item is not None else None
-        served = await pages.serve(self.hash_of(scope), compute, item)
+        served = await pages.serve(self._hash_of(scope, headers), compute, item)
         if served is not None:
-            await self._send(scope, served, send)
+            await self._send(scope, headers, served, send)
 
-    async def _bypass(self, scope: Scope) -> str:
+    async def _bypass(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         """Why a request is not for the cache, or nothing."""
-        if any(name == b"range" for name, _ in scope["headers"]):
+        if b"range" in headers:
             return "range"
         if asks_for_new(scope["query_string"]):
             return "unwanted"
@@ -132,19 +138,18 @@ class PageCache:
             personal = await personal
         return "personal" if personal else ""
 
-    def hash_of(self, scope: Scope) -> str:
+    def _hash_of(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         """What makes a request the same as another. The host is part of it: a page may hold its own address."""
-        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         path = scope.get("raw_path") or scope["path"].encode()
-        address = b"\n".join((headers.get(b"host", b""), path, scope["query_string"])).decode("latin-1")
-        varying = [f"{name}: {headers.get(name.encode(), b'').decode('latin-1')}" for name in self._vary]
-        return page_hash([scope.get("scheme", "http"), address, *varying])
+        parts = [scope.get("scheme", "http").encode(), headers.get(b"host", b""), path, scope["query_string"]]
+        parts += [name + b": " + headers.get(name, b"") for name in self._vary_names]
+        return _hash_of_bytes(b"\n".join(parts))
 
-    async def _send(self, scope: Scope, served: Served, send: Send) -> None:
+    async def _send(self, scope: Scope, asked: dict[bytes, bytes], served: Served, send: Send) -> None:
         headers = list(_raw_headers(served.headers(self._name), self._vary))
-        wanted = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"if-none-match"), None)
+        wanted = asked.get(b"if-none-match")
         status, body = served.page.status, served.page.body
-        if wanted is not None and status == 200 and not_modified(served.etag, wanted):
+        if wanted is not None and status == 200 and not_modified(served.etag, wanted.decode("latin-1")):
             status, body = 304, b""
             headers = [pair for pair in headers if pair[0] != b"content-type"]
         else:
@@ -248,6 +253,11 @@ class Recorder:
     async def _forward(self, message: Message) -> None:
         if self._send is not None:
             await self._send(message)
+
+
+@lru_cache(4096)
+def _hash_of_bytes(request: bytes) -> str:
+    return page_hash([request.decode("latin-1")])
 
 
 def asks_for_new(query: bytes) -> bool:
