@@ -82,6 +82,8 @@ async def test_writes_take_at_most_five_in_sequence_on_a_cluster(
         social.people.follow(bob, "mia"),
     ):
         assert await depth(work) <= most
+    # By way of the post and its author to the leaderboard, after the look at a post that is elsewhere.
+    assert await depth(social.posts.bookmark(bob, top.id)) == (6 if social.valkey.clustered else 1)
 
 
 async def test_a_page_takes_two_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:
