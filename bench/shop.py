@@ -136,7 +136,7 @@ async def misses(
 
 async def hits(what: str, contenders: Mapping[str, tuple[Operation, int]]) -> None:
     show(f"{what}: a hit, 64 callers at once", await compare(contenders), OURS)
-    alone = {name: (operation, count // 6) for name, (operation, count) in contenders.items()}
+    alone = {name: (operation, count // 2) for name, (operation, count) in contenders.items()}
     show(f"{what}: a hit, one caller (its latency is 1 s / ops)", await compare(alone, callers=1), OURS)
 
 
