@@ -15,9 +15,11 @@ from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.shop import connect
 from plaza.shop.keys import SHOP_DELAYS, SHOP_INV, SHOP_ROW, SHOP_SCHEDULE
 from plaza.shop.rows import BRIEF_SECONDS, DUE_LEASE_SECONDS, Data, RowCache
 from tests.eventually import eventually
+from tests.servers import Cluster, Server
 from tests.shop.conftest import ADMIN, Offer, Shop
 
 
@@ -330,3 +332,37 @@ async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer)
     assert (state.scheduled, state.late_seconds) == (2, 2.0)
     await shop.caching.remove(ADMIN, one.id)
     assert (await shop.caching.state(ADMIN, Page())).scheduled == 1
+
+
+async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(
+    functions: Functions, rows: RowCache, table: Table, clock: SetClock, place: Server | Cluster
+) -> None:
+    table.put("1", qty=5)
+    await rows.get("1")
+    await rows.get("1")
+    usage = Usage()
+    mark = USAGE.set(usage)
+    found = await asyncio.gather(*(rows.get("1") for _ in range(20)))
+    USAGE.reset(mark)
+    assert usage.trips == 0
+    assert {row.data["qty"] for row in found if row is not None} == {5}
+    for qty in (4, 3, 2):
+        table.put("1", qty=qty)
+        await rows.put("1", table.rows["1"])  # our own change is seen at once
+        row = await rows.get("1")
+        assert row is not None
+        assert row.data["qty"] == qty
+        await rows.get("1")
+    table.put("1", qty=1)
+    async with connect(place.url) as elsewhere:
+        await RowCache(elsewhere, table.load, clock=clock).put("1", table.rows["1"])
+
+        async def seen() -> bool:
+            row = await rows.get("1")
+            return row is not None and row.data["qty"] == 1
+
+        await eventually(seen)
+    clock.forward(seconds=BRIEF_SECONDS + 1)
+    before = table.queries
+    await rows.get("1")
+    assert table.queries == before + 1, "what is at hand is not kept past its time"

@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -91,6 +91,24 @@ class Functions:
     async def ask(self, question: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
         """Put a question: one round trip, changes nothing. With `raw` the answer is bytes, whatever they are."""
         return await self._run(question, keys, args, read_only=True, raw=raw)
+
+    async def ask_tracked(self, question: str, keys: Sequence[str], *args: Arg, keep: Callable[[Any], None]) -> Any:
+        """Put a question, and have Valkey tell `on_invalidate` when a key that it read changes. One round trip.
+
+        `keep(answer)` is called before the news of any later change: what it stores, that news can drop.
+        """
+
+        def kept(answer: Any) -> Any:
+            keep(answer)
+            return answer
+
+        name = self._versioned(question)
+        try:
+            return await self.valkey.tracked("FCALL_RO", name, len(keys), *keys, *args, keep=kept)
+        except ReplyError as error:
+            if not _is_missing(error):
+                raise _as_plaza_error(error) from None
+        return await self.ask(question, keys, *args)
 
     async def ask_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
         """The same question about many owners, by the keys of each. One round trip, also on a cluster."""

@@ -36,6 +36,12 @@ class Hot(Generic[T]):
         self._values.pop(key, None)
         self._coming.pop(key, None)
 
+    def put(self, key: str, value: T) -> None:
+        """Keep a value that was read in the order of the wire (`ask_tracked`)."""
+        self._values[key] = value
+        if len(self._values) > self._most:
+            self._values.popitem(last=False)
+
     async def read(self, key: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read a value and keep it. Two round trips, once for as long as it does not change."""
         mark = self._coming[key] = object()
@@ -44,9 +50,7 @@ class Hot(Generic[T]):
         if self._coming.get(key) is mark:
             del self._coming[key]
             if found is not None:
-                self._values[key] = found
-                if len(self._values) > self._most:
-                    self._values.popitem(last=False)
+                self.put(key, found)
         return found
 
     def _changed(self, keys: list[str] | None) -> None:

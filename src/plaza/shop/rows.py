@@ -19,6 +19,8 @@ import math
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +30,7 @@ from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
+from plaza.shop.hot import Hot
 from plaza.shop.keys import ITEM, SHOP_DELAYS, SHOP_SCHEDULE, of_row
 
 log = structlog.get_logger("plaza.shop")
@@ -42,6 +45,9 @@ LONG_PATIENCE_SECONDS: Final = 10.0
 BRIEF_SECONDS: Final = 5.0
 # How often one process looks whether another has loaded the row.
 LOOK_SECONDS: Final = 0.02
+
+# How many rows a process has at hand: some 5 MB of them.
+HOT_ROWS: Final = 5_000
 
 # A worker that dies holds its rows back for this long.
 DUE_LEASE_SECONDS: Final = 15.0
@@ -72,6 +78,20 @@ class Row(msgspec.Struct, frozen=True):
         return decoded
 
 
+@dataclass(frozen=True, slots=True)
+class _AtHand:
+    """A row that this process has, until Valkey says that it changed."""
+
+    row: Row
+    until_ms: float
+    read_ms: float  # by the store's clock …
+    read_at: float  # … and by ours, in seconds since some moment
+
+    def is_fresh(self, clock: Clock | None) -> bool:
+        now = self.read_ms + (monotonic() - self.read_at) * 1000 if clock is None else clock.now_ms()
+        return now <= self.until_ms
+
+
 class RowCache:
     """Rows through Valkey."""
 
@@ -84,11 +104,22 @@ class RowCache:
         self._wanted: dict[str, asyncio.Future[Data | None]] = {}
         self._reading: set[asyncio.Task[None]] = set()
         self._who = secrets.token_hex(6)
+        self._hot: Hot[_AtHand] = Hot(functions.valkey, HOT_ROWS)
 
     async def get(self, id: str) -> Row | None:
-        """A row, or None if the database has none. One round trip if it is cached."""
+        """A row, or None if the database has none. One round trip if it is cached, none if it is at hand."""
         _check(id)
-        return await self._given(id, await self._functions.ask("shop_row", of_row(id), self._now()))
+        keys = of_row(id)
+        at_hand = self._hot.get(keys[0])
+        if at_hand is not None and at_hand.is_fresh(self._clock):
+            return at_hand.row
+
+        def keep(reply: list[Any]) -> None:
+            json, _, why, until, now = reply
+            if why == "" and until:
+                self._hot.put(keys[0], _AtHand(Row(json), float(until), float(now), monotonic()))
+
+        return await self._given(id, await self._functions.ask_tracked("shop_row", keys, self._now(), keep=keep))
 
     async def get_many(self, ids: Sequence[str]) -> list[Row | None]:
         """Rows in the order of their ids. One round trip, and one query for all that are not cached."""
@@ -102,7 +133,7 @@ class RowCache:
         return await self._given(id, reply)
 
     async def _given(self, id: str, reply: Sequence[Any]) -> Row | None:
-        json, stale, why = reply
+        json, stale, why = reply[:3]
         if why in ("", "late"):
             return Row(json, stale == "1")
         if why == "none":
@@ -154,7 +185,7 @@ class RowCache:
             if asyncio.get_running_loop().time() > until:
                 raise Unavailable("The database is slow; try again shortly.")
             await asyncio.sleep(LOOK_SECONDS)
-            json, stale, why = await self._functions.ask("shop_row", of_row(id), self._now())
+            json, stale, why, *_ = await self._functions.ask("shop_row", of_row(id), self._now())
             if why != "missing":
                 return Row(json, stale == "1") if json else None
 

@@ -23,9 +23,12 @@ local function read_row(inv, row, at)
   return {false, '0', 'missing'}
 end
 
--- row: a row.   KEYS inv, row   ARGV now_ms   Reply as of read_row
+-- row: a row.   KEYS inv, row   ARGV now_ms   Reply as of read_row, then until when it is fresh (or ''), and now_ms
 question('row', function(keys, args)
-  return read_row(keys[1], keys[2], now(args[1]))
+  local at = now(args[1])
+  local reply = read_row(keys[1], keys[2], at)
+  reply[4], reply[5] = redis.call('HGET', keys[2], 'until') or '', text(at)
+  return reply
 end)
 
 -- claim_row: someone wants to read a row from the database.
