@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from plaza.core.effects import TooLate
+from plaza.core.catalogue import PENDING
+from plaza.core.effects import Note, TooLate
 from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
 from plaza.core.wire import Arg, Valkey, connect
@@ -212,6 +213,19 @@ async def test_an_effect_that_comes_too_late_is_refused(valkey: Valkey, stranger
     with pytest.raises(TooLate):
         await functions.effects.perform("ledger_note_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
     assert stranger.exists(BOXES_TOP()) == stranger.exists(SHELF_BOXES("s1")) == 0
+
+
+async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valkey, stranger: Any) -> None:
+    for owner in range(20):
+        await valkey.call("HSET", PENDING("gone", owner), "op", "no note")
+        await valkey.call("SADD", Note.beside("gone", f"x:{{{owner}}}").slot, PENDING("gone", owner))
+    functions = await caller(valkey, StepByStep(3, dies=True), effect_ms=100)
+    with pytest.raises(Died):
+        await put(functions, "b1", "s1", "nut", 3)
+    worker = await caller(valkey, never, effect_ms=100)
+    await asyncio.sleep(0.35)
+    assert await worker.effects.recover(abandoned_ms=300) == 1
+    assert stranger.zscore(SHELVES_TOP(), "s1") == 3
 
 
 async def test_a_worker_leaves_alone_what_a_living_caller_is_doing(valkey: Valkey, stranger: Any) -> None:

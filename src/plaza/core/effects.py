@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import structlog
+
 from plaza.core import catalogue as core
 from plaza.core.errors import Conflict, Unavailable
 from plaza.core.slots import SLOTS, slot_of, tag_of
@@ -32,6 +34,8 @@ ABANDONED_MS = 15_000
 
 # How many slots one batch asks about; all of them take 32 batches, whatever the number of keys.
 SLOTS_A_BATCH = 512
+
+log = structlog.get_logger("plaza.effects")
 
 Run = Callable[[str, Sequence[str], Sequence[Arg]], Awaitable[Any]]
 
@@ -140,7 +144,17 @@ class Effects:
     async def recover(self, abandoned_ms: int = ABANDONED_MS) -> int:
         """Settle what callers left behind when they died. Returns how many owners needed it."""
         owners = [owner for first in range(0, SLOTS, SLOTS_A_BATCH) for owner in await self._noted(first)]
-        return sum([await self._recover_owner(slot, pending, abandoned_ms) for slot, pending in owners])
+        return sum([await self._try_owner(slot, pending, abandoned_ms) for slot, pending in owners])
+
+    async def _try_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
+        try:
+            return await self._recover_owner(slot, pending, abandoned_ms)
+        except Unavailable:
+            raise
+        except Exception:
+            # One note that cannot be read, or whose domain is not installed here, must not keep the others waiting.
+            log.exception("a note could not be settled", pending=pending)
+            return False
 
     async def _noted(self, first: int) -> list[tuple[str, str]]:
         slots = [core.PENDING_SLOT(tag) for tag in _slot_tags()[first : first + SLOTS_A_BATCH]]
