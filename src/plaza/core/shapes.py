@@ -42,15 +42,18 @@ _ALIKE = frozenset(
 )
 
 
-def hashes_in(commands: Sequence[Sequence[Arg]]) -> list[int]:
+def hashes_in(commands: Sequence[Sequence[Arg]]) -> Sequence[int]:
     """Which commands of a batch read a whole hash, if the batch may be asked in RESP2 and that pays; else none."""
     names = [command[0] for command in commands]
-    if names.count("HGETALL") < 2 or not _ALIKE.issuperset(names):
-        return []
+    count = names.count("HGETALL")
+    if count == len(names) > 1:
+        return range(count)
+    if count < 2 or not _ALIKE.issuperset(names):
+        return ()
     return [i for i, name in enumerate(names) if name == "HGETALL"]
 
 
-def as_dicts(replies: list[Any], hashes: list[int]) -> list[Any]:
+def as_dicts(replies: list[Any], hashes: Sequence[int]) -> list[Any]:
     """Turn the flat replies at these places into dicts. Errors stay what they are."""
     for i in hashes:
         reply = replies[i]
