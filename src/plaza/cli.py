@@ -20,6 +20,8 @@ from plaza.core.telemetry import configure_logs
 from plaza.core.tokens import ROLES, Role
 
 if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # generic for type checkers only
+
     from plaza.app import Plaza
     from plaza.live.simulate import Simulated
 
@@ -83,6 +85,27 @@ def parser() -> argparse.ArgumentParser:
     token.add_argument("username", metavar="USERNAME")
     token.add_argument("--role", choices=ROLES, help="default: the role of the user of that name, else user")
 
+    _users_commands(commands)
+
+    load = _command(
+        commands,
+        "import",
+        _import,
+        "Take in what another system knows: users, follows, posts, likes, bookmarks and comments, one JSON object a "
+        "line. Broken off, it goes on where it was; taken in twice, a file changes nothing.",
+        "plaza import community.jsonl",
+    )
+    load.add_argument("file", metavar="FILE.jsonl")
+
+    _challenges_commands(commands)
+    _live_commands(commands)
+    return top
+
+
+_TRY_HELP = "Each command has --help."
+
+
+def _users_commands(commands: Commands) -> None:
     users = commands.add_parser("users", help="Manage users.", description="Manage users.", epilog=_TRY_HELP)
     verbs = users.add_subparsers(title="commands", required=True, metavar="COMMAND")
     role = _command(
@@ -103,18 +126,8 @@ def parser() -> argparse.ArgumentParser:
     )
     password.add_argument("name", metavar="NAME")
 
-    load = _command(
-        commands,
-        "import",
-        _import,
-        "Take in what another system knows: users, follows, posts, likes, bookmarks and comments, one JSON object a "
-        "line. Broken off, it goes on where it was; taken in twice, a file changes nothing.",
-        "plaza import community.jsonl",
-    )
-    load.add_argument("file", metavar="FILE.jsonl")
 
-    _challenges(commands)
-
+def _live_commands(commands: Commands) -> None:
     live = _command(
         commands,
         "live",
@@ -130,13 +143,9 @@ def parser() -> argparse.ArgumentParser:
     live.add_argument("--minutes", type=float, default=10, help="simulate: how long it lasts, until now (10)")
     live.add_argument("--speed", type=float, default=60, help="simulate: times as fast as life; 0: at once (60)")
     live.add_argument("--seed", type=int, default=0, help="simulate: another number, another audience (0)")
-    return top
 
 
-_TRY_HELP = "Each command has --help."
-
-
-def _challenges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _challenges_commands(commands: Commands) -> None:
     about = "Look after challenges."
     challenges = commands.add_parser("challenges", help=about, description=about, epilog=_TRY_HELP)
     verbs = challenges.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -146,9 +155,7 @@ def _challenges(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     _command(verbs, "rebuild", lambda given: _roll(anew=True), rebuild, "plaza challenges rebuild")
 
 
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: Run, about: str, example: str
-) -> argparse.ArgumentParser:
+def _command(commands: Commands, name: str, run: Run, about: str, example: str) -> argparse.ArgumentParser:
     command = commands.add_parser(
         name,
         help=about,
