@@ -24,7 +24,7 @@ from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
-from plaza.core.valkey import Valkey
+from plaza.core.valkey.client import Valkey
 from plaza.core.wire import connect
 from plaza.social import keys as k
 from plaza.social.home import Home

@@ -20,8 +20,8 @@ from msgspec import Meta
 
 from plaza.core.auth import Actor, Auth
 from plaza.core.http import make_app
-from plaza.core.inbound import Inbound
 from plaza.core.routes import Routes
+from plaza.core.serving.inbound import Inbound
 from plaza.core.settings import Settings
 from plaza.core.telemetry import Requests
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import uvicorn
 
-from plaza.core.inbound import Inbound
+from plaza.core.serving.inbound import Inbound
 
 
 class QuietServer(uvicorn.Server):

@@ -15,7 +15,7 @@ from plaza import worker
 from plaza.articles import domain as articles
 from plaza.challenges import domain as challenges
 from plaza.challenges.recommend import Recommender
-from plaza.core import catalogue, documents, limits, paging, system
+from plaza.core import catalogue, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.cutoffs import Cutoffs
@@ -26,6 +26,7 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.keys import Catalogue
 from plaza.core.limits import Limiter
 from plaza.core.routes import Routes
+from plaza.core.serving import documents
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import structlog
 
 from plaza.core import metrics
-from plaza.core.child import Backoff, end, spawn
+from plaza.core.process.child import Backoff, end, spawn
 from plaza.core.settings import Settings
 from plaza.serve import DRAIN_SECONDS, Life, first
 from plaza.worker import STOP_SECONDS

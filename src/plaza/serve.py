@@ -25,13 +25,13 @@ import uvloop
 
 from plaza import __version__
 from plaza.app import Plaza, running
-from plaza.core.address import parse
 from plaza.core.errors import OperatorError
-from plaza.core.inbound import Inbound
-from plaza.core.listen import address_of, listen
+from plaza.core.process.listen import address_of, listen
 from plaza.core.server import EmbeddedValkey, running_url
+from plaza.core.serving.inbound import Inbound
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
+from plaza.core.valkey.address import parse
 
 T = TypeVar("T")
 
@@ -166,7 +166,7 @@ class Api(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,  # `core/proxies.py` believes only the proxies that a setting names
+                proxy_headers=False,  # `core/serving/proxies.py` believes only the proxies that a setting names
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plaza.core.slots import key_of, slot_of
+from plaza.core.valkey.slots import key_of, slot_of
 from plaza.core.wire import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
 from tests.servers import Cluster, Server, one_cluster
 

@@ -14,10 +14,11 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from plaza.core import http, streams
+from plaza.core import http
 from plaza.core.call import Call
 from plaza.core.http import App
 from plaza.core.metrics import exposition
+from plaza.core.serving import streams
 from tests.core.things import Shelf, app_of, token
 from tests.eventually import eventually
 from tests.servers import free_port

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from plaza.core import bodies
+from plaza.core.serving import bodies
 from tests.core.test_http import is_problem
 from tests.core.things import Shelf, app_of, token
 from tests.web import client_of, raw

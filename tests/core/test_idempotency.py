@@ -10,10 +10,10 @@ import pytest
 
 from plaza.core import idempotency as module
 from plaza.core.auth import ADMIN, API, USER, Actor
-from plaza.core.calls import USAGE, Usage
 from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY
 from plaza.core.errors import Invalid, NotFound, Unavailable
 from plaza.core.idempotency import Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
+from plaza.core.valkey.calls import USAGE, Usage
 from plaza.core.wire import Valkey, connect
 from tests.servers import one_server
 

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from plaza.core import inbound
+from plaza.core.serving import inbound
 from tests.core.things import Shelf, app_of, token
 from tests.web import client_of, raw
 

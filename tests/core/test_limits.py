@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plaza.core.auth import API_NAME
-from plaza.core.calls import USAGE, Usage
 from plaza.core.catalogue import CATALOGUE, LIMIT_ADDRESS, LIMIT_USER
 from plaza.core.clock import SetClock
 from plaza.core.errors import TooFast, Unavailable
@@ -28,6 +27,7 @@ from plaza.core.limits import (
     address_subject,
     user_subject,
 )
+from plaza.core.valkey.calls import USAGE, Usage
 from plaza.core.wire import Valkey, connect
 from tests.servers import one_server
 

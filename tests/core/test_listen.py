@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from plaza.core.listen import CannotListen, address_of, listen
+from plaza.core.process.listen import CannotListen, address_of, listen
 
 
 def test_port_0_picks_a_free_one_and_its_address_can_be_opened() -> None:

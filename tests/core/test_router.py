@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.router import Node, Router
+from plaza.core.serving.router import Node, Router
 
 
 class Looks(dict[str, Node[str]]):

@@ -20,7 +20,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from plaza.core.child import WATCH, Backoff, Watch
+from plaza.core.process.child import WATCH, Backoff, Watch
 from plaza.core.server import DamagedData, EmbeddedValkey, ValkeyFailed, running_url
 
 # Loads and unloads in milliseconds; only a broken machine takes this long.

@@ -24,11 +24,11 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from plaza.core import metrics
-from plaza.core.calls import Usage
 from plaza.core.errors import Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
+from plaza.core.valkey.calls import Usage
 from plaza.core.wire import Valkey, connect
 from tests.eventually import eventually
 from tests.servers import Cluster, Server, one_server

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from plaza.core.dedicated import BEHIND, FOR_EVER, Subscription, waits
+from plaza.core.valkey.dedicated import BEHIND, FOR_EVER, Subscription, waits
 from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, ReplyError, Valkey, connect
 from tests.core.relay import Relay
 from tests.servers import Server

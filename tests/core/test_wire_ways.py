@@ -17,8 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from plaza.core.address import Address, parse
 from plaza.core.errors import SettingError
+from plaza.core.valkey.address import Address, parse
 from plaza.core.wire import ConnectionLost, Options, ReplyError, connect
 from tests.core.relay import Relay
 from tests.servers import Server, one_server

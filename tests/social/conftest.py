@@ -11,7 +11,6 @@ import pytest
 
 from plaza.core import paging
 from plaza.core.auth import API, Actor, Auth
-from plaza.core.calls import USAGE, Usage
 from plaza.core.clock import SetClock
 from plaza.core.cutoffs import Cutoffs
 from plaza.core.functions import Functions
@@ -21,7 +20,8 @@ from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
-from plaza.core.valkey import Valkey
+from plaza.core.valkey.calls import USAGE, Usage
+from plaza.core.valkey.client import Valkey
 from plaza.social.accounts import Accounts
 from plaza.social.domain import DOMAIN, services
 from plaza.social.feeds import Feeds

@@ -8,7 +8,7 @@ from typing import Any
 
 from plaza.core.auth import Actor
 from plaza.core.limits import LimitState
-from plaza.core.proxies import Proxies
+from plaza.core.serving.proxies import Proxies
 from plaza.core.wire import Usage
 
 # An id that a proxy or a client gave is kept if it can stand in a log line and a header as it is.

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import structlog
 
-from plaza.core.calls import ReplyError
 from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.tokens import MAX_AGE_SECONDS
+from plaza.core.valkey.calls import ReplyError
 from plaza.core.wire import Valkey
 
 NEVER: Final = -1

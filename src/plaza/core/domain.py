@@ -22,7 +22,7 @@ from plaza.core.routes import Routes
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
-from plaza.core.valkey import Valkey
+from plaza.core.valkey.client import Valkey
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ import structlog
 
 from plaza.core import catalogue as core
 from plaza.core.errors import Conflict, Unavailable
-from plaza.core.slots import SLOTS, slot_of, tag_of
+from plaza.core.valkey.slots import SLOTS, slot_of, tag_of
 from plaza.core.wire import Arg, Valkey
 
 # Notes this old belong to nobody: three times the time that effects may take, so that nodes' clocks may differ too.

@@ -1,7 +1,7 @@
 """The application: the life of a request from the first byte to the last, and what all routes have in common.
 
-It speaks ASGI itself. What differs between routes was decided at start (`core/endpoint.py`), so that a request pays for
-nothing that its route does not use; what is common reads from top to bottom in `_respond` and `_act`.
+It speaks ASGI itself. What differs between routes was decided at start (`core/serving/endpoint.py`), so that a request
+pays for nothing that its route does not use; what is common reads from top to bottom in `_respond` and `_act`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any, Protocol
 import structlog
 
 from plaza import __version__
-from plaza.core import documents as about
 from plaza.core import metrics
 from plaza.core.answers import EVENTS, JSON, Answer, as_bytes
 from plaza.core.auth import Auth
-from plaza.core.bodies import ClientGone, Receive, read_body, throw_away
 from plaza.core.call import Call
-from plaza.core.documents import Documents
-from plaza.core.endpoint import Endpoint, Reply
 from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, TooLarge, Unauthenticated
-from plaza.core.headers import Cors, standard_headers, with_headers
 from plaza.core.idempotency import Idempotency, Keyed, caller_of
 from plaza.core.idempotency import Reply as KeptReply
 from plaza.core.limits import Limiter, RateLimited
 from plaza.core.openapi import describe
-from plaza.core.problems import AddressTooLong, CrossOrigin, InternalError, problem
-from plaza.core.proxies import Proxies
-from plaza.core.router import Leaf, Router
 from plaza.core.routes import Routes
+from plaza.core.serving import documents as about
+from plaza.core.serving.bodies import ClientGone, Receive, read_body, throw_away
+from plaza.core.serving.documents import Documents
+from plaza.core.serving.endpoint import Endpoint, Reply
+from plaza.core.serving.headers import Cors, standard_headers, with_headers
+from plaza.core.serving.problems import AddressTooLong, CrossOrigin, InternalError, problem
+from plaza.core.serving.proxies import Proxies
+from plaza.core.serving.router import Leaf, Router
+from plaza.core.serving.streams import Send, Watch, close, send_chunks, send_events
 from plaza.core.settings import Settings
-from plaza.core.streams import Send, Watch, close, send_chunks, send_events
 from plaza.core.wire import USAGE
 
 # No id or cursor of ours comes near; beyond it a request is a mistake or an attack.

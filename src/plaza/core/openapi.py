@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from plaza.core.answers import EVENTS, JSON
-from plaza.core.endpoint import Endpoint
 from plaza.core.errors import PlazaError
-from plaza.core.problems import PROBLEM, Problem
 from plaza.core.routes import Route, Routes
-from plaza.core.signatures import Signature, query_fields
+from plaza.core.serving.endpoint import Endpoint
+from plaza.core.serving.problems import PROBLEM, Problem
+from plaza.core.serving.signatures import Signature, query_fields
 
 _REF = "#/components/schemas/{name}"
 

@@ -19,7 +19,7 @@ from plaza.core import metrics
 from plaza.core.errors import Unavailable
 from plaza.core.events import MOST_DEAD, Consumer, Event, Events, event_of
 from plaza.core.functions import Functions
-from plaza.core.valkey import Alone
+from plaza.core.valkey.client import Alone
 
 log = structlog.get_logger("plaza.events")
 

@@ -8,8 +8,8 @@
 
 Names in the template are path parameters, `body` is the JSON body, `actor` who asks (`Actor | None` where nobody may
 ask too), a `Call` the request itself, a type known to the application a service, and everything else is a query
-parameter: a scalar, or a Struct whose fields are parameters (`page: Page`). `core/binding.py` reads the signature once,
-at start; `core/openapi.py` describes the same reading.
+parameter: a scalar, or a Struct whose fields are parameters (`page: Page`). `core/serving/binding.py` reads the
+signature once, at start; `core/openapi.py` describes the same reading.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 import structlog
 
-from plaza.core.child import WATCH, Backoff, Watch, end, spawn
 from plaza.core.errors import OperatorError
-from plaza.core.lock import DirectoryLock, DirectoryTaken
+from plaza.core.process.child import WATCH, Backoff, Watch, end, spawn
+from plaza.core.process.lock import DirectoryLock, DirectoryTaken
 from plaza.core.settings import Fsync
 
 log = structlog.get_logger("plaza.server")

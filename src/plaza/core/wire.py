@@ -25,8 +25,8 @@ from typing import Any, cast
 
 import hiredis
 
-from plaza.core.address import Address, parse
-from plaza.core.calls import (
+from plaza.core.valkey.address import Address, parse
+from plaza.core.valkey.calls import (
     TALLY,
     USAGE,
     Arg,
@@ -43,7 +43,7 @@ from plaza.core.calls import (
     error_reply,
     fail,
 )
-from plaza.core.valkey import Valkey
+from plaza.core.valkey.client import Valkey
 
 __all__ = [
     "USAGE",
@@ -443,8 +443,8 @@ async def connect(url: str, **options: Any) -> Valkey:
     """A connection to what the URL names. Raises `ConnectionLost` if it cannot be reached now."""
     addresses, clustered = parse(url)
     # Late, because both are made of connections and so know this file.
-    from plaza.core.cluster import Cluster
-    from plaza.core.single import Server
+    from plaza.core.valkey.cluster import Cluster
+    from plaza.core.valkey.single import Server
 
     limits = Options(**options)
     valkey: Valkey = Cluster(addresses, limits) if clustered else Server(addresses[0], limits)

@@ -20,7 +20,7 @@ from typing import Literal
 
 from plaza.core.clock import Clock
 from plaza.core.errors import SettingError
-from plaza.core.valkey import Valkey
+from plaza.core.valkey.client import Valkey
 from plaza.live.keys import LIVE_SALT
 from plaza.live.model import UNKNOWN_COUNTRY
 

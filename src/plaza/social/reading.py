@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plaza.core.auth import Actor
-from plaza.core.calls import Arg
 from plaza.core.functions import Functions
 from plaza.core.paging import After, Position, checksum
+from plaza.core.valkey.calls import Arg
 from plaza.social.keys import (
     POST,
     USER,

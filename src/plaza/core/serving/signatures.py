@@ -14,8 +14,8 @@ from msgspec import NODEFAULT
 
 from plaza.core.answers import Answer, Event
 from plaza.core.call import Call
-from plaza.core.router import split
 from plaza.core.routes import Named, Route
+from plaza.core.serving.router import split
 
 Kind = Literal["path", "query", "fields", "body", "actor", "call", "service"]
 

@@ -15,9 +15,9 @@ import msgspec
 
 from plaza.core.call import Call
 from plaza.core.errors import BadRequest, Invalid, Unauthenticated
-from plaza.core.problems import BadJson, invalid
-from plaza.core.router import decode_segment, split
-from plaza.core.signatures import Parameter, Signature, allows_none, query_fields
+from plaza.core.serving.problems import BadJson, invalid
+from plaza.core.serving.router import decode_segment, split
+from plaza.core.serving.signatures import Parameter, Signature, allows_none, query_fields
 
 Extract = Callable[[Call], Any]
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from plaza.core.address import Address
-from plaza.core.calls import Arg, Gather, Options, all_or_first_error, executed
-from plaza.core.dedicated import Alone, Subscription
-from plaza.core.shapes import as_dicts, hashes_in
-from plaza.core.sharing import HARMLESS, check, check_all
-from plaza.core.valkey import Invalidated, Listeners, Valkey
+from plaza.core.valkey.address import Address
+from plaza.core.valkey.calls import Arg, Gather, Options, all_or_first_error, executed
+from plaza.core.valkey.client import Invalidated, Listeners, Valkey
+from plaza.core.valkey.dedicated import Alone, Subscription
+from plaza.core.valkey.shapes import as_dicts, hashes_in
+from plaza.core.valkey.sharing import HARMLESS, check, check_all
 from plaza.core.wire import Refused, Wire, pack
 
 MULTI, EXEC = pack(("MULTI",)), pack(("EXEC",))
@@ -23,7 +23,7 @@ _CACHING = pack(("CLIENT", "CACHING", "YES"))
 class Server(Valkey):
     """One Valkey server, over one connection that all callers share.
 
-    Two more are made when first asked for: one for raw shapes, and one for hashes in bulk (`core/shapes.py`).
+    Two more are made when first asked for: one for raw shapes, and one for hashes in bulk (`core/valkey/shapes.py`).
     """
 
     clustered = False

@@ -18,8 +18,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from plaza.core.address import Address
-from plaza.core.calls import (
+from plaza.core.errors import Unavailable
+from plaza.core.valkey.address import Address
+from plaza.core.valkey.calls import (
     USAGE,
     Arg,
     ConnectionLost,
@@ -32,12 +33,11 @@ from plaza.core.calls import (
     executed,
     fail,
 )
-from plaza.core.dedicated import Alone, Subscription
-from plaza.core.errors import Unavailable
-from plaza.core.sharing import HARMLESS, check, check_all
-from plaza.core.single import EXEC, MULTI, Server, answered
-from plaza.core.slots import SLOTS, key_of, one_slot, slot_of
-from plaza.core.valkey import Invalidated, Listeners, Valkey
+from plaza.core.valkey.client import Invalidated, Listeners, Valkey
+from plaza.core.valkey.dedicated import Alone, Subscription
+from plaza.core.valkey.sharing import HARMLESS, check, check_all
+from plaza.core.valkey.single import EXEC, MULTI, Server, answered
+from plaza.core.valkey.slots import SLOTS, key_of, one_slot, slot_of
 from plaza.core.wire import Wire, pack
 
 _ASKING = pack(("ASKING",))

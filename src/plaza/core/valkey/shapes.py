@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.core.calls import Arg
+from plaza.core.valkey.calls import Arg
 
 _ALIKE = frozenset(
     [

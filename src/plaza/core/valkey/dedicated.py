@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from plaza.core.calls import Arg, CallTimeout, ConnectionLost, Overloaded
+from plaza.core.valkey.calls import Arg, CallTimeout, ConnectionLost, Overloaded
 
 if TYPE_CHECKING:
     from plaza.core.wire import Wire

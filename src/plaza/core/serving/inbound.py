@@ -17,8 +17,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from plaza.core.answers import as_bytes
 from plaza.core.errors import BadRequest, PlazaError
-from plaza.core.headers import standard_headers, with_headers
-from plaza.core.problems import HeadTooLarge, TooSlow, problem
+from plaza.core.serving.headers import standard_headers, with_headers
+from plaza.core.serving.problems import HeadTooLarge, TooSlow, problem
 
 # From the connection, or from the first byte of a further request, to the empty line after its headers.
 HEAD_SECONDS = 20.0

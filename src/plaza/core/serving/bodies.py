@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from plaza.core.errors import BadRequest, TooLarge
-from plaza.core.problems import TooSlow
+from plaza.core.serving.problems import TooSlow
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

@@ -9,15 +9,15 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from plaza.core.calls import Arg
-from plaza.core.dedicated import Subscription
 from plaza.core.keys import Layout
+from plaza.core.valkey.calls import Arg
+from plaza.core.valkey.dedicated import Subscription
 
 Invalidated = Callable[[list[str] | None], None]
 
 
 class Alone(Protocol):
-    """A connection of one's own: `core/dedicated.py`."""
+    """A connection of one's own: `core/valkey/dedicated.py`."""
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any: ...
 

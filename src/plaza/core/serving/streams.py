@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from plaza.core.answers import encode_event
-from plaza.core.bodies import ClientGone, Receive
+from plaza.core.serving.bodies import ClientGone, Receive
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 

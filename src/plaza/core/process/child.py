@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from plaza.core import launch
+from plaza.core.process import launch
 
 Watch = Literal["kernel", "pipe"]
 WATCH: Watch = "kernel" if sys.platform == "linux" else "pipe"

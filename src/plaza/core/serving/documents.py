@@ -14,8 +14,8 @@ from plaza.core import metrics
 from plaza.core.answers import JSON, Answer, encode
 from plaza.core.call import Call
 from plaza.core.errors import NotFound
-from plaza.core.headers import PAGE_POLICY
 from plaza.core.routes import Routes
+from plaza.core.serving.headers import PAGE_POLICY
 
 route = Routes("system")
 

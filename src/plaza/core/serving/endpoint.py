@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any
 
 from plaza.core.answers import Answer, as_bytes, encode
-from plaza.core.binding import Nothing, body_decoder, extractors, may_be_empty, query_binder
 from plaza.core.call import Call
-from plaza.core.headers import standard_headers, with_headers
 from plaza.core.routes import Route
-from plaza.core.signatures import read_signature
+from plaza.core.serving.binding import Nothing, body_decoder, extractors, may_be_empty, query_binder
+from plaza.core.serving.headers import standard_headers, with_headers
+from plaza.core.serving.signatures import read_signature
 
 _decode_nothing = body_decoder(Nothing)
 

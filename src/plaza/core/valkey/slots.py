@@ -9,7 +9,7 @@ from __future__ import annotations
 from binascii import crc_hqx
 from collections.abc import Sequence
 
-from plaza.core.calls import Arg, ReplyError
+from plaza.core.valkey.calls import Arg, ReplyError
 
 SLOTS = 16_384
 
