@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plaza.core.functions import Functions
+from plaza.core.keys import Layout, use_layout
 from plaza.core.valkey.slots import key_of, slot_of
 from plaza.core.wire import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
+from tests.core import ledger
 from tests.servers import Cluster, Server, one_cluster
 
 KEYS = [f"k{i}" for i in range(30)]  # enough to be on all three primaries
@@ -254,6 +257,25 @@ async def test_a_planned_failover_fails_no_call(moving: Valkey, changing: Cluste
         assert (await moving.batch([["GET", "k0"], ["GET", "k1"]]))[0] == str(done)
         await asyncio.sleep(0.01)
     assert None in news  # whoever tracked our keys is not the one who sees them change any more
+
+
+async def test_libraries_are_on_the_replica_that_takes_over(moving: Valkey, changing: Cluster) -> None:
+    use_layout(Layout.BRACES)
+    try:
+        functions = Functions(moving, [ledger.LIBRARY])
+        await functions.load()
+        await _until(lambda: _replicated(changing))
+        box = ledger.BOX_ITEMS("b1")
+        before = _primary_of(changing, box)
+        port = _ask(before, "INFO", "replication")["slave0"]["port"]
+        replica = next(node for node in changing.nodes if node.port == port)
+        await functions.call("ledger_put", [box], "b1", "s1", "nut", 3)
+        _ask(replica, "CLUSTER", "FAILOVER", "FORCE")
+        await _until(lambda: _primary_of(changing, box) is not before)
+        assert await functions.call("ledger_put", [box], "b1", "s1", "bolt", 4) == "7"
+        assert await moving.call("ZSCORE", ledger.SHELVES_TOP(), "s1") == 7
+    finally:
+        use_layout(Layout.PLAIN)
 
 
 async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valkey, changing: Cluster) -> None:
