@@ -18,7 +18,7 @@ from plaza.core.catalogue import PENDING
 from plaza.core.effects import Note, TooLate
 from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
-from plaza.core.wire import Arg, Valkey, connect
+from plaza.core.wire import Arg, Overloaded, Valkey, connect
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELF_BOXES, SHELVES_TOP
 from tests.servers import Cluster
 
@@ -226,6 +226,19 @@ async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valk
     await asyncio.sleep(0.35)
     assert await worker.effects.recover(abandoned_ms=300) == 1
     assert stranger.zscore(SHELVES_TOP(), "s1") == 3
+
+
+async def test_callers_in_a_crowd_settle_what_they_began_and_leave_nothing_to_a_worker(
+    valkey: Valkey, cluster: Cluster, stranger: Any
+) -> None:
+    crowded = await connect(cluster.url, in_flight=4, patience=0.02)
+    functions = await caller(crowded, never)
+    puts = (put(functions, f"b{n % 5}", "s", f"i{n % 7}", n) for n in range(400))
+    results = await asyncio.gather(*puts, return_exceptions=True)
+    assert {type(result) for result in results} == {type(None), Overloaded}  # some were turned away, and told so
+    await functions.effects.drain()
+    await crowded.close()
+    assert_effects_equal_facts(stranger, {f"b{n}": "s" for n in range(5)})
 
 
 async def test_a_worker_leaves_alone_what_a_living_caller_is_doing(valkey: Valkey, stranger: Any) -> None:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -31,6 +33,9 @@ from plaza.core.wire import Arg, Valkey
 
 # Notes this old belong to nobody: three times the time that effects may take, so that nodes' clocks may differ too.
 ABANDONED_MS = 15_000
+
+# How long a caller goes on when it is turned away: less than ABANDONED_MS, after which its note is a worker's.
+INSIST_SECONDS = 10
 
 # How many slots one batch asks about; all of them take 32 batches, whatever the number of keys.
 SLOTS_A_BATCH = 512
@@ -94,7 +99,8 @@ class Effects:
         """Run a verb; its facts are safe on return, its effects follow in the task."""
         library = verb.partition("_")[0]
         note = Note.beside(library, keys[0])
-        reply = await self._run(verb, [*keys, note.pending, note.slot], [next(self._ops), deadline, *args])
+        run = self._insist if deadline else self._run  # what a caller asked for itself may be refused to it
+        reply = await run(verb, [*keys, note.pending, note.slot], [next(self._ops), deadline, *args])
         if len(reply) == 1:
             return reply[0], None
         return reply[0], self._keep(self._settle(note, Work.of(reply[1])))
@@ -120,7 +126,7 @@ class Effects:
             started, late = await self._apply(note.library, work), 0
         except TooLate:
             started, late = [], 1
-        reply = await self._run(f"{note.library}_settle", [note.pending, note.slot], [work.op, late])
+        reply = await self._insist(f"{note.library}_settle", [note.pending, note.slot], [work.op, late])
         # What the effects set off in turn has notes of its own; the request waits for it all the same.
         await asyncio.gather(*started)
         return Work.of(reply) if reply else None
@@ -132,7 +138,7 @@ class Effects:
                 calls.append(self._start(*_performed(library, command), work.deadline))
             else:
                 name, key, *rest = command
-                calls.append(self._run(f"{library}_apply", [key], [work.deadline, name, *rest]))
+                calls.append(self._insist(f"{library}_apply", [key], [work.deadline, name, *rest]))
         # All must have come back before anything is settled: one still under way could land on newer effects.
         results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
@@ -140,6 +146,17 @@ class Effects:
                 raise result
         started = (r[1] for r, c in zip(results, work.commands, strict=True) if c[0] == "PERFORM")
         return [task for task in started if task is not None]
+
+    async def _insist(self, function: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
+        """Run what has to follow. Turned away before it ran, as by a crowd, it is tried again for a while."""
+        until = monotonic() + INSIST_SECONDS
+        while True:
+            try:
+                return await self._run(function, keys, args)
+            except Unavailable as error:
+                if getattr(error, "may_have_run", True) or monotonic() > until:
+                    raise
+            await asyncio.sleep(random.uniform(0.02, 0.2))
 
     async def recover(self, abandoned_ms: int = ABANDONED_MS) -> int:
         """Settle what callers left behind when they died. Returns how many owners needed it."""
