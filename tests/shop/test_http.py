@@ -133,6 +133,7 @@ async def test_bad_input_gets_a_clear_answer_and_changes_nothing(web: httpx.Asyn
     problem(
         await web.post("/shop/items", json={"name": "n", "description": "", "price": 1.5, "qty": 1}, headers=KEY), 422
     )
+    problem(await web.patch(f"/shop/items/{item}", json={"description": "\0"}, headers=KEY), 422)
     problem(await web.patch(f"/shop/items/{item}", json={"price": "1.999"}, headers=KEY), 422)
     problem(await web.post("/shop/items", json={}), 401)
     problem(await web.put(f"/shop/cache/rows/{item}", json={"delay": 5}), 401)

@@ -90,7 +90,7 @@ async def test_rows_come_alike_from_both_databases(sql: Sql) -> None:
     async with sql.begin() as tx:
         values = {"name": "n", "description": "d", "price": 10**12 + 1, "qty": 5, "version": 1}
         id = (await tx.execute(insert(ITEMS).values(values).returning(ITEMS.c.id))).scalar_one()
-    rows = await loader(sql)([str(id), "999", "no number"])
+    rows = await loader(sql)([str(id), "999", "no number", "²", f"0{id}", "9" * 25])
     assert rows == {
         str(id): {"qty": 5, "name": "n", "description": "d", "price": "10000000000.01", "id": id, "version": 1}
     }

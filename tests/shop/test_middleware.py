@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from plaza.shop import PageCache, Rules
@@ -144,6 +145,71 @@ async def test_a_hundred_readers_who_miss_at_once_cost_one_computation(web: http
     site.gate.set()
     assert {answer.text for answer in await asyncio.gather(*readers)} == {"<p>1 </p>"}
     assert site.count == 1
+
+
+async def test_a_streamed_page_is_renewed_while_its_readers_get_the_old_one(
+    place: Server | Cluster, valkey: Any
+) -> None:
+    count, heard = 0, 0
+
+    async def page(request: Request) -> Response:
+        async def chunks() -> AsyncIterator[str]:
+            nonlocal count
+            count += 1
+            await asyncio.sleep(0.01)
+            yield f"<p>{count}</p>"
+
+        return StreamingResponse(chunks(), media_type="text/html")
+
+    inside = Starlette(routes=[Route("/page", page)])
+
+    async def counted(scope: Any, receive: Any, send: Any) -> None:
+        async def listening() -> Any:
+            nonlocal heard
+            heard += 1
+            assert heard < 50, "Starlette listens while it streams: nothing must be said to it in a loop"
+            return await receive()
+
+        await inside(scope, listening, send)
+
+    app = PageCache(counted, place.url, rules=Rules(fresh_seconds=0.05, beta=0))
+    async with client_of(app) as web:
+        assert (await web.get("/page")).text == "<p>1</p>"
+
+        async def renewed() -> bool:
+            return (await web.get("/page")).text != "<p>1</p>"
+
+        await eventually(renewed)
+    await app.close()
+
+
+async def test_a_file_that_a_server_would_send_by_its_path_is_kept_like_any_page(
+    server: Server, valkey: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text("<p>a file</p>")
+    files = Starlette(routes=[Route("/page", lambda request: FileResponse(tmp_path / "page.html"))])
+    app = PageCache(files, server.url)
+
+    async def offering(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "extensions": {"http.response.pathsend": {}}}, receive, send)
+
+    async with client_of(offering) as web:
+        assert (await web.get("/page")).text == (await web.get("/page")).text == "<p>a file</p>"
+    await app.close()
+
+
+async def test_readers_do_not_queue_for_a_valkey_that_does_not_answer(site: Site) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        app = PageCache(site.app(), f"valkey://127.0.0.1:{silent.getsockname()[1]}")
+        async with client_of(app) as web:
+            answers = await asyncio.gather(*(web.get(f"/page?n={n}", timeout=30) for n in range(5)))
+            assert {status(answer) for answer in answers} == {"plaza; fwd=bypass; detail=store-away"}
+            silent.setblocking(False)
+            silent.accept()[0].close()
+            with pytest.raises(BlockingIOError):
+                silent.accept()  # five readers, one attempt
 
 
 async def test_a_valkey_that_is_away_costs_the_cache_and_nothing_else(site: Site) -> None:

@@ -105,6 +105,18 @@ async def test_a_stranger_may_schedule_by_the_documents_keys_alone(rows: RowCach
     assert json.loads(await stranger.get(SHOP_INV("9")))["qty"] == 4
 
 
+async def test_what_is_no_id_in_the_schedule_goes_and_holds_up_no_row(
+    rows: RowCache, table: Table, stranger: Any
+) -> None:
+    table.put("9")
+    for id in ("no id", "{9}", "x" * 65, "9"):
+        await stranger.zadd(SHOP_DELAYS(), {id: 5})
+        await stranger.zadd(SHOP_SCHEDULE(), {id: 0})
+    await rows.turn()
+    assert await stranger.exists(SHOP_INV("9")) == 1
+    assert await stranger.zrange(SHOP_SCHEDULE(), 0, -1) == await stranger.zrange(SHOP_DELAYS(), 0, -1) == ["9"]
+
+
 async def test_a_row_that_is_gone_from_the_database_leaves_the_cache(
     rows: RowCache, table: Table, clock: SetClock, stranger: Any
 ) -> None:
@@ -244,6 +256,17 @@ async def test_that_there_is_no_row_is_known_for_a_moment_and_a_new_one_shows_at
     row = await rows.get("1")
     assert row is not None
     assert row.data["qty"] == 7
+
+
+async def test_whoever_looked_just_before_a_row_was_made_does_not_hide_it(rows: RowCache, table: Table) -> None:
+    table.gate = asyncio.Event()
+    looking = asyncio.create_task(rows.get("1"))
+    await eventually(lambda: table.queries)
+    table.put("1")
+    await rows.put("1", table.rows["1"])
+    table.gate.set()
+    assert await looking is None
+    assert await rows.get("1") is not None
 
 
 async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, table: Table, clock: SetClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from plaza.shop.tables import ITEMS
 
 Purge = Callable[[str], Awaitable[object]]
 
+# As ids of items are written, and small enough for both databases.
+_CANONICAL = re.compile(r"[1-9][0-9]{0,17}")
+
 # Cursors of the list of items are told from others' by it.
 _LIST = "shop items"
 
@@ -27,7 +31,8 @@ def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]
     """Rows of items, for the row cache."""
 
     async def load(ids: Sequence[str]) -> dict[str, Data]:
-        numbers = [int(id) for id in ids if id.isdigit()]
+        # Others may schedule rows too; what no item can be called must not spoil the query for the rest.
+        numbers = [int(id) for id in ids if _CANONICAL.fullmatch(id)]
         async with sql.read() as tx:
             found = await tx.execute(select(ITEMS).where(ITEMS.c.id.in_(numbers)))
             return {str(row.id): as_data(row) for row in found}

@@ -16,6 +16,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -39,6 +40,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# After the store could not be reached, requests go without it for so long before one tries again.
+AWAY_SECONDS: Final = 1.0
 
 # What the answer to a cached page depends on whatever the application says: whether it is somebody's own.
 _OWN_VARY: Final = ("cookie", "authorization")
@@ -81,7 +85,8 @@ class PageCache:
         self._personal = personal
         self._vary = tuple(sorted(header.lower() for header in vary))
         self._vary_names = [name.encode("latin-1") for name in self._vary]
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Pages] | None = None
+        self._away_until = 0.0
         self._pages: Pages | None = None if isinstance(store, str) else Pages(store, self._rules)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,8 +123,7 @@ class PageCache:
         async def compute(attended: bool) -> Page | None:
             outward = self._stamped(send, "fwd=uri-miss; stored=?0") if attended else None
             recorder = Recorder(outward, self._vary)
-            # For a HEAD, too, the page is computed; only its body is not sent.
-            await self._app({**scope, "method": "GET"}, receive if attended else _nothing, recorder.send)
+            await self._app(_to_compute(scope), receive if attended else recorder.receive, recorder.send)
             return recorder.page()
 
         item = self._item(scope) if self._item is not None else None
@@ -173,11 +177,25 @@ class PageCache:
         return await (await self._open()).purge(tag)
 
     async def _open(self) -> Pages:
-        if self._pages is None:
-            async with self._opening:
-                if self._pages is None:
-                    assert isinstance(self._store, str)
-                    self._pages = Pages(await opened(self._store), self._rules)
+        """The cache, connected by the first who needs it. All who come meanwhile wait for that one attempt, and for a
+        moment after it failed nobody tries: a store that does not answer must not keep readers in a queue."""
+        if self._pages is not None:
+            return self._pages
+        if self._opening is None:
+            if monotonic() < self._away_until:
+                raise Unavailable("The store did not answer a moment ago.")
+            self._opening = asyncio.create_task(self._connect())
+        return await asyncio.shield(self._opening)
+
+    async def _connect(self) -> Pages:
+        assert isinstance(self._store, str)
+        try:
+            self._pages = Pages(await opened(self._store), self._rules)
+        except Unavailable:
+            self._away_until = monotonic() + AWAY_SECONDS
+            raise
+        finally:
+            self._opening = None
         return self._pages
 
     async def close(self) -> None:
@@ -193,7 +211,11 @@ class PageCache:
 
 
 class Recorder:
-    """Takes down what an application sends; what is not for keeping goes straight on to the reader."""
+    """Takes down what an application sends; what is not for keeping goes straight on to the reader.
+
+    `receive` is what an application hears that computes for nobody in particular: a request without a body, and once
+    it has answered that the reader is gone. Until then it waits: Starlette listens for the end while it streams.
+    """
 
     def __init__(self, send: Send | None, vary: Sequence[str]) -> None:
         self._send = send
@@ -202,27 +224,37 @@ class Recorder:
         self._chunks: list[bytes] = []
         self._size = 0
         self._passing = False
-        self._complete = False
+        self._complete = asyncio.Event()
+        self._asked = False
+
+    async def receive(self) -> Message:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._complete.wait()
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._start = message
             if not self._may_keep(message):
                 await self._pass()
-        elif self._passing:
+            return
+        if self._passing:
             await self._forward(message)
-        elif message["type"] == "http.response.body":
+        else:
             self._chunks.append(message.get("body", b""))
             self._size += len(self._chunks[-1])
-            self._complete = not message.get("more_body", False)
             if self._size > LARGEST_PAGE:
-                await self._pass(more_body=not self._complete)
+                await self._pass(more_body=message.get("more_body", False))
+        if not message.get("more_body", False):
+            self._complete.set()
 
     def page(self) -> Page | None:
         if self._passing:
             return None
         assert self._start is not None, "the application sent nothing"
-        if not self._complete:
+        if not self._complete.is_set():
             raise RuntimeError("the application broke off its answer")
         headers = _decoded(self._start["headers"])
         tags = tuple(tag.strip() for name, value in headers if name == "cache-tag" for tag in value.split(","))
@@ -260,6 +292,16 @@ def _hash_of_bytes(request: bytes) -> str:
     return page_hash([request.decode("latin-1")])
 
 
+def _to_compute(scope: Scope) -> Scope:
+    """The request that an application gets: for a HEAD, too, the page is computed, only its body is not sent.
+
+    What a server lets applications send beyond plain messages, such as a file by its path, would go past the recorder.
+    """
+    offered = scope.get("extensions") or {}
+    plain = {name: value for name, value in offered.items() if not name.startswith("http.response.")}
+    return {**scope, "method": "GET", "extensions": plain}
+
+
 def asks_for_new(query: bytes) -> bool:
     """Whether a URL has the parameter `_`, by which scripts ask for a page of their own."""
     if b"_" not in query and b"%5f" not in query.lower():
@@ -292,8 +334,3 @@ def _raw_headers(headers: Headers, vary: Sequence[str]) -> tuple[tuple[bytes, by
         kept.append(("cache-control", "no-cache"))
     kept.append(("vary", ", ".join(words)))
     return tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in kept)
-
-
-async def _nothing() -> Message:
-    """What an application hears that computes for nobody in particular: a request without a body."""
-    return {"type": "http.request", "body": b"", "more_body": False}

@@ -23,7 +23,8 @@ Price = Annotated[
 Stock = Annotated[int, Meta(ge=0, le=1_000_000_000, description="How many there are.")]
 Quantity = Annotated[int, Meta(ge=0, le=MOST_PER_LINE, description="1 to 999; 0 removes.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Description = Annotated[str, Meta(max_length=10_000)]
+# Line breaks and tabs, but no other control characters: PostgreSQL keeps no NUL.
+Description = Annotated[str, Meta(max_length=10_000, pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")]
 SessionId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$(?!\n)", description="Id of a session; not its token.")]
 
 

@@ -247,13 +247,22 @@ class RowCache:
             "shop_claim_due", [SHOP_SCHEDULE()], self._now(), DUE_LEASE_SECONDS, DUE_BATCH
         )
         if ids:
-            await self._copy(claim, ids, float(now))
+            await self._strike([id for id in ids if _ID.fullmatch(id) is None])
+            await self._copy(claim, [id for id in ids if _ID.fullmatch(id) is not None], float(now))
             return 0.0
         wait = float(first) - float(now) if first else LONGEST_NAP_SECONDS
         return min(max(wait, 0.0), LONGEST_NAP_SECONDS)
 
+    async def _strike(self, ids: list[str]) -> None:
+        """Others may write `schedule:` too. What cannot be an id there must not hold up the rows beside it."""
+        if ids:
+            log.warning("what cannot be a row's id was taken off the schedule", ids=ids[:10])
+            await self._valkey.batch([("ZREM", key, *ids) for key in (SHOP_DELAYS(), SHOP_SCHEDULE())])
+
     async def _copy(self, claim: str, ids: list[str], since: float) -> None:
         """Copy claimed rows and say when they are due again: one query, whatever their number."""
+        if not ids:
+            return
         delays = dict(zip(ids, await self._valkey.call("ZMSCORE", SHOP_DELAYS(), *ids), strict=True))
         wanted = [id for id, delay in delays.items() if delay is not None and float(delay) > 0]
         gone = [id for id in ids if id not in set(wanted)]

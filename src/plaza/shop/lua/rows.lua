@@ -44,9 +44,12 @@ verb('claim_row', function(keys, args)
   return 1
 end)
 
+-- Ends the claim of `who`. Returns whether it still had one.
 local function release_row(row, who)
   local by = (redis.call('HGET', row, 'busy') or ''):match(' (.*)$')
-  if by == who then redis.call('HDEL', row, 'busy') end
+  if by ~= who then return false end
+  redis.call('HDEL', row, 'busy')
+  return true
 end
 
 -- release_row: whoever claimed a row could not read it.   KEYS inv, row   ARGV who
@@ -56,11 +59,16 @@ end)
 
 -- fill_row: a row as the database has it.
 -- KEYS inv, row   ARGV json ('' if there is no such row), version or '', now_ms, delay or '', who or '', since_ms or ''
--- `delay` is given by the worker, `since_ms` is when it began.   Reply 1 if it was written
+-- `who` claimed the row, `delay` is given by the worker, `since_ms` is when it began.   Reply 1 if it was written
 verb('fill_row', function(keys, args)
   local inv, row = keys[1], keys[2]
   local json, version, at, delay, who, since = args[1], args[2], now(args[3]), args[4], args[5], args[6]
-  release_row(row, who)
+  if who == '' then
+    -- Who has just written it to the database knows better than a reader who began before.
+    redis.call('HDEL', row, 'busy')
+  elseif not release_row(row, who) and json == '' then
+    return 0
+  end
   local there, known, removed = unpack(redis.call('HMGET', row, 'version', 'delay', 'removed'))
   if since ~= '' and removed and tonumber(since) <= tonumber(removed) then return 0 end
   -- What was read before another wrote must not replace what that one wrote.
