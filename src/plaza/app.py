@@ -39,6 +39,7 @@ from plaza.social import domain as social
 from plaza.social.accounts import Accounts
 from plaza.social.leaving import Leaving
 from plaza.social.users import People
+from plaza.web import pages
 from plaza.worker import Worker
 
 T = TypeVar("T")
@@ -70,8 +71,11 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         state = System(core.valkey, core.sql)
         requests = Requests()
         parts = [domain.build(core) for domain in domains]
-        services = {type(service): service for part in parts for service in part.services} | {System: state}
+        services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
+        services[System] = state
         _introduce(domains, parts)
+        if _shows_pages(domains):
+            services[pages.Site] = pages.site(core, services[Sessions], services[Accounts])
         app = make_app(
             routes_of(domains),
             services,
@@ -80,6 +84,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             limiter=core.limiter,
             idempotency=Idempotency(core.valkey),
             observer=requests,
+            strays=pages.STRAYS if _shows_pages(domains) else {},
         )
         state.draining = app.draining
         jobs = Worker(
@@ -134,7 +139,13 @@ def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     """Every route but those that show the application itself, which `make_app` adds."""
-    return [system.route, *(routes for domain in domains for routes in domain.routes)]
+    own = [system.route, *(routes for domain in domains for routes in domain.routes)]
+    return [*own, *pages.ROUTES] if _shows_pages(domains) else own
+
+
+def _shows_pages(domains: Sequence[Domain]) -> bool:
+    """The pages show all domains, so there are none where one of them is missing."""
+    return all(domain in domains for domain in DOMAINS)
 
 
 def route_groups(domains: Sequence[Domain] = DOMAINS) -> list[Routes]:

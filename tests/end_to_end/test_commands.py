@@ -48,7 +48,7 @@ def test_serve_says_where_to_look_and_what_it_says_is_there(tmp_path: Path) -> N
         assert stranger(tmp_path / "var").ping()
         for path in ("/", "/healthz", "/readyz", "/ping", "/metrics", "/docs", "/openapi.json"):
             assert server.get(path).status_code == 200, path
-        assert server.get("/", accept="text/html").headers["location"] == "/docs"
+        assert server.get("/", accept="text/html").headers["location"] == "/app"
         assert server.get("/").json()["name"] == "Plaza"
 
 

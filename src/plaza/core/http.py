@@ -24,7 +24,7 @@ from plaza.core.idempotency import Idempotency, Keyed, caller_of
 from plaza.core.idempotency import Reply as KeptReply
 from plaza.core.limits import Limiter, RateLimited
 from plaza.core.openapi import describe
-from plaza.core.routes import Routes
+from plaza.core.routes import ErrorAnswer, Routes
 from plaza.core.serving import documents as about
 from plaza.core.serving.bodies import ClientGone, Receive, read_body, throw_away
 from plaza.core.serving.documents import Documents
@@ -71,8 +71,10 @@ class App:
         limiter: Limiter | None,
         idempotency: Idempotency | None,
         observer: Observer | None,
+        strays: Mapping[str, ErrorAnswer],
     ) -> None:
         self.documents = documents
+        self.strays = strays
         self.auth = auth
         self.limiter = limiter
         self.idempotency = idempotency
@@ -134,7 +136,7 @@ class App:
         except ClientGone:
             raise
         except Exception as error:
-            return _failed(error, call, endpoint)
+            return _failed(error, call, endpoint.route.on_error if endpoint else self._stray(call))
 
     def _find(self, call: Call) -> Leaf[Endpoint]:
         path: bytes = call.scope["raw_path"]
@@ -146,6 +148,11 @@ class App:
         leaf, call.values = found
         call.template = leaf.template
         return leaf
+
+    def _stray(self, call: Call) -> ErrorAnswer | None:
+        """How errors are told where there is no route: as they are told beside it."""
+        first = "/" + call.path.split("/", 2)[1].partition("?")[0]
+        return self.strays.get(first)
 
     async def _respond(self, call: Call, endpoint: Endpoint, receive: Receive) -> Reply:
         """Who asks, and may they ask so often; then what the handler says."""
@@ -203,7 +210,7 @@ class App:
             try:
                 reply = endpoint.reply(await endpoint.handler(*arguments))
             except Exception as error:
-                reply = _failed(error, call, endpoint)
+                reply = _failed(error, call, endpoint.route.on_error)
             assert isinstance(reply.body, bytes), "a stream cannot be given again"
             made.append(reply)
             headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
@@ -282,10 +289,12 @@ def make_app(
     limiter: Limiter | None = None,
     idempotency: Idempotency | None = None,
     observer: Observer | None = None,
+    strays: Mapping[str, ErrorAnswer] | None = None,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
 
-    `services` are what handlers ask for by type; `observer` hears of each answer.
+    `services` are what handlers ask for by type; `observer` hears of each answer; `strays` says, by the first segment
+    of a path, how errors look where there is no route.
     """
     groups = (*routes, about.route)
     endpoints: list[Endpoint] = []
@@ -300,6 +309,7 @@ def make_app(
         limiter=limiter if settings.rate_limits else None,
         idempotency=idempotency,
         observer=observer,
+        strays=strays or {},
     )
 
 
@@ -313,7 +323,7 @@ def _not_allowed(leaf: Leaf[Endpoint]) -> MethodNotAllowed:
     return MethodNotAllowed(f"This path takes {allowed}.", allowed=allowed.split(", "))
 
 
-def _failed(error: Exception, call: Call, endpoint: Endpoint | None) -> Reply:
+def _failed(error: Exception, call: Call, on_error: ErrorAnswer | None) -> Reply:
     """What an exception says to the client. One that nobody foresaw says nothing but where to look."""
     if not isinstance(error, PlazaError):
         log.error("unexpected", request_id=call.request_id, method=call.method, route=call.template, exc_info=error)
@@ -321,7 +331,6 @@ def _failed(error: Exception, call: Call, endpoint: Endpoint | None) -> Reply:
     if isinstance(error, RateLimited):
         call.limits = error.limit
         metrics.HTTP_RATE_LIMITED.labels(error.limit.kind).inc()
-    on_error = endpoint.route.on_error if endpoint is not None else None
     answer: Answer[Any] = on_error(error, call) if on_error else problem(error, call.request_id)
     headers = with_headers(standard_headers(answer.media_type or JSON), answer.headers)
     return Reply(answer.status or error.status, headers, as_bytes(answer.body))

@@ -95,9 +95,9 @@ async def ping() -> Pong:
 
 @route.get("/", limit=None, any_query=True)
 async def welcome(call: Call) -> Answer[Welcome]:
-    """Where to look. A browser is sent to the documentation."""
+    """Where to look. A browser is sent to the pages for people."""
     headers = [("vary", "accept")]
     if "text/html" in call.headers.get("accept", ""):
-        return Answer(status=302, headers=[*headers, ("location", "/docs")])
+        return Answer(status=302, headers=[*headers, ("location", "/app")])
     body = Welcome("Plaza", __version__, docs="/docs", openapi="/openapi.json", health="/readyz")
     return Answer(body, headers=headers)

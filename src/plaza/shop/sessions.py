@@ -186,16 +186,20 @@ class Sessions:
             actor = await self.accounts.check(login.username, login.password, address)
         if actor is None:
             raise WrongLogin("Username or password is wrong.")
+        return await self.admit(cookie, actor.name)
+
+    async def admit(self, cookie: str | None, username: str) -> Visit:
+        """A session of a person who has proved who they are; what they did as a guest comes along. One round trip."""
         token, now = new_token(), self.now()
-        work = [self.functions.call("shop_open", of_session(token), token, now, actor.name)]
+        work = [self.functions.call("shop_open", of_session(token), token, now, username)]
         if cookie is not None and is_token(cookie):
             till = text_of_ms(self._clock.now_ms() + GRACE_SECONDS * 1000)
-            work.append(self.functions.call("shop_hand_over", of_session(cookie), cookie, now, till, token, actor.name))
+            work.append(self.functions.call("shop_hand_over", of_session(cookie), cookie, now, till, token, username))
         # They are two owners' operations; each follows through by itself, in either order.
         _, *ordering = await asyncio.gather(*work)
         if cookie is not None and any(ordering) and self.handed_over is not None:
             await self.handed_over(cookie, ordering[0])
-        return Visit(token, actor.name, float(now), float(now), new=True)
+        return Visit(token, username, float(now), float(now), new=True)
 
     async def logout(self, cookie: str | None) -> None:
         """End a session and everything of its token. The account's cart stays for the next login."""

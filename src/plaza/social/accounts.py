@@ -125,11 +125,15 @@ class Accounts:
         stored = await self.valkey.call("HGET", AUTH_USER(username), "password_hash")
         if not (await self.passwords.check(stored, password)).right:
             return None
+        actor = await self.actor(username)
+        if actor is not None:
+            await self.limiter.give_back("auth", username)
+        return actor
+
+    async def actor(self, username: str) -> Actor | None:
+        """A person as they stand now; None for who is suspended or not there. One round trip."""
         role, suspended = await self.valkey.call("HMGET", USER(username), "role", "suspended_at")
-        if role not in ROLES or suspended is not None:
-            return None
-        await self.limiter.give_back("auth", username)
-        return Actor(username, role)
+        return Actor(username, role) if role in ROLES and suspended is None else None
 
     async def refresh(self, shown: str) -> SignedIn:
         """Exchange a refresh token for the next one. One round trip."""

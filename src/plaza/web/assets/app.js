@@ -1,0 +1,87 @@
+// What makes forms happen in place. Without this script they load the page again, and do the same.
+//
+// A form or button with `data-swap` is sent by fetch; the answer is the piece of the page that has changed. Every element
+// in it that has an id takes the place of the one with that id; one with `data-into` is added there.
+
+const said = document.getElementById("said");
+
+function say(text, failed = false) {
+  said.textContent = text;
+  said.classList.toggle("failed", failed);
+  clearTimeout(say.timer);
+  if (text) say.timer = setTimeout(() => { said.textContent = ""; }, failed ? 8000 : 3000);
+}
+
+// Where the focus was inside what is replaced: on the same control of the new piece it stays.
+function focusIn(element) {
+  const active = document.activeElement;
+  if (!element.contains(active) || active === document.body) return null;
+  for (const name of ["formaction", "id", "name", "href"]) {
+    if (active.hasAttribute(name)) return `[${name}="${CSS.escape(active.getAttribute(name))}"]`;
+  }
+  return null;
+}
+
+function put(html) {
+  const holder = document.createElement("template");
+  holder.innerHTML = html; // our own templates, which escape; scripts in it would not run
+  for (const element of [...holder.content.children]) {
+    if (element.dataset.into) {
+      document.querySelector(element.dataset.into)?.[element.dataset.how || "append"](...element.childNodes);
+      continue;
+    }
+    const old = element.id && document.getElementById(element.id);
+    if (!old) continue;
+    const focus = focusIn(old);
+    old.replaceWith(element);
+    if (focus) (element.matches(focus) ? element : element.querySelector(focus))?.focus();
+  }
+  return holder.content;
+}
+
+async function send(form, button) {
+  const data = new URLSearchParams(new FormData(form, button));
+  const action = button?.getAttribute("formaction") || form.getAttribute("action");
+  const answer = await fetch(action, { method: "POST", body: data, headers: { "x-fragment": "1", accept: "text/html" } });
+  const next = answer.headers.get("x-next");
+  if (answer.ok && next) {
+    location.assign(next);
+  } else if (answer.ok) {
+    const text = await answer.text();
+    put(text);
+    say(decodeURIComponent(answer.headers.get("x-said") || ""));
+  } else if (answer.status === 401) {
+    location.assign(`/app/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
+  } else {
+    const problem = await answer.json().catch(() => ({}));
+    say(problem.detail || "That did not work. Try again in a moment.", true);
+  }
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target, button = event.submitter;
+  if (!(button?.hasAttribute("data-swap") || form.hasAttribute("data-swap")) || form.dataset.busy) {
+    if (form.dataset.busy) event.preventDefault();
+    return;
+  }
+  event.preventDefault();
+  form.dataset.busy = "1";
+  try {
+    await send(form, button);
+  } catch {
+    say("Plaza does not answer. Try again in a moment.", true);
+  } finally {
+    delete form.dataset.busy;
+  }
+});
+
+// A composer grows with its text where the style alone cannot make it; Ctrl or Cmd with Enter sends it.
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
+    event.target.form.requestSubmit();
+  }
+});
+
+for (const element of document.querySelectorAll("[data-module]")) {
+  import(`./${element.dataset.module}.js`).then((module) => module.start(element, { put, say }));
+}

@@ -1,0 +1,63 @@
+"""Errors as pages, for browsers. Scripts of ours get the same problem documents as everybody else."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.errors import BadRequest, PlazaError
+from plaza.core.serving.problems import headers_of, problem
+from plaza.web.forms import NEXT, fields_of
+from plaza.web.rendering import page, render
+from plaza.web.security import HOME, local
+
+SIGN_IN: Final = "/app/sign-in"
+
+_ADVICE: Final = {
+    403: "This is not for you, or not any more.",
+    404: "It may have been deleted, or the address is not quite right.",
+    410: "This list has moved on since. Begin again at its first page.",
+    429: "Wait a moment and try again.",
+    500: "It is our fault, and it is in our log.",
+    503: "Something we stand on is away. It usually takes a few seconds.",
+}
+
+
+def wants_page(call: Call) -> bool:
+    """Whether a person looks at the answer, and not a script of ours."""
+    return "x-fragment" not in call.headers and "text/html" in call.headers.get("accept", "text/html")
+
+
+def problem_page(error: PlazaError, call: Call) -> Answer[Any]:
+    """What went wrong, in the design of all pages. Who is not signed in is sent there, and comes back."""
+    if not wants_page(call):
+        return problem(error, call.request_id)
+    if error.status == 401:
+        return Answer(status=303, headers=[("location", sign_in_path(_wanted(call)))])
+    nobody = {"me": None, "here": HOME, "csrf": "", "section": ""}  # errors are told without asking who it is
+    advice = _ADVICE.get(error.status, "")
+    body = render("problem.html", **nobody, error=error, advice=advice, request_id=call.request_id)
+    headers = [pair for pair in headers_of(error) if pair[0] != "www-authenticate"]
+    return page(body, *headers, status=error.status)
+
+
+def sign_in_path(wanted: str) -> str:
+    return f"{SIGN_IN}?next={quote(wanted, safe='')}"
+
+
+def address(call: Call) -> str:
+    """The address of the page that is asked for."""
+    query = call.scope["query_string"].decode("latin-1")
+    return f"{call.path}?{query}" if query else call.path
+
+
+def _wanted(call: Call) -> str:
+    """Where someone meant to be: on this page, or on the one whose form was sent."""
+    if call.method in ("GET", "HEAD"):
+        return local(address(call))
+    try:
+        return local(fields_of(call.body).get(NEXT))
+    except BadRequest:
+        return HOME

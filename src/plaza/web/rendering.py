@@ -1,0 +1,77 @@
+"""Templates to HTML. One environment for all pages: everything is escaped, and a name nobody gave is an error."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
+
+from plaza.core.answers import Answer
+from plaza.core.serving.headers import PAGE_POLICY
+from plaza.web import assets, text
+from plaza.web.avatars import avatar
+
+HTML: Final = "text/html; charset=utf-8"
+
+# A page is somebody's own. `same-origin`, since with no referrer at all browsers hide the origin of our own forms too.
+HEADERS: Final = (
+    ("content-security-policy", PAGE_POLICY),
+    ("cache-control", "private, no-cache"),
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+)
+
+# Where one can go, in the order of the navigation: the section's name, its address and its icon.
+SECTIONS: Final = (
+    ("Explore", "/app", "compass"),
+    ("Following", "/app/following", "people"),
+    ("Articles", "/app/articles", "up"),
+    ("Challenges", "/app/challenges", "flag"),
+    ("Events", "/app/events", "signal"),
+    ("Shop", "/app/shop", "bag"),
+)
+
+_FOLDER = files("plaza.web") / "templates"
+
+
+def _source(name: str) -> str:
+    return _FOLDER.joinpath(*name.split("/")).read_text()
+
+
+ENVIRONMENT: Final = jinja2.Environment(
+    loader=jinja2.FunctionLoader(_source),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+    cache_size=-1,
+)
+ENVIRONMENT.filters.update(
+    rich=text.rich, cut=text.cut, moment=text.moment, iso=text.iso, host=text.host, count=text.count
+)
+ENVIRONMENT.globals.update(
+    assets=assets.PREFIX,
+    sections=SECTIONS,
+    avatar=avatar,
+    tag_path=text.tag_path,
+    user_path=text.user_path,
+    ago=text.ago,
+)
+
+
+def render(name: str, **context: Any) -> str:
+    """A template as text."""
+    return ENVIRONMENT.get_template(name).render(context)
+
+
+def fragment(name: str, **context: Any) -> Markup:
+    """A template for use in another."""
+    return Markup(render(name, **context))  # noqa: S704 made by a template that escapes
+
+
+def page(body: str, *headers: tuple[str, str], status: int = 200) -> Answer[str]:
+    """HTML as an answer."""
+    return Answer(body, status=status, headers=[*HEADERS, *headers], media_type=HTML)

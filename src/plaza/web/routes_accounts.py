@@ -1,0 +1,112 @@
+"""Signing up, in and out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
+from plaza.shop.cookies import clear_cookie, token_of
+from plaza.shop.model import Login
+from plaza.shop.sessions import Sessions
+from plaza.social.accounts import Accounts
+from plaza.social.model import Registration, Username
+from plaza.web import assets, avatars, forms
+from plaza.web.routing import PageRoutes
+from plaza.web.security import HOME, local
+from plaza.web.site import Site
+
+page = PageRoutes()
+
+
+@page.get("/assets/{version}/{name}", limit=None)
+async def asset(version: str, name: str) -> Answer[bytes]:
+    """A style or a script of the pages."""
+    return assets.asset(version, name)
+
+
+@page.get("/avatars/{username}", limit=None, media_type="image/svg+xml")
+async def avatar(username: Username) -> Answer[str]:
+    """The tile that stands for a person, as a file."""
+    return Answer(avatars.file(username), headers=[("cache-control", "public, max-age=86400")])
+
+
+@page.get("/sign-in")
+async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
+    """Where people sign in; with the demo on, also its accounts."""
+    return await _sign_in(call, site, local(next))
+
+
+async def _sign_in(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
+    who = await site.visitors.with_session(call)
+    given = {"username": "", "problem": "", **said}
+    accounts = await site.demo.accounts()
+    return site.page(call, who, "sign-in.html", status=status, to=next, accounts=accounts, **given)
+
+
+@page.post("/sign-in", limit=None)  # tries are counted by the name that is tried
+async def sign_in(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
+    """Sign in by name and password."""
+    fields = forms.fields_of(body)
+    next = local(fields.get(forms.NEXT))
+    try:
+        visit = await sessions.login(token_of(call), forms.read(body, Login), call.address)
+    except (Unauthenticated, Invalid, TooFast) as error:
+        name = fields.get("username", "")
+        return await _sign_in(call, site, next, status=_status(error), username=name, problem=error.detail)
+    return _sent_on(await site.visitors.behind(call, visit), next)
+
+
+@page.post("/sign-in/as")
+async def switch(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
+    """Look around as one of the demo's accounts. Nobody else's account opens so."""
+    fields = forms.fields_of(body)
+    name = fields.get("username", "")
+    if name not in {account.username for account in await site.demo.accounts()}:
+        raise NotFound("The demo has no such account.")
+    visit = await sessions.admit(token_of(call), name)
+    return _sent_on(await site.visitors.behind(call, visit), local(fields.get(forms.NEXT)))
+
+
+@page.get("/sign-up")
+async def sign_up_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
+    """Where people make an account."""
+    return await _sign_up(call, site, local(next))
+
+
+async def _sign_up(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
+    who = await site.visitors.with_session(call)
+    given = {"username": "", "display_name": "", "problem": "", "field": "", **said}
+    return site.page(call, who, "sign-up.html", status=status, to=next, **given)
+
+
+@page.post("/sign-up", limit=None)
+async def sign_up(call: Call, body: bytes, site: Site, sessions: Sessions, accounts: Accounts) -> Answer[str]:
+    """Make an account and sign in."""
+    fields = forms.fields_of(body)
+    next = local(fields.get(forms.NEXT))
+    try:
+        new = await accounts.register(forms.read(body, Registration), call.address)
+    except (Conflict, Invalid, TooFast) as error:
+        given = {name: fields.get(name, "") for name in ("username", "display_name")}
+        field = error.extra.get("field", "username" if isinstance(error, Conflict) else "")
+        return await _sign_up(call, site, next, status=_status(error), problem=error.detail, field=field, **given)
+    visit = await sessions.admit(token_of(call), new.user.username)
+    return _sent_on(await site.visitors.behind(call, visit), next)
+
+
+@page.post("/sign-out")
+async def sign_out(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
+    """End the session."""
+    await sessions.logout(token_of(call))
+    return Answer(status=303, headers=[clear_cookie(call), ("location", HOME)])
+
+
+def _status(error: PlazaError) -> int:
+    # A browser that gets 401 without a challenge is at a loss; the form says what is wrong.
+    return 422 if error.status == 401 else error.status
+
+
+def _sent_on(who: Any, to: str) -> Answer[str]:
+    return Answer(status=303, headers=[*who.cookie, ("location", to)])

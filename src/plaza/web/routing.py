@@ -1,0 +1,60 @@
+"""Routes of pages. What all pages have in common is said here once, so that no page can forget it: errors are pages,
+and a form is checked before its handler runs.
+
+    page = PageRoutes()
+
+    @page.get("/articles")
+    async def articles(call: Call, site: Site, lists: Lists) -> Answer[str]:
+        '''Articles by score.'''
+        who = await site.visitors.of(call)
+        return site.page(call, who, "articles.html", section="Articles", articles=await lists.all(who.actor, query))
+
+    @page.post("/articles/{id}/vote")
+    async def vote(call: Call, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Answer[str]: ...
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from plaza.core.routes import Handler, Method, Options, Routes
+from plaza.web.problems import problem_page
+from plaza.web.rendering import HTML
+from plaza.web.security import HOME
+
+
+class PageRoutes(Routes):
+    """Pages and their forms, under `/app`."""
+
+    def __init__(self) -> None:
+        super().__init__("pages", prefix=HOME, about="Pages for people.")
+
+    def _adder(self, method: Method, path: str, options: Options) -> Callable[[Handler], Handler]:
+        options.setdefault("media_type", HTML)
+        options["listed"] = False
+        options["any_query"] = True  # people link to pages with whatever their mailer adds
+        options["on_error"] = problem_page
+        add = super()._adder(method, path, options)
+        assert method in ("GET", "POST"), "a form knows no other"
+        return add if method == "GET" else lambda handler: _added(add, handler)
+
+
+def _added(add: Callable[[Any], Any], handler: Handler) -> Handler:
+    add(_checked(handler))
+    return handler
+
+
+def _checked(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler that runs only for forms of our own."""
+    names = list(inspect.signature(handler).parameters)
+    call_at, body_at, site_at = (names.index(name) for name in ("call", "body", "site"))
+
+    @functools.wraps(handler)
+    async def checked(*arguments: Any) -> Any:
+        arguments[site_at].require_own_form(arguments[call_at], arguments[body_at])
+        return await handler(*arguments)
+
+    return checked

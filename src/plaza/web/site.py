@@ -1,0 +1,82 @@
+"""What every page is made with: who looks at it, its frame, and what happens after a form.
+
+A form is sent by the browser itself, which is then sent on to a page (303), or by our script, which asks for the piece
+of the page that has changed. Both are the same request to the same address; only the answer differs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.clock import Clock
+from plaza.shop.cookies import token_of
+from plaza.shop.sessions import Sessions
+from plaza.social.accounts import Accounts
+from plaza.web.demo import DemoAccounts, NoDemo
+from plaza.web.forms import CSRF, NEXT, ONCE, fields_of
+from plaza.web.problems import address
+from plaza.web.rendering import page, render
+from plaza.web.security import Forms, local
+from plaza.web.visitors import Visitor, Visitors
+
+
+class Site:
+    """The frame of all pages."""
+
+    def __init__(self, secret: str, sessions: Sessions, accounts: Accounts, clock: Clock) -> None:
+        self.visitors = Visitors(sessions, accounts)
+        self.clock = clock
+        self.demo: DemoAccounts = NoDemo()
+        self._forms = Forms(secret)
+
+    def require_own_form(self, call: Call, body: bytes) -> None:
+        """Refuse a form that none of our pages made for this session. `PageRoutes` asks this of every POST."""
+        self._forms.require(call.headers, token_of(call), fields_of(body).get(CSRF, ""))
+
+    def operation(self, call: Call, body: bytes) -> str:
+        """What a form does, named: filled in once and sent twice, it is done once."""
+        return self._forms.operation(token_of(call) or "", fields_of(body).get(ONCE, call.operation))
+
+    def page(
+        self, call: Call, who: Visitor, name: str, *, section: str = "", status: int = 200, **context: Any
+    ) -> Answer[str]:
+        """A whole page, for one visitor."""
+        return page(render(name, **self._frame(call, who), section=section, **context), *who.cookie, status=status)
+
+    def _frame(self, call: Call, who: Visitor) -> dict[str, Any]:
+        """What the frame of a page, and every piece of one, may use."""
+        return {
+            "me": who,
+            "here": address(call),
+            "csrf": "" if who.session is None else self._forms.token(who.session),
+            "once": secrets.token_hex(8),
+            "now": self.clock.now_ms(),
+        }
+
+    def done(
+        self, call: Call, who: Visitor, body: bytes, to: str, name: str = "", *, said: str = "", **context: Any
+    ) -> Answer[str]:
+        """After a form: the changed piece for our script, else on to the page that the form was on, or `to`.
+
+        `name` is the piece's template; without one, the script loads the page that it is sent to. `said` is read out.
+        """
+        if "x-fragment" in call.headers:
+            headers = list(who.cookie)
+            if not name:
+                return page("", *headers, ("x-next", to))
+            frame = {**self._frame(call, who), "here": self.next(body, to)}
+            return page(render(name, **frame, **context), *headers, ("x-said", quote(said)))
+        return Answer(status=303, headers=[*who.cookie, ("location", self.next(body, to))])
+
+    def next(self, body: bytes, otherwise: str) -> str:
+        """The page that a form was on, if it is one of ours; else another."""
+        given = fields_of(body).get(NEXT)
+        if not given:
+            return otherwise
+        found = local(given, otherwise)
+        mark = urlsplit(otherwise).fragment
+        return f"{found}#{mark}" if mark and "#" not in found else found

@@ -1,0 +1,116 @@
+"""What people wrote, as HTML. Everything is escaped; then addresses, tags and names become links.
+
+Only `http` and `https` addresses become links, so `javascript:` and its like stay text. Characters that turn the
+direction of writing stay inside the element that holds them (`dir="auto"` and `bdi` in the templates).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+
+from plaza.core.tokens import is_username
+from plaza.social.tags import is_tag, normal_tag
+
+# Nothing that turns the direction of writing or is not seen: an address must read as it leads.
+_UNFIT: Final = "\\s<>\"'`\\x00-\\x1f\\x7f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+_PARTS: Final = re.compile(
+    rf"(?P<url>https?://[^{_UNFIT}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?<![\w/.@-])(?P<at>@[A-Za-z0-9._-]{{1,31}})"
+)
+_TRAILING: Final = ".,;:!?)]}»”’"
+
+
+def rich(text: str) -> Markup:
+    """A text with its addresses, tags and names as links."""
+    pieces: list[Markup] = []
+    at = 0
+    for match in _PARTS.finditer(text):
+        made = _linked(match)
+        if made is not None:
+            link, used = made
+            pieces += (escape(text[at : match.start()]), link)
+            at = match.start() + used
+    pieces.append(escape(text[at:]))
+    return Markup("").join(pieces)
+
+
+def _linked(match: re.Match[str]) -> tuple[Markup, int] | None:
+    """A link, and how much of the text it stands for."""
+    shown = match[0]
+    if match["url"]:
+        shown = shown.rstrip(_TRAILING)
+        if len(shown) <= len("https://"):
+            return None
+        plain = re.sub(r"^https?://(?:www\.)?", "", shown)
+        short = plain if len(plain) <= 60 else f"{plain[:59]}…"
+        return Markup('<a href="{}" rel="nofollow noopener ugc">{}</a>').format(shown, short), len(shown)
+    if match["tag"]:
+        tag = normal_tag(shown)
+        return (_link(tag_path(tag), shown), len(shown)) if is_tag(tag) else None
+    name = shown[1:].rstrip(".")
+    return (_link(user_path(name), f"@{name}"), len(name) + 1) if is_username(name) else None
+
+
+def _link(path: str, shown: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(path, shown)
+
+
+def tag_path(tag: str) -> str:
+    return f"/app/tags/{quote(tag, safe='')}"
+
+
+def user_path(name: str) -> str:
+    return f"/app/people/{quote(name, safe='')}"
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text, at the end of a word if there is one near."""
+    if len(text) <= most:
+        return text
+    space = text.rfind(" ", most - 40, most)
+    return text[: space if space > 0 else most].rstrip() + "…"
+
+
+def ago(ms: float, now_ms: int) -> str:
+    """How long ago, as one would say it."""
+    seconds = max(0, (now_ms - int(ms)) // 1000)
+    if seconds >= 30 * 86_400:
+        return moment(ms)
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {word}"
+    return "now"
+
+
+def moment(ms: float) -> str:
+    """A day, such as `6 Dec 2026`."""
+    return f"{_utc(ms):%-d %b %Y}"
+
+
+def iso(ms: float) -> str:
+    """For the machine-readable half of a `time` element."""
+    return f"{_utc(ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _utc(ms: float) -> datetime:
+    # What other systems sent as a time may lie beyond what a calendar holds.
+    return datetime.fromtimestamp(min(max(ms, 0), 253_402_300_799_000) / 1000, UTC)
+
+
+def host(link: str) -> str:
+    """Where a link leads, in short."""
+    return re.sub(r"^https?://(?:www\.)?([^/?#]*).*$", r"\1", link, flags=re.DOTALL)
+
+
+def count(number: int) -> str:
+    """`1,204`; beyond ten thousand `12.3k`, `4.5m`."""
+    if number < 10_000:
+        return f"{number:,}"
+    for size, word in ((1_000_000, "m"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.1f}".rstrip("0").rstrip(".") + word
+    return str(number)

@@ -1,0 +1,75 @@
+"""Who looks at a page: the session of the cookie, and the person behind it.
+
+The session is the shop's, so that a guest's cart, a person's cart and the signed-in pages are one visit. A person's
+role is read anew for every page: who was suspended or lost a role a moment ago has lost it here too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plaza.core.auth import ADMIN, Actor
+from plaza.core.call import Call
+from plaza.core.errors import Unauthenticated
+from plaza.shop.cookies import set_cookie, token_of
+from plaza.shop.sessions import Sessions, Visit
+from plaza.social.accounts import Accounts
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A session, if there is one, and a person, if one is signed in."""
+
+    session: str | None = None
+    actor: Actor | None = None
+    cookie: tuple[tuple[str, str], ...] = ()  # to be sent with the answer, if the session is new
+
+    @property
+    def name(self) -> str:
+        return "" if self.actor is None else self.actor.name
+
+    @property
+    def is_admin(self) -> bool:
+        return self.actor is not None and self.actor.is_admin
+
+    def person(self) -> Actor:
+        """The person; nobody is asked to sign in."""
+        if self.actor is None:
+            raise Unauthenticated("Sign in to do this.")
+        return self.actor
+
+    def admin(self) -> Actor:
+        """The person, who must be an admin."""
+        actor = self.person()
+        actor.require(ADMIN)
+        return actor
+
+
+NOBODY = Visitor()
+
+
+class Visitors:
+    """Recognises visitors."""
+
+    def __init__(self, sessions: Sessions, accounts: Accounts) -> None:
+        self.sessions = sessions
+        self._accounts = accounts
+
+    async def of(self, call: Call) -> Visitor:
+        """Who asks. Without a cookie nobody, and no session is begun. Two round trips for a person."""
+        token = token_of(call)
+        if token is None:
+            return NOBODY
+        visit, _ = await self.sessions.visit(token)
+        return await self.behind(call, visit)
+
+    async def with_session(self, call: Call) -> Visitor:
+        """Who asks, with a session in any case: for pages whose forms guests may send."""
+        visit, _ = await self.sessions.visit(token_of(call))
+        return await self.behind(call, visit)
+
+    async def behind(self, call: Call, visit: Visit) -> Visitor:
+        """The visitor of a session that is known already."""
+        cookie = (set_cookie(call, visit.token, self.sessions.limits.absolute),) if visit.new else ()
+        actor = None if visit.user is None else await self._accounts.actor(visit.user)
+        return Visitor(visit.token, actor, cookie)

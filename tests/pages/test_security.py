@@ -1,0 +1,136 @@
+"""What a page never does: run what people wrote, act for other sites, send people elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from plaza.app import Plaza
+from plaza.web.demo import DemoAccount
+from plaza.web.security import local
+from plaza.web.site import Site
+from tests.pages.conftest import Elements, Surfer
+
+EVIL = (
+    "<script>alert(1)</script> <img src=x onerror=alert(1)> \"'><svg/onload=alert(1)> {{ 7*7 }} {% raw %} "
+    'javascript:alert(1) [x](javascript:alert(1)) https://example.org/"onmouseover=alert(1) '
+    "https://example.org/<b> #a<b> @ana</a> "
+    "\u202egnp.exe\u202c \u2066x\u2069 z\u0335\u0336\u0337 \ufeff\u200b 👩‍👩‍👧 &lt;b&gt;"
+)
+
+
+async def test_what_people_write_stays_text(ana: Surfer) -> None:
+    await ana.fill("/app/posts", content=EVIL)
+    plain = Elements((await ana.get("/app/sign-in")).text)
+    page = Elements((await ana.get("/app")).text)
+    assert {tag for tag, _ in page.found} <= {tag for tag, _ in plain.found} | {
+        "article",
+        "time",
+        "bdi",
+        "textarea",
+        "use",
+    } | {"symbol", "circle", "div"}
+    assert [a["src"] for tag, a in page.found if tag == "script"] == [
+        a["src"] for tag, a in plain.found if tag == "script"
+    ]
+    assert all(not name.startswith("on") and name != "style" for _, attributes in page.found for name in attributes)
+    links = {attributes["href"] for tag, attributes in page.found if tag == "a"}
+    assert all(link.startswith(("/app", "https://example.org/", "#")) for link in links), links
+    words = "".join(page.words)
+    assert "<script>alert(1)</script> <img src=x onerror=alert(1)>" in words
+    assert "{{ 7*7 }} {% raw %}" in words
+    assert "&lt;b&gt;" in words, "what was typed as an entity is shown as typed"
+
+
+async def test_no_page_runs_inline_code_or_asks_others(ana: Surfer) -> None:
+    for path in ("/app", "/app/sign-in", "/app/nowhere"):
+        answer = await ana.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert answer.headers["cache-control"].startswith(("private", "no-store"))
+        page = Elements(answer.text)
+        assert not [tag for tag, attributes in page.found if tag == "style" or "style" in attributes]
+        assert all("src" in attributes for tag, attributes in page.found if tag == "script")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"csrf": ""}, {"csrf": "0" * 32}, {"csrf": "é"}],
+    ids=["none", "made up", "not even ascii"],
+)
+async def test_a_form_without_our_mark_changes_nothing(ana: Surfer, change: dict[str, str]) -> None:
+    answer = await ana.fill("/app/posts", content="hello", **change)
+    assert answer.status_code == 403
+    assert "earlier session" in answer.text
+    assert "hello" not in (await ana.get("/app")).text
+
+
+async def test_a_mark_is_worth_nothing_in_another_session(ana: Surfer, url: str) -> None:
+    async with Surfer(url) as bob:
+        await bob.sign_up("bob")
+        stolen = await bob.form("/app")
+    assert (await ana.post("/app/posts", data={**stolen, "content": "hello"})).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+    ],
+    ids=str,
+)
+async def test_another_sites_page_may_not_send_our_forms(ana: Surfer, headers: dict[str, str]) -> None:
+    form = await ana.form("/app")
+    answer = await ana.post("/app/posts", data={**form, "content": "hello"}, headers=headers)
+    assert answer.status_code == 403
+    own = {"origin": str(ana.base_url).rstrip("/"), "sec-fetch-site": "same-origin"}
+    assert (await ana.post("/app/posts", data={**form, "content": "hello"}, headers=own)).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "/app\\@evil", "/application",
+     "/app/\r\nset-cookie: a=b", "\t//evil.example", "/docs", ""],
+)  # fmt: skip
+async def test_nobody_is_sent_elsewhere(guest: Surfer, wanted: str) -> None:
+    assert local(wanted) == "/app"
+    answer = await guest.fill(
+        "/app/sign-up", page="/app/sign-up", username="ana", password="correct horse", next=wanted
+    )
+    assert answer.headers["location"] == "/app"
+
+
+async def test_who_signs_in_comes_back_to_where_they_were(guest: Surfer) -> None:
+    answer = await guest.post("/app/posts", data={"content": "hello", "next": "/app?cursor=x"})
+    assert answer.headers["location"] == "/app/sign-in?next=%2Fapp%3Fcursor%3Dx"
+    page = await guest.form(answer.headers["location"])
+    assert page["next"] == "/app?cursor=x"
+
+
+async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfer, plaza: Plaza, ana: Surfer) -> None:
+    class Demo:
+        async def accounts(self) -> list[DemoAccount]:
+            return [DemoAccount("ana", "Ana <b>", "user")]
+
+    assert "Look around" not in (await guest.get("/app/sign-in")).text
+    plaza.get(Site).demo = Demo()
+    assert "Ana &lt;b&gt;" in (await guest.get("/app/sign-in")).text
+    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", username="bob")).status_code == 404
+    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", username="ana")).status_code == 303
+    assert "Sign out" in (await guest.get("/app")).text
+
+
+async def test_signing_out_ends_the_session(ana: Surfer) -> None:
+    cookie = ana.cookies["plaza"]
+    await ana.fill("/app/sign-out")
+    ana.cookies.set("plaza", cookie)
+    assert "Sign out" not in (await ana.get("/app")).text
+
+
+async def test_a_wrong_password_says_so_and_keeps_the_name(guest: Surfer) -> None:
+    answer = await guest.fill("/app/sign-in", page="/app/sign-in", username="ana", password="wrong")
+    assert answer.status_code == 422
+    assert 'value="ana"' in answer.text
