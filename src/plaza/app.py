@@ -38,6 +38,7 @@ from plaza.shop.sessions import Sessions
 from plaza.social import domain as social
 from plaza.social.accounts import Accounts
 from plaza.social.leaving import Leaving
+from plaza.social.renaming import Renaming
 from plaza.social.users import People
 from plaza.web import pages
 from plaza.worker import Worker
@@ -117,11 +118,11 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
 
 
 def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
-    """Whoever deletes or exports an account reaches what every domain holds about it; the shop asks for passwords."""
+    """Whoever deletes, renames or exports an account reaches all that is held about it; the shop asks for passwords."""
     holders = {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder is not None}
     for part in parts:
         for service in part.services:
-            if isinstance(service, Leaving):
+            if isinstance(service, (Leaving, Renaming)):
                 service.holders = holders
     services = [service for part in parts for service in part.services]
     for sessions in (service for service in services if isinstance(service, Sessions)):

@@ -125,6 +125,16 @@ def _users_commands(commands: Commands) -> None:
         "plaza users password ana",
     )
     password.add_argument("name", metavar="NAME")
+    rename = _command(
+        verbs,
+        "rename",
+        _users_rename,
+        "Give a user another name: every key, member and field that names them, and the rows in SQL. Tokens of the old "
+        "name are void at once. Broken off, it goes on in a worker, or when it is called again.",
+        "plaza users rename ana anna",
+    )
+    rename.add_argument("old", metavar="OLD")
+    rename.add_argument("new", metavar="NEW")
 
 
 def _live_commands(commands: Commands) -> None:
@@ -232,6 +242,17 @@ def _users_password(given: argparse.Namespace) -> int:
     password = _ask_password()
     _with_plaza(lambda plaza: plaza.get(Accounts).give_password(given.name, password))
     print(f"{given.name} has a new password and is signed out everywhere.")
+    return 0
+
+
+def _users_rename(given: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from plaza.social.renaming import Renaming
+
+    with Console(stderr=True).status(f"{given.old} → {given.new}"):
+        moved = _with_plaza(lambda plaza: plaza.get(Renaming).rename(given.old, given.new))
+    print(f"{given.old} is {given.new} now, everywhere. {moved:,} posts, comments, likes and ties were moved.")
     return 0
 
 

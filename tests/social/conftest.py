@@ -16,6 +16,7 @@ from plaza.core.cutoffs import Cutoffs
 from plaza.core.functions import Functions
 from plaza.core.http import make_app
 from plaza.core.idempotency import Idempotency
+from plaza.core.leases import JOBS
 from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.core.settings import Settings
@@ -116,7 +117,7 @@ class Social:
 
 @pytest.fixture
 async def social(valkey: Valkey, clock: SetClock) -> AsyncIterator[Social]:
-    functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY])
+    functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY, JOBS])
     await functions.load()
     cutoffs = Cutoffs(valkey, clock=clock)
     await cutoffs.start()

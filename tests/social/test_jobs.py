@@ -12,13 +12,13 @@ import pytest
 from plaza.core.auth import Actor
 from plaza.core.domain import Holder
 from plaza.core.errors import Forbidden
-from plaza.core.paging import Page
 from plaza.social import jobs as jobs_module
 from plaza.social import keys as k
 from plaza.social import leaving as leaving_module
 from plaza.social import model
 from plaza.social.model import NewComment, NoProfile, Profile, Registration, UsernameTaken
 from tests.social.conftest import ADMIN, Social
+from tests.social.lives import busy_life, bystanders
 
 HOUR = 3600
 
@@ -129,38 +129,6 @@ async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wi
     assert {await stranger.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
 
 
-async def busy_life(social: Social, name: str) -> Actor:
-    """Somebody who has done everything one can do, among others."""
-    await social.accounts.register(Registration(username=name, password="correct horse"))
-    me = Actor(name, "user")
-    others = [Actor(f"o{i}", "user") for i in range(6)]
-    theirs = [(await social.feeds.of_user(None, other.name, Page(limit=1))).items[0].post.id for other in others]
-    mine = [await social.post(me, f"#tea #t{i}") for i in range(4)]
-    for i, other in enumerate(others):
-        await social.people.follow(me, other.name)
-        await social.people.follow(other, name)
-        await social.posts.like(me, theirs[i])
-        await social.posts.bookmark(me, theirs[i])
-        await social.posts.comment(me, theirs[i], NewComment("hi"))
-        for post in mine:
-            await social.posts.like(other, post.id)
-            await social.posts.bookmark(other, post.id)
-            await social.posts.comment(other, post.id, NewComment("hi"))
-    await social.posts.ban(ADMIN, mine[0].id, on=True)
-    await social.people.block(me, "o0")
-    await social.people.block(others[1], name)
-    await social.people.mute(me, "o2")
-    await social.people.mute(others[3], name)
-    await social.people.change(me, name, Profile(display_name="new"))
-    await social.home.page(me, Page())
-    return me
-
-
-async def bystanders(social: Social) -> None:
-    for i in range(6):
-        await social.post(await social.person(f"o{i}", "model" if i % 2 else "user"), "#tea")
-
-
 async def test_who_leaves_leaves_nothing_behind(social: Social, true: Any) -> None:
     await bystanders(social)
     before = await true()
@@ -230,6 +198,9 @@ async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_al
 
         async def forget(self, username: str) -> None:
             self.forgotten.append(username)
+
+        async def rename(self, old: str, new: str) -> None:
+            pass
 
     elsewhere: Holder = Elsewhere()
     social.leaving.holders = {"articles": elsewhere}

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Table, delete, insert, select, update
+from sqlalchemy import Table, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.derived import BATCH, Derived
 from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import date_of
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, REMOVAL, TRACKING
+
+# What a person has rows in, and what makes two of them the same row.
+RENAMED = (
+    ("mmbr", MEMBER, ("challenge_id",)),
+    ("post", POST, ()),
+    ("reaction", REACTION, ("post_id",)),
+    ("tracking", TRACKING, ("challenge_id", "day")),
+)
 
 
 class Participants:
@@ -52,6 +61,39 @@ class Participants:
         await self._derived.people([username])
         await self._derived.contributions([username], "exact")
         await self._derived.valkey.call("DEL", CLG_SHOWN(username))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a person's rows to another name, in batches, and what follows from them. A row that both names have is
+        one. Stopped half-way, it goes on where it was."""
+        for name, table, once in RENAMED:
+            while await self._rename_rows(old, new, name, table, once):
+                pass
+        async with self._sql.begin() as tx:
+            await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == old).values(creator=new))
+            await tx.execute(update(REMOVAL).where(REMOVAL.c.username == old).values(username=new))
+        await self._derived.people([old, new])
+        await self._derived.contributions([old, new], "exact")
+        await self._rename_shown(old, new)
+
+    async def _rename_rows(self, old: str, new: str, name: str, table: Table, once: Sequence[str]) -> bool:
+        async with self._sql.begin() as tx:
+            some = select(table.c.id).where(table.c.username == old).order_by(table.c.id).limit(BATCH)
+            ids = (await tx.execute(some)).scalars().all()
+            if once:
+                theirs = table.alias()
+                same = [theirs.c[column] == table.c[column] for column in once]
+                both = select(theirs.c.id).where(theirs.c.username == new, *same).exists()
+                await _remove(tx, name, table, and_(table.c.id.in_(ids), both))
+            await tx.execute(update(table).where(table.c.id.in_(ids), table.c.username == old).values(username=new))
+        return bool(ids)
+
+    async def _rename_shown(self, old: str, new: str) -> None:
+        valkey, shown = self._derived.valkey, CLG_SHOWN(old)
+        posts, left = await valkey.batch([("HGETALL", shown), ("PTTL", shown)])
+        if posts:
+            await valkey.call("HSET", CLG_SHOWN(new), *(part for entry in posts.items() for part in entry))
+            await valkey.call("PEXPIRE", CLG_SHOWN(new), left)
+            await valkey.call("DEL", shown)
 
     async def _forget_posts(self, username: str) -> bool:
         """Some posts, with everybody's reactions to them."""

@@ -39,13 +39,16 @@ class Core:
 
 
 class Holder(Protocol):
-    """What a domain does for people who ask what is held about them, or who leave."""
+    """What a domain does for people who ask what is held about them, who take another name, or who leave."""
 
     async def export(self, username: str) -> dict[str, Any]:
         """Everything held about a person."""
 
     async def forget(self, username: str) -> None:
         """Remove every trace of a person. Stopped half-way, it is called again."""
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give every trace of a person to another name. Stopped half-way, it is called again."""
 
 
 @dataclass(frozen=True, slots=True)

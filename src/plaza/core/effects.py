@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,6 +37,9 @@ ABANDONED_MS = 15_000
 
 # How long a caller goes on when it is turned away: less than ABANDONED_MS, after which its note is a worker's.
 INSIST_SECONDS = 10
+
+# Whoever waits for others' operations looks this often.
+SETTLED_SECONDS = 0.1
 
 # How many slots one batch asks about; all of them take 32 batches, whatever the number of keys.
 SLOTS_A_BATCH = 512
@@ -187,6 +191,20 @@ class Effects:
         await self._settle(note, Work.of(reply))
         return True
 
+    async def settled(self, name: str, abandoned_ms: int = ABANDONED_MS) -> None:
+        """Wait until no note speaks of a name: until its callers are done, or a worker is in the place of the dead."""
+        while self._valkey.clustered and await self._speaking_of(name):
+            if not await self.recover(abandoned_ms):
+                await asyncio.sleep(SETTLED_SECONDS)
+
+    async def _speaking_of(self, name: str) -> bool:
+        for first in range(0, SLOTS, SLOTS_A_BATCH):
+            owners = [pending for _, pending in await self._noted(first)]
+            for fields in await self._valkey.batch([("HVALS", pending) for pending in owners]):
+                if any(name in _words(note) for note in fields if note.startswith("{")):
+                    return True
+        return False
+
     @property
     def under_way(self) -> int:
         """How many operations are being settled now."""
@@ -196,6 +214,11 @@ class Effects:
         """Wait for what is being settled, before the connection closes."""
         while self._under_way:
             await asyncio.gather(*self._under_way, return_exceptions=True)
+
+
+def _words(note: str) -> set[str]:
+    """Every word of the statements in a note."""
+    return {word for statement in json.loads(note)["todo"] for word in json.loads(statement)}
 
 
 def _performed(library: str, command: list[str]) -> tuple[str, list[str], list[str]]:

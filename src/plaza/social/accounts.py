@@ -18,7 +18,7 @@ from plaza.core.functions import Functions
 from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.core.tokens import ACCESS_SECONDS, ROLES, Role, is_username
-from plaza.social.keys import AUTH_USER, USER, USER_LEAVING
+from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.model import (
     BadRefresh,
     Login,
@@ -87,12 +87,12 @@ class Accounts:
         await self.limiter.take("auth", new.username, address)
         stamp, now = self.auth.stamp(new.username), self.clock.now_ms()
         hashed = await self.passwords.hash(new.password)
-        token = RefreshToken.new(new.username)
+        token, name = RefreshToken.new(new.username), new.username
         fields = [part for name, value in new.given().items() if value is not None for part in (name, value)]
         reply = await self.functions.call(
             "social_register",
-            [USER(new.username), AUTH_USER(new.username), USER_LEAVING(new.username)],
-            new.username, now, hashed, token.family, token.stored(now), *fields,
+            [USER(name), AUTH_USER(name), USER_LEAVING(name), USER_RENAMING(name)],
+            name, now, hashed, token.family, token.stored(now), *fields,
         )  # fmt: skip
         return self._signed_in(reply, token, stamp)
 

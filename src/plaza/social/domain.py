@@ -19,6 +19,7 @@ from plaza.social.leaving import Leaving
 from plaza.social.library import LIBRARY
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
+from plaza.social.renaming import Renaming
 from plaza.social.sync import Sync
 from plaza.social.users import People
 
@@ -29,6 +30,7 @@ def services(functions: Functions, auth: Auth, limiter: Limiter, passwords: Pass
     posts = Posts(functions, reader, people, clock)
     fanout = Fanout(functions)
     leaving = Leaving(functions, posts, fanout, auth, clock)
+    renaming = Renaming(functions, fanout, auth, clock)
     return [
         Accounts(functions, auth, limiter, passwords, clock),
         people,
@@ -37,7 +39,8 @@ def services(functions: Functions, auth: Auth, limiter: Limiter, passwords: Pass
         Home(functions, reader, clock),
         leaving,
         Export(functions, leaving),
-        Jobs(functions, posts, leaving, fanout, clock),
+        renaming,
+        Jobs(functions, posts, leaving, renaming, fanout, clock),
         Sync(functions, posts, clock),
     ]
 

@@ -25,6 +25,7 @@ from plaza.social.keys import (
 )
 from plaza.social.leaving import Leaving
 from plaza.social.posts import Posts
+from plaza.social.renaming import Renaming
 
 # About a millisecond of Valkey on one server: each post is in a few ranked sets of its own.
 RESCORED = 50
@@ -37,11 +38,20 @@ RESTYLED = 200
 class Jobs:
     """Social's jobs. Each says how much it did."""
 
-    def __init__(self, functions: Functions, posts: Posts, leaving: Leaving, fanout: Fanout, clock: Clock) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        posts: Posts,
+        leaving: Leaving,
+        renaming: Renaming,
+        fanout: Fanout,
+        clock: Clock,
+    ) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.posts = posts
         self.leaving = leaving
+        self.renaming = renaming
         self.fanout = fanout
         self.clock = clock
 
@@ -52,6 +62,7 @@ class Jobs:
             Timer("social.push", 1, lambda fence: self.push()),
             Timer("social.restyle", 2, lambda fence: self.restyle()),
             Timer("social.leave", 2, lambda fence: self.leave()),
+            Timer("social.rename", 5, lambda fence: self.renaming.resume()),
         ]
 
     async def rescore(self) -> int:

@@ -201,6 +201,30 @@ USERS_LEAVING = Key(
     lifetime="until the deletion is done",
     read=ADMIN,
 )
+USER_RENAMING = Key(
+    "user:<username>:renaming",
+    "hash",
+    "This account is being renamed. Neither its old nor its new name is to be had until all is moved.",
+    owner="username",
+    fields=(
+        Field("to", "beside the old name: the new one", read=ADMIN),
+        Field("since", f"beside the old name: when it began, {MS}", read=ADMIN),
+        Field(
+            "phase", "beside the old name: `begun`, `moving`, or `closing` once the new one is its owner's", read=ADMIN
+        ),
+        Field("from", "beside the new name: the old one", read=ADMIN),
+    ),
+    lifetime="until the renaming is done",
+    read=ADMIN,
+)
+USERS_RENAMING = Key(
+    "users:renaming",
+    "hash",
+    "Accounts that are being renamed, so that a worker can go on with it.",
+    of="old name → new name",
+    lifetime="until the renaming is done",
+    read=ADMIN,
+)
 USERS_RESTYLE = Key(
     "users:restyle",
     "hash",

@@ -40,7 +40,8 @@ class Leaving:
         """Delete an account. True when nothing is left of it; False if that goes on in the background."""
         actor.require_self_or_admin(name)
         mine = [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
-        posts = await self.functions.call("social_leave", [*mine, k.USER_POSTS(name)], name, self.auth.stamp(name))
+        keys = [*mine, k.USER_POSTS(name), k.USER_RENAMING(name)]
+        posts = await self.functions.call("social_leave", keys, name, self.auth.stamp(name))
         await self.auth.cutoffs.note(name)  # noted by the verb already; this process hears of it now, not soon
         if posts > MOST_POSTS_WAITED_FOR:
             return False

@@ -149,7 +149,7 @@ class Sync:
         created = "" if record.created_at is None else record.created_at
         status: Status = await self.functions.call(
             "social_sync_user",
-            [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name)],
+            [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name), k.USER_RENAMING(name)],
             name, created, self.clock.now_ms(), record.role or "", record.password_hash or "",
             len(kept) // 2, *kept, *gone,
         )  # fmt: skip

@@ -6,11 +6,13 @@
 -- How many likes, bookmarks and comments one step of a deletion clears.
 local PURGED = 100
 
-recipe('authored', function(id, author)
+-- `quiet` when feeds need not hear of it: the post has only changed hands.
+recipe('authored', function(id, author, quiet)
   local post = facts_of(id)
+  if post and post.author ~= author then post = nil end
   return perform('note_post', {key.user(author), key.user_posts(author), key.user_followers(author)},
-    {author, id, post and post.created or '', post and post.version or ''})
-end)
+    {author, id, post and post.created or '', post and post.version or '', quiet or ''})
+end, 2)
 
 recipe('withdraw_post', function(author, id)
   if exists(key.user(author)) then return nil end
@@ -38,19 +40,21 @@ recipe('drop', function(id, name)
 end)
 
 -- note_post: the author's side of a post.
--- KEYS user, posts, followers   ARGV name, post, created ('' if it is gone), version of the profile it copied
+-- KEYS user, posts, followers
+-- ARGV name, post, created ('' if it is gone), version of the profile it copied, 'quiet' if feeds need not hear of it
 verb('note_post', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
+  local told = args[5] ~= 'quiet' and exists(followers)
   local role, latest = unpack(redis.call('HMGET', user, 'role', 'version'))
   if created == '' then
-    if redis.call('ZREM', posts, id) == 1 and exists(followers) then effect('drop', id, name) end
+    if redis.call('ZREM', posts, id) == 1 and told then effect('drop', id, name) end
   elseif not role then
     effect('withdraw_post', name, id)
   else
     redis.call('ZADD', posts, created, id)
     if tonumber(version) < tonumber(latest or 0) then effect('styled', name, id) end
-    if exists(followers) then effect('push', id, created) end
+    if told then effect('push', id, created) end
   end
   if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
 end)

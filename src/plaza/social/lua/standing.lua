@@ -90,7 +90,7 @@ end, 1)
 
 recipe('pointed', function(id, author)
   local post = facts_of(id)
-  local counted = post and post.shown and post.points or 0
+  local counted = post and post.author == author and post.shown and post.points or 0
   return perform('note_points', {key.user(author), key.user_points(author)}, {author, id, counted})
 end)
 

@@ -80,11 +80,12 @@ local function drop_families(auth)
 end
 
 -- register: a new account, signed in at once.
--- KEYS user, auth, leaving   ARGV name, now, password_hash, family, token, field, value, …   Reply the profile
+-- KEYS user, auth, leaving, renaming   ARGV name, now, password_hash, family, token, field, value, …
+-- Reply the profile
 verb('register', function(keys, args)
-  local user, auth, leaving = unpack(keys)
+  local user, auth = unpack(keys)
   local name, at = args[1], now(args[2])
-  if exists(user) or exists(auth) or exists(leaving) then fail('username_taken', 'That name is taken.') end
+  if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'That name is taken.') end
   redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
     'created_at', text(at), 'version', 1, unpack(args, 6))
   redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5])
@@ -178,13 +179,14 @@ verb('change_profile', function(keys, args)
 end)
 
 -- sync_user: a profile of another system, as it is there now.
--- KEYS user, auth, leaving
+-- KEYS user, auth, leaving, renaming
 -- ARGV name, created ('' if not known), now, role ('' if not known), password hash ('' for none), number of fields set,
 -- field, value, …, then fields taken away   Reply 'created', 'updated' or 'unchanged'
 verb('sync_user', function(keys, args)
-  local user, auth, leaving = unpack(keys)
+  local user, auth, leaving, renaming = unpack(keys)
   local name, created, at, role, hash, sets = args[1], args[2], args[3], args[4], args[5], tonumber(args[6])
   if exists(leaving) then fail('username_taken', 'The account of that name is being deleted.') end
+  if exists(renaming) then fail('username_taken', 'The account of that name is being renamed.') end
   local status = 'unchanged'
   if not exists(user) then
     redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
@@ -367,10 +369,11 @@ verb('note_mute', function(keys, args)
 end)
 
 -- leave: an account goes. Its profile and credentials are gone at once; the rest follows in batches.
--- KEYS user, auth, leaving, home, home state, posts   ARGV name, now   Reply the number of posts to delete
+-- KEYS user, auth, leaving, home, home state, posts, renaming   ARGV name, now   Reply the number of posts to delete
 verb('leave', function(keys, args)
-  local user, auth, leaving, home, state, posts = unpack(keys)
+  local user, auth, leaving, home, state, posts, renaming = unpack(keys)
   local name, at = args[1], text(now(args[2]))
+  if exists(renaming) then fail('conflict', 'This account is being renamed.', {username = name}) end
   if not exists(user) and not exists(leaving) then fail('no_profile', 'There is nobody of that name.') end
   redis.call('SET', leaving, at, 'NX')
   redis.call('DEL', user, auth, home, state)

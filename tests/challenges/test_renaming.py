@@ -1,0 +1,66 @@
+"""A person who takes another name has it in challenges too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+
+from plaza.challenges.keys import CLG_SHOWN, USER_CONTRIBUTION
+from plaza.challenges.tables import BY_NAME
+from tests.challenges.conftest import BEN, CLEO, World, person
+from tests.challenges.truth import assert_true
+
+
+async def rows(world: World) -> dict[str, list[tuple[Any, ...]]]:
+    async with world.sql.read() as tx:
+        return {
+            name: [tuple(row) for row in await tx.execute(select(table).order_by(table.c.id))]
+            for name, table in BY_NAME.items()
+        }
+
+
+async def test_a_renamed_person_keeps_rows_and_keys_and_nothing_is_rebuilt(world: World, stranger: Any) -> None:
+    id = await world.joined(BEN, CLEO)
+    await world.challenge(BEN)
+    post, other = await world.post(BEN, id), await world.post(CLEO, id)
+    await world.recommender.recommend(BEN, 20)
+    await world.posts.react(CLEO, post.id)
+    await world.posts.react(BEN, other.id)
+    await world.track(BEN, id)
+    await world.roll.run()
+    before = await rows(world)
+    held = await world.people.export("ben")
+    for _ in range(2):  # a second time finds nothing to do
+        await world.people.rename("ben", "benny")
+    assert not any((await world.people.export("ben")).values())
+    assert await world.people.export("benny") == held
+    assert await rows(world) == {
+        name: [tuple("benny" if part == "ben" else part for part in row) for row in found]
+        for name, found in before.items()
+    }
+    assert (await world.roll.run()).rebuilt == []
+    await assert_true(world, stranger)
+    assert not await stranger.exists(CLG_SHOWN("ben"))
+    assert await stranger.ttl(CLG_SHOWN("benny")) > 0
+    assert not await stranger.hexists(USER_CONTRIBUTION(), "ben")
+
+
+async def test_rows_that_both_names_have_become_one(world: World, stranger: Any) -> None:
+    benny = person("benny")
+    id = await world.joined(BEN, benny, CLEO)
+    post = await world.post(CLEO, id)
+    await world.roll.run()
+    for one in (BEN, benny):
+        await world.posts.react(one, post.id)
+        await world.track(one, id)
+    await world.people.rename("ben", "benny")
+    assert {kind: len(found) for kind, found in (await world.people.export("benny")).items()} == {
+        "challenges": 0,
+        "memberships": 1,
+        "posts": 0,
+        "reactions": 1,
+        "tracked": 1,
+    }
+    assert (await world.roll.run()).rebuilt == []
+    await assert_true(world, stranger)

@@ -1,0 +1,40 @@
+"""People with a past, for tests of what happens to it when they leave or take another name."""
+
+from __future__ import annotations
+
+from plaza.core.auth import Actor
+from plaza.core.paging import Page
+from plaza.social.model import NewComment, Profile, Registration
+from tests.social.conftest import ADMIN, Social
+
+
+async def busy_life(social: Social, name: str) -> Actor:
+    """Somebody who has done everything one can do, among others."""
+    await social.accounts.register(Registration(username=name, password="correct horse"))
+    me = Actor(name, "user")
+    others = [Actor(f"o{i}", "user") for i in range(6)]
+    theirs = [(await social.feeds.of_user(None, other.name, Page(limit=1))).items[0].post.id for other in others]
+    mine = [await social.post(me, f"#tea #t{i}") for i in range(4)]
+    for i, other in enumerate(others):
+        await social.people.follow(me, other.name)
+        await social.people.follow(other, name)
+        await social.posts.like(me, theirs[i])
+        await social.posts.bookmark(me, theirs[i])
+        await social.posts.comment(me, theirs[i], NewComment("hi"))
+        for post in mine:
+            await social.posts.like(other, post.id)
+            await social.posts.bookmark(other, post.id)
+            await social.posts.comment(other, post.id, NewComment("hi"))
+    await social.posts.ban(ADMIN, mine[0].id, on=True)
+    await social.people.block(me, "o0")
+    await social.people.block(others[1], name)
+    await social.people.mute(me, "o2")
+    await social.people.mute(others[3], name)
+    await social.people.change(me, name, Profile(display_name="new"))
+    await social.home.page(me, Page())
+    return me
+
+
+async def bystanders(social: Social) -> None:
+    for i in range(6):
+        await social.post(await social.person(f"o{i}", "model" if i % 2 else "user"), "#tea")

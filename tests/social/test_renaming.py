@@ -1,0 +1,208 @@
+"""A person takes another name: everything goes along, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.core.auth import Actor
+from plaza.core.catalogue import LEASE
+from plaza.core.errors import Conflict, Invalid, NotFound
+from plaza.core.paging import Page
+from plaza.social.model import Login, NewComment, Registration, UsernameTaken, WrongPassword
+from plaza.social.renaming import Renaming
+from tests.social.conftest import ADMIN, Social
+from tests.social.lives import busy_life, bystanders
+from tests.social.truth import Facts
+
+# What a renaming itself leaves, what does not outlive a sign-in, and a queue of work that turns out to be done.
+OWN = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle")
+
+
+def renaming(social: Social) -> Renaming:
+    found: Renaming = social.parts[Renaming]
+    return found
+
+
+def as_if(thing: Any, old: str, new: str) -> Any:
+    """The same, had the person always had the other name."""
+    if isinstance(thing, dict):
+        return {as_if(key, old, new): as_if(value, old, new) for key, value in thing.items()}
+    if isinstance(thing, (tuple, list, set)):
+        return type(thing)(as_if(part, old, new) for part in thing)
+    return new if thing == old else thing
+
+
+def lasting(facts: Facts) -> Facts:
+    kept = {family: members for family, members in facts.items() if family not in OWN}
+    kept["auth_user"] = {
+        parts: {field: value for field, value in fields.items() if not field.startswith("family:")}
+        for parts, fields in facts["auth_user"].items()
+    }
+    return kept
+
+
+async def eventful(social: Social) -> Actor:
+    """Somebody who has done everything, also as an admin, and the odd things too."""
+    await bystanders(social)
+    zoe = await busy_life(social, "zoe")
+    mine = await social.post(zoe, "#own")
+    for act in (social.posts.like, social.posts.bookmark):
+        await act(zoe, mine.id)
+    await social.posts.comment(zoe, mine.id, NewComment("my own"))
+    await social.people.mute(zoe, "o4")
+    await social.people.block(zoe, "o4")  # one whom zoe has muted and then blocked
+    theirs = await social.post(Actor("o5", "model"), "#tea")
+    await social.posts.bookmark(zoe, theirs.id)
+    await social.posts.ban(Actor("zoe", "admin"), theirs.id, on=True)
+    await social.people.suspend(Actor("zoe", "admin"), "o5", on=True)
+    await social.people.give_role(ADMIN, "zoe", "model")
+    await social.jobs.restyle()
+    return zoe
+
+
+async def test_a_renamed_person_has_everything_under_the_new_name_and_nothing_under_the_old(
+    social: Social, true: Any, http: httpx.AsyncClient
+) -> None:
+    zoe = await eventful(social)
+    before, token = await true(), social.token(zoe)
+    assert await renaming(social).rename("zoe", "zara") > 0
+    after = await true()
+    assert lasting(after) == as_if(lasting(before), "zoe", "zara")
+    assert (await http.get("/whoami", headers=token)).status_code == 401
+    with pytest.raises(WrongPassword):
+        await social.accounts.login(Login("zoe", "correct horse"))
+    assert (await social.accounts.login(Login("zara", "correct horse"))).user.username == "zara"
+    assert await social.accounts.register(Registration(username="zoe", password="another one")), "the old name is free"
+
+
+async def small_life(social: Social) -> None:
+    """One of each."""
+    zoe = await social.person("zoe", "model")
+    for i in range(4):
+        await social.post(await social.person(f"o{i}"), "#tea")
+    mine, (theirs, *_) = await social.post(zoe, "#own"), (await social.feeds.of_user(None, "o0", Page())).items
+    for act in (social.posts.like, social.posts.bookmark):
+        await act(zoe, mine.id)
+        await act(zoe, theirs.post.id)
+    await social.posts.comment(zoe, theirs.post.id, NewComment("hi"))
+    await social.people.follow(zoe, "o0")
+    await social.people.follow(Actor("o0", "user"), "zoe")
+    await social.people.mute(zoe, "o1")
+    await social.people.block(zoe, "o1")
+    await social.people.mute(Actor("o2", "user"), "zoe")
+    await social.people.block(Actor("o3", "user"), "zoe")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_at_any_step_and_taken_up_again_it_ends_the_same(
+    social: Social, true: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The same life goes through many names, killed one step later each time, before or after the step."""
+    await small_life(social)
+    wanted, name, step, died = lasting(await true()), "zoe", 0, True
+    while died:
+        new = f"zoe{step}"
+        with monkeypatch.context() as patch:
+            patch.setattr(social.functions, "call", dying(social.functions.call, step, when))
+            died = await broken_off(renaming(social).rename(name, new))
+        await social.valkey.call("DEL", LEASE("social.renaming"))  # it runs out by itself, in half a minute
+        if died and not await social.jobs.renaming.resume():
+            # Killed before it began, or when all was done.
+            with contextlib.suppress(NotFound):
+                await renaming(social).rename(name, new)
+        wanted, name, step = as_if(wanted, name, new), new, step + 1
+        assert lasting(await true()) == wanted, f"killed {when} step {step}"
+    assert step > 25
+
+
+def dying(call: Callable[..., Awaitable[Any]], step: int, when: str) -> Callable[..., Awaitable[Any]]:
+    """Calls of a process that is killed at a step."""
+    steps = itertools.count()
+
+    async def dies(*args: Any) -> Any:
+        last = next(steps) >= step
+        if last and when == "before":
+            raise ConnectionError
+        reply = await call(*args)
+        if last:
+            raise ConnectionError
+        return reply
+
+    return dies
+
+
+async def broken_off(work: Awaitable[Any]) -> bool:
+    try:
+        await work
+    except ConnectionError:
+        return True
+    return False
+
+
+async def test_both_names_are_reserved_meanwhile(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await social.post(ana)
+    with monkeypatch.context() as patch:
+        patch.setattr(social.functions, "call", dying(social.functions.call, 7, "before"))
+        assert await broken_off(renaming(social).rename("ana", "anna"))
+    await social.valkey.call("DEL", LEASE("social.renaming"))
+    for name in ("ana", "anna"):
+        with pytest.raises(UsernameTaken):
+            await social.accounts.register(Registration(username=name, password="correct horse"))
+        (result,) = await social.sync.take("user", [{"username": name, "bio": "mine"}])
+        assert result.status == "error"
+        with pytest.raises(Conflict):
+            await social.leaving.leave(ADMIN, name)
+    with pytest.raises(Conflict):
+        await renaming(social).rename("ana", "another")
+    with pytest.raises(Conflict):
+        await renaming(social).rename("bob", "anna")
+    assert await social.jobs.renaming.resume() == 1
+    assert (await social.people.get(None, "anna")).display_name == "Ana"
+
+
+async def test_a_name_that_is_taken_wrong_or_nobodys_changes_nothing(
+    social: Social, ana: Actor, bob: Actor, true: Any
+) -> None:
+    before = lasting(await true())
+    for old, new, refused in (
+        ("ana", "bob", UsernameTaken),
+        ("nobody", "somebody", NotFound),
+        ("ana", "ana", Invalid),
+        ("ana", "me", Invalid),
+        ("ana", "a:b", Invalid),
+    ):
+        with pytest.raises(refused):
+            await renaming(social).rename(old, new)
+    assert lasting(await true()) == before
+    assert (await social.people.follow(ana, "bob")).changed, "ana is as free as before"
+
+
+async def test_what_others_do_to_the_old_name_meanwhile_is_not_lost(social: Social, true: Any) -> None:
+    """A crowd follows, likes and comments all the way through; whoever was told yes is found at the new name."""
+    zoe = await social.person("zoe")
+    post = await social.post(zoe, "#own")
+    fans = [await social.person(f"fan{i}") for i in range(60)]
+
+    async def meet(fan: Actor) -> bool:
+        await social.posts.like(fan, post.id)
+        try:
+            await social.people.follow(fan, "zoe")
+        except NotFound:
+            return False  # said so: the name is gone
+        return True
+
+    met, _ = await asyncio.gather(asyncio.gather(*(meet(fan) for fan in fans)), renaming(social).rename("zoe", "zara"))
+    facts = await true()
+    assert {fan.name for fan, yes in zip(fans, met, strict=True) if yes} == facts["user_followers"].get(
+        ("zara",), set()
+    )
+    assert facts["post_likes"][(post.id,)] == {fan.name for fan in fans}
