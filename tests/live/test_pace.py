@@ -59,8 +59,24 @@ async def test_the_window_falls_only_when_everyone_has_heard_of_it(
     clock.forward(seconds=1)
     await crowd.beat("slow")
     assert await stranger.hget(keys.EVENT_INFO("E1"), "logins") == "2", "and goes on with the same viewing session"
-    clock.forward(seconds=106)
+    clock.forward(seconds=208)
     await crowd.beat("quick")
+    assert (await figures.overview("E1")).window_ms == 65_000
+
+
+async def test_whoever_beats_as_asked_is_alive_all_the_time_while_the_interval_moves(
+    crowd: Crowd, figures: Figures, clock: SetClock, stranger: Any
+) -> None:
+    """One viewer of a quiet event, on a platform whose load comes and goes."""
+    for seconds in (120, 100, 100, 100, 70, 70, 70, 70, 45, 45, 45, 60, 60, 30, 30, 30, 30, 30, 120, 30, 30):
+        crowd.live.pace = Pace(beats_per_second=1)
+        crowd.live.pace.heard("other", seconds, clock.now_ms())
+        assert (await crowd.beat("ana", "S1")).next_heartbeat_ms == seconds * 1000
+        for _ in range(10):
+            clock.forward(seconds=seconds / 10)
+            assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1), seconds
+    assert await stranger.hget(keys.EVENT_INFO("E1"), "logins") == "1"
+    clock.forward(seconds=400)
     assert (await figures.overview("E1")).window_ms == 65_000
 
 

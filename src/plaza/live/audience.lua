@@ -73,39 +73,54 @@ local function country_code(number)
   return string.char(65 + math.floor((number - 1) / 26), 65 + (number - 1) % 26)
 end
 
--- The window to count with: what the setting says, or longer while somebody was told to beat less often.
-local function window_now(window, window_until, at, least)
-  if window and at <= tonumber(window_until) then return math.max(least, tonumber(window)) end
+-- The window to count with: what the setting says, or longer while somebody was told to beat less often. `steps` are
+-- the fields of WINDOW_FIELDS: a window and until when it was promised, then a shorter one that was promised longer.
+local WINDOW_FIELDS = {'window', 'window_until', 'later_window', 'later_until'}
+
+local function window_now(steps, at, least)
+  for i = 1, 3, 2 do
+    if steps[i] and at <= tonumber(steps[i + 1]) then return math.max(least, tonumber(steps[i])) end
+  end
   return least
 end
 
--- The window after telling a viewer to beat again in `interval`; writes it if it changes. It grows at once, but falls
--- only when everyone who was told the longer interval has had the time to beat by it.
+-- The window after telling a viewer to beat again in `interval`; writes it if it changes. Whoever is told an interval is
+-- promised its window from then on, so the window grows at once, but falls only when it is over for everyone who was
+-- told the longer one. A promise is made for half a window more than needed, or each beat would have to write it.
 local function stretch(fields, info, at, interval, least)
   local wanted = math.max(least, 2 * interval + 5000)
-  local window = window_now(info.window, info.window_until, at, least)
-  if wanted < window then return window end
-  local settled = wanted == window and (wanted == least or tonumber(info.window_until) - at > wanted / 2)
-  if not settled then
-    put(fields, 'window', wanted)
-    put(fields, 'window_until', at + wanted)
+  local steps, window = info.window, window_now(info.window, at, least)
+  if window_now(steps, at + wanted, least) >= wanted then return window end
+  local first, second = {steps[1] or 0, steps[2] or 0}, {steps[3] or 0, steps[4] or 0}
+  if at > tonumber(first[2]) then first, second = second, {0, 0} end
+  if wanted >= window then
+    first = {wanted, at + 1.5 * wanted}
+  else
+    local promised = at <= tonumber(second[2]) and tonumber(second[1]) or 0
+    second = {math.max(wanted, promised), at + 1.5 * wanted}
   end
-  return wanted
+  for i, value in ipairs({first[1], first[2], second[1], second[2]}) do put(fields, WINDOW_FIELDS[i], value) end
+  return math.max(window, wanted)
 end
 
 local function read_info(a)
-  local born, peak, slot, window, window_until, awake, declared, event =
-    unpack(redis.call('HMGET', a.info, 'born', 'peak', 'slot', 'window', 'window_until', 'awake', 'declared', 'event'))
+  local found = redis.call('HMGET', a.info, 'born', 'peak', 'slot', 'awake', 'declared', 'event', unpack(WINDOW_FIELDS))
+  local born, peak, slot, awake, declared, event = unpack(found, 1, 6)
   return {
     born = born,
     peak = tonumber(peak or 0),
     slot = slot and tonumber(slot),
-    window = window,
-    window_until = window_until,
     awake = awake,
     declared = declared,
     event = event,
+    window = {unpack(found, 7)},
   }
+end
+
+-- When anyone was last seen; 0 if nobody ever was.
+local function last_beat(a)
+  local last = redis.call('ZREVRANGE', a.heartbeat, 0, 0, 'WITHSCORES')
+  return tonumber(last[2] or 0)
 end
 
 -- Viewers by country and by group whose last beat lies between two moments.
@@ -146,7 +161,7 @@ end
 local function close_slot(a, info, at)
   if info.slot and math.floor(at / SLOT_MS) > info.slot then
     local edge = (info.slot + 1) * SLOT_MS
-    local window = window_now(info.window, info.window_until, edge, info.least)
+    local window = window_now(info.window, edge, info.least)
     redis.call('HSET', a.records, edge, statistics(a, edge - window, edge, edge))
     return true
   end
@@ -155,7 +170,8 @@ end
 local function open_slot(fields, info, at)
   if not info.born then put(fields, 'born', at) end
   local slot = math.floor(at / SLOT_MS)
-  if not info.slot or slot > info.slot then
+  -- One slot back is a beat that came late. Further back it was the clock: it had jumped ahead and was put right.
+  if not info.slot or slot > info.slot or slot < info.slot - 1 then
     put(fields, 'slot', slot)
   end
 end
@@ -245,13 +261,26 @@ local function lower(a, user, rest, at, window)
   redis.call('ZADD', a.left, gone, user)
 end
 
--- Counts who is alive now and keeps the peak. A beat that comes late counts only those seen until its own time: fewer
--- than were there perhaps, but never more.
+-- How many were alive at a moment, as far as their last beats tell: perhaps fewer than there were, never more.
+local function alive_at(a, moment, window)
+  return redis.call('ZCOUNT', a.heartbeat, moment - window, moment)
+end
+
+-- Counts who is alive now and keeps the peak. Beats of several processes arrive a little out of order: around one that
+-- comes late no single window fits everyone, so the peak is then the larger of those at its own time and at the latest.
 local function measure(fields, a, info, at, window)
-  local alive = redis.call('ZCOUNT', a.heartbeat, at - window, at)
+  local alive = redis.call('ZCOUNT', a.heartbeat, at - window, '+inf')
   if alive > info.peak then
-    put(fields, 'peak', alive)
-    put(fields, 'peak_at', at)
+    local most, moment, latest = alive, at, last_beat(a)
+    if latest > at then
+      most = alive_at(a, at, window)
+      local later = alive_at(a, latest, window)
+      if later > most then most, moment = later, latest end
+    end
+    if most > info.peak then
+      put(fields, 'peak', most)
+      put(fields, 'peak_at', moment)
+    end
   end
   return alive
 end

@@ -41,10 +41,16 @@ TOGETHER = 50
 class Now:
     """What an audience's own keys say of it."""
 
-    totals: Totals
+    totals: Totals  # born at 0 if there are none
     alive: int
     window_ms: int
     title: str | None
+
+    @classmethod
+    async def of(cls, functions: Functions, audience: list[str], now_ms: int, window_ms: int) -> Now:
+        """One round trip, whatever the audience's size."""
+        *totals, alive, window, title = await functions.ask("live_figures", audience, now_ms, window_ms)
+        return cls(Totals(*totals), alive, window, title)
 
 
 def require_span(from_ms: int | None, to_ms: int | None) -> None:
@@ -241,6 +247,4 @@ class Figures:
         )
 
     async def _now(self, audience: list[str]) -> Now:
-        reply = await self._functions.ask("live_figures", audience, self._clock.now_ms(), self._window_ms)
-        born, alive, _, attended, peak, peak_at, logins, window, title, _ = reply
-        return Now(Totals(born, peak, peak_at, logins, attended), alive, window, title)
+        return await Now.of(self._functions, audience, self._clock.now_ms(), self._window_ms)

@@ -172,8 +172,8 @@ local function leave_session(s, user, at, least)
   if not note or string.find(note, '\n', 1, true) then return end
   local info = read_info(s)
   info.least = least
-  if close_slot(s, info, at) then redis.call('HSET', s.info, 'slot', math.floor(at / SLOT_MS)) end
-  lower(s, user, note, at, window_now(info.window, info.window_until, at, least))
+  if close_slot(s, info, at) then redis.call('HDEL', s.info, 'slot') end
+  lower(s, user, note, at, window_now(info.window, at, least))
   redis.call('HSET', s.viewers, user, note .. '\n#')
 end
 
@@ -210,8 +210,8 @@ verb('leave', function(keys, args)
   if not place then return {0, 0} end
   local info = read_info(e)
   info.least = least
-  if close_slot(e, info, v.at) then redis.call('HSET', e.info, 'slot', math.floor(v.at / SLOT_MS)) end
-  local window = window_now(info.window, info.window_until, v.at, least)
+  if close_slot(e, info, v.at) then redis.call('HDEL', e.info, 'slot') end
+  local window = window_now(info.window, v.at, least)
   local stop = tonumber(redis.call('ZSCORE', e.ends, v.user) or 0)
   if v.at > stop and v.at - stop <= window then
     stop = v.at

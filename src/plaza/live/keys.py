@@ -136,9 +136,11 @@ _AUDIENCE_FIELDS = (
     Field("born", "when these keys began, Unix milliseconds: a purge ends one life of an audience", Access.ADMIN),
     Field("peak", "most viewers alive at once", Access.ADMIN),
     Field("peak_at", "when that was, Unix milliseconds", Access.ADMIN),
-    Field("slot", "the five minutes that are not recorded yet: their start / 300,000", Access.ADMIN),
+    Field("slot", "the last five minutes with a beat, until they are recorded: their start / 300,000", Access.ADMIN),
     Field("window", "how long a beat keeps a viewer alive, milliseconds, if longer than the setting", Access.ADMIN),
-    Field("window_until", "until when somebody may still rely on that window", Access.ADMIN),
+    Field("window_until", "until when that was promised to somebody", Access.ADMIN),
+    Field("later_window", "a shorter window that was promised for longer", Access.ADMIN),
+    Field("later_until", "until when", Access.ADMIN),
 )
 EVENT_INFO = Key(
     "<event>#Event#Info",

@@ -112,7 +112,6 @@ class Watcher:
     address: str  # as it is stored
     country: str
     groups: tuple[str, ...] = ()  # those in the token
-    is_user: bool = True
 
 
 def groups_of(watcher: Watcher, said: list[str]) -> tuple[list[str], bool]:

@@ -2,8 +2,7 @@
 
 -- From when on a beat counts as alive.
 local function alive_since(info, at, least)
-  local window, window_until = unpack(redis.call('HMGET', info, 'window', 'window_until'))
-  return at - window_now(window, window_until, at, least)
+  return at - window_now(redis.call('HMGET', info, unpack(WINDOW_FIELDS)), at, least)
 end
 
 -- alive: how many are there now.   KEYS heartbeat, info   ARGV now, least window   Reply {alive, window}
@@ -28,17 +27,15 @@ question('statistics', function(keys, args)
 end)
 
 -- figures: what the audience's keys say as a whole.   KEYS the audience's 10   ARGV now, least window
--- Reply {born, alive, seen, attended, peak, peak_at, logins, window, title or false, declared}
+-- Reply {born, peak, peak_at, logins, attended, alive, window, title or false}
 question('figures', function(keys, args)
-  local a, at, least = audience(keys, 1), now(args[1]), tonumber(args[2])
-  local born, peak, peak_at, logins, window, window_until, title, declared = unpack(redis.call('HMGET', a.info,
-    'born', 'peak', 'peak_at', 'logins', 'window', 'window_until', 'title', 'declared'))
-  window = window_now(window, window_until, at, least)
+  local a, at = audience(keys, 1), now(args[1])
+  local born, peak, peak_at, logins, title =
+    unpack(redis.call('HMGET', a.info, 'born', 'peak', 'peak_at', 'logins', 'title'))
+  local since = alive_since(a.info, at, tonumber(args[2]))
   return {
-    tonumber(born or 0),
-    redis.call('ZCOUNT', a.heartbeat, at - window, '+inf'), redis.call('ZCARD', a.heartbeat),
-    redis.call('SCARD', a.attended), tonumber(peak or 0), tonumber(peak_at or 0), tonumber(logins or 0), window,
-    title, declared and 1 or 0,
+    tonumber(born or 0), tonumber(peak or 0), tonumber(peak_at or 0), tonumber(logins or 0),
+    redis.call('SCARD', a.attended), redis.call('ZCOUNT', a.heartbeat, since, '+inf'), at - since, title,
   }
 end)
 

@@ -14,7 +14,8 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.history import History, Totals
+from plaza.live.figures import Now
+from plaza.live.history import History
 from plaza.live.model import StillLive
 from plaza.live.viewings import Viewings, finished_member
 
@@ -87,7 +88,7 @@ class Recorder:
         totals = []
         for session in ("", *sessions):
             audience = keys.session_audience(session) if session else keys.event_audience(event)
-            totals.append((session, await raw_totals(self._functions, audience, now, self._window_ms)))
+            totals.append((session, (await Now.of(self._functions, audience, now, self._window_ms)).totals))
         await self._history.keep_totals(event, totals)
 
     async def purge(self) -> int:
@@ -120,9 +121,3 @@ class Recorder:
         names = keys.event_keys(event)
         for first in range(0, len(rooms), TOGETHER):
             await self._functions.call("live_retire_rooms", names, event, before, *rooms[first : first + TOGETHER])
-
-
-async def raw_totals(functions: Functions, audience: list[str], now: int, window_ms: int) -> Totals:
-    """What an audience's own keys say of it as a whole; `born_at` is 0 if there are none."""
-    born, _, _, attended, peak, peak_at, logins, *_ = await functions.ask("live_figures", audience, now, window_ms)
-    return Totals(born, peak, peak_at, logins, attended)

@@ -7,8 +7,7 @@ verb('close', function(keys, args)
   local info = read_info(a)
   info.least = tonumber(args[2])
   if not close_slot(a, info, at) then return 0 end
-  local last = redis.call('ZREVRANGE', a.heartbeat, 0, 0, 'WITHSCORES')
-  local slot = math.floor(tonumber(last[2] or 0) / SLOT_MS)
+  local slot = math.floor(last_beat(a) / SLOT_MS)
   if slot > info.slot then
     redis.call('HSET', a.info, 'slot', slot)
   else
@@ -23,7 +22,7 @@ verb('sweep', function(keys, args)
   local e, room, at, batch = whole_event(keys), args[1], now(args[2]), tonumber(args[4])
   local info = read_info(e)
   -- A second of grace: another process's clock may be a little behind.
-  local limit = at - window_now(info.window, info.window_until, at, tonumber(args[3])) - 1000
+  local limit = at - window_now(info.window, at, tonumber(args[3])) - 1000
   local first = after(e.ends, redis.call('HGET', e.rooms, room) or '')
   local found, looked, position = redis.call('ZRANGE', e.ends, first, first + batch - 1, 'WITHSCORES'), 0, nil
   for i = 1, #found, 2 do
@@ -48,11 +47,6 @@ verb('written', function(keys, args)
     if redis.call('HGET', keys[1], args[i]) == args[i + 1] then redis.call('HDEL', keys[1], args[i]) end
   end
 end)
-
-local function last_beat(a)
-  local last = redis.call('ZREVRANGE', a.heartbeat, 0, 0, 'WITHSCORES')
-  return tonumber(last[2] or 0)
-end
 
 -- rest: the event has fallen silent and everything of it is recorded; a beat will wake it again.
 -- KEYS the event's 13   ARGV now   Reply whether it rests
