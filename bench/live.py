@@ -142,6 +142,10 @@ class Size:
     bytes_each: float
 
 
+def group(n: int) -> str:
+    return f"group{n % 7}"
+
+
 class Audience:
     """One event with one session, as large as wanted. Person `n` always watches from the same place."""
 
@@ -152,7 +156,7 @@ class Audience:
         self.queue: list[int] = []  # who beat, longest ago first
 
     def person(self, n: int) -> Watcher:
-        return Watcher(f"viewer-{n}", f"203.0.{n >> 8 & 255}.{n & 255}", COUNTRIES[n % 10], (f"group{n % 7}",))
+        return Watcher(f"viewer-{n}", f"203.0.{n >> 8 & 255}.{n & 255}", COUNTRIES[n % 10], (group(n),))
 
     async def beat(self, names: list[int]) -> None:
         """Beats of these people, many under way at once."""
@@ -178,13 +182,13 @@ class Audience:
 
     def _write(self, names: list[int]) -> None:
         people, now = [self.person(n) for n in names], self.clock.now_ms()
-        rests = {p.name: f"#{p.address}#{p.groups[0]}#{p.country}" for p in people}
+        rests = {p.name: f"#{p.address}#{group(n)}#{p.country}" for n, p in zip(names, people, strict=True)}
         numbers: Any = self.client.hgetall(keys.EVENT_GROUP_NAMES("E"))
         countries = {p.name: ((ord(p.country[0]) - 65) * 26 + ord(p.country[1]) - 64) * SHIFT + now for p in people}
         groups = {
             f"{number}#{p.name}": number * SHIFT + now
-            for p in people
-            for number in [int(numbers[p.groups[0].encode()])]
+            for n, p in zip(names, people, strict=True)
+            for number in [int(numbers[group(n).encode()])]
         }
         pipe = self.client.pipeline(transaction=False)
         for audience, note in ((keys.event_audience("E"), "\nS#web"), (keys.session_audience("S"), "")):

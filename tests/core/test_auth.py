@@ -199,8 +199,6 @@ WRONG: dict[str, dict[str, Any]] = {
     "an issue time of tomorrow": {"iat": 1_700_086_400},
     "a start of tomorrow": {"nbf": 1_700_086_400},
     "another audience": {"aud": "someone-else"},
-    "groups that are text": {"groups": "staff"},
-    "groups that are numbers": {"groups": [1]},
 }
 
 

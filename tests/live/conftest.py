@@ -63,8 +63,10 @@ def recorder(functions: Functions, history: History, settings: Settings, clock: 
     return Recorder(functions, history, settings, clock)
 
 
-def watcher(name: str, address: str = "203.0.113.7", country: str = "ZZ", groups: tuple[str, ...] = ()) -> Watcher:
-    return Watcher(name, address, country, groups)
+def watcher(
+    name: str, address: str = "203.0.113.7", country: str = "ZZ", groups: tuple[str, ...] | None = None
+) -> Watcher:
+    return Watcher(name, address, country)
 
 
 class Crowd:

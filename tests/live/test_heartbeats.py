@@ -207,7 +207,10 @@ async def test_places_of_an_event_are_bounded(crowd: Crowd, stranger: Any) -> No
 async def test_groups_of_the_token_count_and_said_ones_only_without(live: Live, figures: Figures) -> None:
     await live.beat(Watcher("ana", "local", "ZZ", ("press", "bad#one")), "E1", Beat("web", groups=["invented"]))
     await live.beat(Watcher("ben", "local", "ZZ"), "E1", Beat("web", groups=["b", "a", "b"]))
-    assert (await figures.statistics("E1")).count_by_user_group == {"press": 1, "a": 1, "b": 1}
+    await live.beat(Watcher("cy", "local", "ZZ", ()), "E1", Beat("web", groups=["vip"]))
+    assert (await figures.statistics("E1")).count_by_user_group == {"press": 1, "a": 1, "b": 1}, (
+        "a token that names no groups gives none"
+    )
 
 
 async def test_invented_groups_cannot_grow_without_end(live: Live, figures: Figures) -> None:

@@ -8,11 +8,15 @@ import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.errors import TooFast
+from plaza.core.functions import Functions
 from plaza.core.limits import Quota
+from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.figures import Figures
+from plaza.live.history import History
 from plaza.live.model import Pace
 from plaza.live.viewers import Throttle
+from plaza.live.viewings import Viewings
 from tests.live.conftest import Crowd
 
 
@@ -78,6 +82,17 @@ async def test_whoever_beats_as_asked_is_alive_all_the_time_while_the_interval_m
     assert await stranger.hget(keys.EVENT_INFO("E1"), "logins") == "1"
     clock.forward(seconds=400)
     assert (await figures.overview("E1")).window_ms == 65_000
+
+
+async def test_a_viewer_who_vanished_has_left_as_soon_as_the_window_is_over(
+    crowd: Crowd, functions: Functions, history: History, settings: Settings, clock: SetClock
+) -> None:
+    viewings = Viewings(functions, history, settings, clock)
+    await crowd.beat("ana")
+    clock.forward(seconds=65)
+    assert [viewing.under_way async for viewing in viewings.of("E1")] == [True]
+    clock.forward(seconds=0.001)
+    assert [viewing.under_way async for viewing in viewings.of("E1")] == [False]
 
 
 def test_beats_are_limited_and_come_back_with_time(clock: SetClock) -> None:

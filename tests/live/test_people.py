@@ -8,6 +8,7 @@ import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
+from plaza.core.settings import Settings
 from plaza.live.figures import Figures
 from plaza.live.history import History
 from plaza.live.people import People
@@ -17,8 +18,8 @@ from tests.live.conftest import Crowd
 
 
 @pytest.fixture
-def people(functions: Functions, history: History, clock: SetClock) -> People:
-    return People(functions, history, Viewings(functions, history, clock))
+def people(functions: Functions, history: History, settings: Settings, clock: SetClock) -> People:
+    return People(functions, history, Viewings(functions, history, settings, clock))
 
 
 async def test_an_export_has_every_viewing_session_and_no_address(

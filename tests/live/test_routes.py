@@ -10,6 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from plaza.core.limits import POLICIES, Policy, Quota
 from plaza.core.wire import Valkey
 from plaza.live import keys
 from tests.live.conftest import AT, Web, plaza_at
@@ -92,6 +95,33 @@ async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> 
     assert unknown == {"user_id": "cy", "last_beat": None, "alive": False, "location": None, "session_id": None}
 
 
+async def test_a_long_report_goes_on_by_a_cursor_and_takes_no_other(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plaza.live.report.PAGE", 2)
+    monkeypatch.setattr("plaza.live.report.MOST", 2)
+    for i in range(5):
+        await web.beat(web.user(f"p{i}"))
+    seen: list[str] = []
+    body: dict[str, str] = {}
+    while True:
+        page = (await web.client.post(f"{AT}/heartbeat-report", json=body, headers=web.admin)).json()
+        seen += [viewer["user_id"] for viewer in page["viewers"]]
+        if page["next_cursor"] is None:
+            break
+        body = {"cursor": page["next_cursor"]}
+    assert seen == [f"p{i}" for i in range(5)]
+    other = await web.client.post("/analytics/events/E2/heartbeat-report", json=body, headers=web.admin)
+    assert (other.status_code, other.json()["field"]) == (422, "cursor")
+    for nonsense in ("5", "\u00b2 x", "1 ana", ""):
+        answer = await web.client.post(f"{AT}/heartbeat-report", json={"cursor": nonsense}, headers=web.admin)
+        assert (answer.status_code, answer.json()["field"]) == (422, "cursor"), nonsense
+
+
+async def test_a_token_of_another_issuer_may_mean_anything_by_groups(web: Web) -> None:
+    for i, groups in enumerate((["press", 7, "a#b"], "press", None, {"press": 1})):
+        assert (await web.beat(web.user(f"p{i}", groups=groups))).status_code == 200, groups
+    assert (await web.figure("/statistics/live"))["countByUserGroup"] == {"press": 1}
+
+
 FIGURES = [
     "",
     "/viewers/active-count",
@@ -130,6 +160,7 @@ async def test_bad_input_is_refused_and_writes_nothing(web: Web, stranger: Any) 
         ({"location": ""}, "location"),
         ({"location": "a\nb"}, "location"),
         ({"location": "web\n"}, "location"),
+        ({"location": "\x9b31m"}, "location"),
         ({}, "location"),
         ({"location": 7}, "location"),
         ({"location": "web", "session_id": "S#1"}, "session_id"),
@@ -207,6 +238,16 @@ async def test_nobody_beats_without_end(web: Web) -> None:
     assert (await web.beat(web.user("ben"))).status_code == 200
 
 
+async def test_who_has_a_whole_ipv6_network_beats_as_one_address(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(POLICIES, "heartbeat", Policy(user=Quota(30, 60), address=Quota(2, 60)))
+    async with plaza_at(server, tmp_path, trusted_proxies=("127.0.0.1",)) as web:
+        addresses = ("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1")
+        answers = [await web.beat({**web.user(f"p{a[-1]}"), "x-forwarded-for": a}) for a in addresses]
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 200]
+
+
 async def test_undeclared_events_are_refused_if_a_setting_says_so(
     valkey: Valkey, place: Server | Cluster, tmp_path: Path
 ) -> None:
@@ -232,15 +273,20 @@ async def test_a_country_is_believed_from_a_trusted_proxy_only(
 async def test_attendance_is_a_table_without_addresses(web: Web) -> None:
     ana, ben = web.user("ana"), web.user("ben")
     await web.beat(ana, session_id="S1", location="=cmd")
+    await web.beat(ana, session_id="S1", location="a;\uff1dcmd")
     await web.beat(ben)
     await web.client.post(f"{AT}/leave", json={"location": "web"}, headers=ben)
     answer = await web.client.get(f"{AT}/attendance.csv", headers=web.admin)
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [(r["viewer"], r["session"], r["location"]) for r in rows] == [("ana", "S1", "'=cmd"), ("ben", "", "web")]
+    assert [(r["viewer"], r["session"], r["location"]) for r in rows] == [
+        ("ana", "S1", "'=cmd"),
+        ("ana", "S1", "a;'\uff1dcmd"),
+        ("ben", "", "web"),
+    ]
     assert rows[0]["left"] == ""
-    assert rows[1]["left"] >= rows[1]["joined"] > "2020"
-    assert float(rows[1]["minutes"]) >= 0
+    assert rows[2]["left"] >= rows[2]["joined"] > "2020"
+    assert float(rows[2]["minutes"]) >= 0
     assert "127.0.0.1" not in answer.text
 
 

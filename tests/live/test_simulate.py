@@ -35,7 +35,7 @@ async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
     assert done.beats > 500
     assert done.left > 20
     assert done.vanished > 10
-    viewings = [v async for v in Viewings(functions, figures._history, clock).of("E1")]
+    viewings = [v async for v in Viewings(functions, figures._history, settings, clock).of("E1")]
     ever = await figures.totals("E1")
     assert ever.attended == len({v.viewer for v in viewings}) <= 150
     assert ever.logins == len(viewings)
@@ -76,6 +76,8 @@ async def test_the_dashboard_shows_the_figures(
     now = await figures.live("E1")
     for word in ("E1", "watching now", f"{now.viewer_count}", f"{now.max_concurrent}", "country", "E1-main"):
         assert word in out.getvalue()
+    await dashboard.show(figures, "[/b]", Console(file=out, width=100), once=True)
+    assert "[/b]" in out.getvalue(), "an event's name is no markup"
 
 
 def test_a_sparkline_is_as_high_as_its_highest() -> None:

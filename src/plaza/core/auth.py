@@ -38,7 +38,7 @@ class Actor:
 
     name: str
     role: Role
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = None  # None: the token does not speak of groups
     via_key: bool = False
 
     @property
@@ -75,7 +75,7 @@ class Verified:
 
     @classmethod
     def by(cls, claims: Claims) -> Verified:
-        actor = Actor(claims.username, claims.role, claims.groups)
+        actor = Actor(claims.username, claims.role, claims.group_names())
         return cls(actor, claims.issued_ms(), min(claims.exp, claims.iat + MAX_AGE_SECONDS))
 
 

@@ -56,7 +56,13 @@ class Claims(msgspec.Struct, frozen=True):
     iat_ms: int | None = None
     nbf: int | float | None = None
     aud: Any = None
-    groups: tuple[str, ...] = ()
+    groups: Any = None  # other issuers may mean anything by it
+
+    def group_names(self) -> tuple[str, ...] | None:
+        """The groups the token names; None if it does not speak of groups in a way we understand."""
+        if not isinstance(self.groups, list):
+            return None
+        return tuple(group for group in self.groups if isinstance(group, str))
 
     def issued_ms(self) -> int:
         """When the token was issued, never later than it truly was.

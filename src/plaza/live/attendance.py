@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -12,6 +13,10 @@ from plaza.live.viewings import Viewings
 
 COLUMNS = ("viewer", "session", "location", "joined", "left", "minutes")
 ROWS_A_PIECE = 200
+
+# A spreadsheet would take a cell that begins so, or so in full width, for a formula and run it. In half the world
+# a semicolon begins a new cell too, quoted or not.
+_FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 async def table(viewings: Viewings, event: str) -> AsyncIterator[str]:
@@ -41,8 +46,7 @@ def _moment(ms: int) -> str:
 
 
 def _safe(text: str) -> str:
-    # A spreadsheet would take such a cell for a formula and run it.
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    return _FORMULA.sub(r"\1'", text)
 
 
 def _text(rows: list[tuple[str, ...]]) -> str:

@@ -46,7 +46,7 @@ def draw(event: str, now: LiveFigures, past: deque[int]) -> Panel:
         _table("session", now.sessions),
     ]
     return Panel(
-        Group(head, "", Text(sparkline(past), style="green"), "", Columns(tables)), title=event, padding=(1, 2)
+        Group(head, "", Text(sparkline(past), style="green"), "", Columns(tables)), title=Text(event), padding=(1, 2)
     )
 
 

@@ -20,7 +20,7 @@ from plaza.live.viewings import Viewings
 def build(core: Core) -> Parts:
     settings, clock = core.settings, core.clock
     history = History(core.sql)
-    viewings = Viewings(core.functions, history, clock)
+    viewings = Viewings(core.functions, history, settings, clock)
     figures = Figures(core.functions, history, settings, clock)
     people = People(core.functions, history, viewings)
     places = Places(core.valkey, clock, settings.live_address, GeoIp.read(settings.geoip))

@@ -65,7 +65,7 @@ class Figures:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
-        self._viewings = Viewings(functions, history, clock)
+        self._viewings = Viewings(functions, history, settings, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 

@@ -323,7 +323,7 @@ LIVE_SALT = Key(
 )
 
 # No `#`, which separates the parts of names and members; no braces, which say where a key lives on a cluster.
-ID = r"[^#{}\x00-\x1f\x7f]{1,128}"
+ID = r"[^#{}\x00-\x1f\x7f-\x9f]{1,128}"
 
 CATALOGUE = Catalogue.of("live", globals(), {"event": ID, "session": ID, "location": ID, "day": r"\d{4}-\d{2}-\d{2}"})
 

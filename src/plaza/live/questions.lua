@@ -49,17 +49,20 @@ local function after(zset, position)
 end
 
 -- open_page: viewing sessions under way at a place, in the order they began.
--- KEYS the event's 15   ARGV place, position, count   Reply {position ('' at the end), viewer, start, end, …}
+-- KEYS the event's 15   ARGV place, position, count, now, least window
+-- Reply {position ('' at the end), viewer, start, end, whether it goes on, …}
 question('open_page', function(keys, args)
   local e, room, count = whole_event(keys), args[1], tonumber(args[3])
-  local first = after(e.starts, args[2])
+  local first, since = after(e.starts, args[2]), alive_since(e.info, now(args[4]), tonumber(args[5]))
   local found = redis.call('ZRANGE', e.starts, first, first + count - 1, 'WITHSCORES')
   local page = {#found == 2 * count and found[#found] .. ' ' .. found[#found - 1] or ''}
   for i = 1, #found, 2 do
     local _, open = read_viewer(e, found[i])
     if index_of(open, room) then
-      page[#page + 1], page[#page + 2], page[#page + 3] =
-        found[i], found[i + 1], redis.call('ZSCORE', e.ends, found[i])
+      local stop = redis.call('ZSCORE', e.ends, found[i]) or found[i + 1]
+      for _, value in ipairs({found[i], found[i + 1], stop, tonumber(stop) >= since and 1 or 0}) do
+        page[#page + 1] = value
+      end
     end
   end
   return page

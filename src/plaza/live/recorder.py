@@ -32,7 +32,7 @@ class Recorder:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
-        self._viewings = Viewings(functions, history, clock)
+        self._viewings = Viewings(functions, history, settings, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
         self._retention_ms = settings.live_retention_days * DAY_MS

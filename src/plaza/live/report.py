@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
+from plaza.core.paging import Position, checksum, decode_cursor, encode_cursor
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.model import Id
@@ -21,7 +22,7 @@ class ReportQuestion(Struct, forbid_unknown_fields=True):
     """Whom to report on: these, or everyone who is alive."""
 
     user_ids: Annotated[list[Id], Meta(max_length=1_000)] | None = None
-    cursor: Annotated[str, Meta(max_length=200)] | None = None
+    cursor: Annotated[str, Meta(max_length=512)] | None = None
 
 
 class ViewerReport(Struct):
@@ -55,19 +56,27 @@ class Reports:
         ]
         now = self._clock.now_ms()
         if question.user_ids is None:
-            return await self._alive(names, now, question.cursor or "")
+            return await self._alive(names, now, question.cursor)
         rows = await self._functions.ask("live_report", names, now, self._window_ms, *question.user_ids)
         return Report([_viewer(*row) for row in rows], None)
 
-    async def _alive(self, names: list[str], now: int, position: str) -> Report:
+    async def _alive(self, names: list[str], now: int, cursor: str | None) -> Report:
         found: dict[str, ViewerReport] = {}
-        position = position if position.partition(" ")[0].isdigit() else ""
+        position = ""
+        if cursor is not None:
+            start = decode_cursor(cursor, names[0], Position)
+            position = f"{start.score:.0f} {start.id}"
         while True:
             position, *rows = await self._functions.ask("live_alive_page", names, now, self._window_ms, position, PAGE)
             # Who beats while we read moves to the end and is met again; the later word counts.
             found.update((row[0], _viewer(*row)) for row in rows)
             if not position or len(found) >= MOST:
-                return Report(list(found.values()), position or None)
+                return Report(list(found.values()), _cursor(names[0], position) if position else None)
+
+
+def _cursor(name: str, position: str) -> str:
+    score, _, viewer = position.partition(" ")
+    return encode_cursor(Position(checksum(name), float(score), viewer))
 
 
 def _viewer(name: str, last: str | None, room: str | None, alive: int) -> ViewerReport:

@@ -22,7 +22,7 @@ from plaza.core.auth import USER, Auth
 from plaza.core.call import Call
 from plaza.core.clock import Clock
 from plaza.core.errors import TooFast, Unauthenticated
-from plaza.core.limits import POLICIES, Quota
+from plaza.core.limits import POLICIES, Quota, address_subject
 from plaza.core.settings import Settings
 from plaza.live.model import Watcher
 from plaza.live.places import Places
@@ -134,17 +134,17 @@ class Viewers:
         if self._throttle is not None:
             policy = POLICIES["heartbeat"]
             self._throttle.take(name, policy.user)
-            self._throttle.take(f"@{address}", policy.address)
+            self._throttle.take(f"@{address_subject(address)}", policy.address)
         country = self._places.country(address, call.headers, call.proxied)
         return Watcher(name, await self._places.stored(address), country, groups)
 
-    def _who(self, headers: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    def _who(self, headers: Mapping[str, str]) -> tuple[str, tuple[str, ...] | None]:
         for name in _HEADERS:
             credential = headers.get(name, "").strip()
             if name == "authorization":
                 credential = credential.partition(" ")[2].strip()
             if self.tokens.is_one(credential):
-                return self.tokens.viewer(credential), ()
+                return self.tokens.viewer(credential), None
         actor = self._auth.actor(headers)
         if actor is None:
             raise Unauthenticated("A heartbeat needs a user's token or a viewer token.")

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
+from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.history import History, Viewing
-from plaza.live.model import LONGEST_WINDOW_MS
 
 # Members that one call reads: well under a millisecond of Valkey's time.
 PAGE = 500
@@ -21,11 +21,12 @@ PAGE = 500
 class Viewings:
     """Reads viewing sessions, in bounded steps."""
 
-    def __init__(self, functions: Functions, history: History, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, functions: Functions, history: History, settings: Settings, clock: Clock) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
+        self._clock = clock
+        self._window_ms = settings.live_alive_seconds * 1000
 
     async def of(self, event: str, session: str | None = None) -> AsyncIterator[Viewing]:
         """Each viewing session of an event, or of one of its sessions, once."""
@@ -59,11 +60,13 @@ class Viewings:
         names = keys.event_keys(event) + keys.viewing_keys(event, session, location)
         position = ""
         while True:
-            position, *found = await self._functions.ask("live_open_page", names, room, position, PAGE)
-            for viewer, start, end in zip(found[::3], found[1::3], found[2::3], strict=True):
-                # One that nobody has beaten for in the longest window is over, whether the worker has noticed or not.
-                under_way = int(end) + LONGEST_WINDOW_MS >= self._clock.now_ms()
-                yield Viewing(session, location, viewer, int(start), int(end), under_way)
+            now = self._clock.now_ms()
+            position, *found = await self._functions.ask(
+                "live_open_page", names, room, position, PAGE, now, self._window_ms
+            )
+            # One whose window is over has ended, whether the worker has noticed or not.
+            for viewer, start, end, goes_on in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True):
+                yield Viewing(session, location, viewer, int(start), int(end), bool(goes_on))
             if not position:
                 return
 
