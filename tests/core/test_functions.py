@@ -45,6 +45,24 @@ async def test_a_question_reads_and_cannot_write(functions: Functions, stranger:
         await functions.ask("ledger_meddle", [BOX_ITEMS("b1")])
 
 
+async def test_a_question_and_what_is_asked_beside_it_are_answered_in_order(
+    functions: Functions, valkey: Valkey
+) -> None:
+    await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
+    kept: list[str] = []
+    beside = [("HLEN", BOX_ITEMS("b1")), ("EXISTS", BOX_ITEMS("b2"))]
+    usage = Usage()
+    mark = USAGE.set(usage)
+    told = await functions.ask_beside("ledger_total", [BOX_ITEMS("b1")], [], beside, keep=kept.append)
+    USAGE.reset(mark)
+    assert (told, kept) == (["3", 1, 0], ["3"])
+    assert usage.trips == (2 if valkey.clustered else 1)
+    news: list[list[str] | None] = []
+    valkey.on_invalidate(news.append)
+    await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 4)
+    assert [BOX_ITEMS("b1")] in news
+
+
 async def test_a_lua_failure_is_the_python_error_of_its_code_and_changes_nothing(
     functions: Functions, stranger: Any
 ) -> None:

@@ -18,8 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from plaza.core.errors import SettingError
+from plaza.core.functions import Functions
 from plaza.core.valkey.address import Address, parse
 from plaza.core.wire import ConnectionLost, Options, ReplyError, connect
+from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.core.relay import Relay
 from tests.servers import Server, one_server
 
@@ -151,6 +153,10 @@ async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) ->
         assert await valkey.call("PING") == "PONG"
         with pytest.raises(ReplyError, match="tracking mode"):
             await valkey.tracked("GET", "k")
+        functions = Functions(valkey, [LIBRARY])
+        await functions.load()
+        asked = await functions.ask_beside("ledger_total", [BOX_ITEMS("b1")], [], [("PING",)], keep=pytest.fail)
+        assert asked == ["0", "PONG"]
 
 
 async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:

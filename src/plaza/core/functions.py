@@ -98,22 +98,39 @@ class Functions:
         `keep(answer)` is called before the news of any later change: what it stores, that news can drop.
         """
 
+        (answer,) = await self.ask_beside(question, keys, args, (), keep=keep)
+        return answer
+
+    async def ask_beside(
+        self,
+        question: str,
+        keys: Sequence[str],
+        args: Sequence[Arg],
+        beside: Sequence[Sequence[Arg]],
+        *,
+        keep: Callable[[Any], None],
+    ) -> list[Any]:
+        """As `ask_tracked`, with a batch in the same round trip: all answers, the question's first."""
+
         def kept(answer: Any) -> Any:
             keep(answer)
             return answer
 
-        name = self._versioned(question)
+        command = self.asking(question, keys, *args)
         try:
-            return await self.valkey.tracked("FCALL_RO", name, len(keys), *keys, *args, keep=kept)
+            return await self.valkey.tracked_beside(command, beside, kept)
         except ReplyError as error:
-            if not _is_missing(error):
+            if not _is_missing(error) and not _is_untracked(error):
                 raise _as_plaza_error(error) from None
-        return await self.ask(question, keys, *args)
+        return [await self.ask(question, keys, *args), *await self.valkey.batch(beside)]
+
+    def asking(self, question: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
+        """A question as a command, for a batch."""
+        return ("FCALL_RO", self._versioned(question), len(keys), *keys, *args)
 
     async def ask_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
         """The same question about many owners, by the keys of each. One round trip, also on a cluster."""
-        name = self._versioned(question)
-        commands = [("FCALL_RO", name, len(keys), *keys, *args) for keys in each]
+        commands = [self.asking(question, keys, *args) for keys in each]
         replies = await self.valkey.batch(commands, return_errors=True)
         for i, reply in enumerate(replies):
             if isinstance(reply, ReplyError) and _is_missing(reply):
@@ -193,6 +210,11 @@ async def _load_once(node: Valkey, built: Built) -> None:
 
 def _is_missing(error: ReplyError) -> bool:
     return "Function not found" in error.message
+
+
+def _is_untracked(error: ReplyError) -> bool:
+    # A Valkey user who may not track keys reads them all the same.
+    return error.message.startswith("ERR CLIENT CACHING")
 
 
 def _as_plaza_error(error: ReplyError) -> Exception:

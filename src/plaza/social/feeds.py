@@ -14,7 +14,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Paged, Snapshots, page_by_position
+from plaza.core.paging import Page, Paged, Snapshots, behind, page_by_position
 from plaza.social.keys import (
     EXPLORE_FEED,
     HASHTAG_POSTS,
@@ -37,6 +37,7 @@ class Feeds:
     """Questions about lists of posts."""
 
     def __init__(self, functions: Functions, reader: Reader, people: People, clock: Clock) -> None:
+        self.functions = functions
         self.valkey = functions.valkey
         self.reader = reader
         self.people = people
@@ -109,4 +110,4 @@ class Feeds:
         async def load(ids: Sequence[str]) -> list[FeedItem | None]:
             return await self.reader.items(view, ids)
 
-        return await page_by_position(key, page, self.reader.behind(key, view), load)
+        return await page_by_position(key, page, behind(self.functions, key), load)

@@ -30,7 +30,7 @@ from plaza.social.keys import (
     USER_POSTS,
 )
 from plaza.social.model import FeedItem
-from plaza.social.reading import Command, Reader, View, positions
+from plaza.social.reading import Command, Reader, View
 
 # At least so many are in a feed that was built.
 DEPTH = 800
@@ -68,14 +68,14 @@ class Home:
         me, view = actor.name, View(actor, users, followed=True)
 
         async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            return await self._after(me, view, start, count)
+            return await self._after(me, start, count)
 
         async def load(ids: Sequence[str]) -> list[FeedItem | None]:
             return await self.reader.items(view, ids)
 
         return await page_by_position(TMP_HOME(me), page, after, load)
 
-    async def _after(self, me: str, view: View, start: Position | None, count: int) -> list[tuple[str, Position]]:
+    async def _after(self, me: str, start: Position | None, count: int) -> list[tuple[str, Position]]:
         place = ("", "") if start is None else (repr(start.score), start.id)
         keys = [TMP_HOME(me), TMP_HOME_STATE(me), USER_FOLLOWING(me), USER_FOLLOWING_RECENT(me)]
         if not self.valkey.clustered:
@@ -85,23 +85,23 @@ class Home:
         if kind == "merge":
             kind, *said = await self._merge(me, now, float(said[0]), said[1], (*place, count))
         if kind == "gone":  # it ran out between two steps
-            return await self._after(me, view, start, count)
+            return await self._after(me, start, count)
         if kind == "build":
             said = await self._build(me, now, said[0], await self._all(me, said[1]), (*place, count))
         floor, rows = said
-        found = positions(rows, checksum(TMP_HOME(me)), view)
+        name = checksum(TMP_HOME(me))
+        found = [(id, Position(name, float(at), id)) for id, at in zip(rows[::2], rows[1::2], strict=True)]
         if not floor:
             return found
         # Below its floor a feed may hold a stray old post, but not all of them.
         found = [row for row in found if row[1].score >= float(floor)]
         if len(found) < count:
             behind = found[-1][1] if found else start
-            found += await self._deeper(me, view, behind, count - len(found))
+            found += await self._deeper(me, behind, count - len(found))
         return found
 
-    async def _deeper(self, me: str, view: View, behind: Position | None, count: int) -> list[tuple[str, Position]]:
+    async def _deeper(self, me: str, behind: Position | None, count: int) -> list[tuple[str, Position]]:
         found, _ = await self.newest(await self._all(me, []), count, behind)
-        view.authors.update((post.id, post.author) for post in found)
         return [(post.id, Position(checksum(TMP_HOME(me)), post.score, post.id)) for post in found]
 
     async def _build(self, me: str, now: int, follows: str, names: list[str], place: Place) -> list[Any]:

@@ -86,7 +86,14 @@ class Posts:
             [POST(id), *keys],
             id, actor.name, new.content, new.media_url or "", ",".join(tags), now, now, *style,
         )  # fmt: skip
-        return post_of(as_dict(reply), liked=False, bookmarked=False)
+        if len(reply) > 3:  # it was there already
+            return post_of(as_dict(reply), liked=False, bookmarked=False)
+        avatar, shown, role = reply
+        return Post(
+            id=id, user_id=actor.name, username=actor.name, display_name=shown, avatar=avatar, user_role=role,
+            content=new.content, media_url=new.media_url or None, hashtags=tags, created_at=now,
+            likesCount=0, commentsCount=0, bookmarksCount=0, isLiked=False, isBookmarked=False,
+        )  # fmt: skip
 
     async def get(self, viewer: Actor | None, id: str) -> Post:
         """A post. A banned one only to admins. One round trip; two on a cluster."""
@@ -94,7 +101,7 @@ class Posts:
             fields = await self.valkey.call("HGETALL", POST(id))
             if fields and "banned" in fields:
                 return await self._seen_by(viewer, fields)
-        (item,) = await self.reader.items(View(viewer, users=False, feed=False), [id])
+        (item,) = await self.reader.items(View(viewer, users=False, feed=False), [id], listed=False)
         if item is None:
             raise _no_post(id)
         return item.post

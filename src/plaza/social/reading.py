@@ -1,19 +1,23 @@
 """Posts as a reader sees them: with their flags, and without what is not for this reader.
 
-Everything a page shows comes in one batch, if it is known whose posts they are: the posts, their authors' cards, and
-the reader's own sets, each asked once for all. A list on one server tells the authors along with the ids; on a cluster
-they are in the posts, so the cards take a second batch.
+Everything a page shows comes in one batch. Most pages show what other pages have just shown, so on one server posts and
+cards stay at hand in this process, and Valkey says when one changes. The news comes on the connection that tells the
+ids of a list, ahead of them: who asks for a list after a change sees the change. What is not at hand is read by a
+question that knows the way from posts to their authors, in the same round trip as the reader's own flags.
+
+On a cluster the way from a post to its author leads to another node: no news in order, and a second batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final
 
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
-from plaza.core.paging import After, Position, checksum
+from plaza.core.hot import Hot
 from plaza.core.valkey.calls import Arg
 from plaza.social.keys import (
     POST,
@@ -25,115 +29,164 @@ from plaza.social.keys import (
     USER_LIKED,
     USER_MUTED,
 )
-from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, User, card_of, post_from
+from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, card_of, post_from
 
 Command = tuple[Arg, ...]
 
-AUTHOR, BANNED = POST_FIELDS.index("user_id"), POST_FIELDS.index("banned")
+# Posts and cards at hand. The longest post is 10 kB, most are a hundredth of that.
+MOST_POSTS: Final = 4_096
+MOST_CARDS: Final = 8_192
 
 
 @dataclass(slots=True)
 class View:
-    """Whose eyes, and what kind of list. `authors` grows as lists tell whose posts they hold."""
+    """Whose eyes, and what kind of list."""
 
     viewer: Actor | None
     users: bool = True  # with the authors' cards
     feed: bool = True  # muted people are left out of feeds
     followed: bool = False  # only people whom the viewer follows
-    authors: dict[str, str] = field(default_factory=dict)
 
 
 class Reader:
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
         self.valkey = functions.valkey
+        self.posts: Hot[Post] = Hot(functions.valkey, MOST_POSTS)
+        self.cards: Hot[User] = Hot(functions.valkey, MOST_CARDS)
 
-    def behind(self, key: str, view: View) -> After[Position]:
-        """Places in a sorted set of posts, newest first. One round trip; on one server it tells the authors too."""
-        name = checksum(key)
+    async def items(self, view: View, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
+        """Posts for a reader, None for one that is gone, banned or hidden. One round trip; two on a cluster.
 
-        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            place = ("", "") if start is None else (repr(start.score), start.id)
-            rows = await self.functions.ask("social_posts_after", [key], *place, count)
-            return positions(rows, name, view)
-
-        return after
-
-    async def items(self, view: View, ids: Sequence[str]) -> list[FeedItem | None]:
-        """Posts for a reader, None for one that is gone, banned or hidden. One round trip, or two on a cluster."""
+        Only if Valkey told the ids just now (`listed`) is what is at hand sure to be true.
+        """
         if not ids:
             return []
-        authors = [view.authors.get(id, "") for id in ids]
-        known = all(authors)
-        commands: list[Command] = [("HMGET", POST(id), *POST_FIELDS) for id in ids]
-        commands += self._own(view, ids)
-        names = list(dict.fromkeys(authors)) if known else []
-        commands += self._about(view, names)
-        replies = await self.valkey.batch(commands)
-        posts, replies = replies[: len(ids)], replies[len(ids) :]
-        liked, marked = (replies.pop(0), replies.pop(0)) if view.viewer else ([None] * len(ids), [None] * len(ids))
-        if not known:
-            names = list(dict.fromkeys(post[AUTHOR] for post in posts if post[AUTHOR] is not None))
-            about = self._about(view, names)
-            replies = await self.valkey.batch(about) if about else []
-        cards, hidden = self._read_about(view, names, replies)
-        return [
-            _item(post, like is not None, mark is not None, cards, hidden, view)
-            for post, like, mark in zip(posts, liked, marked, strict=True)
-        ]
+        if self.valkey.clustered:
+            return await self._from_cluster(view, ids)
+        shown = self._at_hand(view, ids) if listed else Shown({}, {})
+        names = shown.authors()
+        missing = [id for id in ids if id not in shown.posts]
+        unseen = [name for name in names if name not in shown.cards] if view.users else []
+        commands = [*_own(view, ids), *_about(view, names), *self._hiding(view, missing)]
+        if missing or unseen:
+            replies = await self._read(view, shown, missing, unseen, commands)
+        else:
+            replies = await self.valkey.batch(commands)
+        away = replies.pop() if view.viewer and missing else []
+        hidden = {id for id, is_away in zip(missing, away, strict=False) if is_away}
+        return _items(view, ids, shown, replies, hidden | _hidden(view, names, replies[2:]))
 
-    def _own(self, view: View, ids: Sequence[str]) -> list[Command]:
-        if view.viewer is None:
-            return []
-        me = view.viewer.name
-        return [("ZMSCORE", USER_LIKED(me), *ids), ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
-
-    def _about(self, view: View, names: Sequence[str]) -> list[Command]:
-        """What is asked about the authors: their cards, and how the reader stands to them."""
-        if not names:
-            return []
-        commands: list[Command] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names] if view.users else []
-        if view.viewer is not None:
-            me = view.viewer.name
-            commands += [("ZMSCORE", USER_BLOCKED(me), *names), ("ZMSCORE", USER_BLOCKED_BY(me), *names)]
-            if view.feed:
-                commands.append(("ZMSCORE", USER_MUTED(me), *names))
-            if view.followed:
-                commands.append(("SMISMEMBER", USER_FOLLOWING(me), *names))
-        return commands
-
-    def _read_about(self, view: View, names: Sequence[str], replies: list[Any]) -> tuple[dict[str, User], set[str]]:
-        cards: dict[str, User] = {}
-        hidden: set[str] = set()
-        if not names:
-            return cards, hidden
+    def _at_hand(self, view: View, ids: Sequence[str]) -> Shown:
+        posts = {id: post for id in ids if (post := self.posts.get(POST(id)))}
+        shown = Shown(posts, {})
         if view.users:
-            for name, values in zip(names, replies, strict=False):
-                card = card_of(values)
-                if card is not None:
-                    cards[name] = card
-            replies = replies[len(names) :]
-        if view.followed and view.viewer is not None:
-            hidden.update(name for name, follows in zip(names, replies.pop(), strict=True) if not follows)
-        for scores in replies:
-            hidden.update(name for name, score in zip(names, scores, strict=True) if score is not None)
-        return cards, hidden
+            shown.cards = {name: card for name in shown.authors() if (card := self.cards.get(USER(name)))}
+        return shown
+
+    async def _read(
+        self, view: View, shown: Shown, missing: Sequence[str], unseen: Sequence[str], beside: Sequence[Command]
+    ) -> list[Any]:
+        """Read what is not at hand, and keep it. Gives the answers to what is asked beside it."""
+
+        def keep(answer: list[list[Any]]) -> None:
+            more = Shown.of(*answer)
+            for id, post in more.posts.items():
+                self.posts.put(POST(id), post)
+            for name, card in more.cards.items():
+                self.cards.put(USER(name), card)
+
+        keys = [*map(POST, missing), *map(USER, unseen)]
+        args = (len(missing), ",".join(PUBLIC_FIELDS) if view.users else "", *POST_FIELDS)
+        answer, *replies = await self.functions.ask_beside("social_posts_and_cards", keys, args, beside, keep=keep)
+        more = Shown.of(*answer)
+        shown.posts |= more.posts
+        shown.cards |= more.cards
+        return replies
+
+    def _hiding(self, view: View, posts: Sequence[str]) -> list[Command]:
+        """How the reader stands to the authors of posts, where it is not known who they are."""
+        if view.viewer is None or not posts:
+            return []
+        keys = [key(view.viewer.name) for key in (USER_BLOCKED, USER_BLOCKED_BY, USER_MUTED, USER_FOLLOWING)]
+        flags = (int(view.feed), int(view.followed))
+        return [self.functions.asking("social_posts_hidden", [*keys, *map(POST, posts)], *flags)]
+
+    async def _from_cluster(self, view: View, ids: Sequence[str]) -> list[FeedItem | None]:
+        commands: list[Command] = [("HMGET", POST(id), *POST_FIELDS) for id in ids]
+        replies = await self.valkey.batch([*commands, *_own(view, ids)])
+        shown = Shown.of(replies[: len(ids)], [])
+        names = shown.authors()
+        cards: list[Command] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names] if view.users else []
+        about = await self.valkey.batch([*cards, *_about(view, names)])
+        shown.cards = Shown.of([], about[: len(cards)]).cards
+        return _items(view, ids, shown, replies[len(ids) :], _hidden(view, names, about[len(cards) :]))
 
 
-def positions(rows: Sequence[Any], name: int, view: View) -> list[tuple[str, Position]]:
-    """What Lua says of a list: id, score, author ('' if it cannot know), and so on."""
-    for id, author in zip(rows[::3], rows[2::3], strict=True):
-        if author:
-            view.authors[id] = author
-    return [(id, Position(name, float(score), id)) for id, score in zip(rows[::3], rows[1::3], strict=True)]
+@dataclass(slots=True)
+class Shown:
+    """Posts by their ids, without anybody's flags, and cards by their names."""
+
+    posts: dict[str, Post]
+    cards: dict[str, User]
+
+    @classmethod
+    def of(cls, posts: Sequence[Sequence[str | None]], cards: Sequence[Sequence[str | None]]) -> Shown:
+        """From the values of their fields."""
+        return cls(
+            {post.id: post for values in posts if (post := post_from(values, liked=False, bookmarked=False))},
+            {card.username: card for values in cards if (card := card_of(values))},
+        )
+
+    def authors(self) -> list[str]:
+        return list({post.user_id: None for post in self.posts.values()})
 
 
-def _item(
-    values: Sequence[str | None], liked: bool, marked: bool, cards: dict[str, User], hidden: set[str], view: View
-) -> FeedItem | None:
-    if values[BANNED] is not None or values[AUTHOR] in hidden:
-        return None
-    post = post_from(values, liked=liked, bookmarked=marked)
-    if post is None:
-        return None
-    return FeedItem(post, cards.get(post.user_id) if view.users else None)
+def _own(view: View, ids: Sequence[str]) -> list[Command]:
+    if view.viewer is None:
+        return []
+    me = view.viewer.name
+    return [("ZMSCORE", USER_LIKED(me), *ids), ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
+
+
+def _about(view: View, names: Sequence[str]) -> list[Command]:
+    """How the reader stands to people."""
+    if view.viewer is None or not names:
+        return []
+    me = view.viewer.name
+    commands: list[Command] = [("ZMSCORE", USER_BLOCKED(me), *names), ("ZMSCORE", USER_BLOCKED_BY(me), *names)]
+    if view.feed:
+        commands.append(("ZMSCORE", USER_MUTED(me), *names))
+    if view.followed:
+        commands.append(("SMISMEMBER", USER_FOLLOWING(me), *names))
+    return commands
+
+
+def _hidden(view: View, names: Sequence[str], replies: Sequence[list[Any]]) -> set[str]:
+    """Who is not for this reader, by the answers to `_about`."""
+    hidden: set[str] = set()
+    if replies and view.followed:
+        *replies, follows = replies
+        hidden.update(name for name, on in zip(names, follows, strict=True) if not on)
+    for scores in replies:
+        hidden.update(name for name, score in zip(names, scores, strict=True) if score is not None)
+    return hidden
+
+
+def _items(
+    view: View, ids: Sequence[str], shown: Shown, flags: Sequence[list[Any]], hidden: set[str]
+) -> list[FeedItem | None]:
+    """`hidden` are posts, and people all of whose posts are."""
+    nobody = [None] * len(ids)
+    liked, marked = (flags[0], flags[1]) if view.viewer else (nobody, nobody)
+    items: list[FeedItem | None] = []
+    for id, like, mark in zip(ids, liked, marked, strict=True):
+        post = shown.posts.get(id)
+        if post is None or post.banned or post.user_id in hidden or id in hidden:
+            items.append(None)
+            continue
+        if like is not None or mark is not None:
+            post = copy(post)  # the one at hand is everybody's
+            post.isLiked, post.isBookmarked = like is not None, mark is not None
+        items.append(FeedItem(post, shown.cards.get(post.user_id)))
+    return items

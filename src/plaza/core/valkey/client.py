@@ -99,6 +99,14 @@ class Valkey(ABC):
         stale stays. What it returns is the answer.
         """
 
+    async def tracked_beside(
+        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], keep: Callable[[Any], Any]
+    ) -> list[Any]:
+        """A tracked read and a batch that is not tracked, side by side: all answers, the read's first."""
+        reading = asyncio.ensure_future(self.tracked(*command, keep=keep))
+        answers = await self.batch(beside)
+        return [await reading, *answers]
+
     @abstractmethod
     def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
         """Be told keys that changed since their tracked read, or None if any may have. Returns how to stop."""

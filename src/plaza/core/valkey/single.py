@@ -116,6 +116,19 @@ class Server(Valkey):
 
         return self._wire.send(_CACHING + pack(command), Gather(2, finish), timeout)
 
+    async def tracked_beside(
+        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], keep: Callable[[Any], Any]
+    ) -> list[Any]:
+        check_all([command, *beside])
+
+        def finish(replies: list[Any]) -> list[Any]:
+            _, reply, *others = all_or_first_error(replies)
+            return [keep(reply), *others]
+
+        packed = [_CACHING, pack(tuple(command)), *(pack(tuple(other)) for other in beside)]
+        answers: list[Any] = await self._wire.send(b"".join(packed), Gather(len(packed), finish))
+        return answers
+
     def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
         return self._listeners.add(callback)
 

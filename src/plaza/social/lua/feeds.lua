@@ -1,20 +1,43 @@
 -- Lists of posts, as readers page through them.
 
--- Whose posts these are, where that can be seen: {id, score, …} becomes {id, score, author, …}.
-local function with_authors(rows)
-  local told = {}
-  for i = 1, #rows, 2 do
-    told[#told + 1] = rows[i]
-    told[#told + 1] = text(rows[i + 1])
-    told[#told + 1] = not CLUSTERED and redis.call('HGET', key.post(rows[i]), 'user_id') or ''
+-- posts_and_cards: posts, and what a page shows of their authors and of some others. One server.
+-- KEYS posts, users   ARGV number of posts, fields of a card ('' for no cards), separated by commas, fields of a post, …
+-- Reply {values of each post}, {values of each card}
+question('posts_and_cards', function(keys, args)
+  local count, wanted, posts, cards, seen, author_at = tonumber(args[1]), split(args[2]), {}, {}, {}, nil
+  for i = 3, #args do
+    if args[i] == 'user_id' then author_at = i - 2 end
+  end
+  local function show(user)
+    if #wanted == 0 or seen[user] then return end
+    seen[user] = true
+    cards[#cards + 1] = redis.call('HMGET', user, unpack(wanted))
+  end
+  for i = count + 1, #keys do show(keys[i]) end
+  for i = 1, count do
+    local values = redis.call('HMGET', keys[i], unpack(args, 3))
+    posts[i] = values
+    if values[author_at] then show(key.user(values[author_at])) end
+  end
+  return {posts, cards}
+end)
+
+-- posts_hidden: which posts are not for a reader, because of who wrote them. One server.
+-- KEYS the reader's blocked, blocked_by, muted, following, then posts
+-- ARGV whether muted people are hidden, whether all are who are not followed   Reply {1 or 0, …}
+question('posts_hidden', function(keys, args)
+  local lists, following, told = args[1] == '1' and 3 or 2, args[2] == '1' and keys[4], {}
+  local function is_hidden(author)
+    for i = 1, lists do
+      if redis.call('ZSCORE', keys[i], author) then return true end
+    end
+    return following and redis.call('SISMEMBER', following, author) == 0
+  end
+  for i = 5, #keys do
+    local author = redis.call('HGET', keys[i], 'user_id')
+    told[#told + 1] = author and is_hidden(author) and 1 or 0
   end
   return told
-end
-
--- posts_after: what comes after a place in a list of posts, newest first.
--- KEYS list   ARGV score ('' for the beginning), post, count   Reply {id, score, author, …}
-question('posts_after', function(keys, args)
-  return with_authors(members_after(keys[1], args[1], args[2], tonumber(args[3]), true))
 end)
 
 -- How far back a read looks beyond its last merge: clocks of processes differ, and on a cluster a post reaches
@@ -50,7 +73,7 @@ end
 local function home_page(home, state, args, first)
   local score, id, count = args[first], args[first + 1], tonumber(args[first + 2])
   local floor = redis.call('HGET', state, 'floor') or ''
-  return {'page', floor, with_authors(members_after(home, score, id, count, true))}
+  return {'page', floor, members_after(home, score, id, count, true)}
 end
 
 -- One server: takes in what was posted since the last merge by people who are followed. False if it is too much.

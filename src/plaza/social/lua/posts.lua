@@ -68,6 +68,7 @@ verb('restyle_post', function(keys, args)
   return 1
 end)
 
+-- Writes a post that nobody has had to do with yet, and returns what it copied of its author's profile.
 local function write_post(post, user, args)
   local id, author, content, media, tags, created, at = unpack(args)
   local style = {unpack(args, 8)}
@@ -77,16 +78,18 @@ local function write_post(post, user, args)
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
-  all_effects(id, author, split(tags), at)
+  -- It has no points, so its author's sum stays as it is.
+  listed(id, remember(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
   effect('authored', id, author)
+  return {style[2] or '', style[3] or '', style[4] or 'user'}
 end
 
 -- create_post   KEYS post, the author's user (one server)
 -- ARGV id, author, content, media_url, tags, created, now, and on a cluster version, avatar, display_name, role
--- Reply the post, also if it is there already
+-- Reply {avatar, display_name, role}, or the whole post if it is there already
 verb('create_post', function(keys, args)
-  if not exists(keys[1]) then write_post(keys[1], keys[2], args) end
-  return redis.call('HGETALL', keys[1])
+  if exists(keys[1]) then return redis.call('HGETALL', keys[1]) end
+  return write_post(keys[1], keys[2], args)
 end)
 
 -- The author and the tags of a post that can be seen; fails if there is none, it is banned, or one blocks the other.

@@ -20,18 +20,22 @@ end
 -- at any time, and reads for itself.
 local read = {}
 
--- What the recipes need of a post; nil if it is gone.
-local function facts_of(id)
-  if read[id] then return read[id] end
-  local f = redis.call('HMGET', key.post(id), 'user_id', 'created_at', 'hashtags', 'banned', 'likesCount',
-    'commentsCount', 'bookmarksCount', 'user_version')
-  if not f[1] then return nil end
+-- The values of a post's fields, in the order of facts_of, as the recipes need them.
+local function remember(id, f)
   local facts = {
     author = f[1], created = tonumber(f[2]), hashtags = f[3] or '', tags = split(f[3]), shown = not f[4],
     points = (f[5] or 0) * 3 + (f[6] or 0) * 5 + (f[7] or 0) * 4, version = f[8] or '0',
   }
   if not CLUSTERED then read = {[id] = facts} end
   return facts
+end
+
+-- What the recipes need of a post; nil if it is gone.
+local function facts_of(id)
+  if read[id] then return read[id] end
+  local f = redis.call('HMGET', key.post(id), 'user_id', 'created_at', 'hashtags', 'banned', 'likesCount',
+    'commentsCount', 'bookmarksCount', 'user_version')
+  return f[1] and remember(id, f) or nil
 end
 
 local function score_of(points, created, at)
@@ -98,19 +102,30 @@ local function tags_of(post)
   return split(redis.call('HGET', post, 'hashtags'))
 end
 
--- Points follow every like, comment and bookmark: into the ranked sets of the post's tags, and to its author.
-local function engaged(id, author, tags, at)
-  read = {}
-  effect('pointed', id, author)
+local function ranks(id, tags, at)
   for _, tag in ipairs(tags) do effect('ranked', id, tag, at) end
   if #tags > 0 then effect('due', id, at) end
 end
 
--- Everything that says where a post stands; `tags` are those it has and those it had.
-local function all_effects(id, author, tags, at)
+-- Points follow every like, comment and bookmark: into the ranked sets of the post's tags, and to its author.
+local function engaged(id, author, tags, at)
+  read = {}
+  effect('pointed', id, author)
+  ranks(id, tags, at)
+end
+
+-- A post in the lists of everyone and of its tags.
+local function listed(id, tags, at)
   effect('shown', id)
   for _, tag in ipairs(tags) do effect('tagged', id, tag) end
-  engaged(id, author, tags, at)
+  ranks(id, tags, at)
+end
+
+-- Everything that says where a post stands; `tags` are those it has and those it had.
+local function all_effects(id, author, tags, at)
+  read = {}
+  listed(id, tags, at)
+  effect('pointed', id, author)
 end
 
 -- note_points: the author's sum. Each post's share is absolute; the sum moves with it in the same step.

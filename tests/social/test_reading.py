@@ -1,0 +1,101 @@
+"""What a process has at hand is never older than what a reader may know: pages are compared with plain reads."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
+from plaza.core.functions import Functions
+from plaza.core.paging import Page
+from plaza.core.wire import connect
+from plaza.social.domain import DOMAIN
+from plaza.social.feeds import Feeds
+from plaza.social.keys import POST, USER
+from plaza.social.model import PUBLIC_FIELDS as CARD
+from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile, card_of, post_of
+from plaza.social.reading import Reader
+from tests.servers import Cluster, Server
+from tests.social.conftest import ADMIN, Social, trips
+
+ROUNDS = 60
+
+
+async def plainly(stranger: Any, viewer: Actor, item: FeedItem) -> FeedItem:
+    """The same item, as a stranger would make it of the documented keys."""
+    id, author = item.post.id, item.post.user_id
+    liked = await stranger.sismember(f"{POST(id)}:likes", viewer.name)
+    marked = await stranger.sismember(f"{POST(id)}:bookmarks", viewer.name)
+    card = card_of(await stranger.hmget(USER(author), CARD))
+    return FeedItem(post_of(await stranger.hgetall(POST(id)), liked=bool(liked), bookmarked=bool(marked)), card)
+
+
+async def test_another_process_shows_every_change_at_the_next_read(
+    place: Server | Cluster, social: Social, stranger: Any
+) -> None:
+    """One process changes things, another one reads after each change, and has seen all of it before."""
+    people = [await social.person(name) for name in ("ana", "bob", "cat")]
+    ids = [(await social.post(who, f"#tea {i}")).id for i, who in enumerate(people * 2)]
+    dice = random.Random(5)
+
+    async def something() -> None:
+        who, other, id = dice.choice(people), dice.choice(people), dice.choice(ids)
+        edit, name = PostEdit(f"#tea {dice.random()}"), Profile(display_name=f"{dice.random()}")
+        acts: list[Callable[[], Awaitable[object]]] = [
+            lambda: social.posts.like(who, id),
+            lambda: social.posts.unlike(who, id),
+            lambda: social.posts.bookmark(who, id),
+            lambda: social.posts.comment(who, id, NewComment("hi")),
+            lambda: social.posts.edit(people[ids.index(id) % 3], id, edit),
+            lambda: social.posts.ban(ADMIN, id, on=True),
+            lambda: social.posts.ban(ADMIN, id, on=False),
+            lambda: social.people.follow(who, other.name) if who is not other else social.post(who),
+            lambda: social.people.change(who, who.name, name),
+            lambda: stranger.hset(USER(who.name), "bio", str(dice.random())),
+        ]
+        if dice.random() < 0.05:
+            await social.posts.delete(ADMIN, ids.pop())
+            ids.append((await social.posts.create(people[(len(ids)) % 3], NewPost("#tea new"))).id)
+        else:
+            with contextlib.suppress(NotFound):  # it may be banned just now
+                await dice.choice(acts)()
+
+    async with await connect(place.url) as elsewhere:
+        functions = Functions(elsewhere, [DOMAIN.library])
+        feeds = Feeds(functions, Reader(functions), social.people, social.clock)
+        for _ in range(ROUNDS):
+            await something()
+            viewer = dice.choice(people)
+            shown = (await feeds.explore(viewer, Page(limit=100))).items
+            assert shown == [await plainly(stranger, viewer, item) for item in shown]
+            assert {item.post.id for item in shown} == set(await stranger.zrange("explore:feed", 0, -1))
+
+
+async def test_whoever_looks_next_sees_own_flags_not_the_last_readers(social: Social, ana: Actor, bob: Actor) -> None:
+    post = await social.post(ana)
+    await social.posts.like(bob, post.id)
+    await social.posts.bookmark(ana, post.id)
+
+    async def flags(viewer: Actor | None) -> tuple[bool, bool]:
+        (item,) = (await social.feeds.explore(viewer, Page())).items
+        return item.post.isLiked, item.post.isBookmarked
+
+    for _ in range(2):
+        assert await flags(bob) == (True, False)
+        assert await flags(ana) == (False, True)
+        assert await flags(None) == (False, False)
+
+
+async def test_a_page_takes_two_round_trips_at_hand_or_not(social: Social, ana: Actor, bob: Actor) -> None:
+    posts = [await social.post(bob if i % 2 else ana) for i in range(25)]
+    more = 1 if social.valkey.clustered else 0  # from the posts to their authors, always
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # nothing is at hand
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # all is
+    assert await trips(social.feeds.explore(None, Page())) == 1 + 2 * more  # and nobody has flags
+    await social.posts.like(ana, posts[-1].id)
+    await social.people.follow(ana, "bob")
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two cards are not
+    assert await trips(social.posts.get(ana, posts[0].id)) == 1 + more
