@@ -31,6 +31,9 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
 from plaza.core.telemetry import Requests, sampling
+from plaza.keyspace.proxy import plans
+from plaza.keyspace.proxy import routes as proxy
+from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
 from plaza.reach import connected
 from plaza.shop import domain as shop
@@ -46,8 +49,8 @@ from plaza.worker import Worker
 T = TypeVar("T")
 
 DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, challenges.DOMAIN, live.DOMAIN, shop.DOMAIN)
-# The core's own.
-LIBRARIES = (limits.LIBRARY, paging.LIBRARY, *worker.LIBRARIES)
+# Those of no domain.
+LIBRARIES = (limits.LIBRARY, paging.LIBRARY, plans.LIBRARY, *worker.LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         parts = [domain.build(core) for domain in domains]
         services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
         services[System] = state
+        services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
         _introduce(domains, parts)
         if _shows_pages(domains):
             services[pages.Site] = pages.site(core, services[Sessions], services[Accounts])
@@ -140,7 +144,7 @@ def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     """Every route but those that show the application itself, which `make_app` adds."""
-    own = [system.route, *(routes for domain in domains for routes in domain.routes)]
+    own = [system.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
     return [*own, *pages.ROUTES] if _shows_pages(domains) else own
 
 

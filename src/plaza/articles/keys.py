@@ -85,6 +85,7 @@ ARTICLE_LINK = Key(
     owner="counter",
     lifetime="a day",
     ttl_seconds=LINK_SECONDS,
+    read=Access.ADMIN,
 )
 
 
@@ -148,6 +149,7 @@ GROUP_BUILDING = Key(
     owner="group",
     lifetime="a minute after the last step, if its builder stopped",
     ttl_seconds=GROUP_SECONDS,
+    read=Access.ADMIN,
 )
 GROUP_BUILDER = Key(
     "builder:<order>:<group>",
@@ -157,6 +159,7 @@ GROUP_BUILDER = Key(
     owner="group",
     lifetime="5 seconds after the last step, if the builder stopped",
     ttl_seconds=BUILDER_MS // 1000,
+    read=Access.ADMIN,
 )
 GROUPS = Key(
     "groups:",
@@ -174,6 +177,7 @@ ARTICLES_LEAVING = Key(
     "Deleted articles that had so many votes that the last are still being removed.",
     of="article id",
     lifetime="until they are",
+    read=Access.ADMIN,
 )
 
 PERSON_ARTICLES = Key(

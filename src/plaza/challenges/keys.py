@@ -73,7 +73,7 @@ ON_CLG_INFO = Key(
     "The challenges that go on.",
     of="challenge id → category, public 1 or 0, days, ISO date it ends, separated by commas",
     same=(Formula("exactly the challenges that have not ended"),),
-    read=Access.PUBLIC,
+    read=Access.ADMIN,  # private challenges are in it too
     document="on_clg_info",
 )
 USER_CONTRIBUTION = Key(

@@ -11,6 +11,7 @@ PENDING = Key(
     of="operation → what it still has to do; recipe → the operation that computed it last",
     owner="owner",
     lifetime="until the effects are settled",
+    read=Access.NOBODY,  # an owner may be a session's token
 )
 PENDING_SLOT = Key(
     "pending:<slot>",
@@ -19,6 +20,7 @@ PENDING_SLOT = Key(
     of="name of a `pending:<library>:<owner>` key",
     owner="slot",
     lifetime="until the effects are settled",
+    read=Access.NOBODY,  # an owner may be a session's token
 )
 EVENTS = Key(
     "events:<stream>",
@@ -27,6 +29,7 @@ EVENTS = Key(
     of="event",
     owner="stream",
     lifetime="an event goes once every group has handled it",
+    read=Access.ADMIN,
 )
 EVENTS_DEAD = Key(
     "events:<stream>:dead",
@@ -35,6 +38,7 @@ EVENTS_DEAD = Key(
     of="the event, with `dead_group`, `dead_id`, `dead_tries` and `dead_reason`",
     owner="stream",
     lifetime="the newest 10,000",
+    read=Access.ADMIN,
 )
 LEASE = Key(
     "lease:<job>",
@@ -43,12 +47,14 @@ LEASE = Key(
     owner="job",
     lifetime="30 seconds, renewed while the job runs",
     ttl_seconds=3600,
+    read=Access.ADMIN,
 )
 FENCE = Key(
     "fence:<job>",
     "string",
     "The last fencing token given out for a job. It only grows: what writes with an older one is refused.",
     owner="job",
+    read=Access.ADMIN,
 )
 JOB = Key(
     "job:<job>",
@@ -74,6 +80,7 @@ LIBRARIES = Key(
     "hash",
     "Lua libraries in use, so that those of processes long gone can be removed.",
     of="library name → when a process last used it, Unix milliseconds",
+    read=Access.ADMIN,
 )
 
 # Not under `auth:`, where a user called `cutoffs` would keep a password.
@@ -84,6 +91,7 @@ TOKEN_CUTOFFS = Key(
     of="username",
     score="Unix milliseconds up to which tokens are void",
     lifetime="a name goes 90 days after its cut-off, when no token from before it is accepted anyway",
+    read=Access.ADMIN,
 )
 LIMIT_USER = Key(
     "limit:<kind>:user:<subject>",
@@ -92,6 +100,7 @@ LIMIT_USER = Key(
     owner="subject",
     lifetime="until that moment",
     ttl_seconds=600,
+    read=Access.ADMIN,
 )
 LIMIT_ADDRESS = Key(
     "limit:<kind>:address:<subject>",
@@ -100,6 +109,7 @@ LIMIT_ADDRESS = Key(
     owner="subject",
     lifetime="until that moment",
     ttl_seconds=600,
+    read=Access.ADMIN,
 )
 IDEMPOTENCY = Key(
     "idempotency:<operation>",
@@ -115,6 +125,7 @@ SNAPSHOT = Key(
     of="id, best first; at most 1,000",
     lifetime="11 minutes",
     ttl_seconds=660,
+    read=Access.ADMIN,
 )
 
 CATALOGUE = Catalogue.of(

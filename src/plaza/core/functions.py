@@ -120,7 +120,7 @@ class Functions:
         try:
             return await self.valkey.tracked_beside(command, beside, kept)
         except ReplyError as error:
-            if not _is_missing(error) and not _is_untracked(error):
+            if not is_missing(error) and not _is_untracked(error):
                 raise _as_plaza_error(error) from None
         return [await self.ask(question, keys, *args), *await self.valkey.batch(beside)]
 
@@ -128,12 +128,16 @@ class Functions:
         """A question as a command, for a batch."""
         return ("FCALL_RO", self._versioned(question), len(keys), *keys, *args)
 
+    def acting(self, function: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
+        """A function that writes and has no effects, as a command for a batch."""
+        return ("FCALL", self._versioned(function), len(keys), *keys, *args)
+
     async def ask_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
         """The same question about many owners, by the keys of each. One round trip, also on a cluster."""
         commands = [self.asking(question, keys, *args) for keys in each]
         replies = await self.valkey.batch(commands, return_errors=True)
         for i, reply in enumerate(replies):
-            if isinstance(reply, ReplyError) and _is_missing(reply):
+            if isinstance(reply, ReplyError) and is_missing(reply):
                 replies[i] = await self.ask(question, each[i], *args)
             elif isinstance(reply, Exception):
                 raise _as_plaza_error(reply) if isinstance(reply, ReplyError) else reply
@@ -146,7 +150,7 @@ class Functions:
         try:
             return await self.valkey.fcall(name, keys, *args, read_only=read_only, raw=raw)
         except ReplyError as error:
-            if not _is_missing(error):
+            if not is_missing(error):
                 raise _as_plaza_error(error) from None
         # A node without our library: a new primary, or one that an operator emptied. The call has not run.
         await self.load()
@@ -208,7 +212,8 @@ async def _load_once(node: Valkey, built: Built) -> None:
             raise
 
 
-def _is_missing(error: ReplyError) -> bool:
+def is_missing(error: ReplyError) -> bool:
+    """Whether a node lacks our library: `load` again, and repeat the call, which has not run."""
     return "Function not found" in error.message
 
 

@@ -26,7 +26,7 @@ class Layout(Enum):
 
 
 class Access(Enum):
-    """Who may read or write through the HTTP proxy. Admins (the API key) see all but `NOBODY`."""
+    """Who may read or write through the HTTP proxy. The API key sees all but what is for `NOBODY`: secrets."""
 
     PUBLIC = "everyone"
     SELF = "its user"
@@ -42,6 +42,18 @@ class Field:
     help: str
     read: Access = Access.PUBLIC
     write: Access = Access.NOBODY
+    most: int = 200  # characters that may be written through the proxy
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Not shown to people while a hash of the same owner has this field: what is on a post, while that is banned."""
+
+    pattern: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"hidden from people while `{self.pattern}` has `{self.field}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +120,7 @@ class Key:
     same: tuple[Invariant, ...] = ()
     read: Access = Access.NOBODY
     write: Access = Access.NOBODY
+    hidden: Hidden | None = None
     document: str = ""  # the documented name, where a document has this key
     parts: tuple[str, ...] = field(init=False)
     plain: str = field(init=False)

@@ -60,6 +60,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "heartbeat": Policy(user=Quota(30, 60), address=Quota(6_000, 60)),
     # A token makes a stranger a viewer who counts. A hall full of them may come at once, but not again every minute.
     "viewer": Policy(user=Quota(30, 600), address=Quota(300, 600)),
+    # A call to the proxy may hold many commands. One that writes counts as a write besides.
+    "proxy": Policy(user=Quota(600, 60), address=Quota(3_000, 60)),
 }
 
 

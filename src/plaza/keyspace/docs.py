@@ -54,7 +54,8 @@ def _facts(key: Key) -> list[tuple[str, str]]:
 def _access(key: Key) -> str:
     if key.read is key.write is Access.NOBODY:
         return "closed"
-    return f"read by {key.read.value}, written by {key.write.value}"
+    hidden = f"; {key.hidden}" if key.hidden else ""
+    return f"read by {key.read.value}, written by {key.write.value}{hidden}"
 
 
 def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:

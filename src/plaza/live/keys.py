@@ -174,6 +174,7 @@ EVENT_VIEWERS = Key(
     "`<session>#<location>` or `<location>`, latest first; `#` and the last place if nowhere",
     owner="event",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 SESSION_VIEWERS = Key(
     "<session>#Session#Viewers",
@@ -182,6 +183,7 @@ SESSION_VIEWERS = Key(
     of="viewer → the rest of their statistics member; a second line `#` if they have left",
     owner="session",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 EVENT_COUNTRIES = Key(
     "<event>#Event#Countries",
@@ -191,6 +193,7 @@ EVENT_COUNTRIES = Key(
     score="country's number × 2^42 + the score in `Heartbeat`; the number of `ZZ` is 26 × 25 + 25 + 1",
     owner="event",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 SESSION_COUNTRIES = Key(
     "<session>#Session#Countries",
@@ -200,6 +203,7 @@ SESSION_COUNTRIES = Key(
     score="country's number × 2^42 + the score in `Heartbeat`",
     owner="session",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 EVENT_GROUPS = Key(
     "<event>#Event#Groups",
@@ -209,6 +213,7 @@ EVENT_GROUPS = Key(
     score="group's number × 2^42 + the score in `Heartbeat`",
     owner="event",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 SESSION_GROUPS = Key(
     "<session>#Session#Groups",
@@ -218,6 +223,7 @@ SESSION_GROUPS = Key(
     score="group's number × 2^42 + the score in `Heartbeat`",
     owner="session",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 EVENT_GROUP_NAMES = Key(
     "<event>#Event#GroupNames",
@@ -226,6 +232,7 @@ EVENT_GROUP_NAMES = Key(
     of="group → its number",
     owner="event",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 SESSION_GROUP_NAMES = Key(
     "<session>#Session#GroupNames",
@@ -234,6 +241,7 @@ SESSION_GROUP_NAMES = Key(
     of="group → its number",
     owner="session",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 EVENT_LEFT = Key(
     "<event>#Event#Left",
@@ -243,6 +251,7 @@ EVENT_LEFT = Key(
     score="when, Unix milliseconds: 245,001 more than in `Heartbeat`",
     owner="event",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 SESSION_LEFT = Key(
     "<session>#Session#Left",
@@ -252,6 +261,7 @@ SESSION_LEFT = Key(
     score="when, Unix milliseconds: 245,001 more than in `Heartbeat`",
     owner="session",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 EVENT_RECORDS = Key(
     "<event>#Event#Records",
@@ -260,6 +270,7 @@ EVENT_RECORDS = Key(
     of="end of the five minutes, Unix milliseconds → the statistics of that moment, JSON",
     owner="event",
     lifetime="until the worker has them in SQL",
+    read=Access.ADMIN,
 )
 SESSION_RECORDS = Key(
     "<session>#Session#Records",
@@ -268,6 +279,7 @@ SESSION_RECORDS = Key(
     of="end of the five minutes, Unix milliseconds → the statistics of that moment, JSON",
     owner="session",
     lifetime="until the worker has them in SQL",
+    read=Access.ADMIN,
 )
 EVENT_ROOMS = Key(
     "<event>#Event#Rooms",
@@ -276,6 +288,7 @@ EVENT_ROOMS = Key(
     of="`<session>#<location>` or `<location>` → how far ended viewing sessions were collected: `<end> <viewer>`",
     owner="event",
     lifetime=RETENTION,
+    read=Access.ADMIN,
 )
 EVENT_SESSIONS = Key(
     "<event>#Event#Sessions",
@@ -294,6 +307,7 @@ EVENT_FINISHED = Key(
     score="end, Unix milliseconds",
     owner="event",
     lifetime="until the worker has them in SQL",
+    read=Access.ADMIN,
 )
 LIVE_AWAKE = Key(
     "live:awake",
@@ -302,6 +316,7 @@ LIVE_AWAKE = Key(
     of="event",
     score="when it woke, Unix milliseconds",
     lifetime="until the event is silent and recorded",
+    read=Access.ADMIN,
 )
 LIVE_EVENTS = Key(
     "live:events",

@@ -45,6 +45,7 @@ SHOP_VIEWED = Key(
     lifetime="as long as the session; a day if that was replaced at login",
     ttl_seconds=86_400,
     document="viewed:EB9382CA-0376-4558-B271-EA230BDB7EAF",
+    read=Access.ADMIN,
 )
 SHOP_POPULAR = Key(
     "viewed:",
@@ -61,6 +62,7 @@ SHOP_HALVED = Key(
     "The five minutes in which `viewed:` was halved last, so that it is halved once in each.",
     of="Unix seconds divided by 300",
     owner="popular",
+    read=Access.ADMIN,
 )
 SHOP_CART = Key(
     "cart:<token>",
@@ -70,6 +72,7 @@ SHOP_CART = Key(
     owner="token",
     lifetime="as long as the session",
     document="cart:EB9382CA-0376-4558-B271-EA230BDB7EAF",
+    read=Access.ADMIN,
 )
 SHOP_SESSION = Key(
     "shop:session:<token>",
@@ -149,6 +152,7 @@ SHOP_ROW = Key(
     ),
     lifetime="while it is scheduled; else an hour",
     ttl_seconds=3600,
+    read=Access.ADMIN,
 )
 SHOP_DELAYS = Key(
     "delay:",
@@ -157,6 +161,7 @@ SHOP_DELAYS = Key(
     of="item id",
     score="seconds between two copies",
     document="delay:",
+    read=Access.ADMIN,
 )
 SHOP_SCHEDULE = Key(
     "schedule:",
@@ -165,6 +170,7 @@ SHOP_SCHEDULE = Key(
     of="item id",
     score="Unix seconds",
     document="schedule:",
+    read=Access.ADMIN,
 )
 SHOP_PAGE = Key(
     "cache:<page>",
@@ -175,6 +181,7 @@ SHOP_PAGE = Key(
     lifetime="300 seconds",
     ttl_seconds=300,
     document="cache:236712hhl3213yu21_hash",
+    read=Access.ADMIN,
 )
 SHOP_PAGE_STATE = Key(
     "shop:page:<page>",
@@ -182,20 +189,21 @@ SHOP_PAGE_STATE = Key(
     "What is known of a page, and the page itself for those who come while it is renewed.",
     owner="page",
     fields=(
-        Field("head", "its status, headers and tags, as JSON", Access.NOBODY),
-        Field("old", "the page", Access.NOBODY),
-        Field("began", "when the computation under way, or the last one, began, Unix milliseconds", Access.NOBODY),
-        Field("from", "when the computation of the stored page began", Access.NOBODY),
-        Field("made", "when it was stored", Access.NOBODY),
-        Field("until", "until when it is fresh", Access.NOBODY),
-        Field("cost", "milliseconds it took to compute", Access.NOBODY),
-        Field("busy", "who computes it now", Access.NOBODY),
-        Field("lease", "until when that one has the right to", Access.NOBODY),
-        Field("void", "set if what is being computed was purged meanwhile", Access.NOBODY),
-        Field("pass", "until when it is known that this page is not for storing", Access.NOBODY),
+        Field("head", "its status, headers and tags, as JSON", Access.ADMIN),
+        Field("old", "the page", Access.ADMIN),
+        Field("began", "when the computation under way, or the last one, began, Unix milliseconds", Access.ADMIN),
+        Field("from", "when the computation of the stored page began", Access.ADMIN),
+        Field("made", "when it was stored", Access.ADMIN),
+        Field("until", "until when it is fresh", Access.ADMIN),
+        Field("cost", "milliseconds it took to compute", Access.ADMIN),
+        Field("busy", "who computes it now", Access.ADMIN),
+        Field("lease", "until when that one has the right to", Access.ADMIN),
+        Field("void", "set if what is being computed was purged meanwhile", Access.ADMIN),
+        Field("pass", "until when it is known that this page is not for storing", Access.ADMIN),
     ),
     lifetime="ten minutes",
     ttl_seconds=86_400,
+    read=Access.ADMIN,
 )
 SHOP_PAGE_TAG = Key(
     "shop:tag:<tag>",
@@ -206,6 +214,7 @@ SHOP_PAGE_TAG = Key(
     owner="tag",
     lifetime="two hours after the last page",
     ttl_seconds=172_800,
+    read=Access.ADMIN,
 )
 
 CATALOGUE = Catalogue.of(

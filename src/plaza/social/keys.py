@@ -4,7 +4,7 @@ cheap to keep true: the other side of a relation, an order for paging, a queue o
 
 from __future__ import annotations
 
-from plaza.core.keys import Access, Catalogue, Counts, Field, Formula, Key, Mirrors, Refers
+from plaza.core.keys import Access, Catalogue, Counts, Field, Formula, Hidden, Key, Mirrors, Refers
 from plaza.core.tokens import USERNAME
 
 SELF, PUBLIC, ADMIN, NOBODY = Access.SELF, Access.PUBLIC, Access.ADMIN, Access.NOBODY
@@ -26,6 +26,12 @@ _PRIVATE = {
     "ip_address": "IP address",
     "device_id": "device",
 }
+# As long as the routes let them be.
+_LONG = {"address"}
+_LONG_CHARACTERS, _LINE_CHARACTERS = 2_000, 200
+
+# What is on a banned post is shown to admins only, as the routes have it.
+_BANNED = Hidden("post:<post>", "banned")
 
 USER = Key(
     "user:<username>",
@@ -35,18 +41,23 @@ USER = Key(
     fields=(
         Field("username", "the name, which is the id"),
         Field("display_name", "name to show"),
-        Field("bio", "about this person", write=SELF),
+        Field("bio", "about this person", write=SELF, most=_LONG_CHARACTERS),
         Field("avatar", "URL of a picture"),
-        Field("links", "links elsewhere", write=SELF),
+        Field("links", "links elsewhere", write=SELF, most=_LONG_CHARACTERS),
         Field("role", "`user`, `model` or `admin`"),
         Field("postCount", "number of posts"),
         Field("followerCount", "number of followers"),
         Field("followingCount", "number of people followed"),
         Field("created_at", f"when the account was made, {MS}"),
-        *(Field(name, says, read=SELF, write=SELF) for name, says in _PRIVATE.items()),
+        *(
+            Field(name, says, SELF, SELF, _LONG_CHARACTERS if name in _LONG else _LINE_CHARACTERS)
+            for name, says in _PRIVATE.items()
+        ),
+        Field("password", "never here; what another client may have left is shown to nobody", read=NOBODY),
+        Field("password_hash", "never here either: `auth:<username>` has it", read=NOBODY),
         Field("suspended_at", f"when an admin suspended the account, {MS}; absent if not", read=SELF),
-        Field("suspended_by", "who suspended it", read=ADMIN),
-        Field("version", "counts changes of what posts copy from the profile", read=ADMIN),
+        Field("suspended_by", "who suspended it", read=SELF),
+        Field("version", "counts changes of what posts copy from the profile", read=SELF),
     ),
     read=PUBLIC,
     write=SELF,
@@ -276,6 +287,7 @@ POST = Key(
     ),
     same=(Refers("user:<username>"),),
     read=PUBLIC,
+    hidden=_BANNED,
     document="post:<id>",
 )
 POST_LIKES = Key(
@@ -286,6 +298,7 @@ POST_LIKES = Key(
     owner="post",
     same=(Counts("post:<post>", "likesCount"), Mirrors("user:<username>:liked")),
     read=PUBLIC,
+    hidden=_BANNED,
     document="post:<id>:likes",
 )
 POST_LIKES_RECENT = Key(
@@ -297,6 +310,7 @@ POST_LIKES_RECENT = Key(
     owner="post",
     same=(Formula("the members of `post:<post>:likes`"),),
     read=PUBLIC,
+    hidden=_BANNED,
 )
 POST_BOOKMARKS = Key(
     "post:<post>:bookmarks",
@@ -316,6 +330,7 @@ POST_COMMENTS = Key(
     owner="post",
     same=(Counts("post:<post>", "commentsCount"), Refers("comment:<comment>")),
     read=PUBLIC,
+    hidden=_BANNED,
     document="post:<id>:comments",
 )
 POST_COMMENTS_RECENT = Key(
@@ -327,6 +342,7 @@ POST_COMMENTS_RECENT = Key(
     owner="post",
     same=(Formula("the members of `post:<post>:comments`"),),
     read=PUBLIC,
+    hidden=_BANNED,
 )
 POST_EDITS = Key(
     "post:<post>:edits",

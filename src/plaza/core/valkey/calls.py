@@ -159,8 +159,14 @@ def all_or_first_error(replies: list[Any]) -> list[Any]:
     return replies
 
 
-def executed(replies: list[Any]) -> list[Any]:
+def ran(replies: list[Any]) -> list[Any]:
     """The answers of MULTI … EXEC. What made EXEC refuse is the error of the command that could not be queued."""
     if isinstance(replies[-1], Exception):
         all_or_first_error(replies)
-    return all_or_first_error(replies[-1])
+    answers: list[Any] = replies[-1]
+    return answers
+
+
+def executed(replies: list[Any]) -> list[Any]:
+    """The same, if none of the commands ran into an error."""
+    return all_or_first_error(ran(replies))

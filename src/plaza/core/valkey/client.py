@@ -74,8 +74,15 @@ class Valkey(ABC):
         """
 
     @abstractmethod
-    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> Awaitable[list[Any]]:
-        """Many commands in one atomic step and one round trip."""
+    def multi(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> Awaitable[list[Any]]:
+        """Many commands in one atomic step and one round trip. The first error is raised, or all that ran into one."""
 
     def fcall(
         self,

@@ -32,6 +32,7 @@ from plaza.core.valkey.calls import (
     all_or_first_error,
     executed,
     fail,
+    ran,
 )
 from plaza.core.valkey.client import Invalidated, Listeners, Valkey
 from plaza.core.valkey.dedicated import Alone, Subscription
@@ -109,14 +110,22 @@ class Cluster(Valkey):
         USAGE.set(counted)
         return whole.answer
 
-    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
+    def multi(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> asyncio.Future[list[Any]]:
         check_all(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return answered([])
         slot = one_slot(commands)
-        wire = (self._any() if slot is None else self._at(slot)).lane(False)
-        again = _resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, executed, self.until(timeout))
+        wire = (self._any() if slot is None else self._at(slot)).lane(raw)
+        finish = ran if return_errors else executed
+        again = _resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, finish, self.until(timeout))
         return self.start(self.insist(again(wire, False), wire, self.until(timeout), again))
 
     def tracked(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from plaza.core.valkey.address import Address
-from plaza.core.valkey.calls import Arg, Gather, Options, all_or_first_error, executed
+from plaza.core.valkey.calls import Arg, Gather, Options, all_or_first_error, executed, ran
 from plaza.core.valkey.client import Invalidated, Listeners, Valkey
 from plaza.core.valkey.dedicated import Alone, Subscription
 from plaza.core.valkey.shapes import as_dicts, hashes_in
@@ -97,13 +97,20 @@ class Server(Valkey):
             gather.finish = lambda replies: finish(as_dicts(replies, hashes))
         return wire, wire.send(b"".join(packed), gather, timeout)
 
-    def multi(self, commands: Sequence[Sequence[Arg]], *, timeout: float | None = None) -> asyncio.Future[list[Any]]:
+    def multi(
+        self,
+        commands: Sequence[Sequence[Arg]],
+        *,
+        timeout: float | None = None,
+        raw: bool = False,
+        return_errors: bool = False,
+    ) -> asyncio.Future[list[Any]]:
         check_all(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return answered([])
         whole = b"".join((MULTI, *packed, EXEC))
-        return self._wire.send(whole, Gather(len(packed) + 2, executed), timeout)
+        return self.lane(raw).send(whole, Gather(len(packed) + 2, ran if return_errors else executed), timeout)
 
     def tracked(
         self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None

@@ -1,0 +1,251 @@
+"""Which commands there are, and what each of their words is.
+
+An allow-list: a command that is not here is refused, and so is a word that is not what its place asks for. Keys are
+found by their place, never by what they look like, so no option can smuggle in another one. Left out on purpose is what
+enumerates the keyspace (`SCAN`, `KEYS`), reads by patterns (`SORT`), combines sets at any cost (`ZUNION`, `SINTER`) or
+waits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from plaza.core.errors import BadRequest
+from plaza.core.keys import KeyType
+
+# A range of so many elements is a page; of a longer one it is looked first how long it is.
+PAGE: Final = 100
+# Elements that a range by score may step over: Valkey walks past each.
+MOST_OFFSET: Final = 10_000
+# Elements that one step of a scan may look at.
+MOST_COUNT: Final = 1_000
+# Characters of a word, and of a value to be stored.
+LONGEST_WORD: Final = 512
+LONGEST_VALUE: Final = 8_192
+
+
+class Refused(BadRequest):
+    """A command that is not performed. Its text is an error reply, prefix and all."""
+
+    title, code = "The command is refused", "refused"
+
+
+def syntax_error() -> Refused:
+    return Refused("ERR syntax error")
+
+
+_SCORE = r"\(?(?:[+-]?inf|[+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
+_LEX = r"[-+]|[\[(].*"
+_WORDS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
+    kind: (re.compile(pattern, re.DOTALL | re.IGNORECASE | re.ASCII), says)
+    for kind, pattern, says in (
+        ("key", ".+", "ERR a key needs a name"),
+        ("field", ".+", "ERR a field needs a name"),
+        ("member", ".*", ""),
+        ("value", ".*", ""),
+        ("index", r"-?\d{1,18}", "ERR value is not an integer or out of range"),
+        ("integer", r"-?\d{1,19}", "ERR value is not an integer or out of range"),
+        ("offset", r"\d{1,5}", f"ERR the offset must be 0 to {MOST_OFFSET}"),
+        ("limit", r"-?\d{1,9}", "ERR value is not an integer or out of range"),
+        ("count", r"\d{1,4}", f"ERR the count must be 1 to {MOST_COUNT}"),
+        ("cursor", r"\d{1,20}", "ERR invalid cursor"),
+        ("score", _SCORE, "ERR min or max is not a float"),
+        ("lex", _LEX, "ERR min or max not valid string range item"),
+        ("bound", f"{_SCORE}|{_LEX}", "ERR min or max is not valid"),
+        # Each star of a pattern may be tried at every character.
+        ("pattern", r"[^*]*(?:\*[^*]*){0,3}", "ERR a pattern has at most three stars"),
+    )
+}
+_AT_MOST: Final = {"offset": MOST_OFFSET, "count": MOST_COUNT}
+
+
+def check(kind: str, word: str) -> None:
+    """Refuse a word that is not what its place asks for."""
+    if len(word) > (LONGEST_VALUE if kind == "value" else LONGEST_WORD):
+        raise Refused(f"ERR a {kind} is too long")
+    pattern, says = _WORDS[kind]
+    if not pattern.fullmatch(word) or (kind in _AT_MOST and int(word) > _AT_MOST[kind]):
+        raise Refused(says)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: `words` stand after its name, then either `many`, once or more often, or `options` in any order."""
+
+    name: str
+    on: KeyType | None  # what its key must be; None for any
+    absent: Callable[[Asked], Any]  # what it answers where there is no such key
+    words: tuple[str, ...] = ("key",)
+    many: tuple[str, ...] = ()
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    size: Callable[[Asked], tuple[str, ...] | None] | None = None  # how to ask how long the answer would be
+    writes: bool = False
+
+    def read(self, words: list[str]) -> Asked:
+        """What somebody asks for, or why they may not."""
+        given = words[1:]
+        places = len(self.words)
+        rest = given[places:]
+        if len(given) < places or (self.many and (not rest or len(rest) % len(self.many))):
+            raise Refused(f"ERR wrong number of arguments for '{self.name.lower()}' command")
+        asked = Asked(self, given)
+        for kind, word in zip(self.words + self.many * (len(rest) // max(len(self.many), 1)), given, strict=False):
+            check(kind, word)
+            asked.found.setdefault(kind, []).append(word)
+        if not self.many:
+            self._read_options(rest, asked)
+        return asked
+
+    def _read_options(self, rest: list[str], asked: Asked) -> None:
+        while rest:
+            name = rest[0].upper()
+            kinds = self.options.get(name)
+            if kinds is None or name in asked.options or len(rest) <= len(kinds):
+                raise syntax_error()
+            asked.options[name] = rest[1 : 1 + len(kinds)]
+            for kind, word in zip(kinds, asked.options[name], strict=True):
+                check(kind, word)
+            rest = rest[1 + len(kinds) :]
+
+
+@dataclass(slots=True)
+class Asked:
+    """A command as somebody gave it: its words by what they are."""
+
+    command: Command
+    given: list[str]  # all after the name
+    found: dict[str, list[str]] = field(default_factory=dict)
+    options: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> list[str]:
+        return self.found.get("key", [])
+
+    @property
+    def fields(self) -> list[str]:
+        return self.found.get("field", [])
+
+
+def _always(value: Any) -> Callable[[Asked], Any]:
+    return lambda asked: value
+
+
+def _each(value: Any, kind: str) -> Callable[[Asked], Any]:
+    return lambda asked: [value] * len(asked.found[kind])
+
+
+NIL, ZERO, NOTHING = _always(None), _always(0), _always([])
+NOT_THERE, NO_MORE = _always(-2), _always([b"0", []])
+
+
+def _whole(count: str) -> Callable[[Asked], tuple[str, ...] | None]:
+    return lambda asked: (count,)
+
+
+def _span(asked: Asked) -> tuple[str, ...] | None:
+    """Of a range by place: nothing to ask if its ends say that it is a page."""
+    first, last = (int(place) for place in asked.given[1:3])
+    if (first < 0) == (last < 0) and last - first < PAGE:
+        return None
+    return ("LLEN" if asked.command.on == "list" else "ZCARD", *asked.given[1:3])
+
+
+def _stretch(asked: Asked) -> tuple[str, ...] | None:
+    """Of a range by score, or by name."""
+    limit = asked.options.get("LIMIT")
+    if limit is not None and 0 <= int(limit[1]) <= PAGE:
+        return None
+    first, last = asked.given[1:3]
+    if "REV" in asked.command.name or "REV" in asked.options:
+        first, last = last, first
+    return ("ZLEXCOUNT" if "BYLEX" in asked.options or "LEX" in asked.command.name else "ZCOUNT", first, last)
+
+
+def _range(asked: Asked) -> tuple[str, ...] | None:
+    """Of `ZRANGE`, which is all of these."""
+    if {"BYSCORE", "BYLEX"} <= asked.options.keys():
+        raise syntax_error()
+    kind = "score" if "BYSCORE" in asked.options else "lex" if "BYLEX" in asked.options else "index"
+    for bound in asked.given[1:3]:
+        check(kind, bound)
+    if kind != "index":
+        return _stretch(asked)
+    if "LIMIT" in asked.options:
+        raise syntax_error()
+    return _span(asked)
+
+
+_SCAN: Final = {"MATCH": ("pattern",), "COUNT": ("count",)}
+_SCORES: Final = {"WITHSCORES": ()}
+_LIMIT: Final = {"LIMIT": ("offset", "limit")}
+_INDICES: Final = ("key", "index", "index")
+_BETWEEN: Final = ("key", "score", "score")
+_LEXICAL: Final = ("key", "lex", "lex")
+_ZRANGE: Final = {"BYSCORE": (), "BYLEX": (), "REV": (), **_LIMIT, **_SCORES}
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    command.name: command
+    for command in (
+        Command("EXISTS", None, ZERO, (), ("key",)),
+        Command("TYPE", None, _always(b"none")),
+        Command("TTL", None, NOT_THERE),
+        Command("PTTL", None, NOT_THERE),
+        Command("EXPIRETIME", None, NOT_THERE),
+        Command("PEXPIRETIME", None, NOT_THERE),
+        Command("GET", "string", NIL),
+        Command("MGET", "string", NIL, (), ("key",)),
+        Command("STRLEN", "string", ZERO),
+        Command("GETRANGE", "string", _always(b""), _INDICES),
+        Command("HGET", "hash", NIL, ("key", "field")),
+        Command("HMGET", "hash", _each(None, "field"), ("key",), ("field",)),
+        Command("HGETALL", "hash", NOTHING, size=_whole("HLEN")),
+        Command("HKEYS", "hash", NOTHING, size=_whole("HLEN")),
+        Command("HVALS", "hash", NOTHING, size=_whole("HLEN")),
+        Command("HLEN", "hash", ZERO),
+        Command("HEXISTS", "hash", ZERO, ("key", "field")),
+        Command("HSTRLEN", "hash", ZERO, ("key", "field")),
+        Command("HSCAN", "hash", NO_MORE, ("key", "cursor"), options={**_SCAN, "NOVALUES": ()}),
+        Command("SMEMBERS", "set", NOTHING, size=_whole("SCARD")),
+        Command("SISMEMBER", "set", ZERO, ("key", "member")),
+        Command("SMISMEMBER", "set", _each(0, "member"), ("key",), ("member",)),
+        Command("SCARD", "set", ZERO),
+        Command("SSCAN", "set", NO_MORE, ("key", "cursor"), options=_SCAN),
+        Command("ZRANGE", "zset", NOTHING, ("key", "bound", "bound"), options=_ZRANGE, size=_range),
+        Command("ZREVRANGE", "zset", NOTHING, _INDICES, options=_SCORES, size=_span),
+        Command("ZRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
+        Command("ZREVRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
+        Command("ZRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
+        Command("ZREVRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
+        Command("ZSCORE", "zset", NIL, ("key", "member")),
+        Command("ZMSCORE", "zset", _each(None, "member"), ("key",), ("member",)),
+        Command("ZRANK", "zset", NIL, ("key", "member")),
+        Command("ZREVRANK", "zset", NIL, ("key", "member")),
+        Command("ZCARD", "zset", ZERO),
+        Command("ZCOUNT", "zset", ZERO, _BETWEEN),
+        Command("ZLEXCOUNT", "zset", ZERO, _LEXICAL),
+        Command("ZSCAN", "zset", NO_MORE, ("key", "cursor"), options=_SCAN),
+        Command("LRANGE", "list", NOTHING, _INDICES, size=_span),
+        Command("LLEN", "list", ZERO),
+        Command("LINDEX", "list", NIL, ("key", "index")),
+        Command("HSET", "hash", ZERO, ("key",), ("field", "value"), writes=True),
+        Command("HDEL", "hash", ZERO, ("key",), ("field",), writes=True),
+        Command("HINCRBY", "hash", ZERO, ("key", "field", "integer"), writes=True),
+    )
+}
+# Clients ask these to see whether anybody is there; they concern no key and are answered here.
+GREETINGS: Final[Mapping[str, Command]] = {
+    "PING": Command("PING", None, _always(b"PONG"), ()),
+    "ECHO": Command("ECHO", None, lambda asked: asked.given[0].encode(), ("value",)),
+}
+
+
+def read(words: list[str]) -> Asked:
+    """Which command this is, and of what."""
+    name = words[0].upper() if words else ""
+    command = COMMANDS.get(name) or GREETINGS.get(name)
+    if command is None:
+        raise Refused(f"ERR unknown or forbidden command '{name[:32].lower()}'")
+    return command.read(words)

@@ -1,0 +1,141 @@
+"""From a command that somebody gives to what is sent to Valkey, and back from its replies to an answer.
+
+What is sent has one key each, so that it has one place in a cluster and one rule: `MGET` and `EXISTS` of several keys
+become several commands, and their replies one answer again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+
+from plaza.core.functions import Functions, Library
+from plaza.core.keys import Access, Catalogue
+from plaza.core.wire import Arg, NotReady, ReplyError
+from plaza.keyspace.proxy.commands import Asked, Refused, read
+from plaza.keyspace.proxy.rules import Caller, Place, Rules
+
+LIBRARY: Final = Library(
+    "proxy", Catalogue("proxy", {}, {}), files("plaza.keyspace.proxy").joinpath("proxy.lua").read_text()
+)
+
+# What a profile may grow to through the proxy. All of it is read at once, so it stays as small as one page.
+MOST_FIELDS: Final = 128
+MOST_BYTES: Final = 65_536
+
+Step = tuple[Arg, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A permitted command: its steps, given how many elements an answer may have, and what their replies come to."""
+
+    asked: Asked
+    count: int  # of steps
+    steps: Callable[[int], list[Step]]
+    finish: Callable[[list[Any]], Any]
+    sized: bool  # the answer may be long
+
+    @property
+    def writes(self) -> bool:
+        return self.asked.command.writes
+
+
+class Planner:
+    def __init__(self, rules: Rules, functions: Functions) -> None:
+        self._rules = rules
+        self._functions = functions
+        self._layout = functions.valkey.layout
+
+    def plan(self, caller: Caller, words: list[str]) -> Plan:
+        """What a command takes, or `Refused`. No round trip."""
+        asked = read(words)
+        places = [self._rules.place(caller, key) for key in asked.keys]
+        for place in places:
+            if asked.command.writes:
+                place.permit_writing(asked)
+            else:
+                place.permit_reading(asked)
+        if asked.command.many == ("key",):
+            return self._several(asked, places)
+        if not places:
+            return Plan(asked, 0, lambda most: [], lambda replies: asked.command.absent(asked), sized=False)
+        return self._single(asked, places[0])
+
+    def _single(self, asked: Asked, place: Place) -> Plan:
+        size = _size(asked, place)
+        rest = asked.given[1:]
+        name = asked.command.name
+
+        def finish(replies: list[Any]) -> Any:
+            return _shown(asked, place, _heard(asked, replies[0]))
+
+        if asked.command.writes:
+            key = place.name(self._layout)
+            write = self._functions.acting("proxy_write", [key], MOST_FIELDS, MOST_BYTES, name, *rest)
+            return Plan(asked, 1, lambda most: [write], finish, sized=False)
+        return Plan(asked, 1, lambda most: [self._step(name, place, rest, size, most)], finish, sized=bool(size))
+
+    def _several(self, asked: Asked, places: list[Place]) -> Plan:
+        name = "GET" if asked.command.name == "MGET" else asked.command.name
+        steps = [self._step(name, place, [], (), 0) for place in places]
+
+        def finish(replies: list[Any]) -> Any:
+            if name == "GET":
+                return [None if _is(reply, "WRONGTYPE") else _heard(asked, reply) for reply in replies]
+            return sum(_heard(asked, reply) for reply in replies)
+
+        return Plan(asked, len(steps), lambda most: steps, finish, sized=False)
+
+    def _step(self, name: str, place: Place, rest: list[str], size: tuple[str, ...], most: int) -> Step:
+        """One command on one key; by way of a function where the answer must be looked at first."""
+        key, hiding = place.name(self._layout), self._rules.hiding(place)
+        if not hiding and not size:
+            return (name, key, *rest)
+        keys = [key, hiding[0].name(self._layout)] if hiding else [key]
+        field = hiding[1] if hiding else ""
+        looked: Step = (field, most, len(size), *size, name, *rest)
+        return self._functions.asking("proxy_read", keys, *looked)
+
+
+def _size(asked: Asked, place: Place) -> tuple[str, ...]:
+    """What asks how long an answer would be; nothing where that is known, as of a hash whose fields are declared."""
+    if asked.command.size is None:
+        return ()
+    size = asked.command.size(asked) or ()
+    declared = place.family.fields and place.family.write is Access.NOBODY
+    return () if declared else size
+
+
+def _is(reply: Any, code: str) -> bool:
+    return isinstance(reply, ReplyError) and reply.code == code
+
+
+def _heard(asked: Asked, reply: Any) -> Any:
+    """A reply as the caller may hear it."""
+    if _is(reply, "HIDDEN"):
+        return asked.command.absent(asked)
+    if isinstance(reply, ReplyError | NotReady):
+        raise Refused(_without_script(reply.message))
+    return reply
+
+
+def _without_script(message: str) -> str:
+    """Valkey adds where in a function an error arose, which is ours to know."""
+    return message.partition(" script: ")[0]
+
+
+def _shown(asked: Asked, place: Place, reply: Any) -> Any:
+    """Of a whole hash, the fields that are for this caller."""
+    if not place.family.fields or asked.command.name not in ("HGETALL", "HKEYS"):
+        return reply
+    if asked.command.name == "HKEYS":
+        return [name for name in reply if place.shows(_text(name))]
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return [part for name, value in pairs if place.shows(_text(name)) for part in (name, value)]
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")

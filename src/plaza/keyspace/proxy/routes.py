@@ -1,0 +1,79 @@
+"""Four doors to one rule set: the document's `POST /` and `POST /redis/write`, and the two forms of Upstash clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plaza.core.answers import Answer
+from plaza.core.auth import Actor
+from plaza.core.call import Call
+from plaza.core.errors import PlazaError
+from plaza.core.routes import Options, Routes
+from plaza.core.serving.problems import problem
+from plaza.keyspace.proxy.commands import Refused
+from plaza.keyspace.proxy.forms import as_base64, as_text, commands_in, in_place, is_single, parse, wrapped
+from plaza.keyspace.proxy.service import Proxy
+
+route = Routes("proxy", about="Valkey over HTTP, by the rules of the catalogue.")
+
+
+def _on_error(error: PlazaError, call: Call) -> Answer[Any]:
+    """Clients of this protocol look for `error`. All but the failure of a command is a problem document besides."""
+    if isinstance(error, Refused):
+        return Answer({"error": error.detail}, status=error.status)
+    answer = problem(error, call.request_id)
+    assert isinstance(answer.body, dict)
+    answer.body["error"] = f"ERR {error.detail}"
+    return answer
+
+
+_OPTIONS = Options(limit="proxy", on_error=_on_error)
+
+
+def _string(call: Call) -> Callable[[bytes], str]:
+    return as_base64 if call.headers.get("upstash-encoding", "").lower() == "base64" else as_text
+
+
+async def _one(found: list[Any], actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+    (outcome,) = await proxy.run(actor, call.address, commands_in([found]))
+    if isinstance(outcome, Refused):
+        raise outcome
+    return Answer(wrapped(outcome, _string(call)))
+
+
+@route.post("/", **_OPTIONS)
+async def run(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+    """One command, or an array of commands.
+
+    A command gives `{"result": …}` or `{"error": "ERR …"}`, an array the answers in a row, with the error of what was
+    refused in its place. `Upstash-Encoding: base64` asks for strings in base64.
+    """
+    found = parse(body)
+    if is_single(found):
+        return await _one(found, actor, call, proxy)
+    return Answer(in_place(await proxy.run(actor, call.address, commands_in(found)), _string(call)))
+
+
+@route.post("/redis/write", **_OPTIONS)
+async def write(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+    """The same; an array gives `{"results": […], "username": …}`, with null for the API key."""
+    found = parse(body)
+    if is_single(found):
+        return await _one(found, actor, call, proxy)
+    results = in_place(await proxy.run(actor, call.address, commands_in(found)), _string(call))
+    return Answer({"results": results, "username": None if actor.via_key else actor.name})
+
+
+@route.post("/pipeline", **_OPTIONS)
+async def pipeline(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+    """Commands in a row, as Upstash clients send them: `[{"result": …}, {"error": …}]`. A failure stops no other."""
+    outcomes = await proxy.run(actor, call.address, commands_in(parse(body)))
+    return Answer([wrapped(outcome, _string(call)) for outcome in outcomes])
+
+
+@route.post("/multi-exec", **_OPTIONS)
+async def multi_exec(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+    """Commands in one atomic step, as Upstash clients send them. If one is refused, none is performed."""
+    outcomes = await proxy.transact(actor, call.address, commands_in(parse(body)))
+    return Answer([wrapped(outcome, _string(call)) for outcome in outcomes])

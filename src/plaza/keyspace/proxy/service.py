@@ -1,0 +1,102 @@
+"""Commands of a caller, performed as far as they are permitted.
+
+What is refused costs no round trip; all that is permitted of a call takes one. The limits of a call are on the number
+of commands and words, on the elements of its answers, and on time, so that no caller keeps Valkey from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from plaza.core.auth import Actor
+from plaza.core.functions import Functions, is_missing
+from plaza.core.keys import Catalogue
+from plaza.core.limits import Limiter
+from plaza.core.wire import ReplyError
+from plaza.keyspace.proxy.commands import Refused
+from plaza.keyspace.proxy.plans import Plan, Planner, Step
+from plaza.keyspace.proxy.rules import Caller, Rules
+
+MOST_COMMANDS: Final = 256
+MOST_WORDS: Final = 4_096
+# Of all long answers of a call together; each gets an equal share.
+MOST_ELEMENTS: Final = 10_000
+SECONDS: Final = 2.0
+
+Outcome = Any | Refused
+
+
+class Proxy:
+    """Valkey, by the rules of the catalogue."""
+
+    def __init__(self, functions: Functions, limiter: Limiter, catalogues: Sequence[Catalogue]) -> None:
+        self._functions = functions
+        self._valkey = functions.valkey
+        self._limiter = limiter
+        self._planner = Planner(Rules(catalogues), functions)
+
+    async def run(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
+        """Each command's answer, or `Refused` in its place. One round trip, and one more if something is written."""
+        plans = self._plans(actor, commands)
+        permitted = [plan for plan in plans if isinstance(plan, Plan)]
+        answers = iter(_answers(permitted, await self._perform(actor, address, permitted, atomic=False)))
+        return [next(answers) if isinstance(plan, Plan) else plan for plan in plans]
+
+    async def transact(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
+        """All commands in one atomic step, or none: a command that is not permitted refuses the whole."""
+        plans = []
+        for plan in self._plans(actor, commands):
+            if not isinstance(plan, Plan):
+                raise plan
+            plans.append(plan)
+        try:
+            replies = await self._perform(actor, address, plans, atomic=True)
+        except ReplyError as error:  # the transaction itself was refused: its keys live in different places
+            raise Refused(error.message) from None
+        return _answers(plans, replies)
+
+    def _plans(self, actor: Actor, commands: Sequence[list[str]]) -> list[Plan | Refused]:
+        if len(commands) > MOST_COMMANDS or sum(map(len, commands)) > MOST_WORDS:
+            raise Refused(f"ERR a call has at most {MOST_COMMANDS} commands and {MOST_WORDS} words")
+        caller = Caller.by(actor)
+        return [self._plan(caller, words) for words in commands]
+
+    def _plan(self, caller: Caller, words: list[str]) -> Plan | Refused:
+        try:
+            return self._planner.plan(caller, words)
+        except Refused as refused:
+            return refused
+
+    async def _perform(self, actor: Actor, address: str, plans: Sequence[Plan], *, atomic: bool) -> list[Any]:
+        if any(plan.writes for plan in plans):
+            await self._limiter.take("write", actor.name, address)
+        share = MOST_ELEMENTS // max(1, sum(plan.sized for plan in plans))
+        steps = [step for plan in plans for step in plan.steps(share)]
+        if not steps:
+            return []
+        send = self._valkey.multi if atomic else self._valkey.batch
+        replies = await send(steps, raw=True, return_errors=True, timeout=SECONDS)
+        return await self._again(steps, replies)
+
+    async def _again(self, steps: Sequence[Step], replies: list[Any]) -> list[Any]:
+        """Repeat what did not run because a node lacks our functions: a new primary, or one that was emptied."""
+        missing = [i for i, reply in enumerate(replies) if isinstance(reply, ReplyError) and is_missing(reply)]
+        if missing:
+            await self._functions.load()
+            again = await self._valkey.batch([steps[i] for i in missing], raw=True, return_errors=True, timeout=SECONDS)
+            for i, reply in zip(missing, again, strict=True):
+                replies[i] = reply
+        return replies
+
+
+def _answers(plans: Sequence[Plan], replies: list[Any]) -> list[Outcome]:
+    """The replies, which came in a row, to each plan its own."""
+    answers, at = [], 0
+    for plan in plans:
+        try:
+            answers.append(plan.finish(replies[at : at + plan.count]))
+        except Refused as refused:
+            answers.append(refused)
+        at += plan.count
+    return answers

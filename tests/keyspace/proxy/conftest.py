@@ -1,0 +1,101 @@
+"""The proxy's routes on a real Valkey, over a small community that a stranger wrote."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from plaza.app import catalogues
+from plaza.core import limits
+from plaza.core.auth import Auth
+from plaza.core.functions import Functions
+from plaza.core.http import App, make_app
+from plaza.core.limits import Limiter
+from plaza.core.settings import Settings
+from plaza.core.tokens import Role
+from plaza.core.wire import Valkey
+from plaza.keyspace.proxy import plans, routes
+from plaza.keyspace.proxy.service import Proxy
+from plaza.social import keys as social
+from tests.web import client_of
+
+SETTINGS: Final = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
+AUTH: Final = Auth(SETTINGS)
+KEY: Final = SETTINGS.api_key
+
+POST: Final = "11111111-1111-4111-8111-111111111111"
+BANNED: Final = "22222222-2222-4222-8222-222222222222"
+# What no answer to anybody may hold.
+SECRET: Final = "$argon2id$a-secret"
+
+
+def token(name: str = "ana", role: Role = "user") -> str:
+    return AUTH.issue(name, role)
+
+
+@pytest.fixture
+async def app(valkey: Valkey) -> App:
+    functions = Functions(valkey, [plans.LIBRARY, limits.LIBRARY])
+    await functions.load()
+    proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
+    return make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)
+
+
+@dataclass
+class Door:
+    """One caller of the proxy."""
+
+    http: httpx.AsyncClient
+    bearer: str
+
+    async def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
+        return await self.http.post(path, json=body, headers={"authorization": f"Bearer {self.bearer}", **headers})
+
+    async def ask(self, *words: Any) -> Any:
+        """The answer to one command; of a refused one, its error."""
+        answer = await self.post("/", list(words))
+        body = answer.json()
+        assert answer.status_code == (200 if "result" in body else 400), body
+        return body["result"] if "result" in body else body["error"]
+
+
+@pytest.fixture
+async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(app) as client:
+        yield client
+
+
+@pytest.fixture
+async def community(stranger: Any) -> None:
+    """Two people, a post, a banned post, and what must not be seen of them."""
+    for name in ("ana", "bob"):
+        profile = {"username": name, "display_name": name.title(), "bio": f"I am {name}", "role": "user"}
+        counters = {"postCount": 1, "followerCount": 1, "followingCount": 0, "created_at": 1, "version": 1}
+        private = {"email": f"{name}@private.example", "custom": f"{name}'s own", "password_hash": SECRET}
+        await stranger.hset(social.USER(name), mapping={**profile, **counters, **private})
+        await stranger.zadd(social.USER_BOOKMARKED(name), {POST: 5})
+        await stranger.zadd(social.USER_BLOCKED(name), {f"{name}s-enemy": 5})
+        await stranger.hset(social.AUTH_USER(name), mapping={"password_hash": SECRET})
+        await stranger.sadd(social.USER_FOLLOWERS(name), "cia", "dee")
+    for post, more in ((POST, {}), (BANNED, {"banned": "true", "banned_by": "root"})):
+        fields = {"id": post, "user_id": "bob", "content": f"words of {post[:4]}", "likesCount": 2, "user_version": 1}
+        await stranger.hset(social.POST(post), mapping={**fields, **more})
+        await stranger.sadd(social.POST_LIKES(post), "cia", "dee")
+        await stranger.rpush(social.POST_COMMENTS(post), post.replace("1", "3"))
+        await stranger.sadd(social.POST_BOOKMARKS(post), "ana")
+    await stranger.zadd(social.EXPLORE_FEED(), {POST: 1_700_000_000_123})
+
+
+@pytest.fixture
+def ana(http: httpx.AsyncClient, community: None) -> Door:
+    return Door(http, token())
+
+
+@pytest.fixture
+def server_(http: httpx.AsyncClient, community: None) -> Door:
+    """A server, with the API key."""
+    return Door(http, KEY)

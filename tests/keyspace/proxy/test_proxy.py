@@ -1,0 +1,203 @@
+"""What a caller of the proxy reads and writes, and what not."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Final
+
+import httpx
+
+from plaza.social import keys as social
+from tests.keyspace.proxy.conftest import BANNED, POST, SECRET, Door, token
+
+
+async def test_own_keys_are_read_whole_and_me_is_the_caller(ana: Door) -> None:
+    mine = await ana.ask("HGETALL", "user:me")
+    profile = dict(zip(mine[::2], mine[1::2], strict=True))
+    assert profile["email"] == "ana@private.example"
+    assert profile["custom"] == "ana's own"
+    assert SECRET not in mine
+    assert await ana.ask("hget", "user:AUTH", "username") == "ana"
+    assert await ana.ask("ZRANGE", "user:me:bookmarked", 0, -1, "WITHSCORES") == [POST, "5"]
+    assert await ana.ask("ZRANGE", "user:ana:blocked", 0, 10) == ["anas-enemy"]
+    assert "password_hash" not in await ana.ask("HKEYS", "user:me")
+    assert (await ana.ask("HGET", "user:menace", "bio")) is None  # not `user:me` and something behind it
+
+
+async def test_public_families_are_read_and_hashes_without_what_is_for_admins(ana: Door, server_: Door) -> None:
+    assert await ana.ask("ZREVRANGE", "explore:feed", 0, 9, "WITHSCORES") == [POST, "1700000000123"]
+    assert sorted(await ana.ask("SMEMBERS", "user:bob:followers")) == ["cia", "dee"]
+    assert await ana.ask("SMISMEMBER", f"post:{POST}:likes", "cia", "eve") == [1, 0]
+    assert await ana.ask("HMGET", f"post:{POST}", "content", "likesCount") == ["words of 1111", "2"]
+    assert "user_version" not in await ana.ask("HGETALL", f"post:{POST}")
+    assert "user_version" in await server_.ask("HGETALL", f"post:{POST}")
+    assert await ana.ask("EXISTS", "explore:feed", f"post:{POST}", "explore:feed", "users:models") == 3
+    assert await ana.ask("MGET", "article:", "inv:7") == [None, None]
+    assert await ana.ask("HLEN", "explore:feed") == "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+REFUSED: Final[list[list[Any]]] = [
+    ["HGETALL", "user:bob"],
+    ["HGET", "user:bob", "email"],
+    ["HMGET", "user:bob", "bio", "custom"],
+    ["HEXISTS", "user:bob", "bio"],
+    ["EXISTS", "user:bob"],
+    ["HGET", "user:me", "password_hash"],
+    ["HGETALL", "auth:ana"],
+    ["ZRANGE", "user:bob:bookmarked", 0, 1],
+    ["SMEMBERS", f"post:{POST}:bookmarks"],
+    ["HGET", f"post:{BANNED}", "banned_by"],
+    ["HGETALL", "login:"],
+    ["HGETALL", "on_clg_info"],
+    ["GET", "no:such:key"],
+    ["GET", "user:{ana}"],
+    ["MGET", "article:", "auth:ana"],
+    ["ZADD", "explore:feed", 1, "x"],
+    ["SADD", "user:me:following", "bob"],
+    ["HINCRBY", "user:me", "followerCount", 1],
+    ["HSET", "user:me", "role", "admin"],
+    ["HSET", "user:me", "nick", "a", "Role", "admin"],
+    ["HSET", "user:me", "ＰＯＳＴ_count", "9"],
+    ["HSET", "user:me", "password", "x"],
+    ["HSET", "user:bob", "bio", "x"],
+    ["HSET", f"post:{POST}", "content", "x"],
+    ["HDEL", "user:me", "username"],
+    ["EVAL", "return 1", 0],
+    ["SORT", "user:me:bookmarked", "BY", "nosort", "GET", "auth:*->password_hash"],
+    ["SCAN", 0],
+    ["CONFIG", "GET", "*"],
+    ["HGET", "user:me"],
+    ["ZRANGE", "explore:feed", 0, 1, "STORE", "x"],
+    ["SSCAN", "user:me:followers", 0, "MATCH", "*a*a*a*a"],
+    ["HSET", "user:me", "big", "x" * 9_000],
+    ["HSET", "user:me", "bio", "x" * 2_001],
+    [],
+    ["HGET", "user:me", None],
+    ["HGET", ["user:me"], "bio"],
+]
+
+
+async def test_what_is_not_allowed_is_refused_and_changes_nothing(ana: Door, stranger: Any) -> None:
+    before = await stranger.hgetall(social.USER("ana"))
+    answer = await ana.post("/", REFUSED)
+    assert answer.status_code == 200
+    taken = [words for words, error in zip(REFUSED, answer.json(), strict=True) if not str(error).startswith("ERR ")]
+    assert taken == []
+    assert SECRET not in answer.text
+    assert await stranger.hgetall(social.USER("ana")) == before
+
+
+async def test_own_custom_fields_are_written_and_nothing_is_made_that_was_not_there(ana: Door, stranger: Any) -> None:
+    me = social.USER("ana")
+    assert await ana.ask("HSET", "user:me", "bio", "new", "n", 9007199254740993, "x", 1e-7, "on", True) == 3
+    assert await stranger.hmget(me, "bio", "n", "x", "on") == ["new", "9007199254740993", "1e-07", "true"]
+    assert await ana.ask("HINCRBY", "user:me", "n", 1) == 9007199254740994
+    assert await ana.ask("HDEL", "user:me", "x", "on", "email") == 3
+    assert (await ana.ask("HINCRBY", "user:me", "bio", 1)).startswith("ERR hash value is not an integer")
+    ghost = Door(ana.http, token("ghost"))
+    assert await ghost.ask("HSET", "user:me", "bio", "boo") == "ERR there is no such profile"
+    assert await stranger.exists(social.USER("ghost")) == 0
+
+
+async def test_a_profile_stays_small(ana: Door, stranger: Any) -> None:
+    pairs = [word for i in range(120) for word in (f"f{i}", "v")]
+    assert "at most 128 fields" in await ana.ask("HSET", "user:me", *pairs)
+    assert await ana.ask("HSET", "user:me", *pairs[:20]) == 10
+    for i in range(7):
+        assert await ana.ask("HSET", "user:me", f"big{i}", "x" * 8_000) == 1
+    assert "65536 bytes" in await ana.ask("HSET", "user:me", "big7", "x" * 8_000, "big8", "x" * 8_000)
+    assert await stranger.hlen(social.USER("ana")) < 40
+
+
+async def test_a_banned_post_looks_absent_but_to_admins(ana: Door, server_: Door) -> None:
+    admin = Door(ana.http, token("root", "admin"))
+    bob = Door(ana.http, token("bob"))
+    asked: list[tuple[Any, Any]] = [
+        (("HGETALL", f"post:{BANNED}"), []),
+        (("HMGET", f"post:{BANNED}", "content", "id"), [None, None]),
+        (("SMEMBERS", f"post:{BANNED}:likes"), []),
+        (("SCARD", f"post:{BANNED}:likes"), 0),
+        (("LRANGE", f"post:{BANNED}:comments", 0, -1), []),
+        (("EXISTS", f"post:{BANNED}", f"post:{POST}"), 1),
+        (("TYPE", f"post:{BANNED}"), "none"),
+    ]
+    for words, absent in asked:
+        assert await ana.ask(*words) == await bob.ask(*words) == absent
+        assert await admin.ask(*words) == await server_.ask(*words) != absent
+
+
+async def test_an_admin_sees_more_than_a_person_and_less_than_a_server(ana: Door, server_: Door, stranger: Any) -> None:
+    admin = Door(ana.http, token("root", "admin"))
+    assert await admin.ask("SMEMBERS", f"post:{POST}:bookmarks") == ["ana"]
+    assert "ERR not allowed" in await admin.ask("HGET", "user:bob", "email")
+    assert "ERR not allowed" in await admin.ask("HSET", "user:bob", "bio", "x")
+    assert await server_.ask("HGET", "user:bob", "email") == "bob@private.example"
+    assert SECRET not in await server_.ask("HGETALL", "user:bob")
+    assert await server_.ask("HSET", "user:bob", "bio", "edited") == 0
+    assert await stranger.hget(social.USER("bob"), "bio") == "edited"
+    for words in (("HINCRBY", "user:bob", "postCount", 1), ("HGETALL", "auth:bob"), ("HGET", "user:me", "bio")):
+        assert (await server_.ask(*words)).startswith("ERR ")
+
+
+async def test_long_answers_are_refused_before_they_are_made(ana: Door, stranger: Any) -> None:
+    many = social.USER_FOLLOWERS("many")
+    for first in range(0, 12_000, 3_000):
+        await stranger.sadd(many, *(f"u{i}" for i in range(first, first + 3_000)))
+    await stranger.zadd(social.USERS_REGULAR(), {f"u{i}": i for i in range(12_000)})
+    assert "12000 elements" in await ana.ask("SMEMBERS", "user:many:followers")
+    assert "12000 elements" in await ana.ask("ZRANGE", "users:regular", 0, -1)
+    assert "12000 elements" in await ana.ask("ZREVRANGEBYSCORE", "users:regular", "+inf", "-inf")
+    assert await ana.ask("ZRANGE", "users:regular", 10, -11_989) == ["u10", "u11"]
+    assert await ana.ask("ZRANGE", "users:regular", "(5", 7, "BYSCORE") == ["u6", "u7"]
+    assert await ana.ask("ZRANGE", "users:regular", 7, 6, "BYSCORE", "REV", "LIMIT", 0, 1) == ["u7"]
+    cursor, some = await ana.ask("SSCAN", "user:many:followers", 0, "COUNT", 1000)
+    assert cursor != "0"
+    assert 900 < len(some) < 1_200
+    both = (await ana.post("/", [["ZRANGE", "users:regular", 0, 6_000]] * 2)).json()
+    assert all("5000 are allowed" in error for error in both)  # each gets its share
+    assert "at most 256 commands" in (await ana.post("/", [["PING"]] * 257)).text
+
+
+async def test_the_four_forms(ana: Door, server_: Door) -> None:
+    commands = [["HGET", "user:me", "bio"], ["KEYS", "*"], ["PING"]]
+    refused = "ERR unknown or forbidden command 'keys'"
+    assert (await ana.post("/", commands)).json() == ["I am ana", refused, "PONG"]
+    written = await ana.post("/redis/write", commands)
+    assert written.json() == {"results": ["I am ana", refused, "PONG"], "username": "ana"}
+    assert (await server_.post("/redis/write", [["PING"]])).json() == {"results": ["PONG"], "username": None}
+    assert (await ana.post("/redis/write", commands[0])).json() == {"result": "I am ana"}
+    piped = await ana.post("/pipeline", commands)
+    assert piped.json() == [{"result": "I am ana"}, {"error": refused}, {"result": "PONG"}]
+    moved = await ana.post("/multi-exec", [["HSET", "user:me", "n", 1], ["HINCRBY", "user:me", "bio", 1], commands[0]])
+    assert [list(item) for item in moved.json()] == [["result"], ["error"], ["result"]]
+    aborted = await ana.post("/multi-exec", [["HSET", "user:me", "n", 7], ["KEYS", "*"]])
+    assert (aborted.status_code, aborted.json()) == (400, {"error": refused})
+    assert await ana.ask("HGET", "user:me", "n") == "1"
+
+
+async def test_strings_in_base64_if_asked_for(ana: Door, stranger: Any) -> None:
+    await stranger.hset(social.USER("ana"), "raw", b"\xff\x00")
+    encoded = await ana.post("/", ["HGET", "user:me", "raw"], **{"upstash-encoding": "base64"})
+    assert encoded.json() == {"result": b64encode(b"\xff\x00").decode()}
+    assert (await ana.ask("HGET", "user:me", "raw")) == "\ufffd\0"
+    feed = await ana.post(
+        "/pipeline", [["ZRANGE", "explore:feed", 0, 1, "WITHSCORES"], ["ECHO", "OK"]], **{"upstash-encoding": "base64"}
+    )
+    assert feed.json() == [
+        {"result": [b64encode(POST.encode()).decode(), b64encode(b"1700000000123").decode()]},
+        {"result": "OK"},
+    ]
+
+
+async def test_calls_that_are_none_say_so_where_clients_look(http: httpx.AsyncClient, ana: Door) -> None:
+    nobody = await http.post("/", json=["PING"])
+    assert (nobody.status_code, nobody.json()["code"]) == (401, "unauthenticated")
+    assert nobody.json()["error"].startswith("ERR ")
+    for body in (b"", b"{}", b"[]", b'["PING"', b"[NaN]", b"[" * 100_000, b"\xff"):
+        bad = await http.post("/pipeline", content=body, headers={"authorization": f"Bearer {ana.bearer}"})
+        assert (bad.status_code, bad.json()["code"]) == (400, "bad_json")
+        assert bad.json()["error"].startswith("ERR ")
+    halves = await http.post("/", content=b'["ECHO", "\\ud800"]', headers={"authorization": f"Bearer {ana.bearer}"})
+    assert halves.status_code == 400
+    large = await ana.post("/", ["ECHO", "x" * 1_100_000])
+    assert (large.status_code, large.json()["error"][:4]) == (413, "ERR ")
