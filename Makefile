@@ -7,8 +7,9 @@ BIN    := .venv/bin
 run: .venv/.run-ready
 	@exec $(BIN)/plaza serve
 
+# Two at a time, a file in one process: most tests wait for servers, and each process starts its own.
 test: .venv/.test-ready .venv/.browser-ready check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
 
 # What needs no server: style, types, the shape of the imports.
 check: .venv/.test-ready

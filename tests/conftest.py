@@ -89,9 +89,9 @@ async def stranger(place: Server | Cluster) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def valkey(place: Server | Cluster) -> AsyncIterator[Valkey]:
-    """Our own connection to that place, with names in its layout."""
+    """Our own connection to that place, with names in its layout. It is patient: tests may share a busy machine."""
     use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
-    valkey = await connect(place.url)
+    valkey = await connect(place.url, timeout=30, patience=10)
     yield valkey
     await valkey.close()
     use_layout(Layout.PLAIN)
