@@ -58,9 +58,15 @@ class World:
         return f"test-{next(self.numbers)}"
 
     async def challenge(
-        self, creator: Actor = ANA, *, category: int = 1, public: bool = True, days: int = 21
+        self,
+        creator: Actor = ANA,
+        *,
+        category: int = 1,
+        public: bool = True,
+        days: int = 21,
+        title: str = "Run every day",
     ) -> Challenge:
-        new = NewChallenge("Run every day", category, public, days)
+        new = NewChallenge(title, category, public, days)
         return await self.challenges.create(creator, new, self.operation())
 
     async def joined(self, *people: Actor, category: int = 1, days: int = 21) -> int:

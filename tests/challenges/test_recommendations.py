@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plaza.challenges.keys import CLG_SHOWN
+from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_SHOWN
 from plaza.challenges.recommend import MOST_DAYS_SHOWN
 from plaza.core.auth import Actor
 from plaza.core.wire import Valkey
@@ -39,6 +39,59 @@ async def test_days_in_a_category_and_reactions_in_a_challenge_are_reasons(world
         bake.id: "You reacted once in Run every day",
         think.id: "New in mind",
     }
+
+
+async def test_the_daily_job_learns_what_goes_together(world: World, stranger: Any) -> None:
+    run, swim, bake, knit = [await world.challenge(title=title) for title in ("Run", "Swim", "Bake", "Knit")]
+    secret = await world.challenge(public=False)
+    for one in (run, swim, secret):
+        await world.challenges.join(ANA, one.id)
+    posts = {one.id: (await world.post(ANA, one.id)).id for one in (run, swim)}
+    for n in range(4):  # who runs swims, and who bakes knits
+        await world.challenges.join(person(f"runner{n}"), run.id)
+        await world.posts.react(person(f"runner{n}"), posts[swim.id])
+        for one in (bake, knit):
+            await world.challenges.join(person(f"cook{n}"), one.id)
+    assert (await world.roll.run()).fitted == 4
+    assert (await stranger.get(CLG_NEIGHBOURS(run.id))).split(" ")[0] == str(swim.id)
+    assert not await stranger.exists(CLG_NEIGHBOURS(secret.id))
+    assert 0 < await stranger.ttl(CLG_NEIGHBOURS(run.id)) <= 7 * 86_400
+
+    await world.challenges.join(BEN, run.id)
+    assert (await reasons(world, BEN))[posts[swim.id]] == "Because you joined Run"
+    await world.posts.react(CLEO, posts[run.id])
+    assert (await reasons(world, CLEO))[posts[swim.id]] == "Because you reacted in Run"
+
+
+async def test_a_model_follows_from_the_tables_and_goes_with_its_challenge(world: World, stranger: Any) -> None:
+    short, long = await world.joined(ANA, BEN, days=2), await world.joined(ANA, BEN)
+    first = await world.roll.run()
+    assert (first.fitted, (await world.roll.run()).fitted) == (
+        2,
+        0,
+    )  # from the same rows, there is nothing new to learn
+    await world.challenges.join(CLEO, short)
+    assert (await world.roll.run()).fitted == 2
+    rolled = await stranger.get(CLG_NEIGHBOURS(long))
+    assert (await world.roll.run(anew=True)).fitted == 2
+    assert await stranger.get(CLG_NEIGHBOURS(long)) == rolled
+    world.clock.forward(days=2)
+    assert (await world.roll.run()).fitted == 0
+    assert [await stranger.exists(CLG_NEIGHBOURS(id)) for id in (short, long)] == [0, 0]
+
+
+async def test_what_was_shown_is_remembered_to_a_bound(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plaza.challenges.recommend.MOST_REMEMBERED", 3)
+    id = await world.joined(BEN)
+    for _ in range(2):
+        posts = {str((await world.post(BEN, id)).id) for _ in range(2)}
+        await reasons(world, ANA, 2)
+        world.clock.forward(days=1)
+    remembered = set(await stranger.hgetall(CLG_SHOWN("ana")))
+    assert len(remembered) == 3
+    assert posts < remembered
 
 
 async def test_never_own_reacted_blocked_private_ended_old_or_a_break(world: World) -> None:
@@ -107,9 +160,10 @@ async def test_what_was_shown_is_not_shown_for_ever(world: World, stranger: Any)
 
 
 async def test_three_round_trips_at_most(world: World, valkey: Valkey) -> None:
-    id = await world.joined(BEN)
+    id, _ = await world.joined(ANA, BEN), await world.joined(ANA, BEN)
     for _ in range(5):
         await world.post(BEN, id)
+    await world.roll.run()
 
     class Hidden:
         async def hidden_from(self, username: str) -> set[str]:

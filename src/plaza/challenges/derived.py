@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import ColumnElement, func, select, true
 
 from plaza.challenges.keys import (
+    CLG_NEIGHBOURS,
     ON_CLG_INFO,
     POST_CLG_PAIR,
     USER_CONTRIBUTION,
@@ -65,12 +66,14 @@ class Derived:
         return day_of(self.clock.now_ms())
 
     async def challenges(self, ids: Collection[int]) -> None:
-        """`on_clg_info` of these challenges."""
+        """`on_clg_info` of these challenges. What has ended is no longer anything's neighbour."""
         for batch in batches(ids):
             async with self.sql.read() as tx:
                 rows = (await tx.execute(select(CHALLENGE).where(CHALLENGE.c.id.in_(batch)))).all()
             going = {row.id: clg_info(row) for row in rows if row.ends_day > self.today()}
             await self._write_hash(ON_CLG_INFO(), batch, going)
+            if ended := [id for id in batch if id not in going]:
+                await self.valkey.batch([("UNLINK", CLG_NEIGHBOURS(id)) for id in ended])
 
     async def posts(self, ids: Collection[int], *, today: int | None = None) -> None:
         """Pool and `post_clg_pair` of these posts. Given `today`, that is the day, even if it lies back."""

@@ -45,7 +45,8 @@ DB_CURSOR = Key(
     "<counts>:cursor",
     "hash",
     "How far the daily job has come.",
-    of="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `day` → the day rolled last",
+    of="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `day` → the day rolled last; "
+    "`model` → what the challenges' neighbours were learnt from",
     owner="counts",
     read=Access.ADMIN,
 )
@@ -139,10 +140,21 @@ CLG_SHOWN = Key(
     read=Access.SELF,
 )
 
+CLG_NEIGHBOURS = Key(
+    "challenges:neighbours:<challenge>",
+    "string",
+    "Which challenges go with one, as the daily job has learnt it from who takes part in what.",
+    of="challenge id and weight in turn, separated by spaces, from the strongest weight; below 0: they repel",
+    owner="challenge",
+    lifetime="a week after the last fit",
+    ttl_seconds=7 * 86_400,
+    read=Access.PUBLIC,
+)
+
 CATALOGUE = Catalogue.of(
     "challenges",
     globals(),
-    {"username": USERNAME, "category": "[1-5]", "counts": COUNTS, "pool": f"{POOL}[1-5]"},
+    {"username": USERNAME, "category": "[1-5]", "challenge": "[0-9]+", "counts": COUNTS, "pool": f"{POOL}[1-5]"},
 )
 
 

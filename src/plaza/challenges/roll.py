@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import Select, and_, delete, func, or_, select
 
 from plaza.challenges.derived import BATCH, Derived, batches
+from plaza.challenges.fitting import Fitting
 from plaza.challenges.keys import (
     CATALOGUE,
     CLGS_PREFERENCE,
@@ -42,6 +43,8 @@ PARTS: Final = {
     "reaction": ("reaction",),
     "tracking": ("tracking",),
 }
+# The tables that challenges' neighbours follow from.
+LEARNT_FROM: Final = ("clg", "mmbr", "reaction")
 # A roll that another process is at takes seconds; who asks for one waits that long.
 WAIT_SECONDS: Final = 30.0
 
@@ -54,6 +57,7 @@ class Rolled(msgspec.Struct, frozen=True):
     day_index: int
     rows: dict[str, int]  # new rows taken in, by table
     rebuilt: list[str]  # parts made anew
+    fitted: int  # challenges whose neighbours were learnt anew; 0 if nothing has changed that they follow from
     db_len: dict[str, int]
 
 
@@ -65,6 +69,7 @@ class Roll:
         self._sql = derived.sql
         self._valkey = derived.valkey
         self._leases = leases
+        self._fitting = Fitting(derived)
 
     async def ask(self, actor: Actor) -> Rolled:
         actor.require(ADMIN)
@@ -92,7 +97,18 @@ class Roll:
         for part in sorted(parts):
             await self._rebuild(part, today, progress)
         await self._finish(found, today)
-        return Rolled(today % self._derived.max_post_age, rows, sorted(parts), dict(found.counts))
+        fitted = await self._fit(place, found, today, anew, progress)
+        return Rolled(today % self._derived.max_post_age, rows, sorted(parts), fitted, dict(found.counts))
+
+    async def _fit(self, place: Place, found: Survey, today: int, anew: bool, progress: Progress) -> int:
+        """Learn what goes together, unless it was learnt today from the same rows."""
+        source = " ".join(map(str, (today, *(n for t in LEARNT_FROM for n in (found.ceilings[t], found.counts[t])))))
+        if place.cursor.get("model") == source and not anew:
+            return 0
+        fitted = await self._fitting.run(today)
+        await self._valkey.call("HSET", DB_CURSOR(COUNTS), "model", source)
+        progress("neighbours", fitted)
+        return fitted
 
     def _misfits(self, place: Place, found: Survey, anew: bool) -> set[str]:
         """The parts to make anew. On the first roll, and when the slots are counted otherwise, that is all."""
