@@ -122,10 +122,12 @@ async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None
     assert (await stock(both, one.id), await stock(both, two.id)) == (0, 0)
 
 
+@pytest.mark.parametrize("moment", ["shop_fill_row", "shop_purge", "shop_ordered"])
 async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch, stranger: Any, moment: str
 ) -> None:
     item, other = await offer(qty=10), await offer(qty=10)
+    await shop.rows.schedule(str(item.id), 3600)
     for token in (await shop.token(), await shop.login("ana")):
         await shop.carts.put(token, item.id, 2)
         before = await stock(shop, item.id)
@@ -133,7 +135,7 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
             call = shop.functions.call
 
             async def die(verb: str, *args: Any, call: Any = call) -> Any:
-                if verb.startswith("shop_ordered"):
+                if verb.startswith(moment):
                     raise Unavailable("The process died here.")
                 return await call(verb, *args)
 
@@ -145,6 +147,7 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         _, order = await shop.orders.check_out(token)
         assert [(line.id, line.qty) for line in order.items] == [(item.id, 2)]
         assert await stock(shop, item.id) == before - 2
+        assert json.loads(await stranger.get(SHOP_INV(item.id)))["qty"] == before - 2
         assert await shop.lines(token) == {other.id: 1}, "what was added since is for the next order"
         _, second = await shop.orders.check_out(token)
         assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]

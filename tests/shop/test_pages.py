@@ -11,7 +11,7 @@ from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.wire import USAGE, Usage
 from plaza.shop import connect
-from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_POPULAR
+from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_PAGE_TAG, SHOP_POPULAR
 from plaza.shop.model import ItemChange
 from plaza.shop.pages import Page, Pages, Rules, Served, not_modified, page_hash
 from tests.eventually import eventually
@@ -221,6 +221,19 @@ async def test_purging_a_tag_drops_every_page_with_it_and_no_other(
     clock.forward(seconds=2)
     assert (await get(pages, render, page_hash(["1"]))).page.body == b"<p>3</p>"
     assert await pages.purge("item-7") == 0, "it was not tagged so this time"
+
+
+async def test_a_tag_is_remembered_for_as_long_as_its_pages_may_be_shown(
+    functions: Functions, render: Renderer, clock: SetClock, stranger: Any
+) -> None:
+    day = 86_400
+    lasting = Pages(functions, Rules(fresh_seconds=day, old_seconds=day, beta=0), clock)
+    render.tags = ("item-7",)
+    await get(lasting, render, page_hash(["1"]))
+    assert await stranger.ttl(SHOP_PAGE_TAG("item-7")) >= await stranger.ttl(SHOP_PAGE_STATE(page_hash(["1"])))
+    clock.forward(seconds=day * 1.5)
+    await get(lasting, render, page_hash(["2"]))  # when others are tagged, those that are only old stay known
+    assert await lasting.purge("item-7") == 2
 
 
 async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(

@@ -135,10 +135,11 @@ async def test_the_old_token_is_followed_through_several_logins(shop: Shop, offe
     second = await shop.login("ana", first)
     third = await shop.login("ana", second)
     visit, _ = await shop.carts.put(first, item.id, 2)
-    assert (visit.moved, visit.new, visit.user) == (True, False, "ana")
+    assert (visit.moved, visit.new, visit.heir) == (True, False, "ana")
+    assert await shop.lines(third) == {item.id: 2}
     await shop.sessions.logout(third)
     visit, _ = await shop.sessions.visit(first)
-    assert (visit.moved, visit.new, visit.user) == (True, False, None), "the cookie that was cleared stays cleared"
+    assert (visit.moved, visit.new, visit.heir) == (True, False, None), "the cookie that was cleared stays cleared"
 
 
 async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: Offer, stranger: Any) -> None:
@@ -173,6 +174,34 @@ async def test_the_old_token_may_not_do_what_only_the_person_may(shop: Shop, off
         await shop.orders.check_out(guest)
     with pytest.raises(SessionMoved):
         await shop.sessions.end_own(visit, visit.id)
+
+
+async def test_whoever_planted_the_token_learns_nothing_of_who_logged_in_with_it(shop: Shop, offer: Offer) -> None:
+    secret, bait = await offer(), await offer()
+    before = await shop.login("ana")
+    await shop.carts.put(before, secret.id, 7)
+    planted = await shop.token()
+    await shop.carts.put(planted, bait.id, 1)
+    await shop.views.view(planted, bait.id)
+    ana = await shop.login("ana", planted)
+    await shop.views.view(ana, secret.id)
+    visit, _ = await shop.sessions.visit(planted)
+    assert shop.sessions.session(visit).user is None
+    assert visit.token == planted, "its id is not that of the person's session either"
+    assert await shop.lines(planted) == {bait.id: 1}
+    _, shown = await shop.carts.put(planted, bait.id, 2)
+    assert [(line.id, line.qty) for line in shown.items] == [(bait.id, 2)]
+    _, viewed = await shop.views.recently(planted, Page())
+    assert [item.id for item in viewed.items] == [bait.id]
+    assert await shop.lines(ana) == {secret.id: 7, bait.id: 2}, "what was under way was done all the same"
+
+
+async def test_a_token_that_was_replaced_long_ago_does_not_end_the_session_that_followed(shop: Shop) -> None:
+    planted = await shop.token()
+    ana = await shop.login("ana", planted)
+    shop.clock.forward(seconds=GRACE_SECONDS + 1)
+    await shop.sessions.logout(planted)
+    assert (await shop.sessions.visit(ana))[0].user == "ana"
 
 
 async def test_another_person_who_logs_in_gets_nothing_of_the_first(shop: Shop, offer: Offer) -> None:
@@ -239,7 +268,7 @@ async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_besid
 
 async def test_logging_out_with_a_token_that_was_just_replaced_ends_the_new_session(shop: Shop) -> None:
     guest = await shop.token()
-    ana = await shop.login("ana", guest)
+    ana = await shop.login("ana", await shop.login("ana", guest))
     await shop.sessions.logout(guest)
     assert (await shop.sessions.visit(ana))[0].new
 
@@ -289,13 +318,16 @@ async def test_a_person_has_fifty_sessions_at_most(shop: Shop, stranger: Any) ->
     assert (await shop.sessions.visit(first))[0].new
 
 
-async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop) -> None:
-    token = await shop.login("ana")
+async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) -> None:
+    first, second = await offer(), await offer()
+    tokens = [await shop.login("ana"), await shop.login("ana")]
+    await shop.carts.put(tokens[0], first.id, 3)
     shop.clock.forward(seconds=1)
     await shop.cutoffs.note("ana")
-    visit, _ = await shop.sessions.visit(token)
-    assert visit.new
-    assert visit.user is None
+    visit, _ = await shop.sessions.visit(tokens[0])
+    assert (visit.new, visit.user) == (True, None)
+    visit, cart = await shop.carts.put(tokens[1], second.id, 1)
+    assert (visit.new, visit.user, [line.id for line in cart.items]) == (True, None, [second.id])
 
 
 async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Offer, valkey: Valkey) -> None:

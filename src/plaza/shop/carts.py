@@ -22,6 +22,8 @@ class Carts:
     async def read(self, cookie: str | None) -> tuple[Visit, Cart]:
         """The cart at today's prices. One round trip for the session and the cart, one for the rows in it."""
         visit, flat = await self._sessions.visit(cookie, "shop_cart")
+        if visit.was_guest:
+            flat = await self._sessions.cart_before(visit.token)
         return visit, await self._priced(flat)
 
     async def put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, Cart]:
@@ -33,6 +35,8 @@ class Carts:
         how, *flat = reply
         if how == "full":
             raise CartFull(f"A cart has {MOST_LINES} lines at most.")
+        if visit.was_guest:
+            flat = [*await self._sessions.cart_before(visit.token), str(id), str(qty)]
         return visit, await self._priced(flat)
 
     async def _put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
@@ -58,8 +62,9 @@ class Carts:
             return visit, reply
         visit, reply = await self._sessions.visit(cookie, "shop_put", id, qty, "1")
         if reply and reply[0] == "account":  # of a person who has just logged in
-            assert visit.user is not None
-            reply = await self._put_account(visit.user, id, qty)
+            username = visit.user or visit.heir
+            assert username is not None
+            reply = await self._put_account(username, id, qty)
         return visit, reply
 
     async def _put_account(self, username: str, id: int, qty: int) -> list[str]:
@@ -67,7 +72,7 @@ class Carts:
         return reply
 
     async def _priced(self, flat: Sequence[str]) -> Cart:
-        wanted = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
+        wanted = {item: int(qty) for item, qty in zip(flat[::2], flat[1::2], strict=True) if qty != "0"}
         ids = sorted(wanted, key=lambda id: (len(id), id))
         items = await self._items.read_many(ids) if ids else []
         lines = [_line(int(id), item, wanted[id]) for id, item in zip(ids, items, strict=True)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -97,9 +98,16 @@ class Items:
 
     async def refresh(self, rows: Sequence[Data]) -> None:
         """Items were changed in SQL: say so where they are cached."""
-        for data in rows:
-            await self.rows.put(str(data["id"]), data)
-            await self._purge(tag_of(data["id"]))
+        await asyncio.gather(*(self._renew(data["id"], self.rows.put(str(data["id"]), data)) for data in rows))
+
+    async def reread(self, ids: Iterable[int]) -> None:
+        """Items were changed in SQL, and whoever did it may have died before saying so."""
+        await asyncio.gather(*(self._renew(id, self.rows.reload(str(id))) for id in ids))
+
+    async def _renew(self, id: int, row: Awaitable[object]) -> None:
+        """The row first: a page that is computed after the purge must not show the old one."""
+        await row
+        await self._purge(tag_of(id))
 
     async def read(self, id: int) -> Item:
         """One item, without counting a view. One round trip if it is cached."""

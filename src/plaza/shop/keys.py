@@ -15,7 +15,7 @@ from plaza.core.tokens import USERNAME
 UUID: Final = "[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"
 ITEM: Final = "[A-Za-z0-9_.-]{1,64}"
 
-# The owner of what belongs to `viewed:` itself: on a cluster `{viewed:}halved` stands beside it.
+# The owner of what belongs to `viewed:` itself: on a cluster `shop:halved:{viewed:}` stands beside it.
 POPULAR: Final = "viewed:"
 
 SHOP_LOGINS = Key(
@@ -57,7 +57,7 @@ SHOP_POPULAR = Key(
     document="viewed:",
 )
 SHOP_HALVED = Key(
-    "<popular>halved",
+    "shop:halved:<popular>",
     "string",
     "The five minutes in which `viewed:` was halved last, so that it is halved once in each.",
     of="Unix seconds divided by 300",
@@ -195,6 +195,7 @@ SHOP_PAGE_STATE = Key(
         Field("from", "when the computation of the stored page began", Access.ADMIN),
         Field("made", "when it was stored", Access.ADMIN),
         Field("until", "until when it is fresh", Access.ADMIN),
+        Field("gone", "until when it may be shown while it is renewed", Access.ADMIN),
         Field("cost", "milliseconds it took to compute", Access.ADMIN),
         Field("busy", "who computes it now", Access.ADMIN),
         Field("lease", "until when that one has the right to", Access.ADMIN),
@@ -210,7 +211,7 @@ SHOP_PAGE_TAG = Key(
     "zset",
     "The pages that show something, so that they go when it changes.",
     of="hash of a page; `purged` for the last purge",
-    score="when the page expires, Unix milliseconds; of `purged`, when that was",
+    score="until when the page may be shown, Unix milliseconds; of `purged`, when that was",
     owner="tag",
     lifetime="two hours after the last page",
     ttl_seconds=172_800,

@@ -60,9 +60,12 @@ class Orders:
         try:
             order, changed = await self._order(visit, cart, wanted)
         except _AlreadyOrdered:
-            order, changed = await self._by_cart(cart), []
+            order = await self._by_cart(cart)
+            await self._items.reread(line.id for line in order.items)
+        else:
+            await self._items.refresh(changed)
+        # Last: while the cart is full, whoever asks again does over what a crash has left undone.
         await self._empty(visit, cart, order)
-        await self._items.refresh(changed)
         return visit, order
 
     async def _again(self, visit: Visit, last: str, when: str) -> Order:
@@ -110,6 +113,7 @@ class Orders:
         """A guest logs in whose cart was being checked out: if it has become an order, it is not for sale again."""
         order = await self._find(cart)
         if order is not None:
+            await self._items.reread(line.id for line in order.items)
             await self._empty(Visit(token, None, 0, 0), cart, order)
 
     async def _by_cart(self, cart: str) -> Order:

@@ -16,7 +16,7 @@ import re
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from plaza.core.auth import Actor
@@ -26,7 +26,7 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Position, checksum, page_by_position
 from plaza.core.tokens import is_username
-from plaza.shop.keys import SHOP_ACCOUNT_SESSIONS, SHOP_RECENT, SHOP_SESSION, UUID, of_account, of_session
+from plaza.shop.keys import SHOP_ACCOUNT_SESSIONS, SHOP_RECENT, SHOP_SESSION, SHOP_VIEWED, UUID, of_account, of_session
 from plaza.shop.model import Login, Session, SessionMoved, SessionsPage, WrongLogin
 
 # A person who comes back within a week finds everything in place; after a month they prove again who they are.
@@ -71,7 +71,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The session behind a request. `new`: its token must be sent as a cookie. `moved`: it was replaced just now."""
+    """The session behind a request. `new`: its token must be sent as a cookie. `moved`: it was replaced just now.
+
+    `heir` is who logged in with a guest's token that was replaced: what it puts in the cart is theirs, unseen.
+    """
 
     token: str
     user: str | None
@@ -79,10 +82,16 @@ class Visit:
     seen: float
     new: bool = False
     moved: bool = False
+    heir: str | None = None
 
     @property
     def id(self) -> str:
         return public_id(self.token)
+
+    @property
+    def was_guest(self) -> bool:
+        """A guest's that was replaced: it sees what it had, and nothing of whoever logged in with it."""
+        return self.moved and self.user is None
 
     @property
     def buyer(self) -> str:
@@ -143,23 +152,44 @@ class Sessions:
         self, token: str, verb: str, args: Sequence[Any], keys: Sequence[str]
     ) -> tuple[Visit, list[Any]] | None:
         reply = await self._call(token, verb, args, keys)
-        moved = reply[0] == "moved"
+        if reply[0] == "moved":
+            return await self._as_replaced(token, reply, verb, args, keys)
+        if reply[0] != "live":
+            return None
+        visit = self._visit(token, reply)
+        return None if await self._cut_off(visit) else (visit, reply[4:])
+
+    async def _as_replaced(
+        self, replaced: str, reply: list[Any], verb: str, args: Sequence[Any], keys: Sequence[str]
+    ) -> tuple[Visit, list[Any]] | None:
+        """A request that was under way when its token was replaced: done for the session that followed.
+
+        Whoever sent it has, or will have, the new token: no other cookie must cross that. Whoever planted the old one
+        must learn nothing by it, so what was a guest's token is a guest's still.
+        """
+        _, to, since, was = reply[:4]
         for _ in range(MOST_MOVES):
             if reply[0] != "moved" or not reply[1]:
                 break
-            token = reply[1]
-            reply = await self._call(token, verb, args, keys)
-        if moved and reply[0] != "live":
-            # Replaced a moment ago. Whoever sent this has, or will have, the new token: no other cookie must cross it.
-            now = self._clock.now_s()
-            return Visit(token, None, now, now, moved=True), []
+            to = reply[1]
+            reply = await self._call(to, verb, args, keys)
+        guest = Visit(replaced, None, float(since), self._clock.now_s(), moved=True)
         if reply[0] != "live":
+            return guest, []
+        visit = self._visit(to, reply, moved=True)
+        if await self._cut_off(visit):
             return None
-        visit = self._visit(token, reply, moved=moved)
-        if visit.user is not None and self._cutoffs.of(visit.user) >= visit.since * 1000:
-            await self._end(token)  # the person was deleted, renamed or suspended since
-            return None
-        return visit, reply[4:]
+        return (visit if was else replace(guest, heir=visit.user)), reply[4:]
+
+    async def _cut_off(self, visit: Visit) -> bool:
+        """Whether the person was deleted, renamed or suspended since; then the session ends."""
+        if not self._is_cut_off(visit.user, visit.since):
+            return False
+        await self._end(visit.token)
+        return True
+
+    def _is_cut_off(self, user: str | None, since: float) -> bool:
+        return user is not None and self._cutoffs.of(user) >= since * 1000
 
     def _visit(self, token: str, reply: Sequence[Any], *, new: bool = False, moved: bool = False) -> Visit:
         return Visit(token, reply[1] or None, float(reply[2]), float(reply[3]), new, moved)
@@ -173,8 +203,18 @@ class Sessions:
     async def peek(self, token: str) -> str | None:
         """Who is signed in with a token, if anybody. One round trip; the session is not touched."""
         limits = (self.limits.idle, self.limits.absolute)
-        user: str = await self.functions.ask("shop_peek", of_session(token), self.now(), *limits)
-        return user or None
+        user, since = await self.functions.ask("shop_peek", of_session(token), self.now(), *limits)
+        return None if not user or self._is_cut_off(user, float(since)) else str(user)
+
+    async def cart_before(self, token: str) -> list[str]:
+        """What was in a guest's cart when the token was replaced: item, quantity, …"""
+        parcel: str | None = await self._valkey.call("HGET", SHOP_SESSION(token), "parcel")
+        return (parcel or "").split()
+
+    async def viewed_before(self, token: str) -> list[str]:
+        """What a session had viewed when its token was replaced, the newest first: item, time, …"""
+        viewed = await self._valkey.call("ZRANGE", SHOP_VIEWED(token), 0, -1, "REV", "WITHSCORES")
+        return [part for item, at in viewed for part in (item, repr(at))]
 
     async def login(self, cookie: str | None, login: Login, address: str | None = None) -> Visit:
         """Sign in under a new token; a guest's cart joins the account's. One round trip beside the password's.
@@ -205,8 +245,15 @@ class Sessions:
         """End a session and everything of its token. The account's cart stays for the next login."""
         if cookie is None or not is_token(cookie):
             return
-        moved, to = await self._valkey.call("HMGET", SHOP_SESSION(cookie), "moved", "to")
-        await self._end(to if moved and to else cookie)
+        token = cookie
+        for _ in range(MOST_MOVES):
+            moved, to = await self._valkey.call("HMGET", SHOP_SESSION(token), "moved", "to")
+            if not moved:
+                await self._end(token)
+                return
+            if not to or self._clock.now_s() > float(moved):
+                return  # a token that was replaced long ago is worth nothing, not even an end
+            token = to
 
     async def _end(self, token: str, seen: str = "") -> bool:
         return bool(await self.functions.call("shop_end", of_session(token), token, seen))

@@ -53,6 +53,8 @@ class Views:
     async def recently(self, cookie: str | None, page: Page) -> tuple[Visit, ItemsPage]:
         """What a session has looked at, the newest first. Two round trips."""
         visit, flat = await self._sessions.visit(cookie, "shop_viewed")
+        if visit.was_guest:
+            flat = await self._sessions.viewed_before(visit.token)
         name = f"viewed by {visit.id}"
         places = [
             (item, Position(checksum(name), float(at), item)) for item, at in zip(flat[::2], flat[1::2], strict=True)

@@ -2,6 +2,7 @@
 -- it now, and the page itself for those who come meanwhile.
 
 local PASS_MS = 5000 -- how long a page that turned out not to be storable is not waited for
+-- How long a tag is remembered beyond its pages: a page that was begun before a purge, however slow, must not slip in.
 local TAG_MS = 7200000
 -- On a cluster two nodes' clocks may differ by a little: better to compute a page once more than to show an old one.
 local SKEW_MS = CLUSTERED and 1000 or 0
@@ -36,9 +37,9 @@ end)
 
 -- tagged: a page shows something that may change.
 recipe('tagged', function(page, tag)
-  local began, till, head = unpack(redis.call('HMGET', key.shop_page_state(page), 'from', 'until', 'head'))
+  local began, gone, head = unpack(redis.call('HMGET', key.shop_page_state(page), 'from', 'gone', 'head'))
   if not head then return nil end
-  return perform('tag', {key.shop_page_tag(tag)}, {tag, page, began, till})
+  return perform('tag', {key.shop_page_tag(tag)}, {tag, page, began, gone})
 end)
 
 -- store_page: a page was computed.
@@ -52,7 +53,8 @@ verb('store_page', function(keys, args)
   redis.call('HDEL', keys[2], 'busy', 'lease', 'void', 'pass')
   if void then return 0 end
   redis.call('SET', keys[1], body, 'PX', fresh)
-  redis.call('HSET', keys[2], 'head', head, 'old', body, 'made', text(at), 'until', text(at + fresh), 'cost', cost, 'from', began)
+  redis.call('HSET', keys[2], 'head', head, 'old', body, 'made', text(at), 'cost', cost, 'from', began,
+    'until', text(at + fresh), 'gone', text(at + fresh + old))
   redis.call('PEXPIRE', keys[2], fresh + old)
   for i = 9, #args do effect('tagged', page, args[i]) end
   return 1
@@ -72,17 +74,22 @@ recipe('dropped', function(tag, page, purged)
   return perform('drop_page', {key.shop_page(page), key.shop_page_state(page)}, {purged})
 end)
 
--- tag: a page shows something.   KEYS tag   ARGV tag, page, began, until
+-- A tag stays for as long as any of its pages might be shown.
+local function remember_tag(tag, ms)
+  if redis.call('PTTL', tag) < ms then redis.call('PEXPIRE', tag, text(ms)) end
+end
+
+-- tag: a page shows something.   KEYS tag   ARGV tag, page, when its computation began, until when it may be shown
 verb('tag', function(keys, args)
-  local tag, page, began, till = unpack(args)
+  local tag, page, began, gone = unpack(args)
   local purged = redis.call('ZSCORE', keys[1], 'purged')
   if purged and tonumber(purged) + SKEW_MS >= tonumber(began) then
     effect('dropped', tag, page, purged)
     return
   end
-  redis.call('ZADD', keys[1], till, page)
+  redis.call('ZADD', keys[1], gone, page)
   redis.call('ZREMRANGEBYSCORE', keys[1], '-inf', text(tonumber(began) - TAG_MS))
-  redis.call('PEXPIRE', keys[1], TAG_MS)
+  remember_tag(keys[1], tonumber(gone) - tonumber(began) + TAG_MS)
 end)
 
 -- purge: something has changed, and with it the pages that show it.
@@ -90,7 +97,7 @@ end)
 verb('purge', function(keys, args)
   local tag, at = args[1], text(now(args[2]))
   redis.call('ZADD', keys[1], 'GT', at, 'purged')
-  redis.call('PEXPIRE', keys[1], TAG_MS)
+  remember_tag(keys[1], TAG_MS)
   local pages = redis.call('ZRANGE', keys[1], 0, tonumber(args[3]))
   local dropped = 0
   for _, page in ipairs(pages) do
@@ -109,7 +116,7 @@ verb('drop_page', function(keys, args)
   local changed = tonumber(args[1]) + SKEW_MS
   if from and tonumber(from) <= changed then
     redis.call('DEL', keys[1])
-    redis.call('HDEL', keys[2], 'head', 'old', 'made', 'until', 'cost', 'from')
+    redis.call('HDEL', keys[2], 'head', 'old', 'made', 'until', 'gone', 'cost', 'from')
   end
   -- What is being computed may be out of date already.
   if busy and tonumber(began) <= changed then redis.call('HSET', keys[2], 'void', '1') end

@@ -3,7 +3,8 @@
 --
 -- Every verb of a session begins
 --   KEYS session, cart, viewed, …   ARGV token, now_s, idle_s, absolute_s, new ('1': begin a session if there is none), …
---   Reply {state, user, since, seen, …} with state 'live' (or 'new'), else {'none'}, or {'moved', the token that replaced it}
+--   Reply {state, user, since, seen, …} with state 'live' (or 'new'), else {'none'}, or {'moved', the token that
+--   replaced it, since, user} of a session that was replaced at login just now
 
 local NEWEST_VIEWED = 25
 local MOVED_MS = 86400000 -- how long a replaced session is remembered: far longer than settling takes
@@ -47,7 +48,7 @@ local function enter(keys, args)
   local user, since, seen, moved, to =
     unpack(redis.call('HMGET', keys[1], 'user', 'since', 'seen', 'moved', 'to'))
   if moved then
-    if tonumber(at) <= tonumber(moved) then return {'moved', to}, false end
+    if tonumber(at) <= tonumber(moved) then return {'moved', to, since, user}, false end
     return {'none'}, false
   end
   if since and (at - seen > tonumber(args[3]) or at - since > tonumber(args[4])) then
@@ -69,12 +70,13 @@ local function enter(keys, args)
   return {'live', user, since, seen}, true
 end
 
--- peek: who is signed in with a token, or ''.   KEYS session, cart, viewed   ARGV now_s, idle_s, absolute_s
+-- peek: who is signed in with a token, or '', and since when.
+-- KEYS session, cart, viewed   ARGV now_s, idle_s, absolute_s   Reply {user, since}
 question('peek', function(keys, args)
   local user, since, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'since', 'seen', 'moved'))
-  if not since or moved then return '' end
+  if not since or moved then return {'', ''} end
   local over = args[1] - seen > tonumber(args[2]) or args[1] - since > tonumber(args[3])
-  return over and '' or user
+  return {over and '' or user, since}
 end)
 
 -- enter: a request comes with a token.
