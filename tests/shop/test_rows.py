@@ -237,6 +237,24 @@ async def test_however_many_miss_a_row_in_however_many_processes_it_is_loaded_on
     assert table.asked == ["1"]
 
 
+async def test_a_row_that_another_has_just_loaded_is_not_loaded_again(
+    rows: RowCache, functions: Functions, table: Table, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.put("1", qty=5)
+    call, other = functions.call, RowCache(functions, table.load, clock=clock)
+
+    async def overtaken(verb: str, *args: Any) -> Any:
+        if verb == "shop_claim_row":  # it was missing when we looked …
+            monkeypatch.setattr(functions, "call", call)
+            await other.get("1")
+        return await call(verb, *args)
+
+    monkeypatch.setattr(functions, "call", overtaken)
+    row = await rows.get("1")
+    assert row is not None
+    assert (row.data["qty"], table.queries) == (5, 1)
+
+
 async def test_readers_of_many_rows_ask_the_database_together(rows: RowCache, table: Table, valkey: Valkey) -> None:
     for n in range(30):
         table.put(str(n))

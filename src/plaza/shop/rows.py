@@ -178,15 +178,17 @@ class RowCache:
         until = asyncio.get_running_loop().time() + LONG_PATIENCE_SECONDS
         while True:
             who, now = f"{self._who}-{secrets.token_hex(4)}", self._now()
-            if await self._functions.call("shop_claim_row", of_row(id), who, now, LOAD_LEASE_MS):
+            claimed = await self._functions.call("shop_claim_row", of_row(id), who, now, LOAD_LEASE_MS)
+            if claimed == "yours":
                 return await self._load_one(id, who)
-            if old is not None:
-                return old
-            if asyncio.get_running_loop().time() > until:
-                raise Unavailable("The database is slow; try again shortly.")
-            await asyncio.sleep(LOOK_SECONDS)
+            if claimed == "busy":
+                if old is not None:
+                    return old
+                if asyncio.get_running_loop().time() > until:
+                    raise Unavailable("The database is slow; try again shortly.")
+                await asyncio.sleep(LOOK_SECONDS)
             json, stale, why, *_ = await self._functions.ask("shop_row", of_row(id), self._now())
-            if why != "missing":
+            if why not in ("expired", "missing"):
                 return Row(json, stale == "1") if json else None
 
     async def _load_one(self, id: str, who: str) -> Row | None:

@@ -32,16 +32,18 @@ question('row', function(keys, args)
 end)
 
 -- claim_row: someone wants to read a row from the database.
--- KEYS inv, row   ARGV who, now_ms, lease_ms   Reply 1 if it is theirs to do
+-- KEYS inv, row   ARGV who, now_ms, lease_ms   Reply 'yours', 'busy', or 'there' if somebody has just read it
 verb('claim_row', function(keys, args)
   local at = now(args[2])
   local till = (redis.call('HGET', keys[2], 'busy') or ''):match('^(%d+) ')
-  if till and tonumber(till) > at then return 0 end
+  if till and tonumber(till) > at then return 'busy' end
+  local why = read_row(keys[1], keys[2], at)[3]
+  if why ~= 'expired' and why ~= 'missing' then return 'there' end
   redis.call('HSET', keys[2], 'busy', text(at + args[3]) .. ' ' .. args[1])
   if redis.call('PTTL', keys[2]) == -1 and redis.call('HEXISTS', keys[2], 'delay') == 0 then
     redis.call('PEXPIRE', keys[2], KEPT_MS)
   end
-  return 1
+  return 'yours'
 end)
 
 -- Ends the claim of `who`. Returns whether it still had one.
