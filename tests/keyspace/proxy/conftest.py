@@ -70,7 +70,7 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-async def community(stranger: Any) -> None:
+async def community(valkey: Valkey, stranger: Any) -> None:
     """Two people, a post, a banned post, and what must not be seen of them."""
     for name in ("ana", "bob"):
         profile = {"username": name, "display_name": name.title(), "bio": f"I am {name}", "role": "user"}

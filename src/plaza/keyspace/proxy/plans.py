@@ -70,7 +70,8 @@ class Planner:
         name = asked.command.name
 
         def finish(replies: list[Any]) -> Any:
-            return _shown(asked, place, _heard(asked, replies[0]))
+            heard = _heard(asked, replies[0])
+            return int(heard) if name == "HINCRBY" else _shown(asked, place, heard)
 
         if asked.command.writes:
             key = place.name(self._layout)

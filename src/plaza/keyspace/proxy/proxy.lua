@@ -51,7 +51,8 @@ local function grown(hash, pairs_)
 end
 
 -- write: HSET, HDEL or HINCRBY on a hash that is there, as long as it stays small.
--- KEYS hash   ARGV most fields, most bytes, name, words after the key   Reply the command's own
+-- KEYS hash   ARGV most fields, most bytes, name, words after the key
+-- Reply the command's own; of HINCRBY as text, since a number of Lua's is exact to 2^53 only
 register('write', function(keys, args)
   local hash, most_fields, most_bytes, name = keys[1], tonumber(args[1]), tonumber(args[2]), args[3]
   local words = {unpack(args, 4)}
@@ -63,5 +64,7 @@ register('write', function(keys, args)
       return redis.error_reply('ERR a profile holds at most ' .. most_fields .. ' fields and ' .. most_bytes .. ' bytes')
     end
   end
-  return redis.pcall(name, hash, unpack(words))
+  local reply = redis.pcall(name, hash, unpack(words))
+  if name == 'HINCRBY' and type(reply) == 'number' then return redis.call('HGET', hash, words[1]) end
+  return reply
 end)
