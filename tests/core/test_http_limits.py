@@ -102,6 +102,13 @@ async def test_where_no_credentials_are_needed_bad_ones_count_by_address_alone(l
     assert answer.headers["ratelimit-policy"] == '"read";q=100;w=60'
 
 
+async def test_who_guesses_credentials_uses_up_the_limit_of_the_address(limited: Limited) -> None:
+    wrong = {"authorization": "Bearer guessed"}
+    answers = [await limited.client.post("/things", json={"title": "x"}, headers=wrong) for _ in range(102)]
+    assert [answer.status_code for answer in answers] == [401] * 100 + [429] * 2
+    assert not limited.shelf.things
+
+
 async def test_a_write_too_many_does_not_run(limited: Limited) -> None:
     answers = [await limited.client.post("/things", json={"title": "x"}) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [201, 201, 429, 429]

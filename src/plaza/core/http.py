@@ -19,7 +19,7 @@ from plaza.core import metrics
 from plaza.core.answers import EVENTS, JSON, Answer, as_bytes
 from plaza.core.auth import Auth
 from plaza.core.call import Call
-from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, TooLarge, Unauthenticated
+from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, TooLarge, Unauthenticated, Unavailable
 from plaza.core.idempotency import Idempotency, Keyed, caller_of
 from plaza.core.idempotency import Reply as KeptReply
 from plaza.core.limits import Limiter, RateLimited
@@ -157,9 +157,7 @@ class App:
     async def _respond(self, call: Call, endpoint: Endpoint, receive: Receive) -> Reply:
         """Who asks, and may they ask so often; then what the handler says."""
         if endpoint.wants_actor:
-            call.actor = self.auth.actor(call.headers)
-            if call.actor is None and endpoint.needs_actor:
-                raise Unauthenticated("This needs credentials.")
+            await self._identify(call, endpoint)
         if self.limiter is None or endpoint.limit is None:
             return await self._act(call, endpoint, receive)
         taken = self.limiter.take(endpoint.limit, self._name(call), call.address)
@@ -173,6 +171,18 @@ class App:
             return await self._act(call, endpoint, receive)
         finally:
             call.limits = await verdict
+
+    async def _identify(self, call: Call, endpoint: Endpoint) -> None:
+        """Who asks. Asking with wrong credentials, or none where some are needed, counts against the address."""
+        try:
+            call.actor = self.auth.actor(call.headers)
+            if call.actor is None and endpoint.needs_actor:
+                raise Unauthenticated("This needs credentials.")
+        except Unauthenticated:
+            if self.limiter is not None and endpoint.limit is not None:
+                with suppress(Unavailable):  # then nothing is counted, and the answer is no all the same
+                    call.limits = await self.limiter.take(endpoint.limit, None, call.address)
+            raise
 
     def _name(self, call: Call) -> str | None:
         """Whose limit a request counts against. Where no credentials are needed, bad ones are nobody's."""
