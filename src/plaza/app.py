@@ -31,6 +31,9 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
 from plaza.core.telemetry import Requests, sampling
+from plaza.keyspace import audit
+from plaza.keyspace.audit import Auditor, Audits
+from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
 from plaza.keyspace.proxy import plans
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
@@ -50,7 +53,7 @@ T = TypeVar("T")
 
 DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, challenges.DOMAIN, live.DOMAIN, shop.DOMAIN)
 # Those of no domain.
-LIBRARIES = (limits.LIBRARY, paging.LIBRARY, plans.LIBRARY, *worker.LIBRARIES)
+LIBRARIES = (limits.LIBRARY, paging.LIBRARY, plans.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
         services[System] = state
         services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
+        services[Audits] = audits = Audits(_auditor(core, domains, parts))
         _introduce(domains, parts)
         if _shows_pages(domains):
             services[pages.Site] = pages.site(core, services[Sessions], services[Accounts])
@@ -99,6 +103,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             {name: turn for part in parts for name, turn in part.turns.items()},
         )
         yield Plaza(core, app, jobs, services)
+        await audits.close()
         requests.flush()
 
 
@@ -121,6 +126,13 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
         yield Core(settings, valkey, functions, sql, auth, limiter, clock)
 
 
+def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> Auditor:
+    """What knows everything that is true of the keys."""
+    inspectors = [inspector for part in parts for inspector in part.inspectors]
+    rules = {domain.name: domain.rules for domain in domains}
+    return Auditor(core.functions, catalogues(domains), rules, inspectors, core.clock)
+
+
 def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
     """Whoever deletes, renames or exports an account reaches all that is held about it; the shop asks for passwords."""
     holders = {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder is not None}
@@ -139,7 +151,7 @@ def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
     """Every key of Plaza, by domain."""
-    return [catalogue.CATALOGUE, *(domain.catalogue for domain in domains)]
+    return [catalogue.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains)]
 
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:

@@ -81,6 +81,18 @@ def parser() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="as docs/keys.md")
     form.add_argument("--json", action="store_true", help="for programs")
 
+    audit = _command(
+        commands,
+        "audit",
+        _audit,
+        "Check that everything in Valkey is as docs/keys.md says, also beside a running server. "
+        "Exit status 1 if anything is wrong when it ends.",
+        "plaza audit --repair",
+    )
+    audit.add_argument("--repair", action="store_true", help="make true again what facts decide")
+    audit.add_argument("--dry-run", action="store_true", help="say what --repair would do, and do nothing")
+    audit.add_argument("--json", action="store_true", help="for programs")
+
     token = _command(commands, "token", _token, "Print a token for a name, good for 15 minutes.", "plaza token ana")
     token.add_argument("username", metavar="USERNAME")
     token.add_argument("--role", choices=ROLES, help="default: the role of the user of that name, else user")
@@ -205,6 +217,32 @@ def _keys(given: argparse.Namespace) -> int:
     else:
         docs.show(catalogues(), Console())
     return 0
+
+
+def _audit(given: argparse.Namespace) -> int:
+    import msgspec
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from plaza.keyspace.audit import AUDIT, DRY_RUN, REPAIR, Audits, Report
+    from plaza.keyspace.audit.report import show
+
+    mode = DRY_RUN if given.dry_run else REPAIR if given.repair else AUDIT
+    done = TextColumn("{task.completed:,} {task.fields[at]}")
+    columns = (TextColumn("keys"), BarColumn(), done, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("keys", total=None, at="")
+
+        def told(report: Report) -> None:
+            at = f"{report.keys / max(report.seconds, 0.001):,.0f}/s" if report.passes == 1 else f"pass {report.passes}"
+            bar.update(task, total=max(report.total, report.keys), completed=report.keys, at=at)
+
+        report = _with_plaza(lambda plaza: plaza.get(Audits).run(mode, told))
+    if given.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        show(report, Console())
+    return 0 if report.clean else 1
 
 
 def _token(given: argparse.Namespace) -> int:

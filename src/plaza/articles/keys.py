@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keys import Access, Catalogue, Field, Formula, Key, Refers
+from plaza.core.keys import Access, Belongs, Catalogue, Field, Formula, Key, Mirrors, Refers
 from plaza.core.tokens import USERNAME
 
 # The owner of the links: on a cluster `{article:}link:…` stands beside the counter `article:`, so that looking for a
@@ -25,13 +25,17 @@ LINK_SECONDS: Final = 86_400
 BUILDER_MS: Final = 5_000
 
 _MEMBER = "`article:<id>`"
+_HOLDS = "article:<article>"
 _EXISTS = Refers("article:<article>")
+_MEND = "article <article>"
 
 ARTICLES_LAST = Key(
     "article:",
     "string",
     "The last id given. It never falls.",
     of="a whole number",
+    holds="<count>",
+    same=(Formula("no article has a higher id"),),
     read=Access.PUBLIC,
     document="article:",
 )
@@ -41,13 +45,17 @@ ARTICLE = Key(
     "An article.",
     owner="article",
     fields=(
-        Field("title", "1 to 300 characters"),
-        Field("link", "an http or https address"),
-        Field("author", "`user:<username>`"),
-        Field("time", "when it was posted, Unix seconds with fraction"),
-        Field("votes", "votes up minus votes down"),
+        Field("title", "1 to 300 characters", needed=True),
+        Field("link", "an http or https address", needed=True),
+        Field("author", "`user:<username>`", shape="user:<username>", needed=True),
+        Field("time", "when it was posted, Unix seconds with fraction", shape="<seconds>", needed=True),
+        Field("votes", "votes up minus votes down", shape="-?<count>", needed=True),
     ),
-    same=(Formula("`votes` is the size of `upvoted:<article>` minus that of `downvoted:<article>`"),),
+    same=(
+        Formula("`votes` is the size of `upvoted:<article>` minus that of `downvoted:<article>`"),
+        Formula("it stands in every ranking by its score there, and among what its author posted"),
+    ),
+    mend=_MEND,
     read=Access.PUBLIC,
     document="article:92617",
 )
@@ -57,6 +65,9 @@ ARTICLE_UP = Key(
     "Who voted an article up. Who is found in both sets is an upvoter.",
     of="`user:<username>`",
     owner="article",
+    holds="user:<username>",
+    same=(Belongs("article:<article>"), Formula("in the voter's `articles:<username>:voted` with 1")),
+    mend="vote <article> <username>",
     read=Access.PUBLIC,
     document="upvoted:123123",
 )
@@ -66,6 +77,9 @@ ARTICLE_DOWN = Key(
     "Who voted an article down.",
     of="`user:<username>`",
     owner="article",
+    holds="user:<username>",
+    same=(Belongs("article:<article>"), Formula("in the voter's `articles:<username>:voted` with -1")),
+    mend="vote <article> <username>",
     read=Access.PUBLIC,
     document="downvoted:123123",
 )
@@ -75,6 +89,9 @@ ARTICLE_GROUPS = Key(
     "The groups an article is in: the fact that `group:<group>` follows.",
     of="group name",
     owner="article",
+    holds="<group>",
+    same=(Belongs("article:<article>"), Mirrors("group:<group>")),
+    mend="group <article> <group>",
     read=Access.PUBLIC,
 )
 ARTICLE_LINK = Key(
@@ -83,6 +100,7 @@ ARTICLE_LINK = Key(
     "A link that was posted within a day, by the SHA-1 of its normal form. `<counter>` is always `article:`.",
     of="`<id> <when, Unix seconds> <operation>`",
     owner="counter",
+    holds=r"<article> <seconds> \S*",
     lifetime="a day",
     ttl_seconds=LINK_SECONDS,
     read=Access.ADMIN,
@@ -96,7 +114,9 @@ def _ranking(name: str, score: str, document: str = "") -> Key:
         f"Every article by {name}.",
         of=_MEMBER,
         score=score,
+        holds=_HOLDS,
         same=(_EXISTS, Formula(f"score is {score}")),
+        mend=_MEND,
         read=Access.PUBLIC,
         document=document,
     )
@@ -110,6 +130,9 @@ def _cut(name: str, document: str = "") -> Key:
         of=_MEMBER,
         score=f"as in `{name}:` when it was built",
         owner="group",
+        holds=_HOLDS,
+        same=(Formula("nothing that is not in `group:<group>`"),),
+        mend="group <article> <group>",
         lifetime=f"{GROUP_SECONDS} seconds",
         ttl_seconds=GROUP_SECONDS,
         read=Access.PUBLIC,
@@ -131,7 +154,13 @@ GROUP = Key(
     "The articles of a group.",
     of=_MEMBER,
     owner="group",
-    same=(_EXISTS, Formula("its size is the score of `<group>` in `groups:`")),
+    holds=_HOLDS,
+    same=(
+        _EXISTS,
+        Mirrors("article:<article>:groups"),
+        Formula("its size is the score of `<group>` in `groups:`"),
+    ),
+    mend="group <article> <group>",
     read=Access.PUBLIC,
     document="group:{group_name}",
 )
@@ -147,6 +176,7 @@ GROUP_BUILDING = Key(
     of=_MEMBER,
     score="as in the list it becomes",
     owner="group",
+    holds=_HOLDS,
     lifetime="a minute after the last step, if its builder stopped",
     ttl_seconds=GROUP_SECONDS,
     read=Access.ADMIN,
@@ -167,7 +197,9 @@ GROUPS = Key(
     "Every group that has articles.",
     of="group name",
     score="how many articles it has",
+    holds="<group>",
     same=(Refers("group:<group>"),),
+    mend="sized <group>",
     read=Access.PUBLIC,
 )
 
@@ -176,6 +208,8 @@ ARTICLES_LEAVING = Key(
     "set",
     "Deleted articles that had so many votes that the last are still being removed.",
     of="article id",
+    holds="<article>",
+    leaving="article",
     lifetime="until they are",
     read=Access.ADMIN,
 )
@@ -187,7 +221,9 @@ PERSON_ARTICLES = Key(
     of=_MEMBER,
     score="`time` of the article",
     owner="username",
-    same=(_EXISTS,),
+    holds=_HOLDS,
+    same=(_EXISTS, Formula("the author is this person")),
+    mend="posted <article> <username>",
     read=Access.SELF,
 )
 PERSON_VOTES = Key(
@@ -197,7 +233,9 @@ PERSON_VOTES = Key(
     of=_MEMBER,
     score="1 for up, -1 for down",
     owner="username",
-    same=(_EXISTS,),
+    holds=_HOLDS,
+    same=(_EXISTS, Formula("the person is in that vote set")),
+    mend="vote <article> <username>",
     read=Access.SELF,
 )
 

@@ -18,6 +18,7 @@ PENDING_SLOT = Key(
     "set",
     "On a cluster: the owners of one slot that have unsettled operations, so that a worker finds them.",
     of="name of a `pending:<library>:<owner>` key",
+    holds="pending:.+",
     owner="slot",
     lifetime="until the effects are settled",
     read=Access.NOBODY,  # an owner may be a session's token
@@ -44,6 +45,8 @@ LEASE = Key(
     "lease:<job>",
     "string",
     "Who runs a job now: the fencing token of its run.",
+    of="a whole number",
+    holds="<count>",
     owner="job",
     lifetime="30 seconds, renewed while the job runs",
     ttl_seconds=3600,
@@ -53,6 +56,8 @@ FENCE = Key(
     "fence:<job>",
     "string",
     "The last fencing token given out for a job. It only grows: what writes with an older one is refused.",
+    of="a whole number",
+    holds="<count>",
     owner="job",
     read=Access.ADMIN,
 )
@@ -80,6 +85,8 @@ LIBRARIES = Key(
     "hash",
     "Lua libraries in use, so that those of processes long gone can be removed.",
     of="library name → when a process last used it, Unix milliseconds",
+    holds="plaza_[a-z]+_g[0-9]+_[0-9a-f]{8}",
+    value="<ms>",
     read=Access.ADMIN,
 )
 
@@ -90,6 +97,7 @@ TOKEN_CUTOFFS = Key(
     "Names that were deleted, renamed or suspended: tokens issued until then are void.",
     of="username",
     score="Unix milliseconds up to which tokens are void",
+    holds="[A-Za-z0-9._-]{1,30}",
     lifetime="a name goes 90 days after its cut-off, when no token from before it is accepted anyway",
     read=Access.ADMIN,
 )
@@ -97,7 +105,9 @@ LIMIT_USER = Key(
     "limit:<kind>:user:<subject>",
     "string",
     "How much a user has asked lately: when all of it will be paid off, Unix microseconds.",
+    of="a whole number",
     owner="subject",
+    holds="<count>",
     lifetime="until that moment",
     ttl_seconds=600,
     read=Access.ADMIN,
@@ -106,7 +116,9 @@ LIMIT_ADDRESS = Key(
     "limit:<kind>:address:<subject>",
     "string",
     "The same for an address (of IPv6, for its /64 network).",
+    of="a whole number",
     owner="subject",
+    holds="<count>",
     lifetime="until that moment",
     ttl_seconds=600,
     read=Access.ADMIN,

@@ -19,6 +19,7 @@ from plaza.core.functions import Functions, Library
 from plaza.core.keys import Catalogue
 from plaza.core.limits import Limiter
 from plaza.core.routes import Routes
+from plaza.core.rules import Inspector, Rules
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
@@ -61,6 +62,7 @@ class Parts:
     # What every worker does again and again, sharing the work by itself: each returns the seconds until its next turn.
     turns: Mapping[str, Callable[[], Awaitable[float]]] = field(default_factory=dict)
     holder: Holder | None = None
+    inspectors: Sequence[Inspector] = ()  # what the audit cannot check by rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Domain:
     library: Library  # its name, its catalogue of keys and its Lua
     routes: Sequence[Routes]
     build: Callable[[Core], Parts]
+    rules: Rules = field(default_factory=Rules)  # what is always true, beyond what the catalogue says
 
     @property
     def name(self) -> str:

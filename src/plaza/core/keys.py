@@ -43,6 +43,8 @@ class Field:
     read: Access = Access.PUBLIC
     write: Access = Access.NOBODY
     most: int = 200  # characters that may be written through the proxy
+    shape: str = ""  # what its value looks like, as `Key.holds` says it; anything if empty
+    needed: bool = False  # a hash without it is broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class Hidden:
 
     def __str__(self) -> str:
         return f"hidden from people while `{self.pattern}` has `{self.field}`"
+
+
+# What is always true of a key, in one line beside it; the audit checks it, and `docs/keys.md` says it. `mend` names the
+# verb that makes it true again and what that verb must be told, such as `follow <other> <username>`: `<username>` is
+# the part of the key's own name, `<other>` the same part of the member, where both have one. Left out, it is the key's.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ class Mirrors:
     """A member here means our own id is a member there: both sides of a follow."""
 
     pattern: str
+    mend: str = ""
 
     def __str__(self) -> str:
         return f"the other side of `{self.pattern}`"
@@ -79,12 +87,46 @@ class Mirrors:
 
 @dataclass(frozen=True, slots=True)
 class Refers:
-    """Each member (or value) names a key that exists."""
+    """Each member (or a field, for a hash that has fields) names a key that exists."""
+
+    pattern: str
+    field: str = ""
+    mend: str = ""
+
+    def __str__(self) -> str:
+        return f"{f'`{self.field}`' if self.field else 'each member'} has its `{self.pattern}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """The key is there only while its owner is: no likes without a post."""
 
     pattern: str
 
     def __str__(self) -> str:
-        return f"each member has its `{self.pattern}`"
+        return f"only beside its `{self.pattern}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The key has the same members as another key of its owner, in an order of its own."""
+
+    pattern: str
+
+    def __str__(self) -> str:
+        return f"the members of `{self.pattern}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Each score is a field of the hash that the member names."""
+
+    pattern: str
+    field: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        return f"each score is `{self.field}` of `{self.pattern}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +139,7 @@ class Formula:
         return self.says
 
 
-Invariant = Counts | Mirrors | Refers | Formula
+Invariant = Counts | Mirrors | Refers | Belongs | Orders | Scored | Formula
 
 
 def counts(pattern: str, field: str) -> Counts:
@@ -117,6 +159,12 @@ class Key:
     fields: tuple[Field, ...] = ()
     lifetime: str = "for ever"
     ttl_seconds: int | None = None  # the longest time to live the audit accepts; None: it must not expire
+    may_stay: bool = False  # of a key with `ttl_seconds`: without a time to live it is right too
+    # What a member, field or value looks like: a regular expression in which `<post>` is a post's id.
+    holds: str = ""
+    value: str = ""  # the same for the values of a hash
+    mend: str = ""  # what makes it true again: a verb of its owner and the ids it must be told, `post <post>`
+    leaving: str = ""  # `post`: its members are posts that are being removed, and what is said of them may be half gone
     same: tuple[Invariant, ...] = ()
     read: Access = Access.NOBODY
     write: Access = Access.NOBODY

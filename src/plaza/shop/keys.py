@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keys import Access, Catalogue, Field, Formula, Key
+from plaza.core.keys import Access, Belongs, Catalogue, Field, Formula, Key, Refers
 from plaza.core.tokens import USERNAME
 
 UUID: Final = "[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"
 ITEM: Final = "[A-Za-z0-9_.-]{1,64}"
+
+QUANTITY: Final = "[1-9][0-9]{0,2}"
 
 # The owner of what belongs to `viewed:` itself: on a cluster `shop:halved:{viewed:}` stands beside it.
 POPULAR: Final = "viewed:"
@@ -23,7 +25,10 @@ SHOP_LOGINS = Key(
     "hash",
     "Who is signed in: the person behind each token.",
     of="token → username",
-    same=(Formula("a token is here exactly while its session is a signed-in one"),),
+    holds="<token>",
+    value="<username>",
+    same=(Refers("shop:session:<token>"), Formula("a token is here exactly while its session is a signed-in one")),
+    mend="session <token>",
     document="login:",
 )
 SHOP_RECENT = Key(
@@ -32,7 +37,9 @@ SHOP_RECENT = Key(
     "Every session, by when it was last seen.",
     of="token",
     score="Unix seconds",
-    same=(Formula("a token is here exactly while it has a session"),),
+    holds="<token>",
+    same=(Refers("shop:session:<token>"), Formula("a token is here exactly while it has a session")),
+    mend="session <token>",
     document="recent:",
 )
 SHOP_VIEWED = Key(
@@ -42,8 +49,12 @@ SHOP_VIEWED = Key(
     of="item id",
     score="when, Unix seconds",
     owner="token",
+    holds="<item>",
+    same=(Belongs("shop:session:<token>"), Formula("at most 25")),
+    mend="session <token>",
     lifetime="as long as the session; a day if that was replaced at login",
     ttl_seconds=86_400,
+    may_stay=True,
     document="viewed:EB9382CA-0376-4558-B271-EA230BDB7EAF",
     read=Access.ADMIN,
 )
@@ -53,6 +64,7 @@ SHOP_POPULAR = Key(
     "How often items are looked at: one down from 0 per view, halved and cut to 20,000 every five minutes.",
     of="item id",
     score="minus the number of views, older ones counting less",
+    holds="<item>",
     read=Access.PUBLIC,
     document="viewed:",
 )
@@ -61,6 +73,7 @@ SHOP_HALVED = Key(
     "string",
     "The five minutes in which `viewed:` was halved last, so that it is halved once in each.",
     of="Unix seconds divided by 300",
+    holds="<count>",
     owner="popular",
     read=Access.ADMIN,
 )
@@ -70,6 +83,10 @@ SHOP_CART = Key(
     "What a session wants to buy. Of a signed-in session it is the account's cart.",
     of="item id → quantity, 1 to 999",
     owner="token",
+    holds="<item>",
+    value=QUANTITY,
+    same=(Belongs("shop:session:<token>"), Formula("of a signed-in session, the account's cart")),
+    mend="session <token>",
     lifetime="as long as the session",
     document="cart:EB9382CA-0376-4558-B271-EA230BDB7EAF",
     read=Access.ADMIN,
@@ -80,9 +97,11 @@ SHOP_SESSION = Key(
     "A session. Without it a token is worth nothing.",
     owner="token",
     fields=(
-        Field("user", "the person who is signed in, empty for a guest", Access.NOBODY),
-        Field("since", "when it began, Unix seconds", Access.NOBODY),
-        Field("seen", "when it was last seen", Access.NOBODY),
+        Field(
+            "user", "the person who is signed in, empty for a guest", Access.NOBODY, shape="<username>|", needed=True
+        ),
+        Field("since", "when it began, Unix seconds", Access.NOBODY, shape="<seconds>", needed=True),
+        Field("seen", "when it was last seen", Access.NOBODY, shape="<seconds>", needed=True),
         Field("cart", "id of a guest's cart, once it is being checked out", Access.NOBODY),
         Field("last", "id of the cart that was checked out last, and when", Access.NOBODY),
         Field("moved", "until when requests with this token, replaced at login, are still served", Access.NOBODY),
@@ -91,8 +110,11 @@ SHOP_SESSION = Key(
         Field("for", "the account that the parcel is for", Access.NOBODY),
         Field("ordered", "what of the parcel had become an order already", Access.NOBODY),
     ),
+    same=(Formula("`recent:`, `login:` and the person's sessions say so"),),
+    mend="session <token>",
     lifetime="until it ends; a day if it was replaced",
     ttl_seconds=86_400,
+    may_stay=True,
 )
 SHOP_ACCOUNT = Key(
     "shop:account:<username>",
@@ -113,6 +135,9 @@ SHOP_ACCOUNT_CART = Key(
     "A person's cart, which all their sessions show and which waits for the next login.",
     of="item id → quantity, 1 to 999",
     owner="username",
+    holds="<item>",
+    value=QUANTITY,
+    mend="account <username>",
     read=Access.SELF,
 )
 SHOP_ACCOUNT_SESSIONS = Key(
@@ -122,6 +147,9 @@ SHOP_ACCOUNT_SESSIONS = Key(
     of="token",
     score="when it began, Unix seconds",
     owner="username",
+    holds="<token>",
+    same=(Formula("that session is this person's"),),
+    mend="belongs <token> <username>",
 )
 SHOP_INV = Key(
     "inv:<item>",
@@ -129,8 +157,10 @@ SHOP_INV = Key(
     "A database row of an item, as JSON.",
     of="`qty`, `name`, `description`, `price`, `id`, `version`",
     owner="item",
+    holds=r"\{.*\}",
     lifetime="while it is scheduled; else a few seconds",
     ttl_seconds=60,
+    may_stay=True,
     read=Access.PUBLIC,
     document="inv:273",
 )
@@ -150,8 +180,11 @@ SHOP_ROW = Key(
         Field("busy", "who is reading it from the database, and until when", Access.ADMIN),
         Field("removed", "when it left the cache, Unix milliseconds", Access.ADMIN),
     ),
+    same=(Formula("with a `delay`, the item is in `delay:` and `schedule:`"),),
+    mend="row <item>",
     lifetime="while it is scheduled; else an hour",
     ttl_seconds=3600,
+    may_stay=True,
     read=Access.ADMIN,
 )
 SHOP_DELAYS = Key(
@@ -160,6 +193,9 @@ SHOP_DELAYS = Key(
     "The rows that are copied regularly. Zero or less takes a row out of the cache.",
     of="item id",
     score="seconds between two copies",
+    holds="<item>",
+    same=(Formula("the `delay` of `shop:row:<item>`"),),
+    mend="row <item>",
     document="delay:",
     read=Access.ADMIN,
 )
@@ -169,6 +205,9 @@ SHOP_SCHEDULE = Key(
     "When each row is copied next.",
     of="item id",
     score="Unix seconds",
+    holds="<item>",
+    same=(Formula("each has a `delay` in `shop:row:<item>`"),),
+    mend="row <item>",
     document="schedule:",
     read=Access.ADMIN,
 )
@@ -212,6 +251,7 @@ SHOP_PAGE_TAG = Key(
     "The pages that show something, so that they go when it changes.",
     of="hash of a page; `purged` for the last purge",
     score="until when the page may be shown, Unix milliseconds; of `purged`, when that was",
+    holds="<page>|purged",
     owner="tag",
     lifetime="two hours after the last page",
     ttl_seconds=172_800,

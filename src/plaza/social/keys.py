@@ -4,7 +4,20 @@ cheap to keep true: the other side of a relation, an order for paging, a queue o
 
 from __future__ import annotations
 
-from plaza.core.keys import Access, Catalogue, Counts, Field, Formula, Hidden, Key, Mirrors, Refers
+from plaza.core.keys import (
+    Access,
+    Belongs,
+    Catalogue,
+    Counts,
+    Field,
+    Formula,
+    Hidden,
+    Key,
+    Mirrors,
+    Orders,
+    Refers,
+    Scored,
+)
 from plaza.core.tokens import USERNAME
 
 SELF, PUBLIC, ADMIN, NOBODY = Access.SELF, Access.PUBLIC, Access.ADMIN, Access.NOBODY
@@ -39,26 +52,28 @@ USER = Key(
     "A profile.",
     owner="username",
     fields=(
-        Field("username", "the name, which is the id"),
+        Field("username", "the name, which is the id", shape="<username>", needed=True),
         Field("display_name", "name to show"),
         Field("bio", "about this person", write=SELF, most=_LONG_CHARACTERS),
         Field("avatar", "URL of a picture"),
         Field("links", "links elsewhere", write=SELF, most=_LONG_CHARACTERS),
-        Field("role", "`user`, `model` or `admin`"),
-        Field("postCount", "number of posts"),
-        Field("followerCount", "number of followers"),
-        Field("followingCount", "number of people followed"),
-        Field("created_at", f"when the account was made, {MS}"),
+        Field("role", "`user`, `model` or `admin`", shape="user|model|admin", needed=True),
+        Field("postCount", "number of posts", shape="<count>", needed=True),
+        Field("followerCount", "number of followers", shape="<count>", needed=True),
+        Field("followingCount", "number of people followed", shape="<count>", needed=True),
+        Field("created_at", f"when the account was made, {MS}", shape="<ms>", needed=True),
         *(
             Field(name, says, SELF, SELF, _LONG_CHARACTERS if name in _LONG else _LINE_CHARACTERS)
             for name, says in _PRIVATE.items()
         ),
         Field("password", "never here; what another client may have left is shown to nobody", read=NOBODY),
         Field("password_hash", "never here either: `auth:<username>` has it", read=NOBODY),
-        Field("suspended_at", f"when an admin suspended the account, {MS}; absent if not", read=SELF),
+        Field("suspended_at", f"when an admin suspended the account, {MS}; absent if not", read=SELF, shape="<ms>"),
         Field("suspended_by", "who suspended it", read=SELF),
-        Field("version", "counts changes of what posts copy from the profile", read=SELF),
+        Field("version", "counts changes of what posts copy from the profile", read=SELF, shape="<count>"),
     ),
+    same=(Formula("no field is a password"),),
+    mend="user <username>",
     read=PUBLIC,
     write=SELF,
     document="user:<username>",
@@ -70,7 +85,14 @@ USER_POSTS = Key(
     of="post id",
     score=f"creation, {MS}",
     owner="username",
-    same=(Counts("user:<username>", "postCount"), Refers("post:<post>")),
+    holds="<post>",
+    same=(
+        Counts("user:<username>", "postCount"),
+        Refers("post:<post>"),
+        Scored("post:<post>", "created_at"),
+        Belongs("user:<username>"),
+    ),
+    mend="authored <username> <post>",
     read=PUBLIC,
     document="user:<username>:posts",
 )
@@ -80,7 +102,14 @@ USER_FOLLOWERS = Key(
     "Who follows this person.",
     of="username",
     owner="username",
-    same=(Counts("user:<username>", "followerCount"), Mirrors("user:<username>:following"), Refers("user:<username>")),
+    holds="<username>",
+    same=(
+        Counts("user:<username>", "followerCount"),
+        Mirrors("user:<username>:following"),
+        Refers("user:<username>"),
+        Belongs("user:<username>"),
+    ),
+    mend="follow <other> <username>",
     read=PUBLIC,
     document="user:<username>:followers",
 )
@@ -90,7 +119,14 @@ USER_FOLLOWING = Key(
     "Whom this person follows. This is the fact of a follow.",
     of="username",
     owner="username",
-    same=(Counts("user:<username>", "followingCount"), Mirrors("user:<username>:followers"), Refers("user:<username>")),
+    holds="<username>",
+    same=(
+        Counts("user:<username>", "followingCount"),
+        Mirrors("user:<username>:followers"),
+        Refers("user:<username>"),
+        Belongs("user:<username>"),
+    ),
+    mend="follow <username> <other>",
     read=PUBLIC,
     document="user:<username>:following",
 )
@@ -101,7 +137,9 @@ USER_BOOKMARKED = Key(
     of="post id",
     score=f"when it was bookmarked, {MS}",
     owner="username",
+    holds="<post>",
     same=(Mirrors("post:<post>:bookmarks"), Refers("post:<post>")),
+    mend="bookmark <username> <post>",
     read=SELF,
     document="user:<username>:bookmarked",
 )
@@ -112,7 +150,9 @@ USER_FOLLOWERS_RECENT = Key(
     of="username",
     score=f"when they followed, {MS}",
     owner="username",
-    same=(Formula("the members of `user:<username>:followers`"),),
+    holds="<username>",
+    same=(Orders("user:<username>:followers"),),
+    mend="user <username>",
     read=PUBLIC,
 )
 USER_FOLLOWING_RECENT = Key(
@@ -122,7 +162,9 @@ USER_FOLLOWING_RECENT = Key(
     of="username",
     score=f"when the follow began, {MS}",
     owner="username",
-    same=(Formula("the members of `user:<username>:following`"),),
+    holds="<username>",
+    same=(Orders("user:<username>:following"),),
+    mend="user <username>",
     read=PUBLIC,
 )
 USER_LIKED = Key(
@@ -132,7 +174,9 @@ USER_LIKED = Key(
     of="post id",
     score=f"when it was liked, {MS}",
     owner="username",
+    holds="<post>",
     same=(Mirrors("post:<post>:likes"), Refers("post:<post>")),
+    mend="like <post> <username>",
     read=SELF,
 )
 USER_COMMENTS = Key(
@@ -142,7 +186,9 @@ USER_COMMENTS = Key(
     of="comment id",
     score=f"creation, {MS}",
     owner="username",
-    same=(Refers("comment:<comment>"),),
+    holds="<comment>",
+    same=(Refers("comment:<comment>"), Scored("comment:<comment>", "created_at")),
+    mend="commented <comment> <username>",
     read=SELF,
 )
 USER_BLOCKED = Key(
@@ -152,7 +198,9 @@ USER_BLOCKED = Key(
     of="username",
     score=f"since when, {MS}",
     owner="username",
+    holds="<username>",
     same=(Mirrors("user:<username>:blocked_by"),),
+    mend="block <username> <other>",
     read=SELF,
 )
 USER_BLOCKED_BY = Key(
@@ -162,7 +210,9 @@ USER_BLOCKED_BY = Key(
     of="username",
     score=f"since when, {MS}",
     owner="username",
+    holds="<username>",
     same=(Mirrors("user:<username>:blocked"),),
+    mend="block <other> <username>",
     read=ADMIN,
 )
 USER_MUTED = Key(
@@ -172,7 +222,9 @@ USER_MUTED = Key(
     of="username",
     score=f"since when, {MS}",
     owner="username",
+    holds="<username>",
     same=(Mirrors("user:<username>:muted_by"),),
+    mend="mute <username> <other>",
     read=SELF,
 )
 USER_MUTED_BY = Key(
@@ -182,7 +234,9 @@ USER_MUTED_BY = Key(
     of="username",
     score=f"since when, {MS}",
     owner="username",
+    holds="<username>",
     same=(Mirrors("user:<username>:muted"),),
+    mend="mute <other> <username>",
     read=ADMIN,
 )
 USER_POINTS = Key(
@@ -191,7 +245,10 @@ USER_POINTS = Key(
     "Engagement points of each post of this person that is not banned and has any, and their sum.",
     of="post id → points; `total` → their sum",
     owner="username",
-    same=(Formula("`likes*3 + comments*5 + bookmarks*4` of each post"),),
+    holds="<post>|total",
+    value="<count>",
+    same=(Formula("`likes*3 + comments*5 + bookmarks*4` of each post"), Belongs("user:<username>")),
+    mend="points <username>",
     read=ADMIN,
 )
 USER_LEAVING = Key(
@@ -200,6 +257,9 @@ USER_LEAVING = Key(
     "This account is being deleted: the name is not free until nothing of it is left.",
     of=f"since when, {MS}",
     owner="username",
+    holds="<ms>",
+    same=(Formula("the user is in `users:leaving`"),),
+    mend="left <username>",
     lifetime="until the deletion is done",
     read=ADMIN,
 )
@@ -209,6 +269,10 @@ USERS_LEAVING = Key(
     "Accounts whose deletion is under way, so that a worker can go on with it.",
     of="username",
     score=f"since when, {MS}",
+    holds="<username>",
+    leaving="username",
+    same=(Formula("each has its `user:<username>:leaving`"),),
+    mend="left <username>",
     lifetime="until the deletion is done",
     read=ADMIN,
 )
@@ -241,6 +305,8 @@ USERS_RESTYLE = Key(
     "hash",
     "Whose posts still show an older avatar, display name or role.",
     of="username → `version|position`: the profile's version, and how far its posts are done",
+    holds="<username>",
+    value=r"<count>\|.*",
     lifetime="until all posts are done",
     read=ADMIN,
 )
@@ -249,6 +315,7 @@ IMPORTS = Key(
     "hash",
     "Files that `plaza import` has not finished, so that the next run goes on where the last one stopped.",
     of="fingerprint of the file → JSON `[bytes done, lines done, counts]`",
+    value=r"\[.*\]",
     lifetime="until the file is done",
     read=ADMIN,
 )
@@ -258,6 +325,9 @@ AUTH_USER = Key(
     "What proves who someone is. No route or proxy reads it out.",
     of="`password_hash` → argon2 or bcrypt; family of refresh tokens → `sha256 of the current one|expiry in ms`",
     owner="username",
+    holds="password_hash|synced_hash|family:.+",
+    same=(Belongs("user:<username>"),),
+    mend="auth <username>",
 )
 
 POST = Key(
@@ -266,26 +336,31 @@ POST = Key(
     "A post, with what feeds show of its author.",
     owner="post",
     fields=(
-        Field("id", "UUID"),
-        Field("user_id", "username of the author"),
-        Field("content", "the text"),
+        Field("id", "UUID", shape="<post>", needed=True),
+        Field("user_id", "username of the author", shape="<username>", needed=True),
+        Field("content", "the text", needed=True),
         Field("media_url", "URL of an image or video"),
-        Field("created_at", f"creation, {MS}"),
-        Field("edited_at", f"last edit, {MS}; absent if never"),
-        Field("hashtags", "its tags, lower case, joined by commas"),
-        Field("username", "the author's username"),
+        Field("created_at", f"creation, {MS}", shape="<ms>", needed=True),
+        Field("edited_at", f"last edit, {MS}; absent if never", shape="<ms>"),
+        Field("hashtags", "its tags, lower case, joined by commas", shape=r"[^\s{}:#]*"),
+        Field("username", "the author's username", shape="<username>", needed=True),
         Field("avatar", "the author's avatar"),
         Field("display_name", "the author's display name"),
-        Field("user_role", "the author's role"),
-        Field("user_version", "which version of the profile these were copied from", read=ADMIN),
-        Field("likesCount", "number of likes"),
-        Field("commentsCount", "number of comments"),
-        Field("bookmarksCount", "number of bookmarks"),
-        Field("banned", "`true`, or absent"),
-        Field("banned_at", f"when, {MS}", read=ADMIN),
+        Field("user_role", "the author's role", shape="user|model|admin", needed=True),
+        Field("user_version", "which version of the profile these were copied from", read=ADMIN, shape="<count>"),
+        Field("likesCount", "number of likes", shape="<count>", needed=True),
+        Field("commentsCount", "number of comments", shape="<count>", needed=True),
+        Field("bookmarksCount", "number of bookmarks", shape="<count>", needed=True),
+        Field("banned", "`true`, or absent", shape="true"),
+        Field("banned_at", f"when, {MS}", read=ADMIN, shape="<ms>"),
         Field("banned_by", "by whom", read=ADMIN),
     ),
-    same=(Refers("user:<username>"),),
+    same=(
+        Refers("user:<username>", "user_id"),
+        Formula("it stands in every feed and sum where it belongs"),
+        Formula("what it shows of its author is the author's, or `users:restyle` knows"),
+    ),
+    mend="post <post>",
     read=PUBLIC,
     hidden=_BANNED,
     document="post:<id>",
@@ -296,7 +371,9 @@ POST_LIKES = Key(
     "Who likes a post. This is the fact of a like.",
     of="username",
     owner="post",
-    same=(Counts("post:<post>", "likesCount"), Mirrors("user:<username>:liked")),
+    holds="<username>",
+    same=(Counts("post:<post>", "likesCount"), Mirrors("user:<username>:liked"), Belongs("post:<post>")),
+    mend="like <post> <username>",
     read=PUBLIC,
     hidden=_BANNED,
     document="post:<id>:likes",
@@ -308,7 +385,9 @@ POST_LIKES_RECENT = Key(
     of="username",
     score=f"when, {MS}",
     owner="post",
-    same=(Formula("the members of `post:<post>:likes`"),),
+    holds="<username>",
+    same=(Orders("post:<post>:likes"), Belongs("post:<post>")),
+    mend="post <post>",
     read=PUBLIC,
     hidden=_BANNED,
 )
@@ -318,7 +397,9 @@ POST_BOOKMARKS = Key(
     "Who has bookmarked a post.",
     of="username",
     owner="post",
-    same=(Counts("post:<post>", "bookmarksCount"), Mirrors("user:<username>:bookmarked")),
+    holds="<username>",
+    same=(Counts("post:<post>", "bookmarksCount"), Mirrors("user:<username>:bookmarked"), Belongs("post:<post>")),
+    mend="bookmark <username> <post>",
     read=ADMIN,
     document="post:<id>:bookmarks",
 )
@@ -328,7 +409,9 @@ POST_COMMENTS = Key(
     "The comments of a post, oldest first.",
     of="comment id",
     owner="post",
-    same=(Counts("post:<post>", "commentsCount"), Refers("comment:<comment>")),
+    holds="<comment>",
+    same=(Counts("post:<post>", "commentsCount"), Refers("comment:<comment>"), Belongs("post:<post>")),
+    mend="comment <post> <comment>",
     read=PUBLIC,
     hidden=_BANNED,
     document="post:<id>:comments",
@@ -340,7 +423,9 @@ POST_COMMENTS_RECENT = Key(
     of="comment id",
     score=f"creation, {MS}",
     owner="post",
-    same=(Formula("the members of `post:<post>:comments`"),),
+    holds="<comment>",
+    same=(Orders("post:<post>:comments"), Scored("comment:<comment>", "created_at"), Belongs("post:<post>")),
+    mend="post <post>",
     read=PUBLIC,
     hidden=_BANNED,
 )
@@ -350,6 +435,9 @@ POST_EDITS = Key(
     "What a post said before each edit, oldest first.",
     of="JSON `{content, hashtags, until}`, `until` in Unix milliseconds",
     owner="post",
+    holds=r"\{.*\}",
+    same=(Belongs("post:<post>"),),
+    mend="post <post>",
     read=ADMIN,
 )
 POSTS_LEAVING = Key(
@@ -358,6 +446,8 @@ POSTS_LEAVING = Key(
     "Deleted posts that many had liked, bookmarked or commented on, whose other sides are still being cleared.",
     of="post id",
     score=f"since when, {MS}",
+    holds="<post>",
+    leaving="post",
     lifetime="until the deletion is done",
     read=ADMIN,
 )
@@ -367,13 +457,14 @@ COMMENT = Key(
     "A comment.",
     owner="comment",
     fields=(
-        Field("id", "UUID"),
-        Field("post_id", "the post it is on"),
-        Field("username", "who wrote it"),
-        Field("content", "the text"),
-        Field("created_at", f"creation, {MS}"),
+        Field("id", "UUID", shape="<comment>", needed=True),
+        Field("post_id", "the post it is on", shape="<post>", needed=True),
+        Field("username", "who wrote it", shape="<username>", needed=True),
+        Field("content", "the text", needed=True),
+        Field("created_at", f"creation, {MS}", shape="<ms>", needed=True),
     ),
-    same=(Refers("post:<post>"),),
+    same=(Refers("post:<post>", "post_id"), Formula("its post and its author have it among their comments")),
+    mend="commented <comment> <username>",
     read=PUBLIC,
 )
 
@@ -383,7 +474,9 @@ EXPLORE_FEED = Key(
     "All posts that are not banned.",
     of="post id",
     score=f"creation, {MS}",
-    same=(Refers("post:<post>"),),
+    holds="<post>",
+    same=(Scored("post:<post>", "created_at"), Formula("no post that is banned")),
+    mend="post <post>",
     read=PUBLIC,
     document="explore:feed",
 )
@@ -394,7 +487,9 @@ HASHTAG_POSTS = Key(
     of="post id",
     score=f"creation, {MS}",
     owner="tag",
-    same=(Refers("post:<post>"),),
+    holds="<post>",
+    same=(Scored("post:<post>", "created_at"), Formula("no post that is banned or has not the tag")),
+    mend="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:posts",
 )
@@ -405,7 +500,9 @@ HASHTAG_RANKED = Key(
     of="post id",
     score="`(likes*3 + comments*5 + bookmarks*4) / (hours since creation + 1)`, within 2%",
     owner="tag",
-    same=(Refers("post:<post>"),),
+    holds="<post>",
+    same=(Refers("post:<post>"), Formula("no post that is banned or has not the tag")),
+    mend="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:ranked",
 )
@@ -415,6 +512,9 @@ RANKING_DUE = Key(
     "When each post with tags must be scored again, so that its stored scores stay within 2% as time passes.",
     of="post id",
     score=f"when, {MS}",
+    holds="<post>",
+    same=(Refers("post:<post>"),),
+    mend="post <post>",
     lifetime="a post leaves after 14 days",
     read=ADMIN,
 )
@@ -423,6 +523,10 @@ RANKING_POSTS = Key(
     "hash",
     "What scoring a post again takes, in little: posts themselves need not be read.",
     of="post id → `created_at|points|tags`",
+    holds="<post>",
+    value=r"<ms>\|<count>\|.+",
+    same=(Formula("what the post itself says"),),
+    mend="post <post>",
     lifetime="a post leaves after 14 days",
     read=ADMIN,
 )
@@ -431,6 +535,7 @@ FEEDS_PUSH = Key(
     "zset",
     "Posts that are still to be put into the home feeds that exist, in the background.",
     of="post id",
+    holds="<post>",
     score=f"creation, {MS}",
     lifetime="until they are",
     read=ADMIN,
@@ -440,6 +545,7 @@ FEEDS_DROP = Key(
     "zset",
     "Deleted posts that are still to be taken out of the home feeds that exist, in the background.",
     of="`<author>|<post id>`",
+    holds=r"<username>\|<post>",
     score=f"when it was deleted, {MS}; 0 if that is not known",
     lifetime="until they are",
     read=ADMIN,
@@ -450,7 +556,9 @@ USERS_REGULAR = Key(
     "Everyone with the role `user`.",
     of="username",
     score=f"when the account was made, {MS}",
-    same=(Refers("user:<username>"),),
+    holds="<username>",
+    same=(Scored("user:<username>", "created_at"), Formula("the role is `user`")),
+    mend="user <username>",
     read=PUBLIC,
     document="users:regular",
 )
@@ -460,7 +568,9 @@ USERS_MODELS = Key(
     "Everyone with the role `model`.",
     of="username",
     score=f"when the account was made, {MS}",
-    same=(Refers("user:<username>"),),
+    holds="<username>",
+    same=(Scored("user:<username>", "created_at"), Formula("the role is `model`")),
+    mend="user <username>",
     read=PUBLIC,
     document="users:models",
 )
@@ -470,7 +580,9 @@ MODELS_TOP_ENGAGEMENT = Key(
     "The models by the engagement of all their posts that are not banned.",
     of="username",
     score="`likes*3 + comments*5 + bookmarks*4`, summed",
-    same=(Refers("user:<username>"), Formula("the `total` of `user:<username>:points`")),
+    holds="<username>",
+    same=(Refers("user:<username>"), Formula("the `total` of `user:<username>:points`"), Formula("models only")),
+    mend="user <username>",
     read=PUBLIC,
     document="models:top:engagement",
 )
@@ -484,6 +596,7 @@ TMP_HOME = Key(
     of="post id",
     score=f"creation, {MS}",
     owner="username",
+    holds="<post>",
     lifetime="15 minutes after the last read",
     ttl_seconds=HOME_SECONDS,
     read=SELF,
@@ -498,6 +611,7 @@ TMP_HOME_STATE = Key(
         "`follows` → whom it was built from"
     ),
     owner="username",
+    holds="upto|floor|follows",
     lifetime="15 minutes after the last read",
     ttl_seconds=HOME_SECONDS,
     read=ADMIN,

@@ -1,0 +1,171 @@
+"""The rules that follow from what catalogues say in one line beside a key.
+
+A line often makes a rule for another key: that `post:<post>:likes` is as large as `likesCount` says is checked where
+`likesCount` is, since a set that is missing altogether is met by nobody who walks through the keys.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plaza.core.keys import Belongs, Counts, Formula, Key, Mirrors, Orders, Refers, Scored
+from plaza.core.rules import Command, Entry, Rule
+from plaza.keyspace.audit.families import Families, Family
+
+SIZE = {"set": "SCARD", "zset": "ZCARD", "list": "LLEN", "hash": "HLEN", "string": "STRLEN", "stream": "XLEN"}
+HAS = {"set": "SISMEMBER", "zset": "ZSCORE", "list": "LPOS", "hash": "HEXISTS"}
+
+_PART = re.compile(r"<(\w+)>")
+Name = Callable[[Entry], str]
+
+
+def bind(families: Families, rules: Sequence[Rule]) -> None:
+    """Give every family its rules: those that are declared, and those that a domain adds."""
+    patterns = {(family.domain, family.key.pattern): family for family in families.all}
+    for family in families.all:
+        for invariant in family.key.same:
+            if not isinstance(invariant, Formula):
+                make = _MAKERS[type(invariant)]
+                to = patterns[family.domain, invariant.pattern]
+                for found, rule in make(family, invariant, to):
+                    _add(found, rule)
+    for rule in rules:
+        _add(families.of(rule.key), rule)
+
+
+def _add(family: Family, rule: Rule) -> None:
+    (family.whole if rule.whole else family.each).append(rule)
+
+
+def _namer(family: Family, to: Key, field: str = "") -> Name:
+    """How to name the key that an entry speaks of: by the ids of its member first, then by its own."""
+    members = family.holds.parts if family.holds else ()
+    if field:
+        return lambda entry: to(entry.value.get(field, ""))
+    if len(to.parts) == 1 and to.parts[0] in members:
+        at = members.index(to.parts[0])
+        return lambda entry: to(entry.ids[at])
+    if to.parts == family.key.parts:
+        return lambda entry: to(*entry.parts)
+
+    def name(entry: Entry) -> str:
+        ids = dict(zip(family.key.parts, entry.parts, strict=True)) | dict(zip(members, entry.ids, strict=True))
+        return to(*(ids[part] for part in to.parts))
+
+    return name
+
+
+def _counted(family: Family, says: Counts, to: Family) -> list[tuple[Family, Rule]]:
+    key, size, field = family.key, SIZE[family.key.type], says.field
+
+    def asks(entry: Entry) -> Sequence[Command]:
+        return ((size, key(*entry.parts)),)
+
+    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        is_, ought = entry.value.get(field, "0"), str(replies[0])
+        return None if is_ == ought else f"{field} is {is_}, and `{key(*entry.parts)}` has {ought}"
+
+    return [(to, Rule("count", to.key, asks, judge, whole=True))]
+
+
+def _mirrored(family: Family, says: Mirrors, to: Family) -> list[tuple[Family, Rule]]:
+    name, has = _namer(family, to.key), HAS[to.key.type]
+    template, order = _PART.sub("%s", to.key.holds), [family.key.parts.index(p) for p in _PART.findall(to.key.holds)]
+
+    def asks(entry: Entry) -> Sequence[Command]:
+        return ((has, name(entry), template % tuple(entry.parts[i] for i in order)),)
+
+    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        if replies[0] in (None, 0):
+            return f"has {entry.member}, but `{name(entry)}` does not say so"
+        return None
+
+    return [(family, Rule("mirror", family.key, asks, judge, mend=says.mend))]
+
+
+def _referred(family: Family, says: Refers, to: Family) -> list[tuple[Family, Rule]]:
+    if any(isinstance(other, Scored) and other.pattern == says.pattern for other in family.key.same):
+        return []  # whoever compares the score reads the other key anyway
+    name = _namer(family, to.key, says.field)
+
+    def asks(entry: Entry) -> Sequence[Command]:
+        return (("EXISTS", name(entry)),)
+
+    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return None if replies[0] else f"names `{name(entry)}`, which does not exist"
+
+    return [(family, Rule("reference", family.key, asks, judge, mend=says.mend, whole=bool(says.field)))]
+
+
+def _belonging(family: Family, says: Belongs, to: Family) -> list[tuple[Family, Rule]]:
+    parts = [family.key.parts.index(part) for part in to.key.parts]
+
+    def name(entry: Entry) -> str:
+        return to.key(*(entry.parts[i] for i in parts))
+
+    def asks(entry: Entry) -> Sequence[Command]:
+        return (("EXISTS", name(entry)),)
+
+    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return None if replies[0] else f"is there without `{name(entry)}`"
+
+    return [(family, Rule("orphan", family.key, asks, judge, whole=True))]
+
+
+def _ordered(family: Family, says: Orders, to: Family) -> list[tuple[Family, Rule]]:
+    order, members = family.key, to.key
+
+    def asks_size(entry: Entry) -> Sequence[Command]:
+        return ((SIZE[order.type], entry.name), (SIZE[members.type], members(*entry.parts)))
+
+    def judge_size(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        mine, theirs = replies
+        return None if mine == theirs else f"has {mine} members, and `{members(*entry.parts)}` has {theirs}"
+
+    def asks(entry: Entry) -> Sequence[Command]:
+        return ((HAS[order.type], order(*entry.parts), entry.member),)
+
+    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return f"has {entry.member}, which `{order(*entry.parts)}` lacks" if replies[0] in (None, 0) else None
+
+    return [
+        (family, Rule("order", order, asks_size, judge_size, whole=True)),
+        (to, Rule("order", members, asks, judge)),
+    ]
+
+
+def _scored(family: Family, says: Scored, to: Family) -> list[tuple[Family, Rule]]:
+    name, field = _namer(family, to.key), says.field
+
+    def asks(entry: Entry) -> Sequence[Command]:
+        return (("HGET", name(entry), field),)
+
+    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        if replies[0] is None:
+            return f"names `{name(entry)}`, which does not exist"
+        if number(replies[0]) == float(entry.value):
+            return None
+        return f"has {entry.member} at {entry.value}, and its {field} is {replies[0]}"
+
+    return [(family, Rule("score", family.key, asks, judge, mend=says.mend))]
+
+
+def number(text: Any) -> float:
+    """A number that someone may have broken; nothing equals what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+_MAKERS: dict[type, Any] = {
+    Counts: _counted,
+    Mirrors: _mirrored,
+    Refers: _referred,
+    Belongs: _belonging,
+    Orders: _ordered,
+    Scored: _scored,
+}

@@ -1,0 +1,24 @@
+"""The audit's own keys."""
+
+from __future__ import annotations
+
+from plaza.core.keys import Access, Catalogue, Key
+
+AUDIT_RUNNING = Key(
+    "audit:running",
+    "string",
+    "The audit that is under way, as far as it has come.",
+    of="the report so far, JSON",
+    lifetime="two minutes after the last page, if its process died",
+    ttl_seconds=120,
+    read=Access.ADMIN,
+)
+AUDIT_LAST = Key(
+    "audit:last",
+    "string",
+    "What the last audit found.",
+    of="the report, JSON",
+    read=Access.ADMIN,
+)
+
+CATALOGUE = Catalogue.of("audit", globals(), {})

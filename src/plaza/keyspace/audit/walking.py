@@ -1,0 +1,181 @@
+"""Goes through the whole keyspace once, a page of names at a time, and says what does not fit.
+
+A page is: names from `SCAN`, what they hold, and everything that their rules ask for besides, each asked once. Nothing
+is remembered from one page to the next, so memory does not grow with the keyspace, and a key of a million members is
+read in pieces like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plaza.core.clock import Clock
+from plaza.core.rules import Command, Entry, Rule
+from plaza.core.wire import Valkey
+from plaza.keyspace.audit import basics
+from plaza.keyspace.audit.confirming import Suspect
+from plaza.keyspace.audit.families import Families, Family
+from plaza.keyspace.audit.pace import Pace
+from plaza.keyspace.audit.reading import entries, first_read, more
+
+# Names in a page, as SCAN is asked for.
+NAMES = 500
+# Commands sent together. All of one client's commands run before anyone else's turn: some 200 µs.
+TOGETHER = 200
+
+_UNKNOWN = basics.unknown()
+
+
+@dataclass(slots=True)
+class Bound:
+    """A family with the rules for everything it is checked for, made once."""
+
+    type: Rule
+    lifetime: Rule
+    member: Rule | None
+    value: Rule | None
+    fields: Rule | None
+
+    @classmethod
+    def of(cls, family: Family) -> Bound:
+        return cls(
+            basics.of_type(family.key),
+            basics.of_lifetime(family.key),
+            basics.of_member(family) if family.holds else None,
+            basics.of_value(family) if family.value else None,
+            basics.of_fields(family) if family.is_object else None,
+        )
+
+
+@dataclass(slots=True)
+class Questions:
+    """What the rules of a page want to know. Many want the same, which is asked once."""
+
+    commands: dict[Command, int] = field(default_factory=dict)
+    waiting: list[tuple[Family, Rule, Entry, list[int]]] = field(default_factory=list)
+
+    def add(self, family: Family, rule: Rule, entry: Entry) -> None:
+        known = self.commands
+        places = [known.setdefault(command, len(known)) for command in rule.asks(entry)]
+        self.waiting.append((family, rule, entry, places))
+
+
+class Walk:
+    """One pass through the keyspace."""
+
+    def __init__(self, valkey: Valkey, families: Families, clock: Clock, pace: Pace) -> None:
+        self._valkey = valkey
+        self._families = families
+        self._bound = {id(family): Bound.of(family) for family in families.all}
+        self._clock = clock
+        self._pace = pace
+        self.keys = 0
+        self.members = 0
+
+    async def total(self) -> int:
+        """How many keys there are."""
+        return sum([int(await node.call("DBSIZE")) for node in self._valkey.primaries()])
+
+    async def pages(self) -> AsyncIterator[list[Suspect]]:
+        """What seems wrong, page by page."""
+        for node in self._valkey.primaries():
+            cursor: str | int = "0"
+            while True:
+                cursor, names = await node.call("SCAN", cursor, "COUNT", NAMES)
+                async for suspects in self._page(names):
+                    yield suspects
+                await self._pace.rest()
+                if str(cursor) == "0":
+                    break
+
+    async def _page(self, names: Sequence[str]) -> AsyncIterator[list[Suspect]]:
+        suspects: list[Suspect] = []
+        known: list[tuple[str, Family, tuple[str, ...]]] = []
+        for name in names:
+            found = self._families.match(name)
+            if found is None:
+                suspects.append(Suspect(basics.STRANGER, _UNKNOWN, Entry(name, (name,))))
+            else:
+                known.append((name, *found))
+        self.keys += len(names)
+        lives = await self._ask([("PTTL", name) for name, _, _ in known])
+        reads = await self._ask([first_read(family, name) for name, family, _ in known])
+        questions = Questions()
+        large = []
+        for (name, family, parts), life, read in zip(known, lives, reads, strict=True):
+            bound = self._bound[id(family)]
+            whole = Entry(name, parts)
+            if isinstance(read, Exception):
+                suspects.append(Suspect(family, bound.type, whole))
+                continue
+            if basics.lifetime(family.key, life) is not None:
+                suspects.append(Suspect(family, bound.lifetime, whole))
+            suspects += self._whole(family, bound, whole, read, questions)
+            members, cursor = entries(family, read)
+            suspects += self._members(family, bound, whole, members, questions)
+            if str(cursor) != "0":
+                large.append((family, bound, whole, cursor))
+        yield suspects + await self._judge(questions)
+        for family, bound, whole, cursor in large:
+            async for members in more(self._valkey, family, whole.name, cursor):
+                questions = Questions()
+                suspects = self._members(family, bound, whole, members, questions)
+                yield suspects + await self._judge(questions)
+                await self._pace.rest()
+
+    def _whole(self, family: Family, bound: Bound, entry: Entry, read: Any, questions: Questions) -> Iterable[Suspect]:
+        if family.is_object:
+            if not read:
+                return ()  # it went away since its name was read
+            entry = entry._replace(value=read)
+            assert bound.fields is not None
+            if bound.fields.judge(entry, (), 0) is not None:
+                return (Suspect(family, bound.fields, entry),)
+        for rule in family.whole:
+            questions.add(family, rule, entry)
+        return ()
+
+    def _members(
+        self, family: Family, bound: Bound, key: Entry, members: Sequence[tuple[str, Any]], questions: Questions
+    ) -> list[Suspect]:
+        self.members += len(members)
+        holds, value, rules = family.holds, family.value, family.each
+        suspects: list[Suspect] = []
+        if holds is None and not rules:
+            return suspects
+        name, parts = key.name, key.parts
+        for member, held in members:
+            ids = holds.read(member) if holds else ()
+            entry = Entry(name, parts, member, ids or (), held)
+            if ids is None:
+                assert bound.member is not None
+                suspects.append(Suspect(family, bound.member, entry))
+            elif value is not None and value.read(held) is None:
+                assert bound.value is not None
+                suspects.append(Suspect(family, bound.value, entry))
+            else:
+                for rule in rules:
+                    questions.add(family, rule, entry)
+        return suspects
+
+    async def _judge(self, questions: Questions) -> list[Suspect]:
+        replies = await self._ask(list(questions.commands))
+        now = self._clock.now_ms()
+        suspects = []
+        for family, rule, entry, places in questions.waiting:
+            told = [replies[place] for place in places]
+            if any(isinstance(reply, Exception) for reply in told):
+                continue  # of another type: the walk meets that key by itself
+            if rule.judge(entry, told, now) is not None:
+                suspects.append(Suspect(family, rule, entry))
+        return suspects
+
+    async def _ask(self, commands: Sequence[Command]) -> list[Any]:
+        replies: list[Any] = []
+        for first in range(0, len(commands), TOGETHER):
+            some = commands[first : first + TOGETHER]
+            self._pace.mine(len(some))
+            replies += await self._valkey.batch(some, return_errors=True)
+        return replies
