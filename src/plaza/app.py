@@ -84,7 +84,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         services[Audits] = audits = Audits(_auditor(core, domains, parts))
         _introduce(domains, parts)
         if _shows_pages(domains):
-            services[pages.Site] = pages.site(core, services[Sessions], services[Accounts])
+            services |= {type(service): service for service in pages.services(core, services)}
         app = make_app(
             routes_of(domains),
             services,

@@ -13,6 +13,7 @@ from plaza.challenges.recommend import Recommender
 from plaza.challenges.roll import Roll
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
+from plaza.challenges.standing import Standings
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.functions import Library
 from plaza.core.leases import Leases
@@ -29,6 +30,7 @@ def build(core: Core) -> Parts:
         Posts(core.sql, derived, core.clock),
         roll,
         Recommender(derived),
+        Standings(core.sql, core.clock),
     ]
     return Parts(services, timers(roll), holder=Participants(derived))
 

@@ -73,6 +73,16 @@ class Posts:
         paged = await page_by_position(name, page, after, self._read_many)
         return PostsPage(paged.items, paged.pagination)
 
+    async def read(self, actor: Actor | None, id: int) -> Post:
+        """One post, for who may look into its challenge."""
+        async with self._sql.read() as tx:
+            row = await _post_of(tx, id)
+            await require_sight(tx, actor, await challenge_of(tx, row.challenge_id))
+        (post,) = await self._read_many([str(id)])
+        if post is None:
+            raise NotFound("There is no such post.", id=id)
+        return post
+
     async def _read_many(self, ids: Sequence[str]) -> list[Post | None]:
         wanted = [int(id) for id in ids]
         async with self._sql.read() as tx:

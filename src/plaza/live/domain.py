@@ -8,6 +8,7 @@ from plaza.live.history import History
 from plaza.live.jobs import timers
 from plaza.live.people import People
 from plaza.live.places import GeoIp, Places
+from plaza.live.programme import Programme
 from plaza.live.recorder import Recorder
 from plaza.live.report import Reports
 from plaza.live.routes import route
@@ -24,9 +25,11 @@ def build(core: Core) -> Parts:
     figures = Figures(core.functions, history, settings, clock)
     people = People(core.functions, history, viewings)
     places = Places(core.valkey, clock, settings.live_address, GeoIp.read(settings.geoip))
+    live = Live(core.functions, settings, clock)
     return Parts(
         [
-            Live(core.functions, settings, clock),
+            live,
+            Programme(core.valkey, live, figures),
             Viewers(core.auth, places, settings, clock),
             figures,
             viewings,

@@ -57,8 +57,10 @@ class ViewerTokens:
         self._head = _b64(b'{"alg":"HS256","typ":"viewer+jwt"}') + "."
         self._read: dict[str, Claims] = {}
 
-    def issue(self) -> ViewerToken:
-        claims = Claims(sub=f"~{secrets.token_urlsafe(12)}", exp=int(self._clock.now_s()) + TOKEN_SECONDS)
+    def issue(self, username: str | None = None) -> ViewerToken:
+        """A token for a stranger; or for a person on a page, which may not hold what opens their account."""
+        name = f"~{secrets.token_urlsafe(12)}" if username is None else username
+        claims = Claims(sub=name, exp=int(self._clock.now_s()) + TOKEN_SECONDS)
         text = self._head + _b64(json.encode(claims))
         return ViewerToken(f"{text}.{self._signature(text)}", claims.sub, TOKEN_SECONDS)
 
@@ -68,6 +70,10 @@ class ViewerTokens:
 
     def viewer(self, token: str) -> str:
         """The id in a token that is good now."""
+        return self.read(token).sub
+
+    def read(self, token: str) -> Claims:
+        """What a token says that is good now."""
         claims = self._read.get(token)
         if claims is None:
             claims = self._claims(token)
@@ -77,7 +83,7 @@ class ViewerTokens:
         if claims.exp <= self._clock.now_s():
             self._read.pop(token, None)
             raise Unauthenticated("The viewer token has expired.")
-        return claims.sub
+        return claims
 
     def _claims(self, token: str) -> Claims:
         text, _, signature = token.rpartition(".")
@@ -144,9 +150,16 @@ class Viewers:
             if name == "authorization":
                 credential = credential.partition(" ")[2].strip()
             if self.tokens.is_one(credential):
-                return self.tokens.viewer(credential), None
+                return self._by_viewer_token(credential), None
         actor = self._auth.actor(headers)
         if actor is None:
             raise Unauthenticated("A heartbeat needs a user's token or a viewer token.")
         actor.require(USER)
         return actor.name, actor.groups
+
+    def _by_viewer_token(self, token: str) -> str:
+        claims = self.tokens.read(token)
+        # Of a person who was deleted, renamed or suspended since, nothing is written any more.
+        if self._auth.cutoffs.of(claims.sub) >= (claims.exp - TOKEN_SECONDS) * 1000:
+            raise Unauthenticated("The viewer token is no longer valid.")
+        return claims.sub

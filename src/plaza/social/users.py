@@ -115,6 +115,10 @@ class People:
         changed = await self.functions.call("social_unfollow", keys, me, target)
         return Relation(target, "follow", False, bool(changed))
 
+    async def follows(self, viewer: Actor, name: str) -> bool:
+        """Whether someone follows another. One round trip."""
+        return bool(await self.valkey.call("SISMEMBER", USER_FOLLOWING(viewer.name), name))
+
     async def block(self, actor: Actor, target: str) -> Relation:
         """Block someone: follows end both ways, and each is hidden from the other. One round trip."""
         me = self._toward(actor, target)

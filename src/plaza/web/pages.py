@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from plaza.articles.lists import Lists
 from plaza.core.domain import Core
 from plaza.core.routes import ErrorAnswer, Routes
+from plaza.live.programme import Programme
+from plaza.shop.pages import Pages
 from plaza.shop.sessions import Sessions
 from plaza.social.accounts import Accounts
-from plaza.web import routes_accounts, routes_social
+from plaza.web import (
+    routes_accounts,
+    routes_articles,
+    routes_challenges,
+    routes_live,
+    routes_people,
+    routes_posts,
+    routes_shop,
+    routes_social,
+)
+from plaza.web.noticeboard import Noticeboard
 from plaza.web.problems import problem_page
+from plaza.web.products import Products
 from plaza.web.site import Site
 
-ROUTES: Final[tuple[Routes, ...]] = (routes_accounts.page, routes_social.page)
+ROUTES: Final[tuple[Routes, ...]] = (
+    routes_social.page,
+    routes_posts.page,
+    routes_people.page,
+    routes_articles.page,
+    routes_challenges.page,
+    routes_live.page,
+    routes_shop.page,
+    routes_accounts.page,
+)
 
 # Where there is no page, that is said on one.
 STRAYS: Final[Mapping[str, ErrorAnswer]] = {"/app": problem_page}
 
-__all__ = ["ROUTES", "STRAYS", "Site", "site"]
 
-
-def site(core: Core, sessions: Sessions, accounts: Accounts) -> Site:
-    """The frame of all pages, on an open core."""
-    return Site(core.settings.secret("jwt_secret"), sessions, accounts, core.clock)
+def services(core: Core, known: Mapping[type, Any]) -> list[object]:
+    """What the pages need beside the domains' services, on an open core."""
+    secret = core.settings.secret("jwt_secret")
+    notices = Noticeboard(known[Programme], known[Lists], core.clock)
+    return [
+        Site(secret, known[Sessions], known[Accounts], notices.latest, core.clock),
+        notices,
+        Products(Pages(core.functions)),
+    ]

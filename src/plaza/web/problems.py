@@ -36,7 +36,13 @@ def problem_page(error: PlazaError, call: Call) -> Answer[Any]:
         return problem(error, call.request_id)
     if error.status == 401:
         return Answer(status=303, headers=[("location", sign_in_path(_wanted(call)))])
-    nobody = {"me": None, "here": HOME, "csrf": "", "section": ""}  # errors are told without asking who it is
+    nobody = {
+        "me": None,
+        "here": HOME,
+        "csrf": "",
+        "section": "",
+        "notices": "",
+    }  # errors are told without asking who it is
     advice = _ADVICE.get(error.status, "")
     body = render("problem.html", **nobody, error=error, advice=advice, request_id=call.request_id)
     headers = [pair for pair in headers_of(error) if pair[0] != "www-authenticate"]

@@ -1,67 +1,81 @@
-"""Explore, and what one does with posts."""
+"""Feeds: explore, following, tags by time and by rank, bookmarks."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.paging import Page, Paged
 from plaza.social.feeds import Feeds
-from plaza.social.model import FeedItem, NewPost, PostId
-from plaza.social.posts import Posts
-from plaza.web import forms, posts
+from plaza.social.home import Home
+from plaza.social.model import FeedItem
+from plaza.social.tags import require_tag
+from plaza.web import posts
+from plaza.web.noticeboard import Noticeboard
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
+from plaza.web.text import older, tag_path
+from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
 
-def older(path: str, paged: Paged[FeedItem]) -> str:
-    """The address of the next page, if there is one."""
-    cursor = paged.pagination.next_cursor
-    return f"{path}?cursor={cursor}" if cursor else ""
+def feed(site: Site, call: Call, who: Visitor, found: Paged[FeedItem], path: str, **said: Any) -> Answer[str]:
+    """A page with a list of posts."""
+    given = {"section": "", "lead": "", "composer": False, "tabs": None, "empty": "Nothing here yet."}
+    more = older(path, found.pagination)
+    cards = posts.cards(found.items, site.clock.now_ms())
+    return site.page(call, who, "feed.html", cards=cards, more=more, **{**given, **said})
 
 
 @page.get("")
-async def explore(call: Call, site: Site, feeds: Feeds, cursor: str | None = None) -> Answer[str]:
+async def explore(call: Call, site: Site, feeds: Feeds, notices: Noticeboard, cursor: str | None = None) -> Answer[str]:
     """All posts, newest first."""
     who = await site.visitors.of(call)
     found = await feeds.explore(who.actor, Page(cursor=cursor), users=False)
-    return site.page(
-        call,
-        who,
-        "feed.html",
-        section="Explore",
-        title="Explore",
-        lead="",
-        composer=cursor is None,
-        tabs=None,
-        cards=posts.cards(found.items, site.clock.now_ms()),
-        empty="Nobody has said anything yet. Be the first.",
-        more=older("/app", found),
-    )
+    said = {"composer": cursor is None, "empty": "Nobody has said anything yet. Be the first."}
+    await notices.ready()
+    return feed(site, call, who, found, "/app", section="Explore", title="Explore", **said)
 
 
-@page.post("/posts")
-async def create(call: Call, body: bytes, site: Site, social: Posts) -> Answer[str]:
-    """Post something."""
+@page.get("/following")
+async def following(call: Call, site: Site, home: Home, cursor: str | None = None) -> Answer[str]:
+    """The posts of everyone one follows, newest first."""
     who = await site.visitors.of(call)
-    made = await social.create(who.person(), forms.read(body, NewPost), site.operation(call, body))
-    return site.done(
-        call,
-        who,
-        body,
-        f"/app/posts/{made.id}",
-        "posted.html",
-        said="Posted.",
-        card=posts.card(made, site.clock.now_ms()),
-    )
+    found = await home.page(who.person(), Page(cursor=cursor), users=False)
+    said = {"composer": cursor is None, "empty": "Follow people, and what they post is here."}
+    return feed(site, call, who, found, "/app/following", section="Following", title="Following", **said)
 
 
-@page.post("/posts/{id}/like")
-async def like(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
-    """Like a post, or take the like back."""
+@page.get("/bookmarks")
+async def bookmarks(call: Call, site: Site, feeds: Feeds, cursor: str | None = None) -> Answer[str]:
+    """What one has bookmarked, latest first. Nobody else sees it."""
     who = await site.visitors.of(call)
-    await (social.like if forms.is_on(body) else social.unlike)(who.person(), id)
-    return site.done(
-        call, who, body, f"/app/posts/{id}", "piece.html", piece=posts.acts(await social.get(who.actor, id))
-    )
+    found = await feeds.bookmarked(who.person(), who.name, Page(cursor=cursor), users=False)
+    said = {"lead": "Only you see this list.", "empty": "Bookmark posts to find them again."}
+    return feed(site, call, who, found, "/app/bookmarks", title="Bookmarks", **said)
+
+
+@page.get("/tags/{tag}")
+async def tag_by_time(call: Call, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Answer[str]:
+    """Posts with a tag, newest first."""
+    who = await site.visitors.of(call)
+    found = await feeds.hashtag(who.person(), tag, Page(cursor=cursor), users=False)
+    return _tag(site, call, who, found, tag, ranked=False)
+
+
+@page.get("/tags/{tag}/ranked")
+async def tag_by_rank(call: Call, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Answer[str]:
+    """Posts with a tag, best first."""
+    who = await site.visitors.of(call)
+    found = await feeds.ranked(who.person(), tag, Page(cursor=cursor), users=False)
+    return _tag(site, call, who, found, tag, ranked=True)
+
+
+def _tag(site: Site, call: Call, who: Visitor, found: Paged[FeedItem], tag: str, *, ranked: bool) -> Answer[str]:
+    tag = require_tag(tag, "tag")
+    new, best = tag_path(tag), f"{tag_path(tag)}/ranked"
+    tabs = [("New", new, not ranked), ("Best", best, ranked)]
+    said = {"title": f"#{tag}", "tabs": tabs, "tabs_label": "Order", "empty": "Nobody has used this tag lately."}
+    return feed(site, call, who, found, best if ranked else new, **said)

@@ -7,8 +7,11 @@ of the page that has changed. Both are the same request to the same address; onl
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from markupsafe import Markup
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
@@ -27,9 +30,12 @@ from plaza.web.visitors import Visitor, Visitors
 class Site:
     """The frame of all pages."""
 
-    def __init__(self, secret: str, sessions: Sessions, accounts: Accounts, clock: Clock) -> None:
+    def __init__(
+        self, secret: str, sessions: Sessions, accounts: Accounts, notices: Callable[[], Markup], clock: Clock
+    ) -> None:
         self.visitors = Visitors(sessions, accounts)
         self.clock = clock
+        self._notices = notices
         self.demo: DemoAccounts = NoDemo()
         self._forms = Forms(secret)
 
@@ -55,6 +61,7 @@ class Site:
             "csrf": "" if who.session is None else self._forms.token(who.session),
             "once": secrets.token_hex(8),
             "now": self.clock.now_ms(),
+            "notices": self._notices(),
         }
 
     def done(

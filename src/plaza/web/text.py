@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from plaza.core.paging import Pagination
 from plaza.core.tokens import is_username
 from plaza.social.tags import is_tag, normal_tag
 
@@ -65,6 +66,12 @@ def tag_path(tag: str) -> str:
 
 def user_path(name: str) -> str:
     return f"/app/people/{quote(name, safe='')}"
+
+
+def older(path: str, pagination: Pagination) -> str:
+    """The address of the next page of a list, if there is one."""
+    between = "&" if "?" in path else "?"
+    return f"{path}{between}cursor={pagination.next_cursor}" if pagination.next_cursor else ""
 
 
 def cut(text: str, most: int) -> str:

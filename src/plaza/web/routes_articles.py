@@ -1,0 +1,147 @@
+"""Articles in every order, their groups, and votes."""
+
+from __future__ import annotations
+
+from typing import Any, Final, get_args
+from urllib.parse import quote
+
+from plaza.articles.lists import Lists
+from plaza.articles.model import (
+    Article,
+    ArticleId,
+    ArticlesPage,
+    ArticlesQuery,
+    Direction,
+    GroupName,
+    NewArticle,
+    NewVote,
+    Order,
+)
+from plaza.articles.service import Articles
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.errors import Conflict, Invalid
+from plaza.core.paging import Page
+from plaza.web import forms
+from plaza.web.routing import PageRoutes
+from plaza.web.site import Site
+from plaza.web.text import older
+from plaza.web.visitors import Visitor
+
+page = PageRoutes()
+
+ORDERS: Final = {
+    "score": "Top",
+    "time": "New",
+    "hot": "Hot",
+    "best": "Best",
+    "controversial": "Disputed",
+}
+assert set(ORDERS) == set(get_args(Order))
+
+# Beside the list: enough to choose from.
+GROUPS_SHOWN: Final = 12
+
+
+@page.get("/articles")
+async def articles(
+    call: Call, site: Site, lists: Lists, order: Order = "score", cursor: str | None = None
+) -> Answer[str]:
+    """All articles, in an order."""
+    who = await site.visitors.of(call)
+    found = await lists.all(who.actor, ArticlesQuery(order=order, cursor=cursor))
+    return await _list(site, call, who, lists, found, "/app/articles", order, "Articles")
+
+
+@page.get("/groups/{name}")
+async def group(
+    call: Call, site: Site, name: GroupName, lists: Lists, order: Order = "score", cursor: str | None = None
+) -> Answer[str]:
+    """A group's articles, in an order. A new vote counts here within a minute."""
+    who = await site.visitors.of(call)
+    found = await lists.of_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
+    return await _list(site, call, who, lists, found, f"/app/groups/{quote(name)}", order, name)
+
+
+async def _list(
+    site: Site, call: Call, who: Visitor, lists: Lists, found: ArticlesPage, path: str, order: Order, title: str
+) -> Answer[str]:
+    groups = await lists.groups(Page(limit=GROUPS_SHOWN))
+    return site.page(
+        call,
+        who,
+        "articles.html",
+        section="Articles",
+        title=title,
+        articles=found.articles,
+        first=not call.query.cursor,
+        tabs=[(shown, f"{path}?order={name}", name == order) for name, shown in ORDERS.items()],
+        tabs_label="Order",
+        groups=groups.groups,
+        more=older(f"{path}?order={order}", found.pagination),
+    )
+
+
+@page.get("/articles/new")
+async def new_article(call: Call, site: Site) -> Answer[str]:
+    """Where one posts an article."""
+    who = await site.visitors.of(call)
+    who.person()
+    return _form(site, call, who)
+
+
+def _form(site: Site, call: Call, who: Visitor, *, status: int = 200, **said: Any) -> Answer[str]:
+    given = {"title": "", "link": "", "groups": "", "problem": "", "first": None, **said}
+    return site.page(call, who, "article-new.html", section="Articles", status=status, **given)
+
+
+@page.post("/articles")
+async def post_article(call: Call, body: bytes, site: Site, articles: Articles) -> Answer[str]:
+    """Post an article; its author's own vote counts."""
+    who = await site.visitors.of(call)
+    fields = forms.fields_of(body)
+    given = {name: fields.get(name, "") for name in ("title", "link", "groups")}
+    groups = given["groups"].replace(",", " ").lower().split()
+    try:
+        new = forms.convert({**given, "groups": groups}, NewArticle)
+        made = await articles.post(who.person(), new, site.operation(call, body))
+    except (Invalid, Conflict) as error:
+        first = error.extra.get("id")
+        return _form(site, call, who, status=error.status, problem=error.detail, first=first, **given)
+    return site.done(call, who, b"", f"/app/articles/{made.id}")
+
+
+@page.get("/articles/{id}")
+async def article(call: Call, site: Site, id: ArticleId, articles: Articles) -> Answer[str]:
+    """One article."""
+    who = await site.visitors.of(call)
+    found = await articles.read(who.actor, id)
+    return site.page(call, who, "article.html", section="Articles", article=found, author=author_of(found))
+
+
+@page.post("/articles/{id}/vote")
+async def vote(call: Call, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Answer[str]:
+    """Vote up or down, switch, or take the vote back."""
+    who = await site.visitors.of(call)
+    await articles.vote(who.person(), id, direction_of(body))
+    found = await articles.read(who.actor, id)
+    return site.done(call, who, body, f"/app/articles/{id}#article-{id}", "votes.html", article=found)
+
+
+@page.post("/articles/{id}/delete")
+async def delete(call: Call, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Answer[str]:
+    """Remove one's own article."""
+    who = await site.visitors.of(call)
+    await articles.delete(who.person(), id)
+    return site.done(call, who, b"", "/app/articles?order=time")
+
+
+def direction_of(body: bytes) -> Direction | None:
+    """Which way a pressed arrow goes; none for one that takes the vote back."""
+    if forms.fields_of(body).get("direction") == "none":
+        return None
+    return forms.read(body, NewVote).direction
+
+
+def author_of(article: Article) -> str:
+    return article.author.removeprefix("user:")

@@ -1,0 +1,187 @@
+"""Challenges: taking part, keeping at it, telling of it, and what to read next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from plaza.challenges.model import (
+    CATEGORY_NAMES,
+    Challenge,
+    ChallengeId,
+    NewChallenge,
+    NewPost,
+    NewTracking,
+    PostId,
+)
+from plaza.challenges.posts import Posts
+from plaza.challenges.recommend import Recommender
+from plaza.challenges.service import Challenges
+from plaza.challenges.standing import Standing, Standings
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.errors import Invalid
+from plaza.core.paging import Page
+from plaza.web import forms
+from plaza.web.routing import PageRoutes
+from plaza.web.site import Site
+from plaza.web.text import older
+from plaza.web.visitors import Visitor
+
+page = PageRoutes()
+
+TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"))
+
+
+def _tabs(on: str) -> dict[str, Any]:
+    return {"tabs": [(name, path, name == on) for name, path in TABS], "tabs_label": "Challenges"}
+
+
+@page.get("/challenges")
+async def challenges(
+    call: Call, site: Site, service: Challenges, standings: Standings, cursor: str | None = None
+) -> Answer[str]:
+    """Challenges, the newest first: public ones and one's own."""
+    who = await site.visitors.of(call)
+    found = await service.page(who.actor, Page(cursor=cursor))
+    ids = [challenge.id for challenge in found.challenges]
+    joined = set() if who.actor is None else await standings.joined(who.actor, ids)
+    return site.page(
+        call,
+        who,
+        "challenges.html",
+        section="Challenges",
+        challenges=found.challenges,
+        joined=joined,
+        categories=CATEGORY_NAMES,
+        today=today(site),
+        more=older("/app/challenges", found.pagination),
+        **_tabs("All"),
+    )
+
+
+@page.get("/challenges/for-you")
+async def recommendations(call: Call, site: Site, recommender: Recommender) -> Answer[str]:
+    """Recent posts for the reader, each with the reason why."""
+    who = await site.visitors.of(call)
+    found = await recommender.recommend(who.person(), 20)
+    said = {"posts": found.posts, "reacted": set(), "open": True, **_tabs("For you")}
+    return site.page(call, who, "for-you.html", section="Challenges", **said)
+
+
+@page.get("/challenges/new")
+async def new_challenge(call: Call, site: Site) -> Answer[str]:
+    """Where one starts a challenge."""
+    who = await site.visitors.of(call)
+    who.person()
+    said: dict[str, Any] = {"categories": CATEGORY_NAMES, "problem": "", "title": ""}
+    return site.page(call, who, "challenge-new.html", section="Challenges", **said)
+
+
+@page.post("/challenges")
+async def create(call: Call, body: bytes, site: Site, service: Challenges) -> Answer[str]:
+    """Start a challenge."""
+    who = await site.visitors.of(call)
+    public = forms.fields_of(body).get("is_public") == "1"
+    try:
+        new = forms.read(body, NewChallenge, is_public=public)
+        made = await service.create(who.person(), new, site.operation(call, body))
+    except Invalid as error:
+        title = forms.fields_of(body).get("title", "")
+        said = {"categories": CATEGORY_NAMES, "problem": error.detail, "title": title}
+        return site.page(call, who, "challenge-new.html", section="Challenges", status=422, **said)
+    return site.done(call, who, b"", f"/app/challenges/{made.id}")
+
+
+@page.get("/challenges/{id}")
+async def challenge(
+    call: Call,
+    site: Site,
+    id: ChallengeId,
+    service: Challenges,
+    posts: Posts,
+    standings: Standings,
+    cursor: str | None = None,
+) -> Answer[str]:
+    """A challenge, how one stands to it, and what its members tell."""
+    who = await site.visitors.of(call)
+    found = await service.read(who.actor, id)
+    told = await posts.page(who.actor, id, Page(cursor=cursor))
+    ids = [post.id for post in told.posts]
+    reacted = set() if who.actor is None else await standings.reacted(who.actor, ids)
+    return site.page(
+        call,
+        who,
+        "challenge.html",
+        section="Challenges",
+        posts=told.posts,
+        reacted=reacted,
+        more=older(f"/app/challenges/{id}", told.pagination),
+        **await _standing(site, who, found, standings),
+    )
+
+
+async def _standing(site: Site, who: Visitor, found: Challenge, standings: Standings) -> dict[str, Any]:
+    """What stands above a challenge's posts."""
+    standing = Standing(False, [], 0) if who.actor is None else await standings.of(who.actor, found.id)
+    category = CATEGORY_NAMES[found.category - 1]
+    is_open = found.finished_date > today(site)
+    return {"challenge": found, "standing": standing, "category": category, "open": is_open, "days": _days(found)}
+
+
+def _days(challenge: Challenge) -> list[int]:
+    """The days of a challenge, counted from 1970: as many as a small calendar can show."""
+    first = challenge.created_at // 86_400_000
+    return list(range(first, first + min(challenge.duration, 60)))
+
+
+def today(site: Site) -> str:
+    return f"{datetime.fromtimestamp(site.clock.now_s(), UTC):%Y-%m-%d}"
+
+
+@page.post("/challenges/{id}/join")
+async def join(
+    call: Call, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
+) -> Answer[str]:
+    """Take part, or no longer."""
+    who = await site.visitors.of(call)
+    on = forms.is_on(body)
+    await (service.join if on else service.leave)(who.person(), id)
+    head = await _standing(site, who, await service.read(who.actor, id), standings)
+    said = "You take part." if on else "You take part no longer."
+    return site.done(call, who, body, f"/app/challenges/{id}", "challenge-changed.html", said=said, **head)
+
+
+@page.post("/challenges/{id}/track")
+async def track(
+    call: Call, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
+) -> Answer[str]:
+    """Note today as a day of progress."""
+    who = await site.visitors.of(call)
+    await service.track(who.person(), id, NewTracking())
+    head = await _standing(site, who, await service.read(who.actor, id), standings)
+    to = f"/app/challenges/{id}"
+    return site.done(call, who, body, to, "challenge-changed.html", said="Today counts.", **head)
+
+
+@page.post("/challenges/{id}/posts")
+async def post(call: Call, body: bytes, site: Site, id: ChallengeId, posts: Posts) -> Answer[str]:
+    """Tell something in a challenge that one is a member of."""
+    who = await site.visitors.of(call)
+    is_break = forms.fields_of(body).get("is_break") == "1"
+    new = forms.read(body, NewPost, is_break=is_break)
+    made = await posts.post(who.person(), id, new, site.operation(call, body))
+    to = f"/app/challenges/{id}#told-{made.id}"
+    piece = {"post": made, "open": True, "reacted": set(), "challenge": {"id": id}}
+    return site.done(call, who, body, to, "told-new.html", said="Posted.", **piece)
+
+
+@page.post("/challenges/posts/{id}/reaction")
+async def react(call: Call, body: bytes, site: Site, id: PostId, posts: Posts) -> Answer[str]:
+    """React to a post, or take the reaction back."""
+    who = await site.visitors.of(call)
+    on = forms.is_on(body)
+    await (posts.react if on else posts.take_back)(who.person(), id)
+    found = await posts.read(who.actor, id)
+    to = f"/app/challenges/{found.challenge_id}#told-{id}"
+    return site.done(call, who, body, to, "reaction.html", post=found, reacted={id} if on else set(), open=True)

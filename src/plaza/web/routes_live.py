@@ -1,0 +1,79 @@
+"""Events: what is on, and how many watch, as it changes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
+
+from plaza.core.answers import EVENTS, Answer, Event
+from plaza.core.call import Call
+from plaza.core.errors import NotFound
+from plaza.live.figures import Figures
+from plaza.live.model import EventId
+from plaza.live.programme import Programme, Showing
+from plaza.live.stream import Stream
+from plaza.live.viewers import Viewers
+from plaza.web.routing import PageRoutes
+from plaza.web.site import Site
+
+page = PageRoutes()
+
+
+class Watching(Struct):
+    """What everybody may know of an audience: how many, here and in each session, and the most there were."""
+
+    watching: int
+    most: int
+    sessions: dict[str, int]
+
+
+@page.get("/events")
+async def events(call: Call, site: Site, programme: Programme) -> Answer[str]:
+    """What is on."""
+    who = await site.visitors.of(call)
+    return site.page(call, who, "events.html", section="Events", showings=await programme.all())
+
+
+@page.get("/events/{event}")
+async def event(
+    call: Call, site: Site, event: EventId, programme: Programme, figures: Figures, viewers: Viewers
+) -> Answer[str]:
+    """An event and its audience. Who has the page open is counted as watching."""
+    who = await site.visitors.of(call)
+    showing = await _declared(programme, event)
+    now = await figures.live(event)
+    # A token for heartbeats alone: a page must not hold anything that opens the account.
+    token = "" if who.actor is None else viewers.tokens.issue(who.name).token
+    return site.page(
+        call,
+        who,
+        "event.html",
+        section="Events",
+        showing=showing,
+        watching=now.viewer_count,
+        most=now.max_concurrent,
+        sessions={session: now.sessions.get(session, 0) for session in showing.sessions},
+        token=token,
+    )
+
+
+@page.get("/events/{event}/watching", media_type=EVENTS)
+async def watching(call: Call, event: EventId, programme: Programme, feeds: Stream) -> Answer[Event[Watching]]:
+    """How many watch, every second, as server-sent events."""
+    await _declared(programme, event)
+    return Answer(_counts(feeds, event, call.headers.get("last-event-id")))
+
+
+async def _counts(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[Watching]]:
+    async for item in feeds.watch(event, last_id):
+        now = item.data
+        counts = Watching(now.viewer_count, now.max_concurrent, now.sessions)
+        yield Event(counts, id=item.id, retry_ms=item.retry_ms)
+
+
+async def _declared(programme: Programme, event: str) -> Showing:
+    showing = await programme.one(event)
+    if showing is None:
+        raise NotFound("There is no such event.")
+    return showing

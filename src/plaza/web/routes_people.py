@@ -1,0 +1,89 @@
+"""People: profiles, following, and one's own profile."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.paging import Page
+from plaza.social.feeds import Feeds
+from plaza.social.model import Profile, Username
+from plaza.social.users import People
+from plaza.web import forms, posts
+from plaza.web.routing import PageRoutes
+from plaza.web.site import Site
+from plaza.web.text import older, user_path
+from plaza.web.visitors import Visitor
+
+page = PageRoutes()
+
+# What the form of a profile shows. An empty one takes the field away.
+EDITED = ("display_name", "bio", "links")
+
+
+async def _head(who: Visitor, username: str, people: People) -> dict[str, Any]:
+    """What stands above everything about a person."""
+    user = await people.get(who.actor, username)
+    other = who.actor is not None and who.name != username
+    follows = other and who.actor is not None and await people.follows(who.actor, username)
+    return {"user": user, "other": other, "follows": follows}
+
+
+@page.get("/people/{username}")
+async def profile(
+    call: Call, site: Site, username: Username, people: People, feeds: Feeds, cursor: str | None = None
+) -> Answer[str]:
+    """A person and their posts."""
+    who = await site.visitors.of(call)
+    head = await _head(who, username, people)
+    found = await feeds.of_user(who.actor, username, Page(cursor=cursor), users=False)
+    cards = posts.cards(found.items, site.clock.now_ms())
+    more = older(user_path(username), found.pagination)
+    return site.page(call, who, "profile.html", **head, cards=cards, more=more)
+
+
+@page.get("/people/{username}/{side}")
+async def circle(
+    call: Call,
+    site: Site,
+    username: Username,
+    side: Literal["followers", "following"],
+    people: People,
+    cursor: str | None = None,
+) -> Answer[str]:
+    """Who follows a person, or whom they follow, latest first."""
+    who = await site.visitors.of(call)
+    head = await _head(who, username, people)
+    ask = people.followers if side == "followers" else people.following
+    found = await ask(who.actor, username, Page(cursor=cursor))
+    more = older(f"{user_path(username)}/{side}", found.pagination)
+    return site.page(call, who, "people.html", **head, side=side, people=found.items, more=more)
+
+
+@page.post("/people/{username}/follow")
+async def follow(call: Call, body: bytes, site: Site, username: Username, people: People) -> Answer[str]:
+    """Follow someone, or no longer."""
+    who = await site.visitors.of(call)
+    on = forms.is_on(body)
+    await (people.follow if on else people.unfollow)(who.person(), username)
+    head = await _head(who, username, people)
+    said = f"You follow {username}." if on else f"You no longer follow {username}."
+    return site.done(call, who, body, user_path(username), "follow.html", said=said, **head)
+
+
+@page.get("/profile")
+async def own_profile(call: Call, site: Site, people: People) -> Answer[str]:
+    """Where one changes one's own profile."""
+    who = await site.visitors.of(call)
+    return site.page(call, who, "profile-edit.html", user=await people.get(who.person(), who.name))
+
+
+@page.post("/profile")
+async def change_profile(call: Call, body: bytes, site: Site, people: People) -> Answer[str]:
+    """Change one's own profile."""
+    who = await site.visitors.of(call)
+    given = forms.fields_of(body)
+    profile = forms.convert({name: given[name] or None for name in EDITED if name in given}, Profile)
+    await people.change(who.person(), who.name, profile)
+    return site.done(call, who, b"", user_path(who.name))

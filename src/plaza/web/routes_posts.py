@@ -1,0 +1,86 @@
+"""One post with its comments, and what one does with it."""
+
+from __future__ import annotations
+
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.paging import Page
+from plaza.social.model import CommentId, NewComment, NewPost, PostId
+from plaza.social.posts import Posts
+from plaza.web import forms, posts
+from plaza.web.routing import PageRoutes
+from plaza.web.site import Site
+from plaza.web.text import cut, older
+
+page = PageRoutes()
+
+
+@page.post("/posts")
+async def create(call: Call, body: bytes, site: Site, social: Posts) -> Answer[str]:
+    """Post something."""
+    who = await site.visitors.of(call)
+    made = await social.create(who.person(), forms.read(body, NewPost), site.operation(call, body))
+    card = posts.card(made, site.clock.now_ms())
+    return site.done(call, who, body, f"/app/posts/{made.id}", "posted.html", said="Posted.", card=card)
+
+
+@page.get("/posts/{id}")
+async def post(call: Call, site: Site, id: PostId, social: Posts, cursor: str | None = None) -> Answer[str]:
+    """A post with what is said below it."""
+    who = await site.visitors.of(call)
+    found = await social.get(who.actor, id)
+    said = await social.comments(who.actor, id, Page(limit=50, cursor=cursor))
+    return site.page(
+        call,
+        who,
+        "post.html",
+        post=found,
+        card=posts.card(found, site.clock.now_ms(), whole=True),
+        excerpt=cut(found.content, 60),
+        comments=said.items,
+        more=older(f"/app/posts/{id}", said.pagination),
+    )
+
+
+@page.post("/posts/{id}/like")
+async def like(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+    """Like a post, or take the like back."""
+    who = await site.visitors.of(call)
+    await (social.like if forms.is_on(body) else social.unlike)(who.person(), id)
+    piece = posts.acts(await social.get(who.actor, id))
+    return site.done(call, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
+
+
+@page.post("/posts/{id}/bookmark")
+async def bookmark(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+    """Bookmark a post, or take the bookmark away."""
+    who = await site.visitors.of(call)
+    await (social.bookmark if forms.is_on(body) else social.unbookmark)(who.person(), id)
+    piece = posts.acts(await social.get(who.actor, id))
+    return site.done(call, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
+
+
+@page.post("/posts/{id}/delete")
+async def delete(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+    """Delete one's own post."""
+    who = await site.visitors.of(call)
+    await social.delete(who.person(), id)
+    return site.done(call, who, b"", "/app")
+
+
+@page.post("/posts/{id}/comments")
+async def comment(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+    """Say something below a post."""
+    who = await site.visitors.of(call)
+    made = await social.comment(who.person(), id, forms.read(body, NewComment), site.operation(call, body))
+    found = await social.get(who.actor, id)
+    said = {"post": found, "comment": made, "acts": posts.acts(found)}
+    return site.done(call, who, body, f"/app/posts/{id}#comment-{made.id}", "commented.html", said="Commented.", **said)
+
+
+@page.post("/posts/{id}/comments/{comment}/delete")
+async def uncomment(call: Call, body: bytes, site: Site, id: PostId, comment: CommentId, social: Posts) -> Answer[str]:
+    """Take a comment away: its author, the post's owner or an admin."""
+    who = await site.visitors.of(call)
+    await social.uncomment(who.person(), comment)
+    return site.done(call, who, body, f"/app/posts/{id}#comments")
