@@ -104,6 +104,9 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         )
         yield Plaza(core, app, jobs, services)
         await audits.close()
+        for part in parts:
+            for end in part.ends:
+                end()
         requests.flush()
 
 

@@ -48,9 +48,9 @@ class Audience:
     def beats(self) -> int:
         return sum(request.url.endswith("/heartbeat") for request in self.requests)
 
-    def figure(self, path: str) -> Any:
+    def figure(self, path: str, event: str | None = None) -> Any:
         key = (self.server.data_dir / "api-key").read_text().strip()
-        url = f"{self.server.url}/analytics/events/{self.event}{path}"
+        url = f"{self.server.url}/analytics/events/{event or self.event}{path}"
         return httpx.get(url, headers={"x-api-key": key}, timeout=10).json()
 
     def active(self) -> int:
@@ -93,6 +93,20 @@ def test_closing_the_tab_is_leaving(audience: Audience) -> None:
     audience.until(lambda: audience.active() == 1)
     audience.page.close()
     audience.page = audience.open()
+    audience.until(lambda: audience.active() == 0)
+
+
+def test_of_two_tabs_only_the_last_one_to_close_leaves(audience: Audience) -> None:
+    audience.watch()
+    audience.until(lambda: audience.active() == 1)
+    first, audience.page = audience.page, audience.open()
+    audience.watch()
+    audience.until(lambda: audience.beats() == 1)
+    first.close()
+    audience.page.clock.fast_forward(31_000)
+    audience.until(lambda: audience.beats() == 2)
+    assert (audience.active(), audience.figure("/viewers/total-login-count")) == (1, {"count": 1})
+    audience.page.goto("about:blank")
     audience.until(lambda: audience.active() == 0)
 
 
@@ -164,8 +178,46 @@ def test_a_page_can_start_and_stop_it_itself(audience: Audience) -> None:
     audience.until(lambda: any(request.url.endswith("-2/leave") for request in audience.requests))
 
 
+def test_a_users_token_is_asked_for_again_when_it_has_expired(audience: Audience) -> None:
+    audience.watch()
+    audience.until(lambda: audience.active() == 1)
+    refused: list[str] = []
+
+    def answer(route: Route) -> None:
+        if not refused:
+            refused.append(route.request.headers["authorization"])
+            route.fulfill(status=401, body="{}")
+        else:
+            route.continue_()
+
+    audience.page.route("**/other/heartbeat", answer)
+    audience.page.evaluate("""() => {
+        const good = JSON.parse(localStorage.getItem("plaza-viewer")).token;
+        const tokens = ["expired", good];
+        plazaLive.start({ event: "other", token: async () => tokens.shift() });
+    }""")
+    audience.page.clock.run_for(10)
+    audience.until(lambda: refused == ["Bearer expired"])
+    audience.page.clock.run_for(2_000)
+    audience.until(lambda: audience.figure("/viewers/active-count", event="other") == {"count": 1})
+
+
+def test_what_is_stopped_before_it_has_a_token_never_beats(audience: Audience) -> None:
+    audience.watch()
+    audience.until(lambda: audience.active() == 1)
+    audience.page.evaluate("""() => {
+        const stop = plazaLive.start({ event: "never", token: () => new Promise((done) => { window.give = done; }) });
+        window.stopNever = stop;
+    }""")
+    audience.page.clock.run_for(10)
+    audience.until(lambda: bool(audience.page.evaluate("!!window.give")))
+    audience.page.evaluate("stopNever(); give('late')")
+    audience.page.wait_for_timeout(100)
+    assert not any("/never/" in request.url for request in audience.requests)
+
+
 def test_the_script_is_small_and_needs_nothing(server: Serving) -> None:
     text = server.get("/live.js").text
-    assert len(text) < 6_000
+    assert len(text) < 7_000
     assert "import " not in text
     assert "require(" not in text

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Unavailable
+from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
 from plaza.live.stream import Stream
@@ -42,7 +43,7 @@ async def _take(stream: Stream, count: int, last_id: str | None = None) -> list[
 async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figures: Figures) -> None:
     await crowd.beat("ana")
     figures.__class__, Counted.computed = Counted, 0
-    stream = Stream(figures, tick_seconds=0.05, linger_seconds=0.02)
+    stream = Stream(figures._valkey, figures, tick_seconds=0.05, linger_seconds=0.02)
     everyone = await asyncio.gather(*(_take(stream, 3) for _ in range(40)))
     assert all(seen == everyone[0] for seen in everyone)
     assert len({item.id for item in everyone[0]}) == 3
@@ -53,20 +54,37 @@ async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figur
     assert Counted.computed == computed, "nobody watches, nothing is computed"
 
 
+async def test_several_processes_compute_once_together_and_go_on_for_each_other(
+    crowd: Crowd, figures: Figures, stranger: Any
+) -> None:
+    await crowd.beat("ana")
+    figures.__class__, Counted.computed = Counted, 0
+    one, other = (Stream(figures._valkey, figures, tick_seconds=0.1) for _ in range(2))
+    here, there = await asyncio.gather(_take(one, 4), _take(other, 4))
+    assert {item.id for item in here} & {item.id for item in there}
+    assert Counted.computed <= 6, "one for each, and one more for who came between two"
+    one.close()
+    missed = await _take(other, 3, here[0].id)
+    assert missed == here[1:], "whoever computed it, and whichever process is asked"
+    other.close()
+    assert 0 < await stranger.ttl(keys.EVENT_FEED("E1")) <= 120
+
+
 async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figures: Figures) -> None:
-    stream = Stream(figures, tick_seconds=0.02, linger_seconds=5)
+    stream = Stream(figures._valkey, figures, tick_seconds=0.02, linger_seconds=5)
     first = await _take(stream, 1)
     await asyncio.sleep(0.1)
     again = await _take(stream, 4, first[0].id)
-    assert int(again[0].id) == int(first[0].id) + 1, "the next one, not the latest: the clock stands still"
-    for nonsense in ("x", "", "-1"):
+    assert again[:3] == (await _take(stream, 3, first[0].id)), "the next one, not the latest"
+    assert again[0].id > first[0].id
+    for nonsense in ("x", "", "-1", "1-", "²-0", "9" * 40 + "-0"):
         assert len(await _take(stream, 1, nonsense)) == 1
     stream.close()
 
 
 async def test_a_stream_outlasts_a_moment_without_valkey(crowd: Crowd, figures: Figures) -> None:
     figures.__class__, Counted.fails = Counted, 2
-    stream = Stream(figures, tick_seconds=0.01, linger_seconds=0)
+    stream = Stream(figures._valkey, figures, tick_seconds=0.01, linger_seconds=0)
     assert len(await _take(stream, 1)) == 1
     stream.close()
 
@@ -74,10 +92,10 @@ async def test_a_stream_outlasts_a_moment_without_valkey(crowd: Crowd, figures: 
 async def test_a_feed_that_fails_ends_its_streams_and_the_next_watcher_gets_another(
     crowd: Crowd, figures: Figures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = Stream(figures, tick_seconds=0.01, linger_seconds=5)
+    stream = Stream(figures._valkey, figures, tick_seconds=0.01, linger_seconds=5)
     assert len(await _take(stream, 2)) == 2
     monkeypatch.setattr(figures, "live", None)  # a mistake of ours
-    assert len(await asyncio.wait_for(_take(stream, 100, "0"), 5)) < 100
+    assert len(await asyncio.wait_for(_take(stream, 100, "0-0"), 5)) < 100
     (_, task) = stream._feeds["E1"]
     assert isinstance(task.exception(), TypeError)
     monkeypatch.undo()

@@ -63,6 +63,8 @@ class Parts:
     turns: Mapping[str, Callable[[], Awaitable[float]]] = field(default_factory=dict)
     holder: Holder | None = None
     inspectors: Sequence[Inspector] = ()  # what the audit cannot check by rules
+    # What to end before the connections close that it uses.
+    ends: Sequence[Callable[[], None]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ def build(core: Core) -> Parts:
     history = History(core.sql)
     viewings = Viewings(core.functions, history, settings, clock)
     figures = Figures(core.functions, history, settings, clock)
+    stream = Stream(core.valkey, figures)
     people = People(core.functions, history, viewings)
     places = Places(core.valkey, clock, settings.live_address, GeoIp.read(settings.geoip))
     live = Live(core.functions, settings, clock)
@@ -34,11 +35,12 @@ def build(core: Core) -> Parts:
             figures,
             viewings,
             Reports(core.functions, settings, clock),
-            Stream(figures),
+            stream,
             people,
         ],
         timers(Recorder(core.functions, history, settings, clock)),
         holder=people,
+        ends=[stream.close],
     )
 
 

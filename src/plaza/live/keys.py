@@ -343,6 +343,22 @@ EVENT_FINISHED = Key(
     lifetime="until the worker has them in SQL",
     read=Access.ADMIN,
 )
+EVENT_FEED = Key(
+    "<event>#Event#Feed",
+    "stream",
+    "The figures that watchers of the event are sent, second by second.",
+    of="field `figures`: JSON",
+    owner="event",
+    lifetime="2 minutes",
+    ttl_seconds=120,
+)
+EVENT_FEED_TURN = Key(
+    "<event>#Event#FeedTurn",
+    "string",
+    "Some process computes the figures of this second.",
+    owner="event",
+    lifetime="0.9 s",
+)
 LIVE_AWAKE = Key(
     "live:awake",
     "zset",

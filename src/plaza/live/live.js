@@ -3,10 +3,12 @@
 //   <script src="https://plaza.example/live.js" data-event="E1" data-session="S1" data-location="web"></script>
 //
 // or, for a user who is logged in:   const stop = plazaLive.start({ event, location, session, token, groups });
+// where `token` is a token, or a function that gets one: it is asked again when the last has expired.
 //
 // It beats only while the page is visible, as often as the server asks, says so when the page is left, and waits
 // longer and longer while the server cannot answer. Without a token it asks for one of a viewer without an account,
-// and keeps it in this browser, so that a visitor who comes back is the same viewer.
+// and keeps it in this browser, so that a visitor who comes back is the same viewer. Tabs that watch the same know of
+// each other: only the last one to go says so.
 (() => {
   "use strict";
 
@@ -15,31 +17,49 @@
   const KEPT = "plaza-viewer";
   const FIRST_WAIT_MS = 1000;
   const LONGEST_WAIT_MS = 5 * 60 * 1000;
+  const GRACE_MS = 5000;
 
-  const kept = {
-    read() {
+  // What this browser keeps for us. One that keeps nothing gets a new token on every page.
+  const storage = {
+    read(name) {
       try {
-        const found = JSON.parse(localStorage.getItem(KEPT));
-        return found && found.until > Date.now() ? found.token : null;
+        return JSON.parse(localStorage.getItem(name)) || {};
       } catch {
-        return null; // no storage here, or not ours
+        return {}; // no storage here, or not ours
       }
     },
-    write(token, seconds) {
+    write(name, value) {
       try {
-        localStorage.setItem(KEPT, JSON.stringify({ token, until: Date.now() + seconds * 1000 }));
+        localStorage.setItem(name, JSON.stringify(value));
       } catch {
-        // A browser that keeps nothing gets a new token on every page.
-      }
-    },
-    drop() {
-      try {
-        localStorage.removeItem(KEPT);
-      } catch {
-        // Nothing was kept.
+        // It will not be remembered.
       }
     },
   };
+
+  function keptToken() {
+    const { token, until } = storage.read(KEPT);
+    return until > Date.now() ? token : null;
+  }
+
+  // The tabs of this browser that watch at one place, and until when each has said that it does.
+  function tabsAt(place) {
+    const name = `plaza-watching ${place}`;
+    const mine = Math.random().toString(36).slice(2);
+    const others = () =>
+      Object.entries(storage.read(name)).filter(([tab, until]) => tab !== mine && until > Date.now());
+    return {
+      stay(ms) {
+        storage.write(name, Object.fromEntries([...others(), [mine, Date.now() + ms]]));
+      },
+      // Answers whether this was the last one.
+      go() {
+        const left = others();
+        storage.write(name, Object.fromEntries(left));
+        return left.length === 0;
+      },
+    };
+  }
 
   class Failed extends Error {
     constructor(status, retryAfter) {
@@ -61,7 +81,9 @@
     const { event, location: place = "web", session = null, groups, token: given } = options;
     const at = `/analytics/events/${encodeURIComponent(event)}`;
     const where = session ? { location: place, session_id: session } : { location: place };
-    let token = given || kept.read();
+    const tabs = tabsAt(JSON.stringify([event, session, place]));
+    const asks = typeof given === "function";
+    let token = asks ? null : given || keptToken();
     let timer = null;
     let failures = 0;
     let there = false; // whether the server may count us
@@ -70,9 +92,13 @@
 
     async function ensureToken() {
       if (token) return;
+      if (asks) {
+        token = await given();
+        return;
+      }
       const issued = await post("/analytics/viewer-token", null, {});
       token = issued.token;
-      kept.write(token, issued.expires_in);
+      storage.write(KEPT, { token, until: Date.now() + issued.expires_in * 1000 });
     }
 
     function next(ms) {
@@ -85,9 +111,11 @@
       busy = true;
       try {
         await ensureToken();
+        if (stopped) return;
         there = true; // the answer may be lost, the beat not
         const heard = await post(`${at}/heartbeat`, token, groups ? { ...where, groups } : where);
         failures = 0;
+        tabs.stay(heard.next_heartbeat_ms + GRACE_MS);
         document.dispatchEvent(new CustomEvent("plaza-live", { detail: heard }));
         // A little early, and never all at the same moment.
         next(heard.next_heartbeat_ms * (0.9 + Math.random() * 0.1));
@@ -100,9 +128,9 @@
 
     function afterFailure(error) {
       const { status } = error;
-      if (status === 401 && !given) {
+      if (status === 401 && (asks || !given)) {
         token = null;
-        kept.drop();
+        if (!asks) storage.write(KEPT, {});
       } else if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
         stopped = true; // asking again would not help
         return;
@@ -114,6 +142,7 @@
     function leave() {
       if (!there || !token) return;
       there = false;
+      if (!tabs.go()) return;
       post(`${at}/leave`, token, where, true).catch(() => {}); // the page is going; nobody could try again
     }
 

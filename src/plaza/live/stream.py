@@ -1,42 +1,60 @@
-"""Live figures as a stream: computed once a second per event, however many watch.
+"""Live figures as a stream: computed once a second per event, however many watch, in however many processes.
 
-A feed exists while somebody watches its event in this process. It keeps what it sent in the last two minutes, so that a
-browser that lost its connection and says what it saw last (`Last-Event-ID`) gets what it missed.
+Each process that has watchers of an event keeps a feed of it. Once a second the feeds try for the turn; the one that
+gets it computes the figures and puts them into a stream in Valkey, from which all feeds read. What was sent in the last
+two minutes stays there, so a browser that lost its connection and says what it saw last (`Last-Event-ID`) gets what it
+missed, from whichever process it comes back to.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import Any
 
 import structlog
+from msgspec import json
 
 from plaza.core.answers import Event
 from plaza.core.errors import Unavailable
+from plaza.core.valkey.client import Valkey
+from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
 
 TICK_SECONDS = 1.0
 KEPT = 120
+KEPT_SECONDS = 120
 RETRY_MS = 2_000
-# A feed that everyone has left goes on this long, for those who only lost their connection.
-LINGER_SECONDS = 10.0
+# A little less than a tick, or a turn that ends a moment late would be a second without figures.
+TURN = 0.9
 
 log = structlog.get_logger("plaza.live")
 
+# As Valkey numbers the entries of a stream.
+Id = tuple[int, int]
+
+
+def read_id(text: str | None) -> Id | None:
+    """What a browser saw last, if it is an id of ours."""
+    match = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text or "")
+    return (int(match[1]), int(match[2])) if match else None
+
 
 class Feed:
-    """The figures of one event, second by second."""
+    """The figures of one event, second by second, as this process has read them."""
 
-    def __init__(self, event: str, figures: Figures, tick_seconds: float) -> None:
+    def __init__(self, event: str, valkey: Valkey, figures: Figures, tick_seconds: float) -> None:
         self._event = event
+        self._valkey = valkey
         self._figures = figures
         self._tick_seconds = tick_seconds
         self._changed = asyncio.Event()
         self.watchers = 0
         self.ended = False
-        self.sent: deque[tuple[int, LiveFigures]] = deque(maxlen=KEPT)
+        self.sent: deque[tuple[Id, Event[LiveFigures]]] = deque(maxlen=KEPT)
 
     async def run(self) -> None:
         try:
@@ -50,38 +68,69 @@ class Feed:
 
     async def _tick(self) -> None:
         try:
-            figures = await self._figures.live(self._event)
+            await self._compute()
+            await self._read()
         except Unavailable as error:
             log.warning("live figures are late", audience=self._event, reason=str(error))
-            return
-        last = self.sent[-1][0] if self.sent else 0
-        # Ids only rise, also when the clock is set back.
-        self.sent.append((max(figures.timestamp, last + 1), figures))
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
 
-    async def follow(self, after: int | None) -> AsyncIterator[Event[LiveFigures]]:
+    async def _compute(self) -> None:
+        """Make the next figures, if it is our turn."""
+        turn = keys.EVENT_FEED_TURN(self._event)
+        if await self._valkey.call("SET", turn, "1", "NX", "PX", round(TURN * self._tick_seconds * 1000)) is None:
+            return
+        figures, name = await self._figures.live(self._event), keys.EVENT_FEED(self._event)
+        await self._valkey.multi(
+            [
+                ("XADD", name, "MAXLEN", KEPT, "*", "figures", json.encode(figures)),
+                ("EXPIRE", name, KEPT_SECONDS),
+            ]
+        )
+
+    async def _read(self) -> None:
+        """Take in what is new, whoever made it."""
+        after = "({}-{}".format(*self.sent[-1][0]) if self.sent else "-"
+        entries = await self._valkey.call("XRANGE", keys.EVENT_FEED(self._event), after, "+")
+        self.sent.extend(map(_entry, entries))
+        if entries:
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+
+    async def follow(self, after: Id | None) -> AsyncIterator[Event[LiveFigures]]:
         """Everything after an id, or from the latest on."""
-        if after is None and self.sent:
-            after = self.sent[-1][0] - 1
-        after = after or 0
         while not self.ended:
             changed = self._changed
-            for id_, figures in list(self.sent):
-                if id_ > after:
+            if after is None and self.sent:
+                after = self.sent[-1][0]
+                yield self.sent[-1][1]
+            for id_, event in list(self.sent):
+                if after is not None and id_ > after:
                     after = id_
-                    yield Event(figures, event="figures", id=str(id_), retry_ms=RETRY_MS)
+                    yield event
             await changed.wait()
+
+
+def _entry(entry: Any) -> tuple[Id, Event[LiveFigures]]:
+    text, (_, figures) = entry
+    id_ = read_id(text)
+    assert id_ is not None, "Valkey made it"
+    return id_, Event(json.decode(figures, type=LiveFigures), event="figures", id=text, retry_ms=RETRY_MS)
 
 
 class Stream:
     """The feeds of this process."""
 
     def __init__(
-        self, figures: Figures, *, tick_seconds: float = TICK_SECONDS, linger_seconds: float = LINGER_SECONDS
+        self,
+        valkey: Valkey,
+        figures: Figures,
+        *,
+        tick_seconds: float = TICK_SECONDS,
+        linger_seconds: float = KEPT_SECONDS,
     ) -> None:
+        self._valkey = valkey
         self._figures = figures
         self._tick_seconds = tick_seconds
+        # A feed that everyone has left goes on for those who only lost their connection.
         self._linger_seconds = linger_seconds
         self._feeds: dict[str, tuple[Feed, asyncio.Task[None]]] = {}
 
@@ -89,9 +138,8 @@ class Stream:
         """Figures for one watcher, until it goes away."""
         feed = self._feed(event)
         feed.watchers += 1
-        follower = feed.follow(int(last_id) if last_id and last_id.isascii() and last_id.isdigit() else None)
         try:
-            async for item in follower:
+            async for item in feed.follow(read_id(last_id)):
                 yield item
         finally:
             feed.watchers -= 1
@@ -100,7 +148,7 @@ class Stream:
 
     def _feed(self, event: str) -> Feed:
         if event not in self._feeds or self._feeds[event][0].ended:
-            feed = Feed(event, self._figures, self._tick_seconds)
+            feed = Feed(event, self._valkey, self._figures, self._tick_seconds)
             self._feeds[event] = (feed, asyncio.create_task(feed.run()))
         return self._feeds[event][0]
 
