@@ -8,7 +8,7 @@ run: .venv/.run-ready
 	@exec $(BIN)/plaza serve
 
 # Two at a time, a file in one process: most tests wait for servers, and each process starts its own.
-test: .venv/.test-ready .venv/.browser-ready .venv/.node-ready check
+test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
 
 # What needs no server: style, types, the shape of the imports.
@@ -50,7 +50,7 @@ clean:
 	@touch $@
 
 # Node with the TypeScript client of Upstash, for the tests of the proxy: Node is Debian's own, the client is pinned.
-.venv/.node-ready: .venv/.created tests/upstash/package.json
+tests/upstash/node_modules/.ready: tests/upstash/package.json
 	@command -v npm >/dev/null || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes nodejs npm >/dev/null; \
 	else echo "The tests need Node: install Debian's packages 'nodejs' and 'npm', then run this again."; exit 1; fi
