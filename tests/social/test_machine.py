@@ -150,7 +150,7 @@ class Machine(RuleBasedStateMachine):
     def bookmark(self, id: str, who: str, on: bool) -> None:
         verb = self.social.posts.bookmark if on else self.social.posts.unbookmark
         post = self.model.seen(who, id) if on else self.model.posts.get(id)
-        self.attempt(verb(Actor(who, "user"), id), post is not None or not on)
+        self.attempt(verb(Actor(who, "user"), id), post is not None)
         if post is not None:
             (post.bookmarks.add if on else post.bookmarks.discard)(who)
 

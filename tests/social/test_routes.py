@@ -113,6 +113,7 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", f"/posts/{NO_POST}/like", None, 404),
     ("DELETE", f"/posts/{NO_POST}/like", None, 404),
     ("POST", f"/posts/{NO_POST}/bookmark", None, 404),
+    ("DELETE", f"/posts/{NO_POST}/bookmark", None, 404),
     ("POST", f"/posts/{NO_POST}/comments", {"content": "x"}, 404),
     ("POST", f"/posts/{NO_POST}/comments", {"content": "\u0000"}, 422),
     ("DELETE", f"/comments/{NO_POST}", None, 404),

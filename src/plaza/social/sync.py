@@ -199,16 +199,8 @@ class Sync:
         return "created" if changed else "unchanged"
 
     async def _bookmark(self, record: MarkRecord) -> Status:
-        me, id, now = record.username, record.post_id, self.clock.now_ms()
-        keys = [k.USER_BOOKMARKED(me), k.USER_BLOCKED(me), k.USER_BLOCKED_BY(me)]
-        author: list[str] = []
-        if self.valkey.clustered:
-            author = [await self.posts.author_of(id)]
-        else:
-            keys.append(k.POST(id))
-        since = self._at(record.created_at)
-        changed = await self.functions.call("social_bookmark", keys, me, id, now, since, *author)
-        return "created" if changed else "unchanged"
+        new = await self.posts.mark(record.username, record.post_id, self._at(record.created_at))
+        return "created" if new else "unchanged"
 
     async def _comment(self, record: CommentRecord) -> Status:
         id, me, now = record.post_id, record.username, self.clock.now_ms()

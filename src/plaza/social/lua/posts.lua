@@ -223,24 +223,24 @@ recipe('withdraw_bookmark', function(id, name, at)
   return perform('unbookmark', {key.user_bookmarked(name)}, {name, id, at})
 end, 2)
 
--- bookmark   KEYS bookmarked, blocked, blocked_by, the post (one server)
--- ARGV name, id, now, since when, author (cluster)   Reply 1, or 0 if it was so already
+-- bookmark   KEYS bookmarked, and on one server the post, blocked, blocked_by
+-- ARGV name, id, now, since when   Reply 1, or 0 if it was so already
 verb('bookmark', function(keys, args)
-  local bookmarked, blocked, blocked_by, post = unpack(keys)
-  local name, id, at, since, author = unpack(args)
-  if post then
-    require_post(post, blocked, blocked_by)
-  elseif redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author) then
-    fail('not_found', 'There is no such post.')
-  end
+  local bookmarked, post, blocked, blocked_by = unpack(keys)
+  local name, id, at, since = unpack(args)
+  if post then require_post(post, blocked, blocked_by) end
   if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then return 0 end
   effect('bookmarking', name, id, at)
   return 1
 end)
 
--- unbookmark   KEYS bookmarked   ARGV name, id, now   Reply 1, or 0 if it was so already
+-- unbookmark   KEYS bookmarked, the post (one server, if it must be there)   ARGV name, id, now
+-- Reply 1, or 0 if it was so already
 verb('unbookmark', function(keys, args)
-  if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
+  if redis.call('ZREM', keys[1], args[2]) == 0 then
+    if keys[2] and not exists(keys[2]) then fail('not_found', 'There is no such post.') end
+    return 0
+  end
   effect('bookmarking', args[1], args[2], args[3])
   return 1
 end)
