@@ -20,9 +20,9 @@ PATIENCE_SECONDS = 30.0
 
 
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:
-    """A clean environment with these settings alone."""
+    """A clean environment with these settings alone, and no demo unless they ask for one."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PLAZA_")}
-    return {**clean, "PLAZA_DATA_DIR": str(data_dir), "PLAZA_PORT": "0", **settings}
+    return {**clean, "PLAZA_DATA_DIR": str(data_dir), "PLAZA_PORT": "0", "PLAZA_DEMO": "off", **settings}
 
 
 def plaza(data_dir: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

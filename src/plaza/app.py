@@ -31,6 +31,10 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
 from plaza.core.telemetry import Requests, sampling
+from plaza.demo import keys as demo
+from plaza.demo.loading import Maker
+from plaza.demo.simulation import Simulation
+from plaza.demo.town import Town
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
@@ -40,13 +44,16 @@ from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
 from plaza.reach import connected
 from plaza.shop import domain as shop
+from plaza.shop.items import Items
 from plaza.shop.sessions import Sessions
 from plaza.social import domain as social
 from plaza.social.accounts import Accounts
 from plaza.social.leaving import Leaving
 from plaza.social.renaming import Renaming
+from plaza.social.sync import Sync
 from plaza.social.users import People
 from plaza.web import pages
+from plaza.web.site import Site
 from plaza.worker import Worker
 
 T = TypeVar("T")
@@ -83,8 +90,11 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
         services[Audits] = audits = Audits(_auditor(core, domains, parts))
         _introduce(domains, parts)
+        turns = {name: turn for part in parts for name, turn in part.turns.items()}
         if _shows_pages(domains):
+            services[Town] = town = _town(core, services)
             services |= {type(service): service for service in pages.services(core, services)}
+            services[Site].demo, turns["demo"] = town, town.turn
         app = make_app(
             routes_of(domains),
             services,
@@ -100,7 +110,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             core.functions,
             [timer for part in parts for timer in part.timers],
             [consumer for part in parts for consumer in part.consumers],
-            {name: turn for part in parts for name, turn in part.turns.items()},
+            turns,
         )
         yield Plaza(core, app, jobs, services)
         await audits.close()
@@ -152,9 +162,16 @@ def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
             recommender.blocks = people
 
 
+def _town(core: Core, services: Mapping[type, Any]) -> Town:
+    """The demo, which stands above all domains."""
+    maker = Maker(core, services[Sync], services[Items])
+    return Town(core, maker, Simulation(core, services))
+
+
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
     """Every key of Plaza, by domain."""
-    return [catalogue.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains)]
+    above = () if not _shows_pages(domains) else (demo.CATALOGUE,)
+    return [catalogue.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
 
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
@@ -164,7 +181,7 @@ def routes_of(domains: Sequence[Domain]) -> list[Routes]:
 
 
 def _shows_pages(domains: Sequence[Domain]) -> bool:
-    """The pages show all domains, so there are none where one of them is missing."""
+    """The pages and the demo are of all domains, so there are none where one of them is missing."""
     return all(domain in domains for domain in DOMAINS)
 
 

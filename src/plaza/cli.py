@@ -109,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
     )
     load.add_argument("file", metavar="FILE.jsonl")
 
+    _demo_command(commands)
     _challenges_commands(commands)
     _live_commands(commands)
     return top
@@ -147,6 +148,21 @@ def _users_commands(commands: Commands) -> None:
     )
     rename.add_argument("old", metavar="OLD")
     rename.add_argument("new", metavar="NEW")
+
+
+def _demo_command(commands: Commands) -> None:
+    demo = _command(
+        commands,
+        "demo",
+        _demo,
+        "Make a believable community of any size, on top of what is there. The same seed makes the same one; broken "
+        "off, it goes on where it was; a second time changes nothing. Or switch the demo of a first start on and off.",
+        "plaza demo --users 100000 --posts 1000000 --seed 7",
+    )
+    demo.add_argument("--users", type=int, default=1000, help="how many people (1000)")
+    demo.add_argument("--posts", type=int, default=10000, help="how many posts they made (10000)")
+    demo.add_argument("--seed", type=int, default=1, help="another number, another community (1)")
+    demo.add_argument("--switch", choices=("on", "off"), help="only turn simulation and demo accounts on or off")
 
 
 def _live_commands(commands: Commands) -> None:
@@ -329,6 +345,20 @@ def _import(given: argparse.Namespace) -> int:
     told = ", ".join(f"{done.counts[word]} {word}" for word in ("created", "updated", "unchanged"))
     print(f"{told}, {done.counts['error']} skipped.")
     return 1 if done.counts["error"] else 0
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from plaza.core.auth import API
+    from plaza.demo.command import make
+    from plaza.demo.town import Town
+
+    if given.switch is not None:
+        _with_plaza(lambda plaza: plaza.get(Town).switch(API, given.switch == "on"))
+        print(f"The demo is {given.switch}.")
+        return 0
+    made = _with_plaza(lambda plaza: make(plaza.get(Town).maker, given.seed, given.users, given.posts))
+    print(made)
+    return 0
 
 
 def _roll(*, anew: bool) -> int:

@@ -25,6 +25,7 @@ import uvloop
 
 from plaza import __version__
 from plaza.app import Plaza, running
+from plaza.core.clock import Clock
 from plaza.core.errors import OperatorError
 from plaza.core.process.listen import address_of, listen
 from plaza.core.server import EmbeddedValkey, running_url
@@ -32,6 +33,8 @@ from plaza.core.serving.inbound import Inbound
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse
+from plaza.demo.town import ask_for, suits
+from plaza.reach import connected
 
 T = TypeVar("T")
 
@@ -90,21 +93,28 @@ async def first(work: asyncio.Future[Any], event: asyncio.Event) -> bool:
 def serve(settings: Settings, *, empty: bool = False) -> int:
     """`plaza serve`: run until a signal, and give the exit status."""
     with listen(settings.host, settings.port) as sock:
-        return uvloop.run(_serve(settings, sock))
+        return uvloop.run(_serve(settings, sock, may_fill=not empty and suits(settings)))
 
 
-async def _serve(settings: Settings, sock: socket.socket) -> int:
+async def _serve(settings: Settings, sock: socket.socket, *, may_fill: bool) -> int:
     life = Life()
     life.heed_signals()
     with contextlib.suppress(Ended):
         async with valkey_of(settings, life) as settings:
+            filling = may_fill and await _fill(settings)
             if settings.workers == 1:
-                await answer(settings, sock, life, lambda: announce(settings, sock), with_worker=True)
+                await answer(settings, sock, life, lambda: announce(settings, sock, filling), with_worker=True)
             else:
                 from plaza.family import Family
 
-                await Family(settings, sock, life).run(lambda: announce(settings, sock))
+                await Family(settings, sock, life).run(lambda: announce(settings, sock, filling))
     return life.status
+
+
+async def _fill(settings: Settings) -> bool:
+    """Ask for a community to look at, if there is nothing here yet. A worker loads it once the server answers."""
+    async with connected(settings.valkey_url) as valkey:
+        return await ask_for(valkey, Clock().now_ms())
 
 
 @asynccontextmanager
@@ -191,7 +201,7 @@ class Api(uvicorn.Server):
         await serving
 
 
-def announce(settings: Settings, sock: socket.socket) -> None:
+def announce(settings: Settings, sock: socket.socket, filling: bool = False) -> None:
     """Tell the operator where to look."""
     url = address_of(sock)
     lines = [
@@ -200,6 +210,7 @@ def announce(settings: Settings, sock: socket.socket) -> None:
         f"  Docs    {url}/docs",
         f"  Data    {settings.data_dir.absolute()}",
         f"  Valkey  {_valkey(settings)}",
+        *(["  Demo    a small community is moving in; `plaza serve --empty` starts without it"] if filling else []),
         "Ctrl-C stops it.",
     ]
     print("\n".join(lines), flush=True)

@@ -20,6 +20,7 @@ SECRET_BYTES = 32
 
 Fsync = Literal["everysec", "always"]
 LiveAddress = Literal["full", "truncated", "hashed"]
+DemoMode = Literal["auto", "on", "off"]
 
 
 def setting(default: Any, help: str) -> Any:
@@ -70,6 +71,12 @@ class Settings:
     shop_sessions: int = setting(10_000_000, "Shop sessions kept; beyond it the oldest end.")
     voting_days: int = setting(7, "Days an article can be voted on; 0 means for ever.")
     max_post_age: int = setting(30, "Days a challenge post stays in the recommendation pool.")
+    demo: DemoMode = setting(
+        "auto",
+        "`auto`: a first start with nothing in the data directory, on a loopback address, brings a small community to "
+        "look at, whose accounts open without a password. `on`: on any address. `off`: never, and one that is there "
+        "stands still.",
+    )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -132,7 +139,11 @@ _SWITCH = {
     "0": False,
     "no": False,
 }
-_CHOICES = {"Fsync": ("everysec", "always"), "LiveAddress": ("full", "truncated", "hashed")}
+_CHOICES = {
+    "Fsync": ("everysec", "always"),
+    "LiveAddress": ("full", "truncated", "hashed"),
+    "DemoMode": ("auto", "on", "off"),
+}
 
 
 def _parse(name: str, kind: str, text: str) -> Any:

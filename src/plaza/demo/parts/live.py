@@ -1,0 +1,35 @@
+"""An event with sessions, watched for the last hour and a bit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
+from plaza.demo.plan import Plan
+from plaza.demo.words import bank
+from plaza.live.model import Declaration
+from plaza.live.service import Live
+from plaza.live.simulate import Simulation
+
+EVENT: Final[str] = bank("shop")["event"]["id"]
+# As the audience's simulation names them.
+SESSIONS: Final = (f"{EVENT}-main", f"{EVENT}-side")
+
+
+class LivePart:
+    def __init__(self, functions: Functions, settings: Settings, plan: Plan) -> None:
+        self._functions = functions
+        self._settings = settings
+        self._plan = plan
+
+    async def load(self, batch: int, size: int) -> int:
+        event = bank("shop")["event"]
+        clock = SetClock(self._plan.anchor_ms)
+        live = Live(self._functions, self._settings, clock)
+        await live.declare(EVENT, Declaration(event["title"], list(SESSIONS)))
+        audience = Simulation(
+            self._functions, self._settings, EVENT, viewers=event["viewers"], minutes=event["minutes"], seed=1
+        )
+        return (await audience.run(clock)).beats

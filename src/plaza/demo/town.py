@@ -1,0 +1,147 @@
+"""The demo of a running server: whether there is one, who looks after it, and who may walk in without a password.
+
+It is asked for once, when a first `plaza serve` finds everything empty, and that is noted in Valkey; whichever worker
+comes first loads it, and if it dies, the next goes on. After that a simulation keeps the place alive, one step every
+few seconds, in one worker however many there are.
+
+Its accounts have no password at all, so nobody signs in to them by one. They open from the sign-in page alone, and only
+while this process listens where nobody else can reach it, or an operator has said `PLAZA_DEMO=on`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from plaza.core.auth import ADMIN, Actor
+from plaza.core.domain import Core
+from plaza.core.errors import NotFound
+from plaza.core.leases import Held, Leases
+from plaza.core.settings import Settings
+from plaza.core.timers import Timer, Timers
+from plaza.core.wire import Valkey
+from plaza.demo.keys import DEMO
+from plaza.demo.loading import Maker
+from plaza.demo.people import Cast
+from plaza.demo.simulation import TICK_SECONDS, Simulation
+from plaza.social.keys import USER
+from plaza.web.demo import DemoAccount
+
+log = structlog.get_logger("plaza.demo")
+
+# How often a worker looks whether there is a demo to look after: a read, and nothing else.
+LOOK_SECONDS: Final = 15.0
+# The server is to answer first.
+SETTLE_SECONDS: Final = 0.3
+
+WANTED, LOADED = "wanted", "loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of the demo."""
+
+    state: str
+    since_ms: int
+    on: bool
+
+    @property
+    def loaded(self) -> bool:
+        return self.state == LOADED
+
+
+class Town:
+    """The demo, for the pages, the worker and the command line."""
+
+    def __init__(self, core: Core, maker: Maker, simulation: Simulation) -> None:
+        self._valkey = core.valkey
+        self._settings = core.settings
+        self.maker = maker
+        self._leases = Leases(core.functions)
+        self._timers = Timers(core.functions, self._leases, "demo")
+        self._timer = Timer("demo.simulate", TICK_SECONDS, lambda _: simulation.step(), most_seconds=60)
+
+    async def state(self) -> State | None:
+        """None if there is no demo. One round trip."""
+        state, since, on = await self._valkey.call("HMGET", DEMO(), "state", "since", "on")
+        return None if state is None else State(state, int(since), on == "1")
+
+    async def switch(self, actor: Actor, on: bool) -> State:
+        """Turn the simulation and the accounts on or off, at once and for every process."""
+        actor.require(ADMIN)
+        found = await self.state()
+        if found is None:
+            raise NotFound("There is no demo here.")
+        await self._valkey.call("HSET", DEMO(), "on", int(on))
+        return State(found.state, found.since_ms, on)
+
+    async def accounts(self) -> list[DemoAccount]:
+        """Accounts that anybody may use, in the order they are shown. None while the demo is off."""
+        if not is_open(self._settings):
+            return []
+        found = await self.state()
+        if found is None or not found.on:
+            return []
+        people = [person for person in Cast().people if person.switchable]
+        there = await self._valkey.batch([("HMGET", USER(p.username), "display_name", "role") for p in people])
+        return [
+            DemoAccount(person.username, shown or person.username, role)
+            for person, (shown, role) in zip(people, there, strict=True)
+            if role is not None
+        ]
+
+    async def turn(self) -> float:
+        """What a worker does about the demo, again and again. Returns the seconds until it is worth coming back."""
+        if self._settings.demo == "off":
+            return LOOK_SECONDS
+        found = await self.state()
+        if found is None:
+            return LOOK_SECONDS
+        if not found.loaded:
+            await asyncio.sleep(SETTLE_SECONDS)
+            return await self._load(found.since_ms)
+        if not found.on:
+            return LOOK_SECONDS
+        return await self._timers.turn(self._timer)
+
+    async def _load(self, since_ms: int) -> float:
+        try:
+            async with self._leases.hold("demo.load"):
+                made = await self.maker.community(since_ms)
+                await self._valkey.call("HSET", DEMO(), "state", LOADED)
+        except Held:
+            return 1.0
+        log.info("the demo community has moved in", records=made.records)
+        return 0.0
+
+
+def is_open(settings: Settings) -> bool:
+    """Whether accounts may open without a password: where only this machine can ask, or where that was asked for."""
+    if settings.demo == "auto":
+        return _is_loopback(settings.host)
+    return settings.demo == "on"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def suits(settings: Settings) -> bool:
+    """Whether a first start with these settings, on stores of its own, is one to fill: never on somebody's server."""
+    own = not settings.valkey_url and not settings.database_url and not (settings.data_dir / "plaza.sqlite").exists()
+    return own and is_open(settings)
+
+
+async def ask_for(valkey: Valkey, now_ms: int) -> bool:
+    """Note that a community is wanted, if there is nothing yet."""
+    if await valkey.call("DBSIZE"):
+        return False
+    await valkey.call("HSET", DEMO(), "state", WANTED, "since", now_ms, "on", 1)
+    return True
