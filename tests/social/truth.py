@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from plaza.core import catalogue
-from plaza.core.keys import join
+from plaza.core.keys import Key, Match, join
 from plaza.social import model
 from plaza.social.keys import CATALOGUE
 
 Facts = dict[str, dict[tuple[str, ...], Any]]
 
+
+class Known(Protocol):
+    """Who can say which family a name belongs to."""
+
+    def __iter__(self) -> Iterator[tuple[str, Key]]: ...
+
+    def match(self, name: str) -> Match | None: ...
+
+
 ALL = join([catalogue.CATALOGUE, CATALOGUE])
 
 
-async def read_all(stranger: Any) -> Facts:
+async def read_all(stranger: Any, known: Known = ALL) -> Facts:
     """Everything, by the name its family has in the catalogue and the ids in its name."""
-    names = {key: name for name, key in ALL}
+    names = {key: name for name, key in known}
     facts: Facts = {name: {} for name in names.values()}
     for key in await _keys(stranger):
-        match = ALL.match(key)
+        match = known.match(key)
         assert match is not None, f"nobody declared {key}"
         facts[names[match.key]][match.parts] = await _value(stranger, key, match.key.type)
     return facts

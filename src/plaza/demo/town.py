@@ -28,7 +28,7 @@ from plaza.demo.keys import DEMO
 from plaza.demo.loading import Maker
 from plaza.demo.people import Cast
 from plaza.demo.simulation import TICK_SECONDS, Simulation
-from plaza.social.keys import USER
+from plaza.social.keys import AUTH_USER, USER
 from plaza.web.demo import DemoAccount
 
 log = structlog.get_logger("plaza.demo")
@@ -37,6 +37,9 @@ log = structlog.get_logger("plaza.demo")
 LOOK_SECONDS: Final = 15.0
 # The server is to answer first.
 SETTLE_SECONDS: Final = 0.3
+
+# Somebody is waiting for it: a start after a kill is not to wait long for the dead.
+LOAD_LEASE_SECONDS: Final = 3.0
 
 WANTED, LOADED = "wanted", "loaded"
 
@@ -61,8 +64,8 @@ class Town:
         self._valkey = core.valkey
         self._settings = core.settings
         self.maker = maker
-        self._leases = Leases(core.functions)
-        self._timers = Timers(core.functions, self._leases, "demo")
+        self._leases = Leases(core.functions, LOAD_LEASE_SECONDS)
+        self._timers = Timers(core.functions, Leases(core.functions), "demo")
         self._timer = Timer("demo.simulate", TICK_SECONDS, lambda _: simulation.step(), most_seconds=60)
 
     async def state(self) -> State | None:
@@ -86,12 +89,14 @@ class Town:
         found = await self.state()
         if found is None or not found.on:
             return []
-        people = [person for person in Cast().people if person.switchable]
-        there = await self._valkey.batch([("HMGET", USER(p.username), "display_name", "role") for p in people])
+        names = [person.username for person in Cast().people if person.switchable]
+        there = await self._valkey.batch([("HMGET", USER(name), "display_name", "role") for name in names])
+        # Whoever has taken a name that was deleted has a password, and is nobody of the demo.
+        taken = await self._valkey.batch([("EXISTS", AUTH_USER(name)) for name in names])
         return [
-            DemoAccount(person.username, shown or person.username, role)
-            for person, (shown, role) in zip(people, there, strict=True)
-            if role is not None
+            DemoAccount(name, shown or name, role)
+            for name, (shown, role), secret in zip(names, there, taken, strict=True)
+            if role is not None and not secret
         ]
 
     async def turn(self) -> float:
@@ -114,7 +119,7 @@ class Town:
                 made = await self.maker.community(since_ms)
                 await self._valkey.call("HSET", DEMO(), "state", LOADED)
         except Held:
-            return 1.0
+            return 0.5
         log.info("the demo community has moved in", records=made.records)
         return 0.0
 

@@ -9,6 +9,7 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.demo.plan import Plan
 from plaza.demo.words import bank
+from plaza.live.keys import EVENT_INFO, LIVE_AWAKE
 from plaza.live.model import Declaration
 from plaza.live.service import Live
 from plaza.live.simulate import Simulation
@@ -25,7 +26,11 @@ class LivePart:
         self._plan = plan
 
     async def load(self, batch: int, size: int) -> int:
-        event = bank("shop")["event"]
+        """An audience cannot be played twice: a second run only sees to it that a worker minds the event."""
+        event, valkey = bank("shop")["event"], self._functions.valkey
+        if await valkey.call("HEXISTS", EVENT_INFO(EVENT), "born"):
+            await valkey.call("ZADD", LIVE_AWAKE(), "GT", self._plan.anchor_ms, EVENT)
+            return 0
         clock = SetClock(self._plan.anchor_ms)
         live = Live(self._functions, self._settings, clock)
         await live.declare(EVENT, Declaration(event["title"], list(SESSIONS)))

@@ -1,0 +1,62 @@
+"""Plaza with everything, on one server with SQLite and on a cluster with PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plaza.app import Plaza, catalogues, running
+from plaza.core.keys import Key, Layout, Match, use_layout
+from plaza.core.settings import Settings
+from plaza.demo.town import Town
+from tests.postgres import Postgres
+from tests.servers import Cluster, Server
+from tests.social.truth import Facts, read_all
+
+# What the passing of time, a worker's turn or a second start changes though nobody did anything.
+PASSING = {"libraries", "job", "lease", "fence", "demo_runs", "hashtag_ranked", "ranking_due", "clg_turn", "shop_row"}
+
+
+@pytest.fixture
+async def settings(place: Server | Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Settings]:
+    if isinstance(place, Server):
+        yield Settings(data_dir=tmp_path, valkey_url=place.url)
+    else:
+        postgres: Postgres = request.getfixturevalue("postgres")
+        async with postgres.database() as url:
+            yield Settings(data_dir=tmp_path, valkey_url=place.url, database_url=url)
+    use_layout(Layout.PLAIN)
+
+
+@pytest.fixture
+async def plaza(settings: Settings) -> AsyncIterator[Plaza]:
+    async with running(settings) as plaza:
+        yield plaza
+
+
+@pytest.fixture
+def town(plaza: Plaza) -> Town:
+    return plaza.get(Town)
+
+
+class Whole:
+    """Every domain's catalogue, asked one after the other."""
+
+    def __iter__(self) -> Iterator[tuple[str, Key]]:
+        return (pair for catalogue in catalogues() for pair in catalogue)
+
+    def match(self, name: str) -> Match | None:
+        return next(filter(None, (catalogue.match(name) for catalogue in catalogues())), None)
+
+
+async def everything(stranger: Any) -> Facts:
+    """All keys, as a stranger reads them. One that nobody declared fails."""
+    return await read_all(stranger, Whole())
+
+
+def lasting(facts: Facts) -> Facts:
+    """What must be the same after the same was done once more."""
+    return {family: keys for family, keys in facts.items() if family not in PASSING}

@@ -1,0 +1,84 @@
+"""The small community, as other services find it in Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from plaza.app import Plaza
+from plaza.challenges.recommend import Recommender
+from plaza.core.auth import Actor
+from plaza.core.paging import Page
+from plaza.demo.keys import DEMO, DEMO_RUNS
+from plaza.demo.loading import COMMUNITY_ARTICLES, COMMUNITY_POSTS
+from plaza.demo.parts.live import EVENT
+from plaza.demo.people import Cast
+from plaza.demo.town import LOOK_SECONDS, Town
+from plaza.live.figures import Figures
+from plaza.shop.items import Items
+from tests.demo.conftest import everything, lasting
+from tests.social.truth import faults
+
+on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
+
+
+async def test_a_wanted_community_is_loaded_true_in_every_key_and_never_twice(
+    plaza: Plaza, town: Town, stranger: Any
+) -> None:
+    now = plaza.core.clock.now_ms()
+    await stranger.hset(DEMO(), mapping={"state": "wanted", "since": now, "on": 1})
+    await asyncio.gather(town.turn(), town.turn())  # two workers
+    facts = await everything(stranger)
+    assert facts["demo"][()]["state"] == "loaded"
+    assert faults(facts, plaza.core.clock.now_ms()) == []
+    assert set(facts["user"]) == {(person.username,) for person in Cast().people}
+    assert len(facts["explore_feed"][()]) == COMMUNITY_POSTS
+    assert len(facts["articles_by_time"][()]) == COMMUNITY_ARTICLES
+    assert all(int(post["created_at"]) < now for post in facts["post"].values())
+    assert len((await plaza.get(Items).page(Page(limit=100))).items) > 20
+    assert (await plaza.get(Figures).totals(EVENT)).attended > 100
+
+    await stranger.delete(DEMO_RUNS())  # as if the last run had not got to say that it was done
+    await town.maker.community(now)
+    assert lasting(await everything(stranger)) == lasting(facts)
+    assert (await plaza.get(Recommender).recommend(Actor("mira", "user"), 20)).posts
+
+
+@on_one_server
+async def test_a_load_that_is_broken_off_anywhere_goes_on_where_it_was(plaza: Plaza, town: Town, stranger: Any) -> None:
+    now = plaza.core.clock.now_ms()
+    reached = [await _broken_off(town, stranger, now, after=batches) for batches in (3, 11, 24)]
+    assert reached == sorted(reached)
+    assert reached[0] > 0
+    assert (await town.maker.community(now)).records > 0
+    facts = await everything(stranger)
+    assert faults(facts, plaza.core.clock.now_ms()) == []
+    assert len(facts["explore_feed"][()]) == COMMUNITY_POSTS
+    assert len(facts["articles_by_time"][()]) == COMMUNITY_ARTICLES
+
+
+async def _broken_off(town: Town, stranger: Any, now: int, after: int) -> int:
+    """Cancel a load once it has come so far; how far that was."""
+
+    async def there() -> int:
+        noted = await stranger.hget(DEMO_RUNS(), "community") or "[0,0]"
+        stage, batches = (int(part) for part in noted.strip("[]").split(","))
+        return stage * 10 + batches
+
+    task = asyncio.ensure_future(town.maker.community(now))
+    while await there() < after and not task.done():
+        pass
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return await there()
+
+
+@on_one_server
+async def test_without_a_demo_workers_do_nothing_but_look(town: Town, stranger: Any) -> None:
+    before = await everything(stranger)
+    assert await town.turn() == LOOK_SECONDS
+    assert await everything(stranger) == before

@@ -1,0 +1,50 @@
+"""A first `plaza serve`: a community moves in, whatever happens meanwhile, and never where it was not asked."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import redis
+
+from plaza.demo.loading import COMMUNITY_POSTS
+from tests.processes import Serving, plaza, until
+
+
+def look(data_dir: Path) -> redis.Redis:
+    return redis.Redis(unix_socket_path=str(data_dir / "valkey.sock"), decode_responses=True)
+
+
+def test_a_first_start_answers_at_once_and_is_filled_once_even_if_it_is_killed(tmp_path: Path) -> None:
+    first = Serving(tmp_path / "a", PLAZA_DEMO="auto", PLAZA_WORKERS="2").wait_for("Ctrl-C stops it.")
+    try:
+        assert "a small community is moving in" in first.printed()
+        assert first.get("/healthz").status_code == 200
+        with look(tmp_path / "a") as valkey:
+            until(lambda: valkey.zcard("explore:feed"))
+            assert valkey.hget("demo:state", "state") == "wanted"
+    finally:
+        first.send(signal.SIGKILL, group=True)
+        first.ended()
+
+    second = Serving(tmp_path / "a", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
+    try:
+        assert "moving in" not in second.printed()
+        with look(tmp_path / "a") as valkey:
+            until(lambda: valkey.hget("demo:state", "state") == "loaded")
+            assert COMMUNITY_POSTS <= int(valkey.zcard("explore:feed")) <= COMMUNITY_POSTS + 3  # life goes on
+            off = plaza(tmp_path / "a", "demo", "--switch", "off")
+            assert off.stdout == "The demo is off.\n"
+            assert valkey.hget("demo:state", "on") == "0"
+    finally:
+        second.stop()
+
+
+def test_an_empty_start_stays_empty(tmp_path: Path) -> None:
+    server = Serving(tmp_path / "b", "serve", "--empty", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
+    try:
+        assert "community" not in server.printed()
+        with look(tmp_path / "b") as valkey:
+            assert not valkey.exists("demo:state")
+    finally:
+        server.stop()

@@ -1,0 +1,107 @@
+"""A community that is kept alive, and the switch that stops it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from plaza.app import Plaza, running
+from plaza.core.auth import API, Actor
+from plaza.core.errors import Forbidden, NotFound
+from plaza.core.settings import DemoMode, Settings
+from plaza.demo.keys import DEMO
+from plaza.demo.loading import COMMUNITY_POSTS
+from plaza.demo.parts.live import EVENT
+from plaza.demo.people import Cast
+from plaza.demo.plan import TOWN, Plan
+from plaza.demo.simulation import Simulation
+from plaza.demo.town import LOOK_SECONDS, Town, suits
+from plaza.live.figures import Figures
+from plaza.social.accounts import Accounts
+from plaza.social.model import Login, WrongPassword
+from plaza.social.sync import Sync
+from tests.demo.conftest import everything
+from tests.social.truth import faults
+
+pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
+
+
+@pytest.fixture
+async def peopled(plaza: Plaza, stranger: Any) -> Plaza:
+    """A demo whose people are there, and nothing else."""
+    now = plaza.core.clock.now_ms()
+    await plaza.get(Sync).take("user", Plan("community", Cast(), 0, now, TOWN).users_of(0, 99))
+    await stranger.hset(DEMO(), mapping={"state": "loaded", "since": now, "on": 1})
+    return plaza
+
+
+async def test_life_goes_on_and_everything_stays_true(plaza: Plaza, town: Town, stranger: Any) -> None:
+    await town.maker.community(plaza.core.clock.now_ms())
+    simulation = Simulation(plaza.core, plaza.services, Random(3))
+    before = await everything(stranger)
+    done = " ".join([await simulation.step() for _ in range(120)])
+    for act in ("beats", "like", "post", "comment", "vote", "view", "reaction"):
+        assert act in done
+    after = await everything(stranger)
+    assert faults(after, plaza.core.clock.now_ms()) == []
+    assert len(after["explore_feed"][()]) > COMMUNITY_POSTS
+    assert after["article_up"] != before["article_up"]
+    assert await plaza.get(Figures).alive(EVENT) > 30
+
+
+async def test_of_many_workers_one_simulates(peopled: Plaza, stranger: Any, settings: Settings) -> None:
+    async with running(settings) as other:
+        for _ in range(3):
+            await asyncio.gather(*(plaza.get(Town).turn() for plaza in (peopled, other) for _ in range(3)))
+    job = await stranger.hgetall("job:demo.simulate")
+    assert job["state"] == "done"
+    assert int(job["runs"]) == 1  # the next is due in seconds
+
+
+async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, town: Town, stranger: Any) -> None:
+    assert "robin" in {account.username for account in await town.accounts()}
+    with pytest.raises(Forbidden):
+        await town.switch(Actor("mira", "user"), False)
+    await town.switch(API, False)
+    assert await town.turn() == LOOK_SECONDS
+    assert not await stranger.exists("job:demo.simulate")
+    assert await town.accounts() == []
+    await town.switch(API, True)
+    assert len(await town.accounts()) >= 4
+
+
+async def test_accounts_open_only_where_nobody_else_can_reach_them(
+    peopled: Plaza, town: Town, settings: Settings, stranger: Any
+) -> None:
+    modes: list[tuple[DemoMode, str, bool]] = [
+        ("auto", "127.0.0.1", True), ("auto", "::1", True), ("auto", "localhost", True), ("auto", "0.0.0.0", False),
+        ("auto", "192.168.1.7", False), ("auto", "::", False), ("auto", "plaza.example", False),
+        ("on", "0.0.0.0", True), ("off", "127.0.0.1", False),
+    ]  # fmt: skip
+    for mode, host, opens in modes:
+        asked = replace(settings, demo=mode, host=host)
+        town._settings = asked
+        assert bool(await town.accounts()) is opens, (mode, host)
+        fresh = replace(asked, valkey_url="", data_dir=settings.data_dir / "new")
+        assert suits(fresh) is opens
+        assert not suits(replace(fresh, valkey_url="valkey://db.internal"))
+        assert not suits(replace(fresh, database_url="postgresql://db.internal/plaza"))
+        assert not suits(replace(fresh, data_dir=settings.data_dir)), "a database is there"
+    # There is no password that could be guessed or left behind.
+    assert not await stranger.exists("auth:robin")
+    with pytest.raises(WrongPassword):
+        await peopled.get(Accounts).login(Login("robin", "robin"))
+    # Nor does an account open that got one, as a person who takes the name after it was deleted has.
+    town._settings = settings
+    await peopled.get(Accounts).give_password("robin", "correct horse")
+    assert "robin" not in {account.username for account in await town.accounts()}
+
+
+async def test_there_is_nothing_to_switch_where_there_is_no_demo(town: Town) -> None:
+    with pytest.raises(NotFound):
+        await town.switch(API, True)
+    assert await town.accounts() == []
