@@ -187,6 +187,23 @@ async def test_a_large_account_is_left_to_the_worker(
     assert not (await true())["users_leaving"]
 
 
+async def test_who_has_only_a_token_can_leave_too(
+    social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
+) -> None:
+    post = await social.post(ana, "#tea")
+    before = await true()
+    nobody = social.token(Actor("eve", "user"))
+    assert (await http.delete("/users/me", headers=nobody)).status_code == 404, "nothing is held about her"
+    for path in (f"/posts/{post.id}/like", f"/posts/{post.id}/bookmark", "/users/ana/mute"):
+        assert (await http.post(path, headers=nobody)).status_code == 200
+    assert (await http.delete("/users/me", headers=nobody)).json() == {"id": "eve", "deleted": True}
+    assert (await http.get("/whoami", headers=nobody)).status_code == 401
+    after = await true()
+    assert after.pop("token_cutoffs")[()].keys() == {"eve"}
+    del before["token_cutoffs"]
+    assert after == before
+
+
 async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_along(
     social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor
 ) -> None:
@@ -213,3 +230,5 @@ async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_al
         await social.leaving.leave(bob, "ana")
     assert (await http.delete("/users/ana", headers=social.token(ADMIN))).status_code == 200
     assert Elsewhere.forgotten == ["ana"]
+    gone = await http.delete("/users/kim", headers=social.token(ADMIN))
+    assert (gone.status_code, Elsewhere.forgotten) == (200, ["ana", "kim"]), "who is known elsewhere only"

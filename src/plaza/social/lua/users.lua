@@ -369,12 +369,15 @@ verb('note_mute', function(keys, args)
 end)
 
 -- leave: an account goes. Its profile and credentials are gone at once; the rest follows in batches.
--- KEYS user, auth, leaving, home, home state, posts, renaming   ARGV name, now   Reply the number of posts to delete
+-- KEYS user, auth, leaving, home, home state, posts, renaming
+-- ARGV name, now, 1 if there is something of someone without a profile   Reply the number of posts to delete
 verb('leave', function(keys, args)
   local user, auth, leaving, home, state, posts, renaming = unpack(keys)
   local name, at = args[1], text(now(args[2]))
   if exists(renaming) then fail('conflict', 'This account is being renamed.', {username = name}) end
-  if not exists(user) and not exists(leaving) then fail('no_profile', 'There is nobody of that name.') end
+  if args[3] ~= '1' and not exists(user) and not exists(leaving) then
+    fail('no_profile', 'There is nobody of that name.')
+  end
   redis.call('SET', leaving, at, 'NX')
   redis.call('DEL', user, auth, home, state)
   effect('registries', name)
