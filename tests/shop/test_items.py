@@ -14,7 +14,7 @@ from plaza.core.errors import Forbidden, NotFound
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
 from plaza.shop.items import loader
-from plaza.shop.keys import SHOP_INV
+from plaza.shop.keys import SHOP_CART, SHOP_DELAYS, SHOP_INV, SHOP_POPULAR, SHOP_VIEWED
 from plaza.shop.model import ItemChange, NewItem, hundredths, price_text
 from plaza.shop.tables import ITEMS
 from tests.shop.conftest import ADMIN, Offer, Shop
@@ -79,6 +79,22 @@ async def test_a_row_that_another_service_wrote_by_the_document_does_no_harm(
         assert (await shop.items.page(Page())).items == [item]
         await stranger.set(SHOP_INV(item.id), text)
         assert (await shop.views.view(None, item.id))[1] == item
+
+
+async def test_what_others_wrote_that_is_no_item_stands_in_no_list(shop: Shop, offer: Offer, stranger: Any) -> None:
+    item, token = await offer(), await shop.token()
+    strange = {"item1": -23, "a b": -22, "007": -21, str(item.id): -1}
+    await stranger.set(SHOP_INV("item1"), '{"qty":629, "name": "GTab 7inch", "description": "..."}')
+    await stranger.zadd(SHOP_POPULAR(), strange)
+    await stranger.zadd(SHOP_VIEWED(token), strange)
+    await stranger.zadd(SHOP_DELAYS(), dict.fromkeys(strange, 5))
+    await stranger.hset(SHOP_CART(token), mapping={"item1": "10", str(item.id): "3", "2": "many", "3": "-1"})
+    assert (await shop.views.popular(Page())).items == [item]
+    assert (await shop.views.recently(token, Page()))[1].items == [item]
+    assert [row.id for row in (await shop.caching.state(ADMIN, Page())).rows] == [item.id]
+    assert await shop.lines(token) == {item.id: 3}
+    _, order = await shop.orders.check_out(token)
+    assert [(line.id, line.qty) for line in order.items] == [(item.id, 3)]
 
 
 async def test_an_unknown_item_is_not_found(shop: Shop) -> None:

@@ -103,6 +103,8 @@ async def test_what_says_so_passes_by(web: httpx.AsyncClient, site: Site, strang
         ({"headers": {"range": "bytes=0-1"}}, "plaza; fwd=bypass; detail=range"),
         ({"params": {"set-cookie": "a=b"}}, "plaza; fwd=uri-miss; stored=?0"),
         ({"params": {"cache-control": "private"}}, "plaza; fwd=uri-miss; stored=?0"),
+        ({"params": {"cache-control": "max-age=60, no-cache"}}, "plaza; fwd=uri-miss; stored=?0"),
+        ({"params": {"cache-control": 'private="x-name"'}}, "plaza; fwd=uri-miss; stored=?0"),
         ({"params": {"cache-control": "max-age=0"}}, "plaza; fwd=uri-miss; stored=?0"),
         ({"params": {"vary": "user-agent"}}, "plaza; fwd=uri-miss; stored=?0"),
         ({"params": {"vary": "*"}}, "plaza; fwd=uri-miss; stored=?0"),

@@ -307,6 +307,16 @@ async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) ->
     assert changed.etag != served.etag
 
 
+async def test_the_page_of_an_item_that_cannot_be_looked_up_says_so(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    note = b"how it last was"
+    assert note not in (await shop.storefront.item(item.id, None)).page.body
+    await shop.rows.schedule(str(item.id), 5)
+    await shop.rows.turn()
+    shop.clock.forward(seconds=10)
+    assert note in (await shop.storefront.item(item.id, None)).page.body
+
+
 async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, offer: Offer) -> None:
     item = await offer()
     await shop.views.view(None, item.id)

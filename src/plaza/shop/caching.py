@@ -10,7 +10,7 @@ from plaza.core.functions import Functions
 from plaza.core.paging import Page, behind, page_by_position
 from plaza.shop.items import Items
 from plaza.shop.keys import SHOP_DELAYS, SHOP_SCHEDULE
-from plaza.shop.model import CachedRow, CacheState
+from plaza.shop.model import CachedRow, CacheState, is_item_id
 
 
 class Caching:
@@ -49,6 +49,8 @@ class Caching:
     async def _rows(self, ids: Sequence[str]) -> list[CachedRow | None]:
         delays, due = await self._valkey.batch([("ZMSCORE", SHOP_DELAYS(), *ids), ("ZMSCORE", SHOP_SCHEDULE(), *ids)])
         return [
-            None if delay is None else CachedRow(int(id), float(delay), None if at is None else float(at))
+            None
+            if delay is None or not is_item_id(id)
+            else CachedRow(int(id), float(delay), None if at is None else float(at))
             for id, delay, at in zip(ids, delays, due, strict=True)
         ]

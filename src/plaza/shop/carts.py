@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from plaza.shop.items import Items
 from plaza.shop.keys import SHOP_INV, of_account
-from plaza.shop.model import MOST_LINES, Cart, CartFull, Item, Line, SessionMoved, hundredths, price_text
+from plaza.shop.model import MOST_LINES, Cart, CartFull, Item, Line, SessionMoved, hundredths, lines_of, price_text
 from plaza.shop.sessions import Sessions, Visit, is_token
 
 
@@ -72,10 +72,10 @@ class Carts:
         return reply
 
     async def _priced(self, flat: Sequence[str]) -> Cart:
-        wanted = {item: int(qty) for item, qty in zip(flat[::2], flat[1::2], strict=True) if qty != "0"}
-        ids = sorted(wanted, key=lambda id: (len(id), id))
-        items = await self._items.read_many(ids) if ids else []
-        lines = [_line(int(id), item, wanted[id]) for id, item in zip(ids, items, strict=True)]
+        wanted = lines_of(flat)
+        ids = sorted(wanted)
+        items = await self._items.read_many([str(id) for id in ids]) if ids else []
+        lines = [_line(id, item, wanted[id]) for id, item in zip(ids, items, strict=True)]
         return Cart(lines, price_text(sum(hundredths(line.total) for line in lines)))
 
 

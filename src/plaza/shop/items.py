@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,14 +14,11 @@ from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page, Position, checksum, page_by_position
 from plaza.core.sql import Sql
-from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, price_text
+from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, is_item_id, price_text
 from plaza.shop.rows import Data, Row, RowCache
 from plaza.shop.tables import ITEMS
 
 Purge = Callable[[str], Awaitable[object]]
-
-# As ids of items are written, and small enough for both databases.
-_CANONICAL = re.compile(r"[1-9][0-9]{0,17}")
 
 # Cursors of the list of items are told from others' by it.
 _LIST = "shop items"
@@ -33,7 +29,7 @@ def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]
 
     async def load(ids: Sequence[str]) -> dict[str, Data]:
         # Others may schedule rows too; what no item can be called must not spoil the query for the rest.
-        numbers = [int(id) for id in ids if _CANONICAL.fullmatch(id)]
+        numbers = [int(id) for id in ids if is_item_id(id)]
         async with sql.read() as tx:
             found = await tx.execute(select(ITEMS).where(ITEMS.c.id.in_(numbers)))
             return {str(row.id): as_data(row) for row in found}
@@ -113,20 +109,27 @@ class Items:
         """One item, without counting a view. One round trip if it is cached."""
         return await self.item_of(id, await self.rows.get(str(id)))
 
-    async def item_of(self, id: int | str, row: Row | None) -> Item:
-        """The item of a row. Other services may write `inv:<id>` too; what is not a whole item is read again."""
-        if row is not None:
-            with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
-                return _item(row)
-            row = await self.rows.reload(str(id))
-        if row is None:
+    async def item_of(self, id: int, row: Row | None) -> Item:
+        """The item of a row."""
+        item = await self._whole(str(id), row)
+        if item is None:
             raise _unknown(id)
-        return _item(row)
+        return item
 
     async def read_many(self, ids: Sequence[str]) -> list[Item | None]:
-        """Items by their ids, None for one that is gone. One round trip for those that are cached."""
-        found = await self.rows.get_many(ids)
-        return [None if row is None else await self.item_of(id, row) for id, row in zip(ids, found, strict=True)]
+        """Items by their ids, None for what is none or gone. One round trip for those that are cached."""
+        known = [id for id in ids if is_item_id(id)]
+        rows = dict(zip(known, await self.rows.get_many(known), strict=True))
+        return [await self._whole(id, rows.get(id)) for id in ids]
+
+    async def _whole(self, id: str, row: Row | None) -> Item | None:
+        """Other services may write `inv:<id>` too; what is not a whole item is read again."""
+        if row is None:
+            return None
+        with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
+            return _item(row)
+        row = await self.rows.reload(id)
+        return None if row is None else _item(row)
 
     async def page(self, page: Page) -> ItemsPage:
         """Items, the newest first."""
@@ -151,5 +154,5 @@ def tag_of(id: int | str) -> str:
     return f"item-{id}"
 
 
-def _unknown(id: int | str) -> NotFound:
-    return NotFound("There is no such item.", id=int(id))
+def _unknown(id: int) -> NotFound:
+    return NotFound("There is no such item.", id=id)

@@ -3,8 +3,8 @@
     app.add_middleware(PageCache, store="valkey://localhost")
 
 Only GET and HEAD are looked at, and only answers that say nothing against it are kept: status 200, `text/html`, no
-`Set-Cookie`, no `Cache-Control: private` or `no-store`, no `Vary` by a header that is not in `vary`. An answer may name
-what it shows in `Cache-Tag: item-7, sale`; `await cache.purge("item-7")` then drops it everywhere.
+`Set-Cookie`, no `Cache-Control: private`, `no-store` or `no-cache`, no `Vary` by a header that is not in `vary`. An
+answer may name what it shows in `Cache-Tag: item-7, sale`; `await cache.purge("item-7")` then drops it everywhere.
 
 A request with credentials or a cookie is taken for a person's own and passes by, unless `personal` knows better. A URL
 with a parameter `_` (how scripts say "not from a cache") passes by, too.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -26,6 +28,11 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 # Line breaks and tabs, but no other control characters: PostgreSQL keeps no NUL.
 Description = Annotated[str, Meta(max_length=10_000, pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")]
 SessionId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$(?!\n)", description="Id of a session; not its token.")]
+
+
+# `ItemId` and `Quantity` (but 0), as they are written in keys.
+_ITEM_ID = re.compile(r"[1-9][0-9]{0,15}")
+_QUANTITY = re.compile(r"[1-9][0-9]{0,2}")
 
 
 class OutOfStock(Conflict):
@@ -176,6 +183,17 @@ class CacheState(msgspec.Struct, frozen=True):
     pagination: Pagination
     scheduled: int
     late_seconds: float
+
+
+def is_item_id(text: str) -> bool:
+    """Whether an item may be called so. Other services may write the documents' keys, too."""
+    return _ITEM_ID.fullmatch(text) is not None
+
+
+def lines_of(flat: Sequence[str]) -> dict[int, int]:
+    """Item, quantity, … of a cart as it is kept, by the numbers of items; what cannot be a line is none."""
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return {int(item): int(qty) for item, qty in pairs if is_item_id(item) and _QUANTITY.fullmatch(qty)}
 
 
 def hundredths(price: str) -> int:

@@ -20,7 +20,7 @@ from plaza.core.paging import Page, Position, checksum, page_by_position
 from plaza.core.sql import Sql
 from plaza.shop.items import Items, as_data
 from plaza.shop.keys import of_account, of_session
-from plaza.shop.model import EmptyCart, Order, OrderLine, OrdersPage, OutOfStock, SessionMoved, price_text
+from plaza.shop.model import EmptyCart, Order, OrderLine, OrdersPage, OutOfStock, SessionMoved, lines_of, price_text
 from plaza.shop.rows import Data
 from plaza.shop.sessions import Sessions, Visit
 from plaza.shop.tables import ITEMS, LINES, ORDERS
@@ -54,7 +54,7 @@ class Orders:
             keys = of_account(visit.user)
             reply = await self._functions.call("shop_check_out_account", keys, secrets.token_hex(16))
         cart, last, when, *flat = reply
-        wanted = dict(zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True))
+        wanted = lines_of(flat)
         if not wanted:
             return visit, await self._again(visit, last, when)
         try:

@@ -351,8 +351,9 @@ def storable_headers(headers: Iterable[tuple[str, str]]) -> bool:
         name = raw.lower()
         if name == "set-cookie":
             return False
-        words = {word.strip().lower() for word in value.split(",")}
-        if name == "cache-control" and words & {"private", "no-store"}:
+        words = {word.partition("=")[0].strip().lower() for word in value.split(",")}
+        # `no-cache` asks to be asked each time, which is what this cache is there to spare.
+        if name == "cache-control" and words & {"private", "no-store", "no-cache"}:
             return False
         if name == "vary" and words & {"*", "cookie", "authorization"}:
             return False

@@ -173,7 +173,7 @@ class Sessions:
                 break
             to = reply[1]
             reply = await self._call(to, verb, args, keys)
-        guest = Visit(replaced, None, float(since), self._clock.now_s(), moved=True)
+        guest = Visit(replaced, None, float(since), float(self.now()), moved=True)
         if reply[0] != "live":
             return guest, []
         visit = self._visit(to, reply, moved=True)
@@ -313,11 +313,17 @@ class Sessions:
         """End sessions that are idle for too long, and the oldest beyond the limit, in batches. How many it ended."""
         ended = 0
         while batch := await self._to_clean():
-            results = await asyncio.gather(*(self._end(token, seen) for token, seen in batch))
+            results = await asyncio.gather(*(self._clean_up(token, seen) for token, seen in batch))
             ended += sum(results)
             if not any(results):
                 break  # all were seen again meanwhile
         return ended
+
+    async def _clean_up(self, token: str, seen: str) -> bool:
+        if is_token(token):
+            return await self._end(token, seen)
+        # Others may write there, too, but it is no session, and must not stop the cleaning.
+        return bool(await self._valkey.call("ZREM", SHOP_RECENT(), token))
 
     async def _to_clean(self) -> list[tuple[str, str]]:
         """The oldest sessions that should not be there, with when they were seen: one seen since is spared."""
