@@ -149,6 +149,7 @@ async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncCli
     for name in ("a:b", "a%7Bb%7D", "x" * 31, "a%2Fb"):
         answer = await http.post(f"/users/{name}/follow", headers=social.token(ana))
         assert (answer.status_code, answer.json()["field"]) == (422, "username")
+        assert answer.json()["detail"] == "A name has 1 to 30 of A-Z a-z 0-9 . _ -."
 
 
 async def test_followers_are_paged_latest_first_while_others_come_and_go(social: Social, ana: Actor) -> None:

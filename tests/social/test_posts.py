@@ -256,9 +256,12 @@ async def test_one_round_trip_each_on_one_server_and_few_on_a_cluster(social: So
 
 
 async def test_bad_content_is_refused_with_its_field(social: Social, ana: Actor, http: Any) -> None:
-    for content in ("", "   \n", "a\x00b", "x" * 10_001):
+    for content in ("", "   \n", "\u200b\ufeff \u2060", "a\x00b", "a\x85b", "x" * 10_001):
         answer = await http.post("/posts", json={"content": content}, headers=social.token(ana))
         assert (answer.status_code, answer.json()["field"]) == (422, "content")
+        assert "regex" not in answer.text, "a rule is told in words"
+    seen = "a\tb\nc \u200d\U0001f468\u200d\U0001f469\n"
+    assert (await social.post(ana, seen)).content == seen
 
 
 async def test_thirty_tags_are_taken_and_one_more_is_refused(social: Social, ana: Actor, true: Any) -> None:

@@ -127,9 +127,9 @@ async def test_a_bad_record_is_told_and_keeps_no_other_out(
         assert result["error"]
         assert "secret" not in answer.text
     assert await true() == before
-    mixed = [{"username": "new"}, {"username": "a:b"}, {"username": "other"}]
+    mixed = [{"username": "new"}, {"username": "a:b"}, "no object", None, {"username": "other"}]
     results = (await http.post("/sync/users", json=mixed, headers=social.token(API))).json()["results"]
-    assert [r["status"] for r in results] == ["created", "error", "created"]
+    assert [r["status"] for r in results] == ["created", "error", "error", "error", "created"]
 
 
 async def test_sync_is_for_the_api_key_and_a_thousand_records(

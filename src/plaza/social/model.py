@@ -11,25 +11,39 @@ from msgspec import UNSET, Meta, UnsetType
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
+from plaza.core.words import in_words
 from plaza.social.keys import UUID
 from plaza.social.tags import MAX_TAG
 
-# No control characters; `_TEXT` allows line breaks and tabs besides, and something must be visible.
-_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
-_TEXT = r"^(?s:(?=.*\S))[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+# Line breaks and tabs are allowed in longer texts. `\Z`, because `$` would let a line break pass at the end.
+_CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+# Spaces, and what has no width at all.
+_UNSEEN = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+_LINE = in_words("Give one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
+_LONG = in_words("Give a text without control characters", rf"^[^{_CONTROL}]*\Z")
+_TEXT = in_words(
+    "Give a text in which there is something to see, and no control characters",
+    rf"^(?s:(?=.*[^{_UNSEEN}{_CONTROL}]))[^{_CONTROL}]*\Z",
+)
+_URL = in_words(
+    "Give an address that begins with https://, http:// or /",
+    r"^(|https?://[^\s\x00-\x1f\x7f]+|/(?!/)[^\s\x00-\x1f\x7f]*)\Z",
+)
+_ID = in_words("An id is a UUID in small letters", rf"^{UUID}\Z")
+_NAME = in_words("A name has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
 
 MAX_CONTENT: Final = 10_000
 MAX_COMMENT: Final = 2_000
 
 # What people may call themselves is checked by `core.tokens.is_username` too: `me` and `AUTH` are nobody.
-Username = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,30}\Z", description="Case-sensitive.")]
-PostId = Annotated[str, Meta(pattern=rf"^{UUID}\Z")]
-CommentId = Annotated[str, Meta(pattern=rf"^{UUID}\Z")]
+Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.")]
+PostId = Annotated[str, Meta(pattern=_ID)]
+CommentId = Annotated[str, Meta(pattern=_ID)]
 Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT, pattern=_TEXT)]
 CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT, pattern=_TEXT)]
 Line = Annotated[str, Meta(max_length=200, pattern=_LINE)]
-LongText = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")]
-Url = Annotated[str, Meta(max_length=2_000, pattern=r"^(|https?://[^\s\x00-\x1f\x7f]+|/[^\s\x00-\x1f\x7f]*)\Z")]
+LongText = Annotated[str, Meta(max_length=2_000, pattern=_LONG)]
+Url = Annotated[str, Meta(max_length=2_000, pattern=_URL)]
 Password = Annotated[str, Meta(min_length=8, max_length=256)]
 AnyPassword = Annotated[str, Meta(max_length=256)]
 Millis = Annotated[int, Meta(ge=0, le=253_402_300_799_999, description="Unix milliseconds.")]

@@ -13,13 +13,14 @@ from plaza.social.sync import MOST_RECORDS, Kind, Results, Sync
 
 route = Routes("sync", prefix="/sync", about="Taking over what another system knows.")
 
-Records = Annotated[list[dict[str, Any]], Meta(max_length=MOST_RECORDS, description="What the other system knows.")]
+# Anything, since each record is answered for itself: one that is no object keeps no other out.
+Records = Annotated[list[Any], Meta(max_length=MOST_RECORDS, description="What the other system knows.")]
 
 # A thousand long posts.
 BODY_LIMIT = 32 * 1024 * 1024
 
 
-async def _take(actor: Actor, kind: Kind, records: list[dict[str, Any]], sync: Sync) -> Results:
+async def _take(actor: Actor, kind: Kind, records: list[Any], sync: Sync) -> Results:
     actor.require(ADMIN)
     if not actor.via_key:
         raise Forbidden("Sync is for servers: use the API key.")

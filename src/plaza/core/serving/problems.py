@@ -14,6 +14,7 @@ import msgspec
 
 from plaza.core.answers import Answer
 from plaza.core.errors import BadRequest, Forbidden, Invalid, PlazaError
+from plaza.core.words import told
 
 PROBLEM = "application/problem+json"
 
@@ -102,4 +103,4 @@ def invalid(error: msgspec.ValidationError, where: str = "") -> Invalid:
         path = f"{path}.{named[1]}"
         rule = "Unknown field" if "unknown" in rule[:24] else "Missing field"
     field = path.lstrip(".")[:LONGEST_ECHO]
-    return Invalid(f"{rule}: {field}." if named else f"{rule}.", **({"field": field} if field else {}))
+    return Invalid(f"{rule}: {field}." if named else f"{told(rule)}.", **({"field": field} if field else {}))
