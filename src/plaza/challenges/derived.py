@@ -44,6 +44,8 @@ Read = Callable[[Sequence[str]], Awaitable[dict[str, list[Arg]]]]
 
 # How many ids go into one statement or command: below SQLite's 32,766 variables and short for Valkey.
 BATCH = 500
+# A call for so many people takes Valkey a millisecond or two; others' commands wait no longer than that.
+PEOPLE_A_CALL = 100
 
 
 def batches(things: Iterable[T], size: int = BATCH) -> Iterable[list[T]]:
@@ -144,17 +146,34 @@ class Derived:
     ) -> None:
         """Take tickets, read, write; and again for those for whom somebody has written who read later."""
         waiting = list(names)
-        call = self.functions.call
         while waiting:  # not for ever: each refusal means that another one is done
-            tickets = await gather(*(call("challenges_ticket", of_person(name)[:1]) for name in waiting))
+            tickets = await self._of_each(waiting, self._take_tickets)
             says = await read(waiting)
-            written = await gather(
-                *(
-                    call("challenges_person", of_person(name), ticket, *says[name])
-                    for name, ticket in zip(waiting, tickets, strict=True)
-                )
-            )
-            waiting = [name for name, done in zip(waiting, written, strict=True) if not done]
+
+            async def write(
+                names: Sequence[str], tickets: Mapping[str, Any] = tickets, says: Mapping[str, list[Arg]] = says
+            ) -> Any:
+                keys = [key for name in names for key in of_person(name)]
+                args = [part for name in names for part in (tickets[name], *says[name])]
+                return await self.functions.call("challenges_people", keys, *args)
+
+            written = await self._of_each(waiting, write)
+            waiting = [name for name in waiting if not written[name]]
+
+    async def _take_tickets(self, names: Sequence[str]) -> Any:
+        return await self.functions.call("challenges_tickets", [of_person(name)[0] for name in names])
+
+    async def _of_each(
+        self, names: Sequence[str], call: Callable[[Sequence[str]], Awaitable[Sequence[Any]]]
+    ) -> dict[str, Any]:
+        """A call's answers by name. On a cluster everybody lives elsewhere; on one server a call serves many."""
+        groups = [*batches(names, 1 if self.valkey.clustered else PEOPLE_A_CALL)]
+        answers = await gather(*(call(group) for group in groups))
+        return {
+            name: answer
+            for group, found in zip(groups, answers, strict=True)
+            for name, answer in zip(group, found, strict=True)
+        }
 
     async def _some_of(self, of: dict[str, list[Reacted]]) -> dict[str, list[Arg]]:
         posts = {post for rows in of.values() for _, post, _ in rows}
@@ -165,16 +184,13 @@ class Derived:
         says: dict[str, list[Arg]] = {}
         for name, rows in of.items():
             about = {post for _, post, _ in rows}
-            says[name] = ["some", len(about), *_flat({post: int(post in liked[name]) for post in about})]
-            says[name] += _flat({challenge: counts[name].get(challenge, 0) for _, _, challenge in rows})
+            standing = {post: int(post in liked[name]) for post in about}
+            says[name] = _told("some", standing, {place: counts[name].get(place, 0) for _, _, place in rows})
         return says
 
     async def _all_of(self, names: Sequence[str]) -> dict[str, list[Arg]]:
         liked, counts = await self._read_reactions(names, true(), true())
-        return {
-            name: ["all", len(liked[name]), *_flat(dict.fromkeys(liked[name], 1)), *_flat(counts[name])]
-            for name in names
-        }
+        return {name: _told("all", dict.fromkeys(liked[name], 1), counts[name]) for name in names}
 
     async def _read_reactions(
         self, names: Sequence[str], of_posts: ColumnElement[bool], of_challenges: ColumnElement[bool]
@@ -217,5 +233,7 @@ class Derived:
             await self.valkey.batch(commands)
 
 
-def _flat(pairs: Mapping[int, int]) -> list[Arg]:
-    return [part for pair in pairs.items() for part in pair]
+def _told(way: str, posts: Mapping[int, int], challenges: Mapping[int, int]) -> list[Arg]:
+    """What the verb of people is told of one, behind the ticket."""
+    pairs = [part for told in (posts, challenges) for pair in told.items() for part in pair]
+    return [way, len(posts), len(challenges), *pairs]

@@ -30,35 +30,51 @@ verb('pool', function(keys, args)
   return final - first + 1
 end)
 
--- challenges_ticket: the right to write what is read from now on.   KEYS turn   Reply the ticket
-verb('ticket', function(keys)
-  local ticket = redis.call('HINCRBY', keys[1], 'next', 1)
-  redis.call('EXPIRE', keys[1], 3600)
-  return ticket
+-- challenges_tickets: the right to write what is read from now on.   KEYS turn of each person   Reply the ticket of each
+--
+-- On a cluster these two are called for one person at a time; on one server the daily job calls them for many.
+verb('tickets', function(keys)
+  local tickets = {}
+  for i, turn in ipairs(keys) do
+    tickets[i] = redis.call('HINCRBY', turn, 'next', 1)
+    redis.call('EXPIRE', turn, 3600)
+  end
+  return tickets
 end)
 
--- challenges_person: what SQL says of a person's reactions.
--- KEYS turn, liked, preference
--- ARGV ticket, 'all' if nothing else stands, else 'some'; how many posts, then per post: id, 1 or 0; then per challenge: id, number of reactions
--- Reply 1; 0 if somebody who read later has written: then nothing is changed, and the caller reads again
-verb('person', function(keys, args)
-  local turn, liked, preference = keys[1], keys[2], keys[3]
-  if tonumber(args[1]) < tonumber(redis.call('HGET', turn, 'done') or 0) then return 0 end
-  redis.call('HSET', turn, 'done', args[1])
-  redis.call('EXPIRE', turn, 3600)
-  if args[2] == 'all' then redis.call('UNLINK', liked, preference) end
-  local behind_posts = 3 + 2 * tonumber(args[3])
-  for i = 4, behind_posts, 2 do
-    redis.call(args[i + 1] == '1' and 'SADD' or 'SREM', liked, args[i])
+-- What SQL says of one person's reactions, from `args[i]` on. Returns whether it was written, and where the next begin.
+local function write_person(turn, liked, preference, args, i)
+  local ticket, way = args[i], args[i + 1]
+  local posts = i + 4
+  local challenges = posts + 2 * tonumber(args[i + 2])
+  local following = challenges + 2 * tonumber(args[i + 3])
+  if tonumber(ticket) < tonumber(redis.call('HGET', turn, 'done') or 0) then return 0, following end
+  redis.call('HSET', turn, 'done', ticket)
+  if way == 'all' then redis.call('UNLINK', liked, preference) end
+  for at = posts, challenges - 2, 2 do
+    redis.call(args[at + 1] == '1' and 'SADD' or 'SREM', liked, args[at])
   end
-  for i = behind_posts + 1, #args, 2 do
-    if tonumber(args[i + 1]) > 0 then
-      redis.call('ZADD', preference, args[i + 1], args[i])
+  for at = challenges, following - 2, 2 do
+    if tonumber(args[at + 1]) > 0 then
+      redis.call('ZADD', preference, args[at + 1], args[at])
     else
-      redis.call('ZREM', preference, args[i])
+      redis.call('ZREM', preference, args[at])
     end
   end
-  return 1
+  return 1, following
+end
+
+-- challenges_people: what SQL says of people's reactions.
+-- KEYS per person: turn, liked, preference
+-- ARGV per person: ticket; 'all' if nothing else stands, else 'some'; how many posts and challenges follow;
+--      per post: id, 1 or 0; per challenge: id, number of reactions
+-- Reply per person 1; 0 if somebody who read later has written: then nothing is changed, and the caller reads again
+verb('people', function(keys, args)
+  local written, at = {}, 1
+  for i = 1, #keys, 3 do
+    written[#written + 1], at = write_person(keys[i], keys[i + 1], keys[i + 2], args, at)
+  end
+  return written
 end)
 
 -- challenges_contribution: the days that people have tracked.

@@ -28,7 +28,7 @@ TOP_CHALLENGES: Final = 5
 # Enough for a full answer after everything hidden is left out.
 PER_CATEGORY: Final = 150
 PER_CHALLENGE: Final = 25
-# The newest of one's own challenges speak for what one wants now; each costs 2 kB to read.
+# The newest of one's own challenges speak for what one wants now; each costs up to 3 kB to read.
 MOST_OWN: Final = 100
 # After being shown on so many days, a post has had its chance.
 MOST_DAYS_SHOWN: Final = 3
