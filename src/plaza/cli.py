@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # generic for type checkers only
 
     from plaza.app import Plaza
+    from plaza.core.wire import Valkey
+    from plaza.keyspace.memory import Memory
     from plaza.live.simulate import Simulated
 
 T = TypeVar("T")
@@ -76,10 +78,19 @@ def parser() -> argparse.ArgumentParser:
         "PLAZA_VALKEY_URL=valkey://db.internal plaza worker",
     )
 
-    keys = _command(commands, "keys", _keys, "Show every key Plaza has in Valkey.", "plaza keys --json")
+    keys = _command(
+        commands,
+        "keys",
+        _keys,
+        "Show every key Plaza has in Valkey; or what they take of its memory, or access rules that follow from them.",
+        "plaza keys --memory --sample 10000",
+    )
     form = keys.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="as docs/keys.md")
-    form.add_argument("--json", action="store_true", help="for programs")
+    form.add_argument("--memory", action="store_true", help="bytes by family, and the biggest keys")
+    form.add_argument("--acl", action="store_true", help="lines of an ACL file for a service, a worker and a reader")
+    keys.add_argument("--json", action="store_true", help="for programs, also with --memory")
+    keys.add_argument("--sample", type=int, metavar="N", help="with --memory: measure about N keys, not all")
 
     audit = _command(
         commands,
@@ -240,12 +251,55 @@ def _keys(given: argparse.Namespace) -> int:
     from plaza.app import catalogues
     from plaza.keyspace import docs
 
+    if given.memory:
+        return _memory(given)
+    if given.acl:
+        return _acl()
     if given.markdown:
         print(docs.markdown(catalogues()), end="")
     elif given.json:
         print(json.dumps(docs.records(catalogues()), indent=2, ensure_ascii=False))
     else:
         docs.show(catalogues(), Console())
+    return 0
+
+
+def _acl() -> int:
+    from plaza.app import catalogues
+    from plaza.core.keys import Layout
+    from plaza.core.valkey.address import parse
+    from plaza.keyspace.acl import rules
+
+    url = Settings.from_env().valkey_url
+    clustered = bool(url) and parse(url)[1]
+    print("\n".join(rules(catalogues(), Layout.BRACES if clustered else Layout.PLAIN)))
+    return 0
+
+
+def _memory(given: argparse.Namespace) -> int:
+    import json
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from plaza.app import catalogues
+    from plaza.keyspace import flame
+    from plaza.keyspace.memory import Survey
+
+    if given.sample is not None and given.sample < 1:
+        raise Invalid("must be at least 1", field="--sample")
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("keys", total=None)
+
+        def look(valkey: Valkey) -> Awaitable[Memory]:
+            survey = Survey(valkey, catalogues(), sample=given.sample)
+            return survey.run(lambda done, total: bar.update(task, completed=done, total=total))
+
+        found = _with_valkey(look)
+    if given.json:
+        print(json.dumps(found.record(), indent=2, ensure_ascii=False))
+    else:
+        flame.show(found, Console())
     return 0
 
 
@@ -475,6 +529,17 @@ def _with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
     async def run() -> T:
         async with at_hand(Settings.from_env()) as settings, running(settings) as plaza:
             return await work(plaza)
+
+    return asyncio.run(run())
+
+
+def _with_valkey(work: Callable[[Valkey], Awaitable[T]]) -> T:
+    """Work that needs nothing but Valkey, whatever state the rest is in."""
+    from plaza.reach import at_hand, connected
+
+    async def run() -> T:
+        async with at_hand(Settings.from_env()) as settings, connected(settings.valkey_url) as valkey:
+            return await work(valkey)
 
     return asyncio.run(run())
 

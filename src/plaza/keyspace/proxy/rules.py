@@ -17,8 +17,9 @@ from enum import IntEnum
 from typing import Final
 
 from plaza.core.auth import Actor
-from plaza.core.keys import Access, Catalogue, Field, Key, Layout, Match
+from plaza.core.keys import Access, Catalogue, Field, Key, Layout
 from plaza.core.tokens import RESERVED
+from plaza.keyspace.audit.families import Families
 from plaza.keyspace.proxy.commands import LONGEST_WORD, Asked, Refused
 
 # The part of a pattern that says whose a key is. In its place `me` and `AUTH` mean the caller.
@@ -147,23 +148,23 @@ class Rules:
     """The whole catalogue, asked by name."""
 
     def __init__(self, catalogues: Sequence[Catalogue]) -> None:
-        self._catalogues = list(catalogues)
+        self._families = Families(catalogues, Layout.PLAIN)
         self._by_pattern = {key.pattern: key for catalogue in catalogues for _, key in catalogue}
 
     def place(self, caller: Caller, name: str) -> Place:
         """Which key a name means to a caller."""
-        match = self._match(name) if len(name) <= LONGEST_WORD else None
+        match = self._families.match(name) if len(name) <= LONGEST_WORD else None
         if match is None:
             raise Refused(f"ERR not allowed: no such key as '{name[:LONGEST_CUSTOM]}'")
-        parts, own = match.parts, False
-        if WHOSE in match.key.parts:
-            at = match.key.parts.index(WHOSE)
+        key, parts, own = match[0].key, match[1], False
+        if WHOSE in key.parts:
+            at = key.parts.index(WHOSE)
             if parts[at] in RESERVED:
                 if caller.name is None:
                     raise Refused("ERR the API key is nobody: name a user")
                 parts = (*parts[:at], caller.name, *parts[at + 1 :])
             own = parts[at] == caller.name
-        return Place(match.key, parts, own, caller.rank)
+        return Place(key, parts, own, caller.rank)
 
     def hiding(self, place: Place) -> tuple[Place, str] | None:
         """The hash, and the field in it, that hide a key from this caller if they are there."""
@@ -173,7 +174,3 @@ class Rules:
         family = self._by_pattern[hidden.pattern]
         ids = dict(zip(place.family.parts, place.parts, strict=True))
         return Place(family, tuple(ids[part] for part in family.parts), place.own, place.rank), hidden.field
-
-    def _match(self, name: str) -> Match | None:
-        found = (catalogue.match(name, Layout.PLAIN) for catalogue in self._catalogues)
-        return next((match for match in found if match is not None), None)

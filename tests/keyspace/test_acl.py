@@ -1,0 +1,138 @@
+"""The access rules that `plaza keys --acl` prints, held against Valkey's own judgement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from plaza.app import catalogues, running
+from plaza.core.keys import Access, Key, Layout
+from plaza.core.settings import Settings
+from plaza.keyspace.acl import rules
+from tests.eventually import eventually
+from tests.keyspace.everything import families, parts_of
+from tests.servers import Cluster, Server, one_server
+from tests.web import client_of
+
+READ: dict[str, list[Any]] = {
+    "string": ["GET"],
+    "hash": ["HGETALL"],
+    "set": ["SMEMBERS"],
+    "zset": ["ZRANGE", 0, -1],
+    "list": ["LRANGE", 0, -1],
+    "stream": ["TYPE"],
+}
+NASTY = ("me", "bob_liked_posts", "x_clgs_preference", "a.b-c", "u" * 30)
+
+
+def names(key: Key, layout: Layout) -> set[str]:
+    """Names of a family, also of people whose own name looks like part of another."""
+    return {key.name(layout, *parts_of(key, username=name)) for name in NASTY}
+
+
+@contextmanager
+def roles(node: redis.Redis, layout: Layout) -> Iterator[Any]:
+    """Asks Valkey whether a role may do something; the roles are there meanwhile."""
+    for line in rules(catalogues(), layout):
+        _, name, *tokens = line.split(" ")
+        node.execute_command("ACL", "SETUSER", name, *tokens)
+    try:
+        yield lambda role, *words: node.execute_command("ACL", "DRYRUN", f"plaza-{role}", *words) == "OK"
+    finally:
+        node.execute_command("ACL", "DELUSER", "plaza-service", "plaza-worker", "plaza-reader")
+
+
+@pytest.fixture
+def node(place: Server | Cluster) -> Iterator[redis.Redis]:
+    server = place.nodes[0] if isinstance(place, Cluster) else place
+    with server.stranger() as client:
+        yield client
+
+
+def test_roles_reach_the_keys_of_the_catalogue_and_the_reader_no_secret(
+    node: redis.Redis, place: Server | Cluster
+) -> None:
+    layout = Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN
+    with roles(node, layout) as may:
+        for key in families():
+            for name in names(key, layout):
+                command, *rest = READ[key.type]
+                assert may("reader", command, name, *rest) == (key.read is not Access.NOBODY), name
+                assert may("service", "HSET", name, "f", "v"), name
+                assert may("worker", "DEL", name), name
+                assert not may("reader", "HSET", name, "f", "v")
+        for role in ("service", "worker", "reader"):
+            for stranger in ("other", "xuser:bob", "x:1:user:bob", "authx"):
+                assert not may(role, "GET", stranger)
+                assert not may(role, "SET", stranger, 1)
+
+
+def test_roles_have_the_commands_they_need_and_none_that_harm(node: redis.Redis) -> None:
+    with roles(node, Layout.PLAIN) as may:
+        harmful = [("FLUSHALL",), ("KEYS", "*"), ("CONFIG", "GET", "*"), ("SHUTDOWN",), ("DEBUG", "SLEEP", 1)]
+        harmful += [("ACL", "LIST"), ("REPLICAOF", "a", 1), ("MONITOR",), ("CLIENT", "KILL", "ID", 1), ("RANDOMKEY",)]
+        harmful += [("EVAL", "return 1", 0), ("PUBLISH", "a", "b"), ("FUNCTION", "FLUSH"), ("MODULE", "LIST")]
+        for role in ("service", "worker", "reader"):
+            assert not any(may(role, *words) for words in harmful), role
+            assert may(role, "PING")
+        assert may("worker", "SCAN", 0)
+        assert may("worker", "XREADGROUP", "GROUP", "g", "c", "STREAMS", "events:posts", ">")
+        for words in (("SCAN", 0), ("XREADGROUP", "GROUP", "g", "c", "STREAMS", "events:posts", ">")):
+            assert not may("service", *words)
+            assert not may("reader", *words)
+        assert may("service", "FCALL", "social_like_x", 1, "post:x")
+        assert not may("reader", "FCALL_RO", "social_like_x", 1, "post:x")
+        assert not may("reader", "SORT_RO", "user:bob:posts", "GET", "auth:*")
+        assert not may("reader", "DUMP", "user:bob")
+
+
+async def test_plaza_runs_as_service_and_worker_from_an_acl_file(tmp_path: Path) -> None:
+    """Nothing it does is refused: Valkey's own log of refusals stays empty."""
+    file = tmp_path / "users.acl"
+    lines = [line.replace(" reset off ", " reset on >secret ") for line in rules(catalogues(), Layout.PLAIN)]
+    file.write_text("\n".join(["user default on nopass ~* &* +@all", *lines]) + "\n")
+    with one_server("--aclfile", str(file)) as server, server.stranger() as stranger:
+        settings = Settings(data_dir=tmp_path, valkey_url=f"valkey://plaza-service:secret@127.0.0.1:{server.port}")
+        as_worker = replace(settings, valkey_url=settings.valkey_url.replace("service", "worker"))
+        async with running(settings) as plaza, running(as_worker) as other, client_of(plaza.app) as http:
+            work = asyncio.create_task(other.worker.run())
+            await _live_a_little(http)
+            await eventually(lambda: len(list(stranger.scan_iter("job:*"))) >= 5)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        refusals = stranger.execute_command("ACL", "LOG")
+        assert refusals == []
+        reader = redis.Redis(port=server.port, username="plaza-reader", password="secret", decode_responses=True)
+        with reader:
+            assert reader.hget("user:ana", "username") == "ana"
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                reader.hgetall("auth:ana")
+
+
+async def _live_a_little(http: Any) -> None:
+    """Something of every domain, by its routes."""
+    ana = {"username": "ana", "password": "correct horse"}
+    token = (await http.post("/auth/register", json=ana)).json()["access_token"]
+    hers = {"authorization": f"Bearer {token}"}
+    post = (await http.post("/posts", json={"content": "hello #tea"}, headers=hers)).json()["id"]
+    asked = [
+        await http.post(f"/posts/{post}/like", headers=hers),
+        await http.post(f"/posts/{post}/comments", json={"content": "me too"}, headers=hers),
+        await http.get("/feed/following", headers=hers),
+        await http.get("/feed/hashtag/tea/ranked", headers=hers),
+        await http.post("/articles", json={"title": "T", "link": "https://a.example", "groups": ["x"]}, headers=hers),
+        await http.get("/groups/x/articles"),
+        await http.post("/analytics/events/e/heartbeat", json={"location": "hall"}, headers=hers),
+        await http.post("/shop/login", json=ana),
+        await http.get("/shop/cart"),
+        await http.post("/pipeline", json=[["HGETALL", "user:me"], ["HSET", "user:me", "a", "b"]], headers=hers),
+        await http.get("/challenges/recommendations", headers=hers),
+    ]
+    assert [answer.status_code for answer in asked if answer.status_code >= 300] == []
