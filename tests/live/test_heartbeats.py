@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.errors import Conflict
+from plaza.core.settings import Settings
 from plaza.core.wire import USAGE, Usage, Valkey
 from plaza.live import keys
 from plaza.live.figures import Figures
@@ -178,6 +180,28 @@ async def test_a_session_belongs_to_one_event(crowd: Crowd, stranger: Any) -> No
     assert isinstance(refused.value, Conflict)
     assert await stranger.exists(keys.EVENT_HEARTBEAT("E2")) == 0, "nothing was written"
     assert await stranger.zcard(keys.SESSION_HEARTBEAT("S1")) == 1
+
+
+async def test_of_several_events_that_name_a_new_session_at_once_one_gets_it(live: Live, stranger: Any) -> None:
+    others = [Live(live._functions, Settings(), live._clock) for _ in range(6)]  # as many processes
+    for turn in range(10):
+        beats = (each.beat(watcher("ana"), f"E{i}", Beat("web", f"S{turn}")) for i, each in enumerate(others))
+        heard = await asyncio.gather(*beats, return_exceptions=True)
+        assert sorted(type(answer).__name__ for answer in heard) == ["Heard"] + 5 * ["SessionOfAnotherEvent"]
+        owner = await stranger.hget(keys.SESSION_INFO(f"S{turn}"), "event")
+        named = [i for i in range(6) if await stranger.sismember(keys.EVENT_SESSIONS(f"E{i}"), f"S{turn}")]
+        assert [f"E{i}" for i in named] == [owner], "and the others know nothing of it"
+
+
+async def test_what_is_refused_claims_no_session(live: Live, stranger: Any) -> None:
+    live._only_declared = "1"
+    with pytest.raises(EventUndeclared):
+        await live.beat(watcher("ana"), "E1", Beat("web", "S1"))
+    live._only_declared = "0"
+    assert (await live.beat(watcher("ana"), "E2", Beat("web", "S1"))).session_alive == 1
+    with pytest.raises(SessionOfAnotherEvent):
+        await live.declare("E3", Declaration(sessions=["S7", "S1", "S8"]))
+    assert (await live.declare("E4", Declaration(sessions=["S7", "S8"]))).sessions == ["S7", "S8"]
 
 
 async def test_only_declared_events_are_taken_if_a_setting_says_so(live: Live, stranger: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from ipaddress import ip_address, ip_network
@@ -12,9 +13,12 @@ import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.errors import SettingError
-from plaza.core.wire import Valkey
+from plaza.core.wire import Valkey, connect
 from plaza.live.keys import LIVE_SALT
 from plaza.live.places import GeoIp, Places, truncated
+from plaza.live.salts import Salts
+from tests.eventually import eventually
+from tests.servers import one_server
 
 FILE = """network,country
 # ours
@@ -81,7 +85,7 @@ def test_truncating_leaves_the_network() -> None:
 
 
 def test_only_a_proxys_word_counts_and_only_if_it_is_a_country(valkey: Valkey, clock: SetClock) -> None:
-    places = Places(valkey, clock, "full", GeoIp({"203.0.113.0/24": "AU"}))
+    places = Places(Salts(valkey, clock), "full", GeoIp({"203.0.113.0/24": "AU"}))
     assert places.country("203.0.113.1", {"cf-ipcountry": "nz"}, True) == "NZ"
     assert places.country("203.0.113.1", {"x-country-code": "FR"}, True) == "FR"
     assert places.country("203.0.113.1", {"cf-ipcountry": "nz"}, False) == "AU"
@@ -92,7 +96,7 @@ def test_only_a_proxys_word_counts_and_only_if_it_is_a_country(valkey: Valkey, c
 async def test_hashed_addresses_agree_for_a_day_and_the_salt_dies_after_two(
     valkey: Valkey, clock: SetClock, stranger: Any
 ) -> None:
-    one, other = (Places(valkey, clock, "hashed", GeoIp({})) for _ in range(2))
+    one, other = (Places(Salts(valkey, clock), "hashed", GeoIp({})) for _ in range(2))
     first = await one.stored("203.0.113.77")
     assert first == await other.stored("203.0.113.77"), "processes agree"
     assert first != await one.stored("203.0.113.78")
@@ -105,5 +109,23 @@ async def test_hashed_addresses_agree_for_a_day_and_the_salt_dies_after_two(
 
 
 async def test_full_and_truncated_addresses_cost_nothing(valkey: Valkey, clock: SetClock) -> None:
-    assert await Places(valkey, clock, "full", GeoIp({})).stored("203.0.113.77") == "203.0.113.77"
-    assert await Places(valkey, clock, "truncated", GeoIp({})).stored("203.0.113.77") == "203.0.113.0"
+    assert await Places(Salts(valkey, clock), "full", GeoIp({})).stored("203.0.113.77") == "203.0.113.77"
+    assert await Places(Salts(valkey, clock), "truncated", GeoIp({})).stored("203.0.113.77") == "203.0.113.0"
+
+
+async def test_no_file_holds_a_salt_that_is_over(clock: SetClock) -> None:
+    with one_server("--appendonly", "yes") as place:
+        async with await connect(place.url) as valkey:
+            salts = Salts(valkey, clock)
+            old = (await salts.today()).hex()
+            clock.forward(days=2)
+            new = (await salts.today()).hex()
+            await valkey.call("PEXPIRE", LIVE_SALT("2023-11-14"), 1)
+            await asyncio.sleep(0.01)
+            assert await salts.destroy() == 1
+
+            def forgotten() -> bool:
+                text = b"".join(file.read_bytes() for file in place.folder.glob("appendonlydir/*.aof*"))
+                return new.encode() in text and old.encode() not in text
+
+            await eventually(forgotten)

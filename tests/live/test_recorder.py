@@ -156,6 +156,21 @@ async def test_a_beat_in_the_middle_of_a_purge_stops_it(
     assert (await figures.totals("E1")).attended == 2
 
 
+async def test_what_nobody_listed_is_recorded_before_it_is_purged(
+    crowd: Crowd, recorder: Recorder, history: History, clock: SetClock, begun: int, stranger: Any
+) -> None:
+    await crowd.beat("ana")
+    await _record_for(recorder, clock, minutes=15)
+    await stranger.hset(keys.EVENT_INFO("E1"), "awake", 1)  # as a simulation does before it begins
+    await crowd.beat("ben")
+    clock.forward(days=31)
+    assert await recorder.purge() == 0
+    assert await recorder.record() == 1
+    assert [viewing.viewer for viewing in await all_viewings(history)] == ["ana", "ben"]
+    clock.forward(days=31)
+    assert await recorder.purge() == 1
+
+
 async def test_a_declared_event_outlives_its_raw_keys(
     crowd: Crowd, recorder: Recorder, clock: SetClock, begun: int
 ) -> None:

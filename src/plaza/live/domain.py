@@ -12,6 +12,7 @@ from plaza.live.programme import Programme
 from plaza.live.recorder import Recorder
 from plaza.live.report import Reports
 from plaza.live.routes import route
+from plaza.live.salts import Salts
 from plaza.live.service import LIBRARY, Live
 from plaza.live.stream import Stream
 from plaza.live.viewers import Viewers
@@ -25,7 +26,8 @@ def build(core: Core) -> Parts:
     figures = Figures(core.functions, history, settings, clock)
     stream = Stream(core.valkey, figures)
     people = People(core.functions, history, viewings)
-    places = Places(core.valkey, clock, settings.live_address, GeoIp.read(settings.geoip))
+    hashed, salts = settings.live_address == "hashed", Salts(core.valkey, clock)
+    places = Places(salts, settings.live_address, GeoIp.read(settings.geoip))
     live = Live(core.functions, settings, clock)
     return Parts(
         [
@@ -38,7 +40,7 @@ def build(core: Core) -> Parts:
             stream,
             people,
         ],
-        timers(Recorder(core.functions, history, settings, clock)),
+        timers(Recorder(core.functions, history, settings, clock), salts if hashed else None),
         holder=people,
         ends=[stream.close],
     )

@@ -259,8 +259,17 @@ recipe('known', function(event, at)
   return {'ZADD', key.live_events(), 'GT', at, event}
 end, 1)
 
--- claim: a session belongs to an event, on a cluster.   KEYS info   ARGV event
+-- claim: a session belongs to an event, on a cluster.   KEYS info   ARGV event   Reply whether that is new
 verb('claim', function(keys, args)
-  require_owner(redis.call('HGET', keys[1], 'event'), args[1])
+  local owner = redis.call('HGET', keys[1], 'event')
+  require_owner(owner, args[1])
+  if owner then return 0 end
   redis.call('HSET', keys[1], 'event', args[1])
+  return 1
+end)
+
+-- unclaim: what the session was claimed for was refused; nobody has been there yet.   KEYS info   ARGV event
+verb('unclaim', function(keys, args)
+  local owner, born = unpack(redis.call('HMGET', keys[1], 'event', 'born'))
+  if owner == args[1] and not born then redis.call('HDEL', keys[1], 'event') end
 end)

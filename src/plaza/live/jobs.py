@@ -5,17 +5,26 @@ from __future__ import annotations
 from plaza.core.leases import Fence
 from plaza.core.timers import Timer
 from plaza.live.recorder import Recorder
+from plaza.live.salts import Salts
 
 # The records themselves are made on time by the beats; this only carries them to SQL.
 RECORD_SECONDS = 30
 PURGE_SECONDS = 3600
+DAY_SECONDS = 86_400
+# Just after midnight, UTC, when another salt is over.
+SALTS_AT_SECONDS = 600
 
 
-def timers(recorder: Recorder) -> list[Timer]:
+def timers(recorder: Recorder, salts: Salts | None) -> list[Timer]:
+    """Salts are given where addresses are hashed."""
+
     async def record(_: Fence) -> str:
         return f"{await recorder.record()} events recorded"
 
     async def purge(_: Fence) -> str:
         return f"{await recorder.purge()} events purged"
 
-    return [Timer("live.record", RECORD_SECONDS, record), Timer("live.purge", PURGE_SECONDS, purge)]
+    found = [Timer("live.record", RECORD_SECONDS, record), Timer("live.purge", PURGE_SECONDS, purge)]
+    if salts is not None:
+        found.append(Timer("live.salts", DAY_SECONDS, lambda _: salts.destroy(), at_seconds=SALTS_AT_SECONDS))
+    return found

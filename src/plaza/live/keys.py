@@ -351,6 +351,7 @@ EVENT_FEED = Key(
     owner="event",
     lifetime="2 minutes",
     ttl_seconds=120,
+    read=Access.ADMIN,
 )
 EVENT_FEED_TURN = Key(
     "<event>#Event#FeedTurn",
@@ -358,6 +359,7 @@ EVENT_FEED_TURN = Key(
     "Some process computes the figures of this second.",
     owner="event",
     lifetime="0.9 s",
+    read=Access.ADMIN,
 )
 LIVE_AWAKE = Key(
     "live:awake",

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import hmac
 import re
-import secrets
 from bisect import bisect_right
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Literal
 
-from plaza.core.clock import Clock
 from plaza.core.errors import SettingError
-from plaza.core.valkey.client import Valkey
-from plaza.live.keys import LIVE_SALT
+from plaza.core.settings import LiveAddress
 from plaza.live.model import UNKNOWN_COUNTRY
+from plaza.live.salts import Salts
 
 # What the common proxies and content networks call it.
 COUNTRY_HEADERS = ("cf-ipcountry", "cloudfront-viewer-country", "x-country-code")
-SALT_SECONDS = 2 * 86_400
 
 # What hashing leaves of an address: enough that two of an event's viewers hardly share one.
 HASH_DIGITS = 16
@@ -120,14 +115,10 @@ def parse(address: str) -> IPv4Address | IPv6Address | None:
 class Places:
     """What is stored of where a request came from."""
 
-    def __init__(
-        self, valkey: Valkey, clock: Clock, mode: Literal["full", "truncated", "hashed"], geoip: GeoIp
-    ) -> None:
-        self._valkey = valkey
-        self._clock = clock
+    def __init__(self, salts: Salts, mode: LiveAddress, geoip: GeoIp) -> None:
+        self._salts = salts
         self._mode = mode
         self._geoip = geoip
-        self._salt: tuple[str, bytes] = ("", b"")
 
     def country(self, address: str, headers: Mapping[str, str], proxied: bool) -> str:
         """By a trusted proxy's header, else by the address; anyone else's header is hearsay."""
@@ -144,17 +135,7 @@ class Places:
             return address
         if self._mode == "truncated":
             return truncated(address)
-        salt = await self._todays_salt()
-        return hmac.digest(salt, address.encode(), "sha256").hex()[:HASH_DIGITS]
-
-    async def _todays_salt(self) -> bytes:
-        """One salt a day for all processes. Valkey destroys it after two days, and we forget it at midnight."""
-        day = datetime.fromtimestamp(self._clock.now_s(), UTC).date().isoformat()
-        if self._salt[0] != day:
-            fresh = secrets.token_hex(32)
-            there = await self._valkey.call("SET", LIVE_SALT(day), fresh, "NX", "GET", "EX", SALT_SECONDS)
-            self._salt = (day, bytes.fromhex(there or fresh))
-        return self._salt[1]
+        return hmac.digest(await self._salts.today(), address.encode(), "sha256").hex()[:HASH_DIGITS]
 
 
 @lru_cache(65_536)

@@ -100,7 +100,11 @@ class Recorder:
     async def _purge_event(self, event: str, before: int) -> bool:
         if await self._valkey.call("ZSCORE", keys.LIVE_AWAKE(), event) is not None:
             return False  # not everything is in SQL yet
-        declared = await self._valkey.call("HEXISTS", keys.EVENT_INFO(event), "declared")
+        declared, awake = await self._valkey.call("HMGET", keys.EVENT_INFO(event), "declared", "awake")
+        if awake:
+            # Whoever woke it died before it was listed: a simulation that was killed.
+            await self._valkey.call("ZADD", keys.LIVE_AWAKE(), "GT", self._clock.now_ms(), event)
+            return False
         sessions = await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event))
         keep = "1" if declared else "0"
         try:

@@ -7,6 +7,8 @@ event's; the event's part runs first, for it is the one that can refuse, and the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from importlib.resources import files
 
 from plaza.core.clock import Clock
@@ -17,11 +19,13 @@ from plaza.live.model import (
     Beat,
     Declaration,
     Event,
+    EventUndeclared,
     Heard,
     Leaving,
     Left,
     Pace,
     SessionOfAnotherEvent,
+    TooManyPlaces,
     Watcher,
     groups_of,
 )
@@ -49,7 +53,7 @@ class Live:
         self._owners: dict[str, str] = {}
 
     async def beat(self, watcher: Watcher, event: str, beat: Beat) -> Heard:
-        """A viewer is there. One round trip; on a cluster two with a session, and one more when it is new here."""
+        """A viewer is there. One round trip; on a cluster two with a session, and one more if it is new here."""
         session = beat.session_id or ""
         groups, given = groups_of(watcher, beat.groups)
         now, interval = self._clock.now_ms(), self.pace.interval_ms
@@ -67,12 +71,13 @@ class Live:
             self._window_ms,
             self._only_declared,
         )
-        apart = bool(session) and self._valkey.clustered
-        if apart:
-            await self._require_owner(session, event)
-        alive, there = await self._functions.call("live_beat", self._place_keys(event, session, beat.location), *args)
-        if apart:
+        names = self._place_keys(event, session, beat.location)
+        if session and self._valkey.clustered:
+            async with self._claimed(event, [session]):
+                alive, _ = await self._functions.call("live_beat", names, *args)
             there = await self._functions.call("live_session_beat", keys.session_audience(session), *args)
+        else:
+            alive, there = await self._functions.call("live_beat", names, *args)
         self.pace.heard(event, alive, now)
         return Heard(alive=alive, session_alive=there if session else None, next_heartbeat_ms=interval)
 
@@ -91,17 +96,14 @@ class Live:
     async def declare(self, event: str, declaration: Declaration) -> Event:
         """Make an event known, or add to what is known of it. One round trip; on a cluster three."""
         sessions = list(dict.fromkeys(declaration.sessions))
-        infos = [keys.SESSION_INFO(session) for session in sessions]
-        own = [keys.EVENT_INFO(event), keys.EVENT_SESSIONS(event)]
-        apart = self._valkey.clustered
-        if apart:
-            await asyncio.gather(*(self._require_owner(session, event) for session in sessions))
+        names = [keys.EVENT_INFO(event), keys.EVENT_SESSIONS(event)]
         title = "" if declaration.title is None else f"={declaration.title}"
-        said, all_sessions = await self._functions.call(
-            "live_declare", own if apart else own + infos, event, self._clock.now_ms(), title, *sessions
-        )
-        if apart:
-            await asyncio.gather(*(self._functions.call("live_claim", [info], event) for info in infos))
+        if not self._valkey.clustered:
+            names += map(keys.SESSION_INFO, sessions)
+        async with self._claimed(event, sessions if self._valkey.clustered else ()):
+            said, all_sessions = await self._functions.call(
+                "live_declare", names, event, self._clock.now_ms(), title, *sessions
+            )
         return Event(id=event, title=said, declared=True, sessions=sorted(all_sessions))
 
     async def event(self, event: str) -> Event:
@@ -123,14 +125,27 @@ class Live:
             self._keys[event, session, location] = names
         return names
 
-    async def _require_owner(self, session: str, event: str) -> None:
-        """On a cluster: refuse a session of another event before anything is written."""
-        if self._owners.get(session) == event:
-            return
-        owner = await self._valkey.call("HGET", keys.SESSION_INFO(session), "event")
-        if owner is not None and owner != event:
-            raise SessionOfAnotherEvent("This session belongs to another event.", field="session_id")
-        if owner == event:
-            if len(self._owners) >= REMEMBERED:
-                self._owners.clear()
-            self._owners[session] = event
+    @asynccontextmanager
+    async def _claimed(self, event: str, sessions: Sequence[str]) -> AsyncIterator[None]:
+        """On a cluster: these sessions are the event's, or nothing is done. If it is refused, they are as before.
+
+        To look first and claim later would let two events have a session that both name for the first time.
+        """
+        unknown = [session for session in sessions if self._owners.get(session) != event]
+        claims = await asyncio.gather(*(self._claim(session, event) for session in unknown), return_exceptions=True)
+        fresh = [session for session, new in zip(unknown, claims, strict=True) if new is True]
+        try:
+            for failed in (claim for claim in claims if isinstance(claim, BaseException)):
+                raise failed
+            yield
+        except (EventUndeclared, SessionOfAnotherEvent, TooManyPlaces):
+            infos = [keys.SESSION_INFO(session) for session in fresh]
+            await asyncio.gather(*(self._functions.call("live_unclaim", [info], event) for info in infos))
+            raise
+        if len(self._owners) + len(unknown) > REMEMBERED:
+            self._owners.clear()
+        self._owners.update(dict.fromkeys(unknown, event))
+
+    async def _claim(self, session: str, event: str) -> bool:
+        """Whether the session is the event's only from now on."""
+        return bool(await self._functions.call("live_claim", [keys.SESSION_INFO(session)], event))
