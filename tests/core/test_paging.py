@@ -168,7 +168,34 @@ async def test_an_offset_counts_what_the_reader_sees(functions: Functions) -> No
     assert (await reader.page(10, offset=10)).items == whole[10:20]
     after_offset = await reader.page(10, offset=10)
     assert (await reader.page(10, after_offset.pagination.next_cursor)).items == whole[20:30]
+    assert (await reader.page(10, offset=97)).items == []
     assert (await reader.page(10, offset=200)).items == []
+
+
+async def test_what_an_offset_passes_over_is_counted_in_steps_and_not_loaded(functions: Functions) -> None:
+    await add(functions.valkey, *((f"p{i:04}", float(i)) for i in range(2_500)))
+    loaded: list[int] = []
+    counted: list[int] = []
+
+    async def load(ids: Sequence[str]) -> list[str | None]:
+        loaded.append(len(ids))
+        return list(ids)
+
+    async def sees(ids: Sequence[str]) -> list[bool]:
+        counted.append(len(ids))
+        return [int(id[1:]) % 2 == 0 for id in ids]
+
+    after = behind(functions, KEY)
+    found = await page_by_position(KEY, Page(20, None, 900), after, load, sees)
+    assert found.items[0] == "p0699", "behind the 900th that is seen"
+    assert (sum(loaded), max(counted) <= 250) == (20, True)
+    unseen = await page_by_position(KEY, Page(20, None, 1_000), after, load, lambda ids: _none(ids))
+    assert unseen.items == []
+    assert unseen.pagination.next_cursor is not None, "there is more, so the client may go on"
+
+
+async def _none(ids: Sequence[str]) -> list[bool]:
+    return [False] * len(ids)
 
 
 async def test_a_cursor_and_an_offset_together_are_refused(functions: Functions) -> None:

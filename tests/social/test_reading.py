@@ -7,6 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
+from plaza.core import paging
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
@@ -99,3 +102,37 @@ async def test_a_page_takes_two_round_trips_at_hand_or_not(social: Social, ana: 
     await social.people.follow(ana, "bob")
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two cards are not
     assert await trips(social.posts.get(ana, posts[0].id)) == 1 + more
+
+
+async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "PASS_STEP", 7)
+    cat = await social.person("cat")
+    for i in range(30):
+        social.clock.forward(seconds=1)
+        post = await social.post([bob, cat, bob][i % 3], "#tea")
+        if i % 5 == 0:
+            await social.posts.ban(ADMIN, post.id, on=True)
+        fan = await social.person(f"fan{i}")
+        await social.people.follow(fan, "bob")
+        if i % 4 == 0:
+            await social.people.block(fan, "ana")
+    await social.people.follow(ana, "bob")
+    await social.people.follow(ana, "cat")
+    await social.people.mute(ana, "cat")
+    lists: list[Callable[[Page], Awaitable[Any]]] = [
+        lambda page: social.feeds.explore(ana, page),
+        lambda page: social.feeds.of_user(ana, "bob", page),
+        lambda page: social.feeds.hashtag(ana, "tea", page),
+        lambda page: social.feeds.ranked(ana, "tea", page),
+        lambda page: social.home.page(ana, page),
+        lambda page: social.people.followers(ana, "bob", page),
+        lambda page: social.people.newest(ana, "user", page),
+    ]
+    for whole in lists:
+        all_of_it = (await whole(Page(limit=100))).items
+        assert len(all_of_it) >= 15
+        for offset in (1, 9, len(all_of_it) - 1, len(all_of_it)):
+            found = await whole(Page(limit=5, offset=offset))
+            assert found.items == all_of_it[offset : offset + 5]

@@ -52,6 +52,9 @@ REMEMBERED_SNAPSHOTS: Final = 4_096
 # Once a page needs filling, steps of this many: hidden items come in clusters.
 FILL_STEP: Final = 50
 
+# What an offset passes over is looked at in steps of this many, so that no step is long.
+PASS_STEP: Final = 250
+
 
 class Page(msgspec.Struct, frozen=True):
     """The query of a list. A handler takes it as `page: Page`."""
@@ -102,6 +105,9 @@ After = Callable[[P | None, int], Awaitable[Sequence[tuple[str, P]]]]
 # Items by their ids, in the same order; None for one that is not there, or not for this reader.
 Load = Callable[[Sequence[str]], Awaitable[Sequence[T | None]]]
 
+# Which of some ids the reader would see: what an offset passes over need not be loaded, only counted.
+Sees = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
+
 _decode: Callable[[bytes], Cursor] = msgspec.msgpack.Decoder(Cursor).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -129,10 +135,12 @@ def checksum(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-async def page_by_position(name: str, page: Page, after: After[Position], load: Load[T]) -> Paged[T]:
+async def page_by_position(
+    name: str, page: Page, after: After[Position], load: Load[T], sees: Sees | None = None
+) -> Paged[T]:
     """A page of a list whose items keep their place. `name` tells its cursors from other lists'."""
     start = decode_cursor(page.cursor, name, Position) if page.cursor else None
-    return _paged(page, *await fill(page, after, start, load))
+    return _paged(page, *await fill(page, after, start, load, sees))
 
 
 def behind(functions: Functions, key: str, *, newest_first: bool = True) -> After[Position]:
@@ -152,15 +160,21 @@ def behind(functions: Functions, key: str, *, newest_first: bool = True) -> Afte
     return after
 
 
-async def fill(page: Page, after: After[P], start: P | None, load: Load[T]) -> tuple[list[T], P | None]:
+async def fill(
+    page: Page, after: After[P], start: P | None, load: Load[T], sees: Sees | None = None
+) -> tuple[list[T], P | None]:
     """The items of a page, and the place where it stopped, if anything comes behind it."""
     if start is not None and page.offset:
         raise Invalid("Give a cursor or an offset, not both.", field="offset")
     kept: list[T] = []
-    to_pass, looked_at, place = page.offset, 0, start
+    place, looked_at = start, 0
+    if page.offset:
+        place, passed, more = await _pass_over(page.offset, after, sees or _by_loading(load))
+        if not passed:
+            return kept, place if more else None
     while True:
-        need = to_pass + page.limit - len(kept)
-        step = min(need if looked_at == 0 else max(need, FILL_STEP), MOST_LOOKED_AT + page.offset - looked_at)
+        need = page.limit - len(kept)
+        step = min(need if looked_at == 0 else max(need, FILL_STEP), MOST_LOOKED_AT - looked_at)
         rows = await after(place, step + 1)  # one more, only to see whether it is there
         rows, more = rows[:step], len(rows) > step
         items = await load([id for id, _ in rows]) if rows else []
@@ -168,15 +182,35 @@ async def fill(page: Page, after: After[P], start: P | None, load: Load[T]) -> t
             place = rows[index][1]
             if item is None:
                 continue
-            if to_pass:
-                to_pass -= 1
-                continue
             kept.append(item)
             if len(kept) == page.limit:
                 return kept, place if more or index + 1 < len(rows) else None
         looked_at += len(rows)
-        if not more or looked_at >= MOST_LOOKED_AT + page.offset:
+        if not more or looked_at >= MOST_LOOKED_AT:
             return kept, place if more else None
+
+
+async def _pass_over(count: int, after: After[P], sees: Sees) -> tuple[P | None, bool, bool]:
+    """The place behind so many items that the reader sees, whether there were so many, and whether more may come."""
+    place, left = None, MOST_LOOKED_AT + count
+    while left > 0:
+        step = min(PASS_STEP, left, count if place is None else max(count, FILL_STEP))
+        rows = await after(place, step)
+        for (_, here), seen in zip(rows, await sees([id for id, _ in rows]) if rows else (), strict=True):
+            place, count = here, count - seen
+            if count == 0:
+                return place, True, True
+        if len(rows) < step:
+            return place, False, False
+        left -= len(rows)
+    return place, False, True
+
+
+def _by_loading(load: Load[T]) -> Sees:
+    async def sees(ids: Sequence[str]) -> list[bool]:
+        return [item is not None for item in await load(ids)]
+
+    return sees
 
 
 def _paged(page: Page, items: list[T], stopped: Cursor | None) -> Paged[T]:
@@ -193,7 +227,12 @@ class Snapshots:
         self._written: OrderedDict[str, int] = OrderedDict()
 
     async def page(
-        self, name: str, page: Page, ids: Callable[[int], Awaitable[Sequence[str]]], load: Load[T]
+        self,
+        name: str,
+        page: Page,
+        ids: Callable[[int], Awaitable[Sequence[str]]],
+        load: Load[T],
+        sees: Sees | None = None,
     ) -> Paged[T]:
         """A page. `ids(n)` gives the first n as they stand now; it is asked only for the first page.
 
@@ -209,7 +248,7 @@ class Snapshots:
         now = self._clock.now_ms()
         standing = (await ids(SNAPSHOT_SIZE))[:SNAPSHOT_SIZE]
         snapshot = _snapshot_id(name, standing)
-        items, stopped = await fill(page, _in_memory(name, snapshot, now, standing), None, load)
+        items, stopped = await fill(page, _in_memory(name, snapshot, now, standing), None, load, sees)
         if stopped is not None:
             await self._keep(snapshot, standing, now)
         return _paged(page, items, stopped)

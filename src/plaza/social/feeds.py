@@ -7,6 +7,7 @@ filling up when much of it is hidden from the reader. The home feed is in `home.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -73,7 +74,7 @@ class Feeds:
         async def load(ids: Sequence[str]) -> list[FeedItem | None]:
             return await self.reader.items(view, ids)
 
-        return await self.snapshots.page(key, page, ids, load)
+        return await self.snapshots.page(key, page, ids, load, partial(self.reader.seen, view))
 
     async def top_posts(self, viewer: Actor, tags: str, each: int, *, users: bool = True) -> list[TopPosts]:
         """The best posts of some tags. Two or three round trips."""
@@ -100,7 +101,7 @@ class Feeds:
                 for card, score in zip(cards, scores, strict=True)
             ]
 
-        return await self.snapshots.page(key, page, ids, load)
+        return await self.snapshots.page(key, page, ids, load, partial(self.people.seen, viewer))
 
     async def _top(self, key: str, count: int) -> list[str]:
         top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")
@@ -110,4 +111,4 @@ class Feeds:
         async def load(ids: Sequence[str]) -> list[FeedItem | None]:
             return await self.reader.items(view, ids)
 
-        return await page_by_position(key, page, behind(self.functions, key), load)
+        return await page_by_position(key, page, behind(self.functions, key), load, partial(self.reader.seen, view))

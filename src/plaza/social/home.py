@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from plaza.core.auth import Actor
@@ -73,7 +74,7 @@ class Home:
         async def load(ids: Sequence[str]) -> list[FeedItem | None]:
             return await self.reader.items(view, ids)
 
-        return await page_by_position(TMP_HOME(me), page, after, load)
+        return await page_by_position(TMP_HOME(me), page, after, load, partial(self.reader.seen, view))
 
     async def _after(self, me: str, start: Position | None, count: int) -> list[tuple[str, Position]]:
         place = ("", "") if start is None else (repr(start.score), start.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from plaza.core.auth import ADMIN, Actor
@@ -208,7 +209,7 @@ class Posts:
         async def load(names: Sequence[str]) -> list[User | None]:
             return await self.people.cards(viewer, names)
 
-        return await page_by_position(key, page, behind(self.functions, key), load)
+        return await page_by_position(key, page, behind(self.functions, key), load, partial(self.people.seen, viewer))
 
     async def comment(self, actor: Actor, id: str, new: NewComment, operation: str | None = None) -> Comment:
         """Say something below a post. Run twice for one operation, it is one comment. One round trip."""

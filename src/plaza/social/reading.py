@@ -77,6 +77,13 @@ class Reader:
         hidden = {id for id, is_away in zip(missing, away, strict=False) if is_away}
         return _items(view, ids, shown, replies, hidden | _hidden(view, names, replies[2:]))
 
+    async def seen(self, view: View, ids: Sequence[str]) -> list[bool]:
+        """Which posts the reader would see. Two round trips, and far less than `items` for each."""
+        facts = await self.valkey.batch([("HMGET", POST(id), "user_id", "banned") for id in ids])
+        names = list(dict.fromkeys(author for author, _ in facts if author is not None))
+        hidden = _hidden(view, names, await self.valkey.batch(_about(view, names)))
+        return [author is not None and banned is None and author not in hidden for author, banned in facts]
+
     def _at_hand(self, view: View, ids: Sequence[str]) -> Shown:
         posts = {id: post for id in ids if (post := self.posts.get(POST(id)))}
         shown = Shown(posts, {})

@@ -8,6 +8,7 @@ fact again (`functions.lua`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from plaza.core.auth import ADMIN, Actor, Auth
 from plaza.core.auth import USER as A_USER
@@ -64,6 +65,12 @@ class People:
         if viewer is not None and names:
             hidden = [a is not None or b is not None for a, b in zip(replies[-2], replies[-1], strict=True)]
         return [None if away else card_of(values) for values, away in zip(replies[: len(names)], hidden, strict=True)]
+
+    async def seen(self, viewer: Actor | None, names: Sequence[str]) -> list[bool]:
+        """Which of some people the viewer would see. Two round trips, and far less than `cards` for each."""
+        there = await self.valkey.batch([("EXISTS", USER(name)) for name in names])
+        hidden = await self.hidden(viewer.name, names) if viewer else set()
+        return [bool(exists) and name not in hidden for name, exists in zip(names, there, strict=True)]
 
     async def hidden(self, username: str, others: Sequence[str]) -> set[str]:
         """Which of some people block someone, or are blocked by them. One round trip."""
@@ -180,7 +187,7 @@ class People:
         async def load(names: Sequence[str]) -> list[User | None]:
             return await self.cards(viewer, names)
 
-        return await page_by_position(key, page, behind(self.functions, key), load)
+        return await page_by_position(key, page, behind(self.functions, key), load, partial(self.seen, viewer))
 
     def _toward(self, actor: Actor, target: str) -> str:
         actor.require(A_USER)
