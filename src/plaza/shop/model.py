@@ -15,8 +15,6 @@ from plaza.core.paging import Pagination
 MOST_PER_LINE: Final = 999
 # No person's cart comes near; it bounds what one function has to move.
 MOST_LINES: Final = 100
-# Beyond it the oldest session of a person ends.
-MOST_SESSIONS: Final = 50
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.")]
 Price = Annotated[

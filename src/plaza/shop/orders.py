@@ -56,7 +56,7 @@ class Orders:
         cart, last, when, *flat = reply
         wanted = lines_of(flat)
         if not wanted:
-            return visit, await self._again(visit, last, when)
+            return visit, await self._again(last, when)
         try:
             order, changed = await self._order(visit, cart, wanted)
         except _AlreadyOrdered:
@@ -68,7 +68,7 @@ class Orders:
         await self._empty(visit, cart, order)
         return visit, order
 
-    async def _again(self, visit: Visit, last: str, when: str) -> Order:
+    async def _again(self, last: str, when: str) -> Order:
         if last and self._clock.now_s() - float(when) <= AGAIN_SECONDS:
             return await self._by_cart(last)
         raise EmptyCart("There is nothing in the cart.")

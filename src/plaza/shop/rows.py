@@ -119,20 +119,17 @@ class RowCache:
             if why == "" and until:
                 self._hot.put(keys[0], _AtHand(Row(json), float(until), float(now), monotonic()))
 
-        return await self._given(id, await self._functions.ask_tracked("shop_row", keys, self._now(), keep=keep))
+        return await self.given(id, await self._functions.ask_tracked("shop_row", keys, self._now(), keep=keep))
 
     async def get_many(self, ids: Sequence[str]) -> list[Row | None]:
         """Rows in the order of their ids. One round trip, and one query for all that are not cached."""
         for id in ids:
             _check(id)
         found = await self._functions.ask_each("shop_row", [of_row(id) for id in ids], self._now())
-        return await asyncio.gather(*(self._given(id, reply) for id, reply in zip(ids, found, strict=True)))
+        return await asyncio.gather(*(self.given(id, reply) for id, reply in zip(ids, found, strict=True)))
 
     async def given(self, id: str, reply: Sequence[Any]) -> Row | None:
         """The row, from what a function that read it by the way (`read_row` in Lua) has found."""
-        return await self._given(id, reply)
-
-    async def _given(self, id: str, reply: Sequence[Any]) -> Row | None:
         json, stale, why = reply[:3]
         if why in ("", "late"):
             return Row(json, stale == "1")

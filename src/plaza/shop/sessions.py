@@ -217,7 +217,7 @@ class Sessions:
         return [part for item, at in viewed for part in (item, repr(at))]
 
     async def login(self, cookie: str | None, login: Login, address: str | None = None) -> Visit:
-        """Sign in under a new token; a guest's cart joins the account's. One round trip beside the password's.
+        """Sign in under a new token; a guest's cart joins the account's. Two round trips beside the password's.
 
         Requests in flight with the old token are served for a few seconds more.
         """
@@ -229,16 +229,19 @@ class Sessions:
         return await self.admit(cookie, actor.name)
 
     async def admit(self, cookie: str | None, username: str) -> Visit:
-        """A session of a person who has proved who they are; what they did as a guest comes along. One round trip."""
+        """A session of a person who has proved who they are; what they did as a guest comes along. Two round trips.
+
+        The old token is not replaced before there is a new one: if that fails, the guest is a guest still, and the
+        cart where it was.
+        """
         token, now = new_token(), self.now()
-        work = [self.functions.call("shop_open", of_session(token), token, now, username)]
+        await self.functions.call("shop_open", of_session(token), token, now, username)
         if cookie is not None and is_token(cookie):
             till = text_of_ms(self._clock.now_ms() + GRACE_SECONDS * 1000)
-            work.append(self.functions.call("shop_hand_over", of_session(cookie), cookie, now, till, token, username))
-        # They are two owners' operations; each follows through by itself, in either order.
-        _, *ordering = await asyncio.gather(*work)
-        if cookie is not None and any(ordering) and self.handed_over is not None:
-            await self.handed_over(cookie, ordering[0])
+            handing = (cookie, now, till, token, username)
+            ordering = await self.functions.call("shop_hand_over", of_session(cookie), *handing)
+            if ordering and self.handed_over is not None:
+                await self.handed_over(cookie, ordering)
         return Visit(token, username, float(now), float(now), new=True)
 
     async def logout(self, cookie: str | None) -> None:
@@ -313,17 +316,11 @@ class Sessions:
         """End sessions that are idle for too long, and the oldest beyond the limit, in batches. How many it ended."""
         ended = 0
         while batch := await self._to_clean():
-            results = await asyncio.gather(*(self._clean_up(token, seen) for token, seen in batch))
+            results = await asyncio.gather(*(self._end(token, seen) for token, seen in batch))
             ended += sum(results)
             if not any(results):
                 break  # all were seen again meanwhile
         return ended
-
-    async def _clean_up(self, token: str, seen: str) -> bool:
-        if is_token(token):
-            return await self._end(token, seen)
-        # Others may write there, too, but it is no session, and must not stop the cleaning.
-        return bool(await self._valkey.call("ZREM", SHOP_RECENT(), token))
 
     async def _to_clean(self) -> list[tuple[str, str]]:
         """The oldest sessions that should not be there, with when they were seen: one seen since is spared."""

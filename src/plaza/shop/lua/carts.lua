@@ -4,7 +4,7 @@
 local MOST_PER_LINE = 999
 local MOST_LINES = 100
 local MOST_MERGED = 500 -- carts that join may be longer: nothing is lost at login
-local MOST_SESSIONS = 50
+local MOST_SESSIONS = 50 -- beyond it the oldest session of a person ends
 local ABSORBED = 50 -- how many joined carts an account remembers, so that one that comes twice counts once
 
 -- mirrored: what a session of a person shows.

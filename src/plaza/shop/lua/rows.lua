@@ -140,15 +140,12 @@ verb('claim_due', function(keys, args)
   return {text(at), claim, first[2] or '', unpack(due)}
 end)
 
--- next_due: when claimed rows are due again; '' takes one off the schedule. One that was scheduled or taken off
--- by someone else meanwhile is left alone.
+-- next_due: when claimed rows are due again. One that was scheduled or taken off by someone else meanwhile is left alone.
 -- KEYS schedule   ARGV claim, then item, when, …
 verb('next_due', function(keys, args)
   local claim = tonumber(args[1])
   for i = 2, #args, 2 do
     local item, at = args[i], args[i + 1]
-    if tonumber(redis.call('ZSCORE', keys[1], item) or '') == claim then
-      if at == '' then redis.call('ZREM', keys[1], item) else redis.call('ZADD', keys[1], at, item) end
-    end
+    if tonumber(redis.call('ZSCORE', keys[1], item) or '') == claim then redis.call('ZADD', keys[1], at, item) end
   end
 end)
