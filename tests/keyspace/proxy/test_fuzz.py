@@ -15,7 +15,7 @@ import pytest
 
 from plaza.core.keys import Access, Key, Layout
 from plaza.keyspace.proxy.commands import COMMANDS
-from plaza.keyspace.proxy.service import MOST_COMMANDS
+from plaza.keyspace.proxy.forms import MOST_COMMANDS
 from plaza.social import keys as social
 from tests.keyspace.everything import BANNED, MARK, POST, dump_all, families, is_open, parts_of, write_all
 from tests.keyspace.proxy.conftest import Door, token

@@ -24,7 +24,7 @@ MOST_OFFSET: Final = 10_000
 MOST_COUNT: Final = 1_000
 # Characters of a word, and of a value to be stored.
 LONGEST_WORD: Final = 512
-LONGEST_VALUE: Final = 8_192
+LONGEST_VALUE: Final = 4_096
 
 
 class Refused(BadRequest):

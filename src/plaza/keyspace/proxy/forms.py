@@ -15,6 +15,12 @@ from plaza.core.serving.problems import BadJson
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.service import Outcome
 
+MOST_COMMANDS: Final = 256
+MOST_WORDS: Final = 4_096
+# All that these commands can need. Reading a body is work for which nobody else is served, half a second for a mebibyte
+# of brackets.
+BODY_BYTES: Final = 256 * 1024
+
 _OK: Final = b"OK"
 _WORDS: Final = {True: "true", False: "false"}
 
@@ -44,6 +50,8 @@ def is_single(found: list[Any]) -> bool:
 
 def commands_in(found: list[Any]) -> list[list[str]]:
     """The commands of a call. One that is none stays in its place, as an empty one, and is refused there."""
+    if len(found) > MOST_COMMANDS or sum(len(item) for item in found if isinstance(item, list)) > MOST_WORDS:
+        raise Refused(f"ERR a call has at most {MOST_COMMANDS} commands and {MOST_WORDS} words")
     return [_words(item) for item in found]
 
 

@@ -23,7 +23,7 @@ LIBRARY: Final = Library(
 
 # What a profile may grow to through the proxy. All of it is read at once, so it stays as small as one page.
 MOST_FIELDS: Final = 128
-MOST_BYTES: Final = 65_536
+MOST_BYTES: Final = 32_768
 
 Step = tuple[Arg, ...]
 

@@ -12,7 +12,7 @@ from plaza.core.errors import PlazaError
 from plaza.core.routes import Options, Routes
 from plaza.core.serving.problems import problem
 from plaza.keyspace.proxy.commands import Refused
-from plaza.keyspace.proxy.forms import as_base64, as_text, commands_in, in_place, is_single, parse, wrapped
+from plaza.keyspace.proxy.forms import BODY_BYTES, as_base64, as_text, commands_in, in_place, is_single, parse, wrapped
 from plaza.keyspace.proxy.service import Proxy
 
 route = Routes("proxy", about="Valkey over HTTP, by the rules of the catalogue.")
@@ -28,7 +28,7 @@ def _on_error(error: PlazaError, call: Call) -> Answer[Any]:
     return answer
 
 
-_OPTIONS = Options(limit="proxy", on_error=_on_error)
+_OPTIONS = Options(limit="proxy", body_limit=BODY_BYTES, on_error=_on_error)
 
 
 def _string(call: Call) -> Callable[[bytes], str]:

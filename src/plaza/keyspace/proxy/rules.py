@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from plaza.core.auth import Actor
@@ -128,8 +129,12 @@ class Place:
             return False
         if len(name) > LONGEST_CUSTOM or not name.isprintable():
             return True
-        guarded = {_folded(f.name) for f in self.family.fields if f.write is Access.NOBODY}
-        return _folded(name) in guarded
+        return _folded(name) in _guarded(self.family)
+
+
+@cache
+def _guarded(family: Key) -> frozenset[str]:
+    return frozenset(_folded(field.name) for field in family.fields if field.write is Access.NOBODY)
 
 
 def _folded(name: str) -> str:

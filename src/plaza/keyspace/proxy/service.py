@@ -1,7 +1,7 @@
 """Commands of a caller, performed as far as they are permitted.
 
-What is refused costs no round trip; all that is permitted of a call takes one. The limits of a call are on the number
-of commands and words, on the elements of its answers, and on time, so that no caller keeps Valkey from the others.
+What is refused costs no round trip; all that is permitted of a call takes one. A call is limited in what it says
+(`forms.py`), in the elements and bytes of its answers, and in time, so that no caller keeps Valkey or us from others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.plans import Plan, Planner, Step
 from plaza.keyspace.proxy.rules import Caller, Rules
 
-MOST_COMMANDS: Final = 256
-MOST_WORDS: Final = 4_096
 # Of all long answers of a call together; each gets an equal share.
 MOST_ELEMENTS: Final = 10_000
+# Of all answers of a call together. A field that is named a thousand times is answered a thousand times.
+MOST_BYTES: Final = 4 * 1024 * 1024
 SECONDS: Final = 2.0
+
+_TOO_LARGE: Final = "ERR the answers of this call are too large"
 
 Outcome = Any | Refused
 
@@ -57,8 +59,6 @@ class Proxy:
         return _answers(plans, replies)
 
     def _plans(self, actor: Actor, commands: Sequence[list[str]]) -> list[Plan | Refused]:
-        if len(commands) > MOST_COMMANDS or sum(map(len, commands)) > MOST_WORDS:
-            raise Refused(f"ERR a call has at most {MOST_COMMANDS} commands and {MOST_WORDS} words")
         caller = Caller.by(actor)
         return [self._plan(caller, words) for words in commands]
 
@@ -92,11 +92,26 @@ class Proxy:
 
 def _answers(plans: Sequence[Plan], replies: list[Any]) -> list[Outcome]:
     """The replies, which came in a row, to each plan its own."""
-    answers, at = [], 0
+    answers: list[Outcome] = []
+    at, room = 0, MOST_BYTES
     for plan in plans:
-        try:
-            answers.append(plan.finish(replies[at : at + plan.count]))
-        except Refused as refused:
-            answers.append(refused)
+        own = replies[at : at + plan.count]
         at += plan.count
+        room -= _weight(own)
+        # A write is never said to be refused once it is done; its answer is a number anyway.
+        answers.append(_finish(plan, own) if room >= 0 or plan.writes else Refused(_TOO_LARGE))
     return answers
+
+
+def _finish(plan: Plan, replies: list[Any]) -> Outcome:
+    try:
+        return plan.finish(replies)
+    except Refused as refused:
+        return refused
+
+
+def _weight(reply: Any) -> int:
+    """Bytes of strings."""
+    if isinstance(reply, list):
+        return sum(map(_weight, reply))
+    return len(reply) if isinstance(reply, bytes) else 0

@@ -1,0 +1,91 @@
+"""How much one may ask of the proxy, and what it says while Valkey is away."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.app import catalogues
+from plaza.core import limits
+from plaza.core.functions import Functions
+from plaza.core.http import make_app
+from plaza.core.limits import Limiter, Policy, Quota
+from plaza.core.settings import Settings
+from plaza.core.wire import Valkey, connect
+from plaza.keyspace.proxy import plans, routes, service
+from plaza.keyspace.proxy.service import Proxy
+from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token
+from tests.servers import Server, one_server
+from tests.web import client_of
+
+POLICIES = {
+    "proxy": Policy(user=Quota(6, 600), address=Quota(100, 60)),
+    "write": Policy(user=Quota(2, 600), address=Quota(100, 60)),
+}
+
+
+@pytest.mark.usefixtures("community")
+async def test_calls_are_limited_and_writes_among_them_more(valkey: Valkey) -> None:
+    functions = Functions(valkey, [plans.LIBRARY, limits.LIBRARY])
+    await functions.load()
+    limiter = Limiter(functions, policies=POLICIES)
+    settings = Settings(jwt_secret=SETTINGS.jwt_secret, api_key=KEY)
+    app = make_app(
+        [routes.route],
+        {Proxy: Proxy(functions, limiter, catalogues())},
+        auth=AUTH,
+        settings=settings,
+        limiter=limiter,
+    )
+    write, read = ["HSET", "user:me", "a", "b"], ["HGET", "user:me", "a"]
+    async with client_of(app) as http:
+        ana = Door(http, token())
+        answers = [await ana.post("/", words) for words in (write, write, write, read, read, read, read)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429, 200, 200, 200, 429]
+        for refused in (answers[2], answers[-1]):
+            assert refused.json()["error"].startswith("ERR Too many requests")
+            assert int(refused.headers["retry-after"]) > 0
+        server = Door(http, KEY)
+        assert [await server.ask("HGET", "user:ana", "a") for _ in range(8)] == ["b"] * 8  # our own servers
+
+
+def rounds_of(answer: httpx.Response) -> int:
+    """As the answer itself says."""
+    timing = re.search(r'desc="(\d+) round trip', answer.headers["server-timing"])
+    assert timing is not None
+    return int(timing[1])
+
+
+@pytest.mark.usefixtures("community")
+async def test_what_is_refused_costs_no_round_trip_and_the_rest_of_a_call_one(ana: Door) -> None:
+    refused = await ana.post("/pipeline", [["GET", "auth:ana"], ["KEYS", "*"], ["HGETALL", "user:bob"], ["PING"]])
+    assert rounds_of(refused) == 0
+    feed: list[Any] = [["HGETALL", "user:me"], ["ZRANGE", "explore:feed", 0, -1], ["SCARD", "user:bob:followers"]]
+    assert rounds_of(await ana.post("/pipeline", feed * 20)) == 1
+    assert rounds_of(await ana.post("/", ["HSET", "user:me", "a", "b"])) == 1
+
+
+async def test_while_valkey_hangs_a_call_ends_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "SECONDS", 0.2)
+    with one_server() as server:
+        async with await connect(server.url) as valkey:
+            functions = Functions(valkey, [plans.LIBRARY])
+            await functions.load()
+            proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
+            app = make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)
+            async with client_of(app) as http:
+                await _hang(server, Door(http, token()))
+
+
+async def _hang(server: Server, ana: Door) -> None:
+    assert await ana.ask("ZCARD", "explore:feed") == 0
+    server.pause()
+    for path, body in (("/", ["ZCARD", "explore:feed"]), ("/multi-exec", [["ZCARD", "explore:feed"]])):
+        away: httpx.Response = await ana.post(path, body)
+        assert (away.status_code, away.json()["error"]) == (503, "ERR Valkey is away or busy.")
+        assert away.headers["retry-after"]
+    server.resume()
+    assert await ana.ask("ZCARD", "explore:feed") == 0
