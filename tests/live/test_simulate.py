@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from io import StringIO
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from plaza.cli import parser
 from plaza.core.clock import SetClock
-from plaza.core.errors import Invalid
+from plaza.core.errors import Invalid, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import dashboard
@@ -20,6 +21,7 @@ from plaza.live.figures import Figures
 from plaza.live.recorder import Recorder
 from plaza.live.simulate import Simulation
 from plaza.live.viewings import Viewings
+from tests.eventually import eventually
 from tests.processes import plaza
 
 WINDOW_MS = 65_000
@@ -78,6 +80,25 @@ async def test_the_dashboard_shows_the_figures(
         assert word in out.getvalue()
     await dashboard.show(figures, "[/b]", Console(file=out, width=100), once=True)
     assert "[/b]" in out.getvalue(), "an event's name is no markup"
+
+
+async def test_the_dashboard_stays_while_valkey_is_away(figures: Figures, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    console = Console(file=out, width=100, force_terminal=True)
+    showing = asyncio.create_task(dashboard.show(figures, "E1", console, once=False, every_seconds=0.01))
+    await eventually(lambda: "watching now" in out.getvalue())
+
+    async def away(event: str) -> None:
+        raise Unavailable("Valkey has gone for a walk.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(figures, "live", away)
+        await eventually(lambda: "gone for a walk" in out.getvalue())
+    out.truncate(0)
+    await eventually(lambda: "watching now" in out.getvalue() and "gone for a walk" not in out.getvalue())
+    showing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await showing
 
 
 def test_a_sparkline_is_as_high_as_its_highest() -> None:

@@ -222,7 +222,9 @@ end
 local function score(a, user, rest, numbers, country, value)
   redis.call('ZADD', a.statistics, value, user .. rest)
   redis.call('ZADD', a.countries, country_number(country) * SHIFT + value, user)
-  for _, n in ipairs(numbers) do redis.call('ZADD', a.groups, n * SHIFT + value, n .. '#' .. user) end
+  local by_number = {}
+  for _, n in ipairs(numbers) do put(by_number, n * SHIFT + value, n .. '#' .. user) end
+  if by_number[1] then redis.call('ZADD', a.groups, unpack(by_number)) end
 end
 
 -- A viewer is seen. `before` is the rest of the member so far, nil for a new viewer. Returns the rest as it is now.

@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from plaza.core.errors import Unavailable
 from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
 
@@ -20,23 +21,26 @@ KEPT = 60
 ROWS = 8
 
 
-async def show(figures: Figures, event: str, console: Console, *, once: bool) -> None:
-    """Draw it every second until interrupted, or once."""
-    past: deque[int] = deque(maxlen=KEPT)
-    first = await figures.live(event)
-    past.append(first.viewer_count)
+async def show(figures: Figures, event: str, console: Console, *, once: bool, every_seconds: float = 1.0) -> None:
+    """Draw it every second until interrupted, or once. While Valkey is away the last figures stay, and it is said."""
+    now = await figures.live(event)
+    past: deque[int] = deque([now.viewer_count], maxlen=KEPT)
     if once:
-        console.print(draw(event, first, past))
+        console.print(draw(event, now, past))
         return
-    with Screen(draw(event, first, past), console=console, auto_refresh=False, screen=True) as screen:
+    with Screen(draw(event, now, past), console=console, auto_refresh=False, screen=True) as screen:
         while True:
-            await asyncio.sleep(1)
-            now = await figures.live(event)
-            past.append(now.viewer_count)
-            screen.update(draw(event, now, past), refresh=True)
+            await asyncio.sleep(every_seconds)
+            problem = ""
+            try:
+                now = await figures.live(event)
+                past.append(now.viewer_count)
+            except Unavailable as error:
+                problem = str(error)
+            screen.update(draw(event, now, past, problem), refresh=True)
 
 
-def draw(event: str, now: LiveFigures, past: deque[int]) -> Panel:
+def draw(event: str, now: LiveFigures, past: deque[int], problem: str = "") -> Panel:
     head = Table.grid(padding=(0, 4))
     head.add_row(*(Text(f"{value:,}", style="bold") for value in _numbers(now).values()))
     head.add_row(*(Text(name, style="dim") for name in _numbers(now)))
@@ -45,9 +49,8 @@ def draw(event: str, now: LiveFigures, past: deque[int]) -> Panel:
         _table("group", now.count_by_user_group),
         _table("session", now.sessions),
     ]
-    return Panel(
-        Group(head, "", Text(sparkline(past), style="green"), "", Columns(tables)), title=Text(event), padding=(1, 2)
-    )
+    content = Group(head, "", Text(sparkline(past), style="green"), "", Columns(tables))
+    return Panel(content, title=Text(event), subtitle=Text(problem, style="red"), padding=(1, 2))
 
 
 def _numbers(now: LiveFigures) -> dict[str, int]:
