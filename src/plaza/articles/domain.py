@@ -10,6 +10,7 @@ from plaza.articles.keys import CATALOGUE
 from plaza.articles.lists import Lists
 from plaza.articles.people import People
 from plaza.articles.routes import route
+from plaza.articles.rules import RULES
 from plaza.articles.service import Articles
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.functions import Library
@@ -24,4 +25,4 @@ def build(core: Core) -> Parts:
     return Parts([articles, lists], timers(articles), holder=People(articles))
 
 
-DOMAIN = Domain(LIBRARY, [route], build)
+DOMAIN = Domain(LIBRARY, [route], build, RULES)

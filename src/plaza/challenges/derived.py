@@ -189,8 +189,12 @@ class Derived:
         return says
 
     async def _all_of(self, names: Sequence[str]) -> dict[str, list[Arg]]:
-        liked, counts = await self._read_reactions(names, true(), true())
+        liked, counts = await self.read_reactions(names)
         return {name: _told("all", dict.fromkeys(liked[name], 1), counts[name]) for name in names}
+
+    async def read_reactions(self, names: Sequence[str]) -> tuple[dict[str, set[int]], dict[str, dict[int, int]]]:
+        """What SQL says of all reactions of these people: posts in the pool, and counts by challenge that goes on."""
+        return await self._read_reactions(names, true(), true())
 
     async def _read_reactions(
         self, names: Sequence[str], of_posts: ColumnElement[bool], of_challenges: ColumnElement[bool]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from plaza.challenges.derived import Derived
+from plaza.challenges.inspecting import Inspection
 from plaza.challenges.jobs import timers
 from plaza.challenges.keys import CATALOGUE
 from plaza.challenges.people import Participants
@@ -32,7 +33,7 @@ def build(core: Core) -> Parts:
         Recommender(derived),
         Standings(core.sql, core.clock),
     ]
-    return Parts(services, timers(roll), holder=Participants(derived))
+    return Parts(services, timers(roll), holder=Participants(derived), inspectors=[Inspection(derived, roll)])
 
 
 DOMAIN = Domain(LIBRARY, [route], build)

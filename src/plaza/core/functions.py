@@ -159,6 +159,10 @@ class Functions:
         except ReplyError as error:
             raise _as_plaza_error(error) from None
 
+    def as_command(self, question: str, *rest: Arg) -> tuple[Arg, ...]:
+        """A question as a command, for those who ask many things together. `rest` begins with the number of keys."""
+        return ("FCALL_RO", self._versioned(question), *rest)
+
     def _versioned(self, function: str) -> str:
         return f"{function}_{self.built[function.partition('_')[0]].version}"
 

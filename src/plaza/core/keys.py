@@ -76,10 +76,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Mirrors:
-    """A member here means our own id is a member there: both sides of a follow."""
+    """A member here means our own id is a member there: both sides of a follow. With `alike`, at the same score."""
 
     pattern: str
     mend: str = ""
+    alike: bool = False
 
     def __str__(self) -> str:
         return f"the other side of `{self.pattern}`"
@@ -102,6 +103,7 @@ class Belongs:
     """The key is there only while its owner is: no likes without a post."""
 
     pattern: str
+    mend: str = ""
 
     def __str__(self) -> str:
         return f"only beside its `{self.pattern}`"
@@ -164,7 +166,8 @@ class Key:
     holds: str = ""
     value: str = ""  # the same for the values of a hash
     mend: str = ""  # what makes it true again: a verb of its owner and the ids it must be told, `post <post>`
-    leaving: str = ""  # `post`: its members are posts that are being removed, and what is said of them may be half gone
+    # `post`: it notes posts that are being removed, as members or in its name: what is said of them may be half gone.
+    leaving: str = ""
     same: tuple[Invariant, ...] = ()
     read: Access = Access.NOBODY
     write: Access = Access.NOBODY

@@ -71,9 +71,9 @@ Judge = Callable[[Entry, Sequence[Any], int], str | None]
 class Rule:
     """What must be true of each member of a key, or with `whole` of the key.
 
-    `asks` says what else must be read. `judge` gets the replies and the time (Unix milliseconds) and says what is
-    wrong, or None. `unless` is read only when something seems wrong: if anything of it is there, work is under way
-    that explains it.
+    `asks` says what else must be read: commands, and questions as `("ASK", question, number of keys, key, …, arg, …)`.
+    `judge` gets the replies and the time (Unix milliseconds) and says what is wrong, or None. `unless` is read only
+    when something seems wrong: if anything of it is there, work is under way that explains it.
     """
 
     name: str

@@ -12,6 +12,7 @@ from plaza.live.programme import Programme
 from plaza.live.recorder import Recorder
 from plaza.live.report import Reports
 from plaza.live.routes import route
+from plaza.live.rules import RULES
 from plaza.live.salts import Salts
 from plaza.live.service import LIBRARY, Live
 from plaza.live.stream import Stream
@@ -46,4 +47,4 @@ def build(core: Core) -> Parts:
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build)
+DOMAIN = Domain(LIBRARY, [route], build, RULES)

@@ -16,7 +16,7 @@ DOCUMENT = "002_f6b5ce1a91bb619c"
 RETENTION = "until the event has been silent for `PLAZA_LIVE_RETENTION_DAYS`"
 
 # Address, groups and country are behind the viewer; an address may be anything without a `#`.
-STATISTICS = "<viewer>#[^#]*#(?:[^#]*#)+[A-Z]{2}"
+STATISTICS = "<viewer><rest>"
 
 _LAST_BEAT = (
     "last heartbeat, Unix milliseconds; of a viewer who has left, 245,001 ms before leaving, so outside any window"
@@ -175,7 +175,7 @@ SESSION_INFO = Key(
     "hash",
     "What is known of a session as a whole.",
     owner="session",
-    fields=(*_AUDIENCE_FIELDS, Field("event", "the one event it belongs to", Access.ADMIN)),
+    fields=(*_AUDIENCE_FIELDS, Field("event", "the one event it belongs to", Access.ADMIN, shape="<event>")),
     lifetime=RETENTION + "; of a declared session, for ever",
     read=Access.ADMIN,
 )
@@ -403,6 +403,7 @@ CATALOGUE = Catalogue.of(
         "session": ID,
         "location": ID,
         "viewer": r"[^#\x00-\x1f\x7f]+",
+        "rest": "#[^#]*#(?:[^#]*#)+[A-Z]{2}",
         "place": f"(?:{ID}#)?{ID}",
         "day": r"\d{4}-\d{2}-\d{2}",
     },

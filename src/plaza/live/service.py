@@ -30,8 +30,9 @@ from plaza.live.model import (
     groups_of,
 )
 
-# One library in four files, in the order they build on one another.
-LUA = [files("plaza.live").joinpath(f"{name}.lua") for name in ("audience", "functions", "questions", "upkeep")]
+# One library in five files, in the order they build on one another.
+_FILES = ("audience", "functions", "questions", "upkeep", "mending")
+LUA = [files("plaza.live").joinpath(f"{name}.lua") for name in _FILES]
 LIBRARY = Library("live", keys.CATALOGUE, "".join(file.read_text() for file in LUA))
 
 # Names of an event's keys are asked for at every beat; those of the last few thousand places are kept.

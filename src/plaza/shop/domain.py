@@ -14,6 +14,7 @@ from plaza.shop.pages import Pages
 from plaza.shop.people import Shoppers
 from plaza.shop.routes import route
 from plaza.shop.rows import RowCache
+from plaza.shop.rules import RULES
 from plaza.shop.sessions import Limits, Sessions
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
@@ -41,4 +42,4 @@ def build(core: Core) -> Parts:
     return Parts(services, timers(sessions, views), turns=turns, holder=Shoppers(sessions, orders))
 
 
-DOMAIN = Domain(LIBRARY, [route], build)
+DOMAIN = Domain(LIBRARY, [route], build, RULES)

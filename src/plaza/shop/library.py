@@ -8,7 +8,7 @@ from plaza.core.functions import Library
 from plaza.shop.keys import CATALOGUE
 
 # Later files use what earlier ones define.
-_FILES = ("rows", "sessions", "carts", "pages")
+_FILES = ("rows", "sessions", "carts", "pages", "mending")
 _LUA = files("plaza.shop").joinpath("lua")
 
 LIBRARY = Library("shop", CATALOGUE, "\n".join(_LUA.joinpath(f"{name}.lua").read_text() for name in _FILES))

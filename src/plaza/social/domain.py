@@ -20,6 +20,7 @@ from plaza.social.library import LIBRARY
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
 from plaza.social.renaming import Renaming
+from plaza.social.rules import RULES
 from plaza.social.sync import Sync
 from plaza.social.users import People
 
@@ -52,4 +53,4 @@ def build(core: Core) -> Parts:
     return Parts(made, jobs.timers())
 
 
-DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build)
+DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build, RULES)

@@ -44,6 +44,7 @@ _LONG = {"address"}
 _LONG_CHARACTERS, _LINE_CHARACTERS = 2_000, 200
 
 # What is on a banned post is shown to admins only, as the routes have it.
+_BESIDE_POST = Belongs("post:<post>", mend="post <post>")
 _BANNED = Hidden("post:<post>", "banned")
 
 USER = Key(
@@ -88,11 +89,10 @@ USER_POSTS = Key(
     holds="<post>",
     same=(
         Counts("user:<username>", "postCount"),
-        Refers("post:<post>"),
-        Scored("post:<post>", "created_at"),
-        Belongs("user:<username>"),
+        Formula("each is this person's post, at its `created_at`"),
+        Belongs("user:<username>", mend="gone <username>"),
     ),
-    mend="authored <username> <post>",
+    mend="authored <post> <username>",
     read=PUBLIC,
     document="user:<username>:posts",
 )
@@ -107,7 +107,7 @@ USER_FOLLOWERS = Key(
         Counts("user:<username>", "followerCount"),
         Mirrors("user:<username>:following"),
         Refers("user:<username>"),
-        Belongs("user:<username>"),
+        Belongs("user:<username>", mend="gone <username>"),
     ),
     mend="follow <other> <username>",
     read=PUBLIC,
@@ -124,7 +124,7 @@ USER_FOLLOWING = Key(
         Counts("user:<username>", "followingCount"),
         Mirrors("user:<username>:followers"),
         Refers("user:<username>"),
-        Belongs("user:<username>"),
+        Belongs("user:<username>", mend="gone <username>"),
     ),
     mend="follow <username> <other>",
     read=PUBLIC,
@@ -151,8 +151,8 @@ USER_FOLLOWERS_RECENT = Key(
     score=f"when they followed, {MS}",
     owner="username",
     holds="<username>",
-    same=(Orders("user:<username>:followers"),),
-    mend="user <username>",
+    same=(Orders("user:<username>:followers"), Mirrors("user:<username>:following:recent", alike=True)),
+    mend="follow <other> <username>",
     read=PUBLIC,
 )
 USER_FOLLOWING_RECENT = Key(
@@ -164,7 +164,7 @@ USER_FOLLOWING_RECENT = Key(
     owner="username",
     holds="<username>",
     same=(Orders("user:<username>:following"),),
-    mend="user <username>",
+    mend="follow <username> <other>",
     read=PUBLIC,
 )
 USER_LIKED = Key(
@@ -175,7 +175,7 @@ USER_LIKED = Key(
     score=f"when it was liked, {MS}",
     owner="username",
     holds="<post>",
-    same=(Mirrors("post:<post>:likes"), Refers("post:<post>")),
+    same=(Mirrors("post:<post>:likes:recent", alike=True), Refers("post:<post>")),
     mend="like <post> <username>",
     read=SELF,
 )
@@ -199,7 +199,7 @@ USER_BLOCKED = Key(
     score=f"since when, {MS}",
     owner="username",
     holds="<username>",
-    same=(Mirrors("user:<username>:blocked_by"),),
+    same=(Mirrors("user:<username>:blocked_by", alike=True),),
     mend="block <username> <other>",
     read=SELF,
 )
@@ -211,7 +211,7 @@ USER_BLOCKED_BY = Key(
     score=f"since when, {MS}",
     owner="username",
     holds="<username>",
-    same=(Mirrors("user:<username>:blocked"),),
+    same=(Mirrors("user:<username>:blocked", alike=True),),
     mend="block <other> <username>",
     read=ADMIN,
 )
@@ -223,7 +223,7 @@ USER_MUTED = Key(
     score=f"since when, {MS}",
     owner="username",
     holds="<username>",
-    same=(Mirrors("user:<username>:muted_by"),),
+    same=(Mirrors("user:<username>:muted_by", alike=True),),
     mend="mute <username> <other>",
     read=SELF,
 )
@@ -235,7 +235,7 @@ USER_MUTED_BY = Key(
     score=f"since when, {MS}",
     owner="username",
     holds="<username>",
-    same=(Mirrors("user:<username>:muted"),),
+    same=(Mirrors("user:<username>:muted", alike=True),),
     mend="mute <other> <username>",
     read=ADMIN,
 )
@@ -247,7 +247,11 @@ USER_POINTS = Key(
     owner="username",
     holds="<post>|total",
     value="<count>",
-    same=(Formula("`likes*3 + comments*5 + bookmarks*4` of each post"), Belongs("user:<username>")),
+    same=(
+        Formula("`likes*3 + comments*5 + bookmarks*4` of each post"),
+        Formula("`total` is the sum of the others"),
+        Belongs("user:<username>", mend="gone <username>"),
+    ),
     mend="points <username>",
     read=ADMIN,
 )
@@ -259,7 +263,8 @@ USER_LEAVING = Key(
     owner="username",
     holds="<ms>",
     same=(Formula("the user is in `users:leaving`"),),
-    mend="left <username>",
+    mend="leaving <username>",
+    leaving="username",
     lifetime="until the deletion is done",
     read=ADMIN,
 )
@@ -270,9 +275,8 @@ USERS_LEAVING = Key(
     of="username",
     score=f"since when, {MS}",
     holds="<username>",
-    leaving="username",
     same=(Formula("each has its `user:<username>:leaving`"),),
-    mend="left <username>",
+    mend="leaving <username>",
     lifetime="until the deletion is done",
     read=ADMIN,
 )
@@ -289,6 +293,7 @@ USER_RENAMING = Key(
         ),
         Field("from", "beside the new name: the old one", read=ADMIN),
     ),
+    leaving="username",
     lifetime="until the renaming is done",
     read=ADMIN,
 )
@@ -372,7 +377,7 @@ POST_LIKES = Key(
     of="username",
     owner="post",
     holds="<username>",
-    same=(Counts("post:<post>", "likesCount"), Mirrors("user:<username>:liked"), Belongs("post:<post>")),
+    same=(Counts("post:<post>", "likesCount"), Mirrors("user:<username>:liked"), _BESIDE_POST),
     mend="like <post> <username>",
     read=PUBLIC,
     hidden=_BANNED,
@@ -386,8 +391,8 @@ POST_LIKES_RECENT = Key(
     score=f"when, {MS}",
     owner="post",
     holds="<username>",
-    same=(Orders("post:<post>:likes"), Belongs("post:<post>")),
-    mend="post <post>",
+    same=(Orders("post:<post>:likes"), _BESIDE_POST),
+    mend="like <post> <username>",
     read=PUBLIC,
     hidden=_BANNED,
 )
@@ -398,7 +403,7 @@ POST_BOOKMARKS = Key(
     of="username",
     owner="post",
     holds="<username>",
-    same=(Counts("post:<post>", "bookmarksCount"), Mirrors("user:<username>:bookmarked"), Belongs("post:<post>")),
+    same=(Counts("post:<post>", "bookmarksCount"), Mirrors("user:<username>:bookmarked"), _BESIDE_POST),
     mend="bookmark <username> <post>",
     read=ADMIN,
     document="post:<id>:bookmarks",
@@ -410,7 +415,7 @@ POST_COMMENTS = Key(
     of="comment id",
     owner="post",
     holds="<comment>",
-    same=(Counts("post:<post>", "commentsCount"), Refers("comment:<comment>"), Belongs("post:<post>")),
+    same=(Counts("post:<post>", "commentsCount"), Refers("comment:<comment>"), _BESIDE_POST),
     mend="comment <post> <comment>",
     read=PUBLIC,
     hidden=_BANNED,
@@ -424,7 +429,7 @@ POST_COMMENTS_RECENT = Key(
     score=f"creation, {MS}",
     owner="post",
     holds="<comment>",
-    same=(Orders("post:<post>:comments"), Scored("comment:<comment>", "created_at"), Belongs("post:<post>")),
+    same=(Orders("post:<post>:comments"), Scored("comment:<comment>", "created_at"), _BESIDE_POST),
     mend="post <post>",
     read=PUBLIC,
     hidden=_BANNED,
@@ -436,7 +441,7 @@ POST_EDITS = Key(
     of="JSON `{content, hashtags, until}`, `until` in Unix milliseconds",
     owner="post",
     holds=r"\{.*\}",
-    same=(Belongs("post:<post>"),),
+    same=(_BESIDE_POST,),
     mend="post <post>",
     read=ADMIN,
 )
@@ -475,7 +480,7 @@ EXPLORE_FEED = Key(
     of="post id",
     score=f"creation, {MS}",
     holds="<post>",
-    same=(Scored("post:<post>", "created_at"), Formula("no post that is banned")),
+    same=(Formula("each is a post that is not banned, at its `created_at`"),),
     mend="post <post>",
     read=PUBLIC,
     document="explore:feed",
@@ -488,7 +493,7 @@ HASHTAG_POSTS = Key(
     score=f"creation, {MS}",
     owner="tag",
     holds="<post>",
-    same=(Scored("post:<post>", "created_at"), Formula("no post that is banned or has not the tag")),
+    same=(Formula("each is a post with the tag that is not banned, at its `created_at`"),),
     mend="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:posts",
@@ -501,7 +506,7 @@ HASHTAG_RANKED = Key(
     score="`(likes*3 + comments*5 + bookmarks*4) / (hours since creation + 1)`, within 2%",
     owner="tag",
     holds="<post>",
-    same=(Refers("post:<post>"), Formula("no post that is banned or has not the tag")),
+    same=(Formula("each is a post with the tag that is not banned"),),
     mend="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:ranked",
@@ -513,7 +518,7 @@ RANKING_DUE = Key(
     of="post id",
     score=f"when, {MS}",
     holds="<post>",
-    same=(Refers("post:<post>"),),
+    same=(Refers("post:<post>"), Formula("exactly the posts of `ranking:posts`")),
     mend="post <post>",
     lifetime="a post leaves after 14 days",
     read=ADMIN,
@@ -557,7 +562,7 @@ USERS_REGULAR = Key(
     of="username",
     score=f"when the account was made, {MS}",
     holds="<username>",
-    same=(Scored("user:<username>", "created_at"), Formula("the role is `user`")),
+    same=(Formula("each has that role, and was made then"),),
     mend="user <username>",
     read=PUBLIC,
     document="users:regular",
@@ -569,7 +574,7 @@ USERS_MODELS = Key(
     of="username",
     score=f"when the account was made, {MS}",
     holds="<username>",
-    same=(Scored("user:<username>", "created_at"), Formula("the role is `model`")),
+    same=(Formula("each has that role, and was made then"),),
     mend="user <username>",
     read=PUBLIC,
     document="users:models",
@@ -581,7 +586,7 @@ MODELS_TOP_ENGAGEMENT = Key(
     of="username",
     score="`likes*3 + comments*5 + bookmarks*4`, summed",
     holds="<username>",
-    same=(Refers("user:<username>"), Formula("the `total` of `user:<username>:points`"), Formula("models only")),
+    same=(Formula("the `total` of `user:<username>:points`, of everyone who is a model"),),
     mend="user <username>",
     read=PUBLIC,
     document="models:top:engagement",

@@ -83,12 +83,12 @@ class _Pass:
         self._began = began
         self._told = told
         self._found = Collector()
-        self._confirmer = Confirmer(auditor.valkey, auditor.clock)
+        self._confirmer = Confirmer(auditor.functions, auditor.clock)
         self._mender = Mender(auditor.functions, auditor.mends, auditor.clock)
 
     async def run(self) -> Collector:
         auditor, report = self._auditor, self._report
-        walk = Walk(auditor.valkey, auditor.families, auditor.clock, Pace(auditor.valkey))
+        walk = Walk(auditor.functions, auditor.families, auditor.clock, Pace(auditor.valkey))
         report.total = await walk.total()
         async for suspects in walk.pages():
             report.suspicions += len(suspects)

@@ -79,8 +79,10 @@ def _mirrored(family: Family, says: Mirrors, to: Family) -> list[tuple[Family, R
         return ((has, name(entry), template % tuple(entry.parts[i] for i in order)),)
 
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        if replies[0] in (None, 0):
+        if replies[0] is None or (has != "ZSCORE" and not replies[0]):
             return f"has {entry.member}, but `{name(entry)}` does not say so"
+        if says.alike and float(replies[0]) != entry.value:
+            return f"has {entry.member} at {entry.value:.0f}, and `{name(entry)}` at {replies[0]:.0f}"
         return None
 
     return [(family, Rule("mirror", family.key, asks, judge, mend=says.mend))]
@@ -112,7 +114,7 @@ def _belonging(family: Family, says: Belongs, to: Family) -> list[tuple[Family, 
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] else f"is there without `{name(entry)}`"
 
-    return [(family, Rule("orphan", family.key, asks, judge, whole=True))]
+    return [(family, Rule("orphan", family.key, asks, judge, mend=says.mend, whole=True))]
 
 
 def _ordered(family: Family, says: Orders, to: Family) -> list[tuple[Family, Rule]]:
@@ -125,16 +127,23 @@ def _ordered(family: Family, says: Orders, to: Family) -> list[tuple[Family, Rul
         mine, theirs = replies
         return None if mine == theirs else f"has {mine} members, and `{members(*entry.parts)}` has {theirs}"
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def in_order(entry: Entry) -> Sequence[Command]:
         return ((HAS[order.type], order(*entry.parts), entry.member),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        return f"has {entry.member}, which `{order(*entry.parts)}` lacks" if replies[0] in (None, 0) else None
+    def in_members(entry: Entry) -> Sequence[Command]:
+        return ((HAS[members.type], members(*entry.parts), entry.member),)
 
-    return [
-        (family, Rule("order", order, asks_size, judge_size, whole=True)),
-        (to, Rule("order", members, asks, judge)),
-    ]
+    def judge(entry: Entry, replies: Sequence[Any], now: int, there: Key = order) -> str | None:
+        missing = replies[0] is None or (HAS[there.type] != "ZSCORE" and not replies[0])
+        return f"has {entry.member}, which `{there(*entry.parts)}` lacks" if missing else None
+
+    def judge_order(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return judge(entry, replies, now, members)
+
+    found = [(to, Rule("order", members, in_order, judge))]
+    if members.type == "list":  # where looking for each would take long
+        return [*found, (family, Rule("order", order, asks_size, judge_size, whole=True))]
+    return [*found, (family, Rule("order", order, in_members, judge_order))]
 
 
 def _scored(family: Family, says: Scored, to: Family) -> list[tuple[Family, Rule]]:

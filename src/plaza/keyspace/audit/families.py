@@ -24,7 +24,7 @@ class Family:
     domain: str
     key: Key
     shapes: Mapping[str, str]
-    leaving: Mapping[str, Key]  # by part: where those of its ids are noted that are being removed
+    leaving: Mapping[str, Sequence[Key]]  # by part: where those of its ids are noted that are being removed
     holds: Shape | None = None
     value: Shape | None = None
     fields: dict[str, Shape] = field(default_factory=dict)
@@ -56,17 +56,19 @@ class Family:
 
     def excuses(self, entry: Entry) -> list[Command]:
         """What to ask to know whether something of this is being removed just now."""
-        if not self.leaving:
+        if not self.leaving or self.key.leaving:
             return []
         ids = self.ids(entry)
         if "other" in ids and self.holds:
             pairs = [*ids.items(), (next(p for p in self.holds.parts if p in self.key.parts), ids["other"])]
         else:
             pairs = list(ids.items())
-        return [_noted(self.leaving[part], id) for part, id in pairs if part in self.leaving]
+        return [_noted(key, id) for part, id in pairs for key in self.leaving.get(part, ())]
 
 
 def _noted(key: Key, id: str) -> Command:
+    if key.parts:
+        return ("EXISTS", key(id))
     return ("SISMEMBER" if key.type == "set" else "ZSCORE", key(), id)
 
 
@@ -77,7 +79,10 @@ class Families:
         self.all: list[Family] = []
         self.by_key: dict[int, Family] = {}
         for catalogue in catalogues:
-            leaving = {key.leaving: key for _, key in catalogue if key.leaving}
+            leaving: dict[str, list[Key]] = {}
+            for _, key in catalogue:
+                if key.leaving:
+                    leaving.setdefault(key.leaving, []).append(key)
             for _, key in catalogue:
                 family = Family(catalogue.domain, key, catalogue.shapes, leaving)
                 self.all.append(family)

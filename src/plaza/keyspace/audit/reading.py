@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from plaza.core.functions import Functions
 from plaza.core.rules import Command, Entry, Rule
 from plaza.core.wire import Valkey
 from plaza.keyspace.audit.basics import BLIND
@@ -17,6 +18,11 @@ Members = Sequence[tuple[str, Any]]  # each with its score or value
 
 _SCAN = {"hash": "HSCAN", "set": "SSCAN", "zset": "ZSCAN"}
 _ONE = {"hash": "HGET", "set": "SISMEMBER", "zset": "ZSCORE", "list": "LPOS"}
+
+
+def as_commands(functions: Functions, asked: Sequence[Command]) -> Sequence[Command]:
+    """What rules ask for, with questions as the commands they are."""
+    return [functions.as_command(str(c[1]), *c[2:]) if c[0] == "ASK" else c for c in asked]
 
 
 def first_read(family: Family, name: str) -> Command:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plaza.core.clock import Clock
+from plaza.core.functions import Functions
 from plaza.core.rules import Command, Entry, Rule
-from plaza.core.wire import Valkey
 from plaza.keyspace.audit import basics
 from plaza.keyspace.audit.confirming import Suspect
 from plaza.keyspace.audit.families import Families, Family
 from plaza.keyspace.audit.pace import Pace
-from plaza.keyspace.audit.reading import entries, first_read, more
+from plaza.keyspace.audit.reading import as_commands, entries, first_read, more
 
 # Names in a page, as SCAN is asked for.
 NAMES = 500
@@ -65,8 +65,9 @@ class Questions:
 class Walk:
     """One pass through the keyspace."""
 
-    def __init__(self, valkey: Valkey, families: Families, clock: Clock, pace: Pace) -> None:
-        self._valkey = valkey
+    def __init__(self, functions: Functions, families: Families, clock: Clock, pace: Pace) -> None:
+        self._functions = functions
+        self._valkey = functions.valkey
         self._families = families
         self._bound = {id(family): Bound.of(family) for family in families.all}
         self._clock = clock
@@ -177,5 +178,5 @@ class Walk:
         for first in range(0, len(commands), TOGETHER):
             some = commands[first : first + TOGETHER]
             self._pace.mine(len(some))
-            replies += await self._valkey.batch(some, return_errors=True)
+            replies += await self._valkey.batch(as_commands(self._functions, some), return_errors=True)
         return replies

@@ -160,15 +160,19 @@ verb('end', function(keys, args)
   return 1
 end)
 
--- mend: what is said of a session elsewhere follows from it again.   KEYS session, cart, viewed   ARGV token
-verb('mend', function(keys, args)
+-- What is said of a session elsewhere follows from it again.
+local function mend_session(token)
+  local keys = {key.shop_session(token), key.shop_cart(token), key.shop_viewed(token)}
   local user, moved = unpack(redis.call('HMGET', keys[1], 'user', 'moved'))
-  if not user then return finish(keys, args[1]) end
-  effect('seen', args[1])
-  effect('known', args[1])
-  if user ~= '' then effect('belongs', args[1], user) end
+  if not user then return finish(keys, token) end
+  effect('seen', token)
+  effect('known', token)
+  if user ~= '' then effect('belongs', token, user) end
   if not moved then trim_viewed(keys[3]) end
-end)
+end
+
+-- mend   KEYS session, cart, viewed   ARGV token
+verb('mend', function(keys, args) mend_session(args[1]) end)
 
 -- viewed: what a session has looked at, the newest first.   Reply {…, item, time, …}
 verb('viewed', function(keys, args)

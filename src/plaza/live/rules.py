@@ -1,0 +1,143 @@
+"""What is always true of an audience, beyond the lines in `keys.py`: all its keys speak of the same viewers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from plaza.core.keys import Key
+from plaza.core.rules import Command, Entry, Rule, Rules
+from plaza.live import keys as k
+
+# As `audience.lua` has it: by how much the heartbeat of a viewer who left is lowered.
+AWAY_MS: Final = 245_001
+
+MENDS = {
+    "event_viewer": k.EVENT_VIEWERS,
+    "session_viewer": k.SESSION_VIEWERS,
+    "event_statistic": k.EVENT_VIEWERS,
+    "session_statistic": k.SESSION_VIEWERS,
+    "viewing": k.VIEWING_START,
+    "session_viewing": k.SESSION_VIEWING_START,
+    "room": k.EVENT_ROOMS,
+    "session_room": k.EVENT_ROOMS,
+    "awake": k.EVENT_INFO,
+    "joined": k.EVENT_SESSIONS,
+}
+
+
+def _audience(kind: str) -> list[Rule]:
+    """The rules of an event's audience, or a session's."""
+    event = kind == "event"
+    heartbeat, statistics, attended, _, viewers, countries, groups, names, left, _ = (
+        k.EVENT_AUDIENCE if event else k.SESSION_AUDIENCE
+    )
+    mend = f"{kind}_viewer <{kind}> <viewer>"
+
+    def asks_check(entry: Entry) -> Sequence[Command]:
+        return (("ASK", "live_check", 1, entry.name, kind, entry.parts[0], entry.member),)
+
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return f"has {entry.member}, who {replies[0]}" if replies[0] else None
+
+    def asks_known(entry: Entry) -> Sequence[Command]:
+        return (("HGET", viewers(entry.parts[0]), entry.ids[-1]),)
+
+    def known(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return f"has {entry.member}, of whom nothing else is known" if replies[0] is None else None
+
+    def asks_statistic(entry: Entry) -> Sequence[Command]:
+        return (("HGET", viewers(entry.parts[0]), entry.ids[0]),)
+
+    def statistic(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        rest = (replies[0] or "").partition("\n")[0]
+        return None if rest == entry.ids[1] else f"has {entry.member}, and that viewer's last beat said {rest!r}"
+
+    def asks_group(entry: Entry) -> Sequence[Command]:
+        return (("HGET", viewers(entry.parts[0]), entry.ids[1]), ("HGETALL", names(entry.parts[0])))
+
+    def group(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        note, numbers = replies
+        rest = (note or "").partition("\n")[0]
+        name = next((name for name, number in numbers.items() if number == entry.ids[0]), None)
+        if name is not None and name in rest.split("#")[2:-1]:
+            return None
+        return f"has {entry.ids[1]} in group {name or entry.ids[0]}, and the last beat said {rest!r}"
+
+    def asks_left(entry: Entry) -> Sequence[Command]:
+        return (("ZSCORE", heartbeat(entry.parts[0]), entry.member),)
+
+    def has_left(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        if replies[0] is not None and entry.value == replies[0] + AWAY_MS:
+            return None
+        return f"has {entry.member} at {entry.value:.0f}, and the heartbeat is at {replies[0]}"
+
+    return [
+        Rule("viewer", viewers, asks_check, check, mend),
+        *(Rule("viewer", key, asks_known, known, mend) for key in (heartbeat, attended, countries)),
+        Rule("viewer", statistics, asks_statistic, statistic, f"{kind}_statistic <{kind}> <viewer> <rest>"),
+        Rule("group", groups, asks_group, group, mend),
+        Rule("left", left, asks_left, has_left, mend),
+    ]
+
+
+def _viewing(start: Key, end: Key, prefix: str) -> list[Rule]:
+    """Viewing sessions of a place: whoever began has an end, and the place is known."""
+    names = " ".join(f"<{part}>" for part in start.parts)
+
+    def asks_end(entry: Entry) -> Sequence[Command]:
+        return (("ZSCORE", end(*entry.parts), entry.member),)
+
+    def ends(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        if replies[0] is not None and replies[0] >= entry.value:
+            return None
+        return f"has {entry.member} from {entry.value:.0f}, until {replies[0]}"
+
+    def asks_start(entry: Entry) -> Sequence[Command]:
+        return (("EXISTS", start(*entry.parts)), ("ZSCORE", start(*entry.parts), entry.member))
+
+    def starts(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return f"has {entry.member}, who never began" if replies[1] is None else None
+
+    def asks_room(entry: Entry) -> Sequence[Command]:
+        return (("HEXISTS", k.EVENT_ROOMS(entry.parts[0]), "#".join(entry.parts[1:])),)
+
+    def room(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return None if replies[0] else "is of a place that the event does not know"
+
+    mend = f"{prefix}viewing {names} <viewer>"
+    return [
+        Rule("viewing", start, asks_end, ends, mend),
+        Rule("viewing", end, asks_start, starts, mend),
+        Rule("room", start, asks_room, room, f"{prefix}room {names}", whole=True),
+    ]
+
+
+def _asks_awake(entry: Entry) -> Sequence[Command]:
+    return (("ZSCORE", k.LIVE_AWAKE(), entry.parts[0]),) if entry.value.get("awake") else ()
+
+
+def _awake(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    return f"is awake, and not in `{k.LIVE_AWAKE()}`" if replies and replies[0] is None else None
+
+
+def _asks_joined(entry: Entry) -> Sequence[Command]:
+    event = entry.value.get("event")
+    return (("SISMEMBER", k.EVENT_SESSIONS(event), entry.parts[0]),) if event else ()
+
+
+def _joined(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    return f"is not among the sessions of {entry.value['event']}" if replies and not replies[0] else None
+
+
+RULES = Rules(
+    [
+        *_audience("event"),
+        *_audience("session"),
+        *_viewing(k.VIEWING_START, k.VIEWING_END, ""),
+        *_viewing(k.SESSION_VIEWING_START, k.SESSION_VIEWING_END, "session_"),
+        Rule("awake", k.EVENT_INFO, _asks_awake, _awake, "awake <event>", whole=True),
+        Rule("joined", k.SESSION_INFO, _asks_joined, _joined, "joined <event> <session>", whole=True),
+    ],
+    MENDS,
+)

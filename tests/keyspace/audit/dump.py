@@ -1,0 +1,44 @@
+"""All that a town holds, as a plain client reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+# What moves by itself: queues of work, lists that live for a minute, and what belongs to the audit.
+_OWN = ("audit:", "lease:", "fence:", "plaza:libraries", "challenges:turn:", "feeds:", "score:{", "score:news")
+
+
+async def dump(stranger: Any) -> dict[str, Any]:
+    clustered = hasattr(stranger, "get_primaries")
+    names = await (stranger.keys("*", target_nodes="primaries") if clustered else stranger.keys("*"))
+    held = {}
+    for name in sorted(names):
+        if not name.startswith(_OWN):
+            held[name] = (await _value(stranger, name), await stranger.ttl(name) > 0)
+    return held
+
+
+async def _value(stranger: Any, name: str) -> Any:
+    kind = await stranger.type(name)
+    if kind == "hash":
+        return await stranger.hgetall(name)
+    if kind == "set":
+        return await stranger.smembers(name)
+    if kind == "list":
+        return await stranger.lrange(name, 0, -1)
+    if kind == "zset":
+        return dict(await stranger.zrange(name, 0, -1, withscores=True))
+    return await stranger.get(name)
+
+
+def assert_same(found: dict[str, Any], before: dict[str, Any]) -> None:
+    """Equal, but for scores that follow the clock."""
+    assert found.keys() == before.keys()
+    for name, (value, expires) in before.items():
+        if "ranked" in name or "ranking:due" in name or "schedule:" in name:
+            value = pytest.approx(value, rel=0.01)
+        elif name == "live:awake":
+            value = pytest.approx(value, rel=1e-4)
+        assert found[name] == (value, expires), name

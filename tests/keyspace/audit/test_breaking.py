@@ -1,0 +1,56 @@
+"""However a town is broken, the audit finds it, names it, and makes it whole again from the facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plaza.challenges import inspecting
+from plaza.keyspace.audit import DRY_RUN, REPAIR, Audits, confirming, pace
+from tests.keyspace.audit.breaking import BREAKS
+from tests.keyspace.audit.dump import assert_same, dump
+from tests.keyspace.audit.loading import Town
+
+# Corruptions far apart in the list are done together: each is of another kind and another place.
+ROUNDS = 12
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody writes here while the audit looks again, so it need not wait between looks, nor for others."""
+    monkeypatch.setattr(confirming, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(confirming, "SHORT_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(inspecting, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(pace, "TRAFFIC", 1_000_000)
+
+
+def test_there_are_more_than_forty_ways() -> None:
+    assert len(BREAKS) > 40
+
+
+async def test_each_of_many_corruptions_is_found_named_and_mended(audits: Audits, town: Town, stranger: Any) -> None:
+    before = await dump(stranger)
+    for first in range(ROUNDS):
+        some = BREAKS[first::ROUNDS]
+        for broken in some:
+            await broken.how(stranger, town)
+        found = {(group.family, group.rule) for group in (await audits.run()).groups}
+        assert {broken.name for broken in some if broken.finding not in found} == set(), found
+        report = await audits.run(REPAIR)
+        assert report.clean, report.left
+        assert report.mended
+        assert_same(await dump(stranger), before)
+    assert (await audits.run()).clean
+
+
+async def test_a_dry_run_says_what_it_would_do_and_does_nothing(audits: Audits, town: Town, stranger: Any) -> None:
+    for broken in BREAKS[::7]:
+        await broken.how(stranger, town)
+    before = await dump(stranger)
+    report = await audits.run(DRY_RUN)
+    plans = [finding.mend for group in report.groups for finding in group.examples]
+    assert len(plans) >= len(BREAKS[::7])
+    assert all(plans), report.groups
+    assert not report.clean
+    assert_same(await dump(stranger), before)
