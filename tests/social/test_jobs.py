@@ -222,9 +222,11 @@ async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_al
     elsewhere: Holder = Elsewhere()
     social.leaving.holders = {"articles": elsewhere}
     await social.posts.like(ana, (await social.post(bob)).id)
+    await social.valkey.call("HSET", k.USER("ana"), "theme", "dark")  # as through the proxy
     told = (await http.get("/users/me/export", headers=social.token(ana))).json()
     assert told["articles"] == {"votes": 3}
     assert told["social"]["profile"]["email"] == "ana@mail.example"
+    assert told["social"]["custom"] == {"theme": "dark"}
     assert len(told["social"]["liked"]) == 1
     with pytest.raises(Forbidden):
         await social.leaving.leave(bob, "ana")

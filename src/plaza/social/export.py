@@ -13,6 +13,8 @@ from plaza.social.model import comment_of, post_of, user_of
 
 CHUNK = 500
 
+# All other fields of a profile are what its person added to it.
+DECLARED = frozenset(field.name for field in k.USER.fields)
 # What is told as a list of ids with times.
 RELATIONS = {
     "liked": k.USER_LIKED,
@@ -43,6 +45,7 @@ class Export:
         sessions = await self.valkey.call("HKEYS", k.AUTH_USER(username))
         told: dict[str, Any] = {
             "profile": user_of(profile, private=True) if profile else None,
+            "custom": {name: value for name, value in profile.items() if name not in DECLARED},
             "sessions": sum(field.startswith("family:") for field in sessions),
             "posts": await self._posts(username),
             "comments": await self._comments(username),

@@ -71,6 +71,8 @@ REFUSED: Final[list[list[Any]]] = [
     ["SSCAN", "user:me:followers", 0, "MATCH", "*a*a*a*a"],
     ["HSET", "user:me", "big", "x" * 9_000],
     ["HSET", "user:me", "bio", "x" * 2_001],
+    ["HSET", "user:me", "bio", "\x1b[2J"],
+    ["HSET", "user:me", "email", "two\nlines"],
     [],
     ["HGET", "user:me", None],
     ["HGET", ["user:me"], "bio"],
@@ -197,7 +199,7 @@ async def test_calls_that_are_none_say_so_where_clients_look(http: httpx.AsyncCl
     nobody = await http.post("/", json=["PING"])
     assert (nobody.status_code, nobody.json()["code"]) == (401, "unauthenticated")
     assert nobody.json()["error"].startswith("ERR ")
-    for body in (b"", b"{}", b"[]", b'["PING"', b"[NaN]", b"[" * 100_000, b"\xff"):
+    for body in (b"", b"{}", b"[]", b'["PING"', b"[NaN]", b"[" * 100_000, b"\xff", b'"PING"', b"null"):
         bad = await http.post("/pipeline", content=body, headers={"authorization": f"Bearer {ana.bearer}"})
         assert (bad.status_code, bad.json()["code"]) == (400, "bad_json")
         assert bad.json()["error"].startswith("ERR ")

@@ -244,7 +244,9 @@ GREETINGS: Final[Mapping[str, Command]] = {
 
 def read(words: list[str]) -> Asked:
     """Which command this is, and of what."""
-    name = words[0].upper() if words else ""
+    if not words:
+        raise Refused("ERR a command is an array of strings, numbers and booleans")
+    name = words[0].upper()
     command = COMMANDS.get(name) or GREETINGS.get(name)
     if command is None:
         raise Refused(f"ERR unknown or forbidden command '{name[:32].lower()}'")

@@ -6,10 +6,11 @@ by way of a float. Answers have RESP2 shapes; a string that is no UTF-8 has to b
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from plaza.core.serving.problems import BadJson
 from plaza.keyspace.proxy.commands import Refused
@@ -22,55 +23,62 @@ MOST_WORDS: Final = 4_096
 BODY_BYTES: Final = 256 * 1024
 
 _OK: Final = b"OK"
-_WORDS: Final = {True: "true", False: "false"}
+_NO_CALL: Final = "The body is not a JSON array of a command or of commands."
+_TOO_LONG: Final = f"ERR a call has at most {MOST_COMMANDS} commands and {MOST_WORDS} words"
+
+# What is in an array is left as it was written until the array is known not to be too long.
+_array: Callable[[bytes | msgspec.Raw], list[msgspec.Raw]] = msgspec.json.Decoder(
+    Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MOST_WORDS)]
+).decode
+_string = msgspec.json.Decoder(str).decode
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant).decode
-
-
-def parse(body: bytes) -> list[Any]:
+def parse(body: bytes) -> list[msgspec.Raw]:
     """The array that every form of a call is."""
-    try:
-        found = _decode(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise BadJson("The body is not a JSON array of a command or of commands.") from error
-    if not isinstance(found, list) or not found:
-        raise BadJson("The body is not a JSON array of a command or of commands.")
+    found = _items(body)
+    if not found:
+        raise BadJson(_NO_CALL)
     return found
 
 
-def is_single(found: list[Any]) -> bool:
-    """Whether a call is one command, and not an array of them."""
-    return isinstance(found[0], str)
-
-
-def commands_in(found: list[Any]) -> list[list[str]]:
-    """The commands of a call. One that is none stays in its place, as an empty one, and is refused there."""
-    if len(found) > MOST_COMMANDS or sum(len(item) for item in found if isinstance(item, list)) > MOST_WORDS:
-        raise Refused(f"ERR a call has at most {MOST_COMMANDS} commands and {MOST_WORDS} words")
-    return [_words(item) for item in found]
-
-
-def _words(item: Any) -> list[str]:
-    if not isinstance(item, list):
-        return []
-    words = [_WORDS[word] if isinstance(word, bool) else word for word in item]
-    return words if all(map(_is_text, words)) else []
-
-
-def _is_text(word: Any) -> bool:
-    """Whether this can be sent: JSON can spell halves of characters, which no encoding has."""
-    if not isinstance(word, str):
-        return False
+def _items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return _array(text)
+    except msgspec.ValidationError as error:  # too long, or no array at all
+        raise (Refused(_TOO_LONG) if bytes(text).lstrip()[:1] == b"[" else BadJson(_NO_CALL)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadJson(_NO_CALL) from error
+
+
+def is_single(found: list[msgspec.Raw]) -> bool:
+    """Whether a call is one command, and not an array of them."""
+    return bytes(found[0])[:1] == b'"'
+
+
+def command_of(found: list[msgspec.Raw]) -> list[str]:
+    """The words of one command; none at all if one of them is none, which is refused then."""
+    words = [_word(bytes(item)) for item in found]
+    return [word for word in words if word is not None] if None not in words else []
+
+
+def commands_in(found: list[msgspec.Raw]) -> list[list[str]]:
+    """The commands of a call. One that is none stays in its place, as an empty one, and is refused there."""
+    if len(found) > MOST_COMMANDS:
+        raise Refused(_TOO_LONG)
+    arrays = [_items(item) if bytes(item)[:1] == b"[" else [] for item in found]
+    if sum(map(len, arrays)) > MOST_WORDS:
+        raise Refused(_TOO_LONG)
+    return [command_of(words) for words in arrays]
+
+
+def _word(written: bytes) -> str | None:
+    """A string, a number as it was written, or a boolean."""
+    if written[:1] == b'"':
+        try:
+            return _string(written)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # half a character, which no encoding has
+            raise BadJson(_NO_CALL) from error
+    return None if written[:1] in (b"[", b"{", b"n") else written.decode()
 
 
 def as_text(value: bytes) -> str:

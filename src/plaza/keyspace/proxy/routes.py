@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from plaza.core.answers import Answer
 from plaza.core.auth import Actor
 from plaza.core.call import Call
@@ -12,7 +14,17 @@ from plaza.core.errors import PlazaError
 from plaza.core.routes import Options, Routes
 from plaza.core.serving.problems import problem
 from plaza.keyspace.proxy.commands import Refused
-from plaza.keyspace.proxy.forms import BODY_BYTES, as_base64, as_text, commands_in, in_place, is_single, parse, wrapped
+from plaza.keyspace.proxy.forms import (
+    BODY_BYTES,
+    as_base64,
+    as_text,
+    command_of,
+    commands_in,
+    in_place,
+    is_single,
+    parse,
+    wrapped,
+)
 from plaza.keyspace.proxy.service import Proxy
 
 route = Routes("proxy", about="Valkey over HTTP, by the rules of the catalogue.")
@@ -35,8 +47,8 @@ def _string(call: Call) -> Callable[[bytes], str]:
     return as_base64 if call.headers.get("upstash-encoding", "").lower() == "base64" else as_text
 
 
-async def _one(found: list[Any], actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
-    (outcome,) = await proxy.run(actor, call.address, commands_in([found]))
+async def _one(found: list[msgspec.Raw], actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+    (outcome,) = await proxy.run(actor, call.address, [command_of(found)])
     if isinstance(outcome, Refused):
         raise outcome
     return Answer(wrapped(outcome, _string(call)))

@@ -30,6 +30,8 @@ BY_FIELD: Final = frozenset({"HGET", "HMGET"})
 # These show values without saying of which field.
 BLIND: Final = frozenset({"HVALS", "HSCAN"})
 LONGEST_CUSTOM: Final = 64
+# A declared field that is no longer than this is one line.
+ONE_LINE: Final = 200
 
 
 class Rank(IntEnum):
@@ -145,7 +147,8 @@ def _require_text(field: Field, value: str) -> None:
     """What a declared field may hold: text of the length that the routes allow, too."""
     if len(value) > field.most:
         raise Refused(f"ERR {field.name} has at most {field.most} characters")
-    if any(unicodedata.category(c) == "Cc" and c not in "\n\t\r" for c in value):
+    allowed = "" if field.most <= ONE_LINE else "\n\t\r"
+    if any(unicodedata.category(c) in ("Cc", "Zl", "Zp") and c not in allowed for c in value):
         raise Refused(f"ERR {field.name} has no control characters")
 
 
