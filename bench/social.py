@@ -1,7 +1,9 @@
-"""Social beside the same work done the usual way, over HTTP; then how long Valkey ever stands still for the large jobs.
+"""Social beside the same work done the usual way, over HTTP.
 
 One Valkey, one load generator, the same requests to both in turn: like and unlike, create a post, a page of explore, a
-page of the home feed. What counts is CPU: of the server process alone, and together with what Valkey spent on it.
+page of the home feed. What counts is CPU, so throughput for each second of it: of the server process alone, and
+together with what Valkey spent on it. Nothing changes while pages are read, so ours find their posts at hand; where one
+of the newest posts is liked before each page, they have to read it again.
 
     python -m bench social
 """
@@ -13,7 +15,6 @@ import itertools
 import random
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 import uvloop
@@ -26,9 +27,7 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey.client import Valkey
 from plaza.core.wire import connect
-from plaza.social import keys as k
 from plaza.social.home import Home
-from plaza.social.jobs import RESCORED
 from plaza.social.library import LIBRARY
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
@@ -39,8 +38,6 @@ from tests.servers import Server, one_server
 SECRET = "s" * 32
 PEOPLE, POSTS, FOLLOWED = 300, 3_000, 100
 REQUESTS, ROUNDS = 2_560, 3
-ENGAGED = 100_000
-MANY, EACH = 5_000, 1_000
 
 OURS, PEER = "plaza", "fastapi + redis-py"
 
@@ -73,8 +70,8 @@ class Community:
         self.functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
         self.auth = Auth(Settings(jwt_secret=SECRET, api_key="k" * 32))
         people = People(self.functions, self.auth, clock)
-        posts = Posts(self.functions, Reader(self.functions), people, clock)
-        self.sync = Sync(self.functions, posts, clock)
+        self.posts = Posts(self.functions, Reader(self.functions), people, clock)
+        self.sync = Sync(self.functions, self.posts, clock)
         self.home = Home(self.functions, Reader(self.functions), clock)
 
     async def fill(self) -> None:
@@ -104,8 +101,14 @@ class Community:
             path, token = f"/posts/{post_id(dice.randrange(POSTS))}/like", dice.choice(tokens)
             likes += [request("POST", path, b"", token), request("DELETE", path, b"", token)]
         body = b'{"content": "A walk by the river in the morning light #river #morning"}'
+        newest = [f"/posts/{post_id(POSTS - 1 - i)}/like" for i in range(20)]
+        mixed = []
+        for i in range(REQUESTS // 2):
+            verb = "DELETE" if i // 20 % 2 else "POST"
+            mixed += [request(verb, newest[i % 20], b"", tokens[0]), request("GET", "/feed/explore", b"", tokens[1])]
         return {
             "like, unlike": (likes, b"HTTP/1.1 200"),
+            "like, explore": (mixed, b"HTTP/1.1 200"),
             "create post": ([request("POST", "/posts", body, token) for token in tokens], b"HTTP/1.1 201"),
             "explore page": ([request("GET", "/feed/explore", b"", token) for token in tokens], b"HTTP/1.1 200"),
             "following page": ([request("GET", "/feed/following", b"", token) for token in tokens], b"HTTP/1.1 200"),
@@ -140,62 +143,6 @@ def over_http(place: Server, community: Community) -> None:
         print()
 
 
-async def slowest_us(valkey: Valkey) -> int:
-    """The longest time Valkey stood still for one command, since it was last asked."""
-    entries = await valkey.call("SLOWLOG", "GET", "-1")
-    await valkey.call("SLOWLOG", "RESET")
-    return max((int(entry[2]) for entry in entries), default=0)
-
-
-async def cpu_us(valkey: Valkey) -> float:
-    """What Valkey's main thread has spent: unlike the clock, it does not count who else uses the machine."""
-    lines = (await valkey.call("INFO", "cpu")).splitlines()
-    said = dict(line.split(":", 1) for line in lines if ":" in line)
-    return (float(said["used_cpu_user_main_thread"]) + float(said["used_cpu_sys_main_thread"])) * 1e6
-
-
-async def rescoring(valkey: Valkey, community: Community) -> None:
-    """100,000 engaged posts that are all due."""
-    dice, now = random.Random(3), Clock().now_ms()
-    commands: list[tuple[Any, ...]] = []
-    for i in range(ENGAGED):
-        id, created = post_id(1_000_000 + i), now - dice.randrange(13 * 86_400_000)
-        tags = [f"tag{dice.randrange(500)}" for _ in range(2)]
-        commands.append(("HSET", k.RANKING_POSTS(), id, f"{created}|{dice.randrange(1, 500)}|{','.join(tags)}"))
-        commands.append(("ZADD", k.RANKING_DUE(), now, id))
-        commands += [("ZADD", k.HASHTAG_RANKED(tag), 1, id) for tag in tags]
-    for first in range(0, len(commands), 10_000):
-        await valkey.batch(commands[first : first + 10_000])
-    await slowest_us(valkey)
-    spent, began, keys = [await cpu_us(valkey)], asyncio.get_running_loop().time(), [k.RANKING_DUE(), k.RANKING_POSTS()]
-    while await community.functions.call("social_rescore_due", keys, now, RESCORED):
-        spent.append(await cpu_us(valkey))
-    took = asyncio.get_running_loop().time() - began
-    each = sorted(after - before for before, after in itertools.pairwise(spent))
-    said = f"{len(each)} batches of {RESCORED} in {took:.1f} s"
-    cpu = [each[len(each) // 2] / 1000, each[-1 - len(each) // 100] / 1000, each[-1] / 1000]
-    print(f"Rescoring {ENGAGED:,} engaged posts: {said}. A batch took {cpu[0]:.1f} ms of Valkey's CPU, "
-          f"99 of 100 less than {cpu[1]:.1f} ms, the longest {cpu[2]:.1f} ms; on the clock, with all else that runs "
-          f"here, the longest {await slowest_us(valkey) / 1000:.1f} ms")  # fmt: skip
-
-
-async def building(valkey: Valkey, community: Community) -> None:
-    """A home feed from 5,000 people with 1,000 posts each."""
-    dice, now = random.Random(4), Clock().now_ms()
-    names = [f"m{i}" for i in range(MANY)]
-    for i, name in enumerate(names):
-        rows = [part for j in range(EACH)
-                for part in (now - dice.randrange(30 * 86_400_000), post_id(2_000_000 + i * EACH + j))]  # fmt: skip
-        await valkey.call("ZADD", k.USER_POSTS(name), *rows)
-    await slowest_us(valkey)
-    before, began = await cpu_us(valkey), asyncio.get_running_loop().time()
-    found, _ = await community.home.newest(names, 800)
-    took, spent = asyncio.get_running_loop().time() - began, await cpu_us(valkey) - before
-    print(f"A home feed of {len(found)} from {MANY:,} people with {EACH:,} posts each: {took * 1000:.0f} ms, "
-          f"{spent / 1000:.0f} ms of Valkey's CPU in {MANY:,} commands; the longest of them took "
-          f"{await slowest_us(valkey) / 1000:.1f} ms on the clock\n")  # fmt: skip
-
-
 async def prepare(url: str) -> Community:
     valkey = await connect(url)
     community = Community(valkey)
@@ -204,22 +151,10 @@ async def prepare(url: str) -> Community:
     return community
 
 
-async def standing_still(url: str) -> None:
-    valkey = await connect(url)
-    community = Community(valkey)
-    await community.functions.load()
-    await valkey.call("CONFIG", "SET", "slowlog-log-slower-than", 100)
-    await valkey.call("CONFIG", "SET", "slowlog-max-len", 100_000)
-    await rescoring(valkey, community)
-    await building(valkey, community)
-    await valkey.close()
-
-
 def main() -> None:
     uvloop.install()
     with one_server() as place:
         over_http(place, asyncio.run(prepare(place.url)))
-        asyncio.run(standing_still(place.url))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -203,6 +205,56 @@ async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, 
     assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1) == [post.id]
     assert 0 < await stranger.ttl(k.TMP_HOME("ana")) <= 900
     assert await stranger.exists(k.TMP_HOME("cat"), k.FEEDS_PUSH()) == 0
+
+
+async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
+    social: Social, ana: Actor, bob: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Valkey runs the same commands on as many members; who has a feed gets the post afterwards, in batches."""
+    await social.people.follow(ana, "bob")
+    await social.post(bob)
+    alone = await commands_of(social, social.post(bob))
+    fans = [f"fan{i}" for i in range(2_600)]
+    await social.valkey.call("SADD", k.USER_FOLLOWERS("bob"), *fans)
+    ranks = [part for at, name in enumerate(fans) for part in (at, name)]
+    await social.valkey.call("ZADD", k.USER_FOLLOWERS_RECENT("bob"), *ranks)
+    assert await commands_of(social, social.post(bob)) == alone
+    whole = {"smembers", "sscan", "srandmember", "zrange", "zrevrange", "zrangebyscore", "zunionstore", "hgetall"}
+    assert whole.isdisjoint(alone), "nothing that grows with what is there"
+    reading = fans[::40]
+    await social.valkey.batch([("HSET", k.TMP_HOME_STATE(name), "follows", "1:1") for name in reading])
+    await social.valkey.batch([("EXPIRE", k.TMP_HOME_STATE(name), 900) for name in reading])
+    await social.valkey.call("DEL", k.FEEDS_PUSH())
+    post = await social.post(bob)
+    sizes: list[int] = []
+    batch = social.valkey.batch
+
+    def measured(commands: Any, **options: Any) -> Any:
+        sizes.append(len(commands))
+        return batch(commands, **options)
+
+    monkeypatch.setattr(social.valkey, "batch", measured)
+    assert await social.jobs.push() == 1
+    assert (max(sizes), len(sizes)) == (500, 6), "2,601 followers, 500 at a time"
+    monkeypatch.undo()
+    homes = await social.valkey.batch([("ZRANGE", k.TMP_HOME(name), 0, -1) for name in fans])
+    assert [bool(home) for home in homes] == [name in set(reading) for name in fans]
+    assert {id for home in homes for id in home} == {post.id}
+
+
+async def commands_of(social: Social, work: Awaitable[object]) -> dict[str, int]:
+    """How often Valkey ran which command for some work, those inside functions too."""
+    nodes = social.valkey.primaries()
+    for node in nodes:
+        await node.call("CONFIG", "RESETSTAT")
+    await work
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        for line in (await node.call("INFO", "commandstats")).splitlines():
+            name, _, says = line.partition(":calls=")
+            if says and not name.endswith(("|resetstat", "info", "ping")):
+                counts[name.removeprefix("cmdstat_")] += int(says.partition(",")[0])
+    return dict(counts)
 
 
 async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
