@@ -38,6 +38,7 @@ from plaza.demo.town import Town
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
+from plaza.keyspace.browsing import Keyspace
 from plaza.keyspace.proxy import plans
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
@@ -54,6 +55,7 @@ from plaza.social.sync import Sync
 from plaza.social.users import People
 from plaza.web import pages
 from plaza.web.site import Site
+from plaza.web.vitals import Vitals
 from plaza.worker import Worker
 
 T = TypeVar("T")
@@ -89,12 +91,21 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         services[System] = state
         services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
         services[Audits] = audits = Audits(_auditor(core, domains, parts))
+        services[Keyspace] = Keyspace(core.valkey, catalogues(domains))
         _introduce(domains, parts)
         turns = {name: turn for part in parts for name, turn in part.turns.items()}
         if _shows_pages(domains):
             services[Town] = town = _town(core, services)
             services |= {type(service): service for service in pages.services(core, services)}
             services[Site].demo, turns["demo"] = town, town.turn
+        jobs = Worker(
+            core.functions,
+            [timer for part in parts for timer in part.timers],
+            [consumer for part in parts for consumer in part.consumers],
+            turns,
+        )
+        if _shows_pages(domains):
+            services[Vitals].jobs_known = [*jobs.timers, *town.timers]
         app = make_app(
             routes_of(domains),
             services,
@@ -106,12 +117,6 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             strays=pages.STRAYS if _shows_pages(domains) else {},
         )
         state.draining = app.draining
-        jobs = Worker(
-            core.functions,
-            [timer for part in parts for timer in part.timers],
-            [consumer for part in parts for consumer in part.consumers],
-            turns,
-        )
         yield Plaza(core, app, jobs, services)
         await audits.close()
         for part in parts:

@@ -111,6 +111,7 @@ class Worker:
         running = Timers(functions, Leases(functions, lease_seconds), self.name, clock)
         every = [*timers, *own_timers(functions, events, consumers)]
         assert len({timer.name for timer in every}) == len(every), "two timers have the same name"
+        self.timers = [timer.name for timer in every]
         self._loops: dict[str, Loop] = {timer.name: TimerLoop(running, timer) for timer in every}
         self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
         for consumer in consumers:

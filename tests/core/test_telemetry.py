@@ -142,6 +142,7 @@ class Asked:
     path: str = "/posts/7"
     template: str = "/posts/{post}"
     request_id: str = "r1"
+    streams: bool = False
     usage: Usage = field(default_factory=lambda: Usage(trips=2, seconds=0.0015))
     actor: Person | None = None
 

@@ -33,6 +33,8 @@ def test_a_first_start_answers_at_once_and_is_filled_once_even_if_it_is_killed(t
         with look(tmp_path / "a") as valkey:
             until(lambda: valkey.hget("demo:state", "state") == "loaded")
             assert COMMUNITY_POSTS <= int(valkey.zcard("explore:feed")) <= COMMUNITY_POSTS + 3  # life goes on
+            audit = plaza(tmp_path / "a", "audit")
+            assert audit.returncode == 0, audit.stdout
             off = plaza(tmp_path / "a", "demo", "--switch", "off")
             assert off.stdout == "The demo is off.\n"
             assert valkey.hget("demo:state", "on") == "0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plaza.app import Plaza
-from plaza.web.demo import DemoAccount
+from plaza.web.demo import DemoAccount, NoDemo
 from plaza.web.security import local
 from plaza.web.site import Site
 from tests.pages.conftest import Elements, Surfer
@@ -111,7 +111,7 @@ async def test_who_signs_in_comes_back_to_where_they_were(guest: Surfer) -> None
 
 
 async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfer, plaza: Plaza, ana: Surfer) -> None:
-    class Demo:
+    class Demo(NoDemo):
         async def accounts(self) -> list[DemoAccount]:
             return [DemoAccount("ana", "Ana <b>", "user")]
 

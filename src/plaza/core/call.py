@@ -30,6 +30,7 @@ class Call:
         "query",
         "request_id",
         "scope",
+        "streams",
         "template",
         "usage",
         "values",
@@ -51,6 +52,7 @@ class Call:
         self.values: list[str] = []  # path parameters, as they came
         self.template = ""  # the route's; empty where none was found
         self.limits: LimitState | None = None  # where the caller stands
+        self.streams = False  # the answer goes on for as long as someone listens
         self._proxies = proxies
         self._address: str | None = None
         self._operation: str | None = None

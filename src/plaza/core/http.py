@@ -278,6 +278,7 @@ class App:
     async def _stream(self, call: Call, reply: Reply, items: AsyncIterator[Any], receive: Receive, send: Send) -> None:
         try:
             if (b"content-type", EVENTS.encode()) in reply.headers:
+                call.streams = True
                 await send_events(items, receive, send, self.draining)
             else:
                 await send_chunks(items, receive, send)

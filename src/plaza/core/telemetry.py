@@ -142,6 +142,7 @@ class Answered(Protocol):
     request_id: str
     usage: Any
     actor: Any
+    streams: bool
 
     @property
     def method(self) -> str: ...
@@ -187,6 +188,8 @@ class Requests:
             found = self._bind(method, route, status)
         found[0].inc()
         found[1].observe(seconds)
+        if not call.streams:  # how long somebody watched is not how long an answer took
+            metrics.HTTP_LATENCY.observe(seconds)
         self._write(call, status, seconds)
 
     def _bind(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:

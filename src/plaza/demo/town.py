@@ -66,6 +66,7 @@ class Town:
         self.maker = maker
         self._leases = Leases(core.functions, LOAD_LEASE_SECONDS)
         self._timers = Timers(core.functions, Leases(core.functions), "demo")
+        self.timers = ["demo.simulate"]
         self._timer = Timer("demo.simulate", TICK_SECONDS, lambda _: simulation.step(), most_seconds=60)
 
     async def state(self) -> State | None:
@@ -81,6 +82,11 @@ class Town:
             raise NotFound("There is no demo here.")
         await self._valkey.call("HSET", DEMO(), "on", int(on))
         return State(found.state, found.since_ms, on)
+
+    async def is_on(self) -> bool | None:
+        """Whether it is on; None if there is none, or the setting says that it stands still."""
+        found = await self.state()
+        return None if found is None or self._settings.demo == "off" else found.on
 
     async def accounts(self) -> list[DemoAccount]:
         """Accounts that anybody may use, in the order they are shown. None while the demo is off."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
+
 
 class DemoAccount(NamedTuple):
     username: str
@@ -12,12 +15,24 @@ class DemoAccount(NamedTuple):
 
 
 class DemoAccounts(Protocol):
-    """Who knows the demo's accounts. None means that there is no demo."""
+    """Who knows the demo's accounts, and can switch it off. No accounts mean that there is none, or that it is off."""
 
     async def accounts(self) -> list[DemoAccount]:
         """Accounts that anybody may use, in the order they are shown."""
+
+    async def is_on(self) -> bool | None:
+        """Whether it is on; None if there is none."""
+
+    async def switch(self, actor: Actor, on: bool) -> object:
+        """Turn it on or off, as an admin."""
 
 
 class NoDemo:
     async def accounts(self) -> list[DemoAccount]:
         return []
+
+    async def is_on(self) -> bool | None:
+        return None
+
+    async def switch(self, actor: Actor, on: bool) -> object:
+        raise NotFound("There is no demo here.")

@@ -16,7 +16,10 @@ from plaza.web import (
     routes_accounts,
     routes_articles,
     routes_challenges,
+    routes_health,
+    routes_keys,
     routes_live,
+    routes_operator,
     routes_people,
     routes_posts,
     routes_shop,
@@ -26,6 +29,7 @@ from plaza.web.noticeboard import Noticeboard
 from plaza.web.problems import problem_page
 from plaza.web.products import Products
 from plaza.web.site import Site
+from plaza.web.vitals import Vitals
 
 ROUTES: Final[tuple[Routes, ...]] = (
     routes_social.page,
@@ -36,6 +40,9 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_live.page,
     routes_shop.page,
     routes_accounts.page,
+    routes_operator.page,
+    routes_keys.page,
+    routes_health.page,
 )
 
 # Where there is no page, that is said on one.
@@ -50,4 +57,5 @@ def services(core: Core, known: Mapping[type, Any]) -> list[object]:
         Site(secret, known[Sessions], known[Accounts], notices.latest, core.clock),
         notices,
         Products(Pages(core.functions)),
+        Vitals(core.valkey, core.clock),
     ]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from plaza.core.answers import Answer
 from plaza.core.serving.headers import PAGE_POLICY
-from plaza.web import assets, text
+from plaza.web import assets, measures, text
 from plaza.web.avatars import avatar
 
 HTML: Final = "text/html; charset=utf-8"
@@ -51,6 +51,9 @@ ENVIRONMENT: Final = jinja2.Environment(
 )
 ENVIRONMENT.filters.update(
     rich=text.rich, cut=text.cut, moment=text.moment, iso=text.iso, host=text.host, count=text.count
+)
+ENVIRONMENT.filters.update(
+    clock=measures.clock, size=measures.size, span=measures.span, ticks=measures.ticks, utc=measures.utc
 )
 ENVIRONMENT.globals.update(
     assets=assets.PREFIX,

@@ -1,0 +1,24 @@
+// A line that goes on to the right: the newest value at its end.
+
+export function line(svg, kept) {
+  const past = [], over = svg.querySelector(".over"), under = svg.querySelector(".under");
+  return (value) => {
+    past.push(value);
+    if (past.length > kept) past.shift();
+    const most = Math.max(...past, 1), step = 600 / (kept - 1), from = kept - past.length;
+    const points = past.map((n, i) => `${((from + i) * step).toFixed(1)} ${(116 - (n / most) * 108).toFixed(1)}`);
+    const path = `M${points.join("L")}`;
+    over.setAttribute("d", path);
+    under.setAttribute("d", `${path}L600 120L${(from * step).toFixed(1)} 120Z`);
+  };
+}
+
+export const number = new Intl.NumberFormat("en");
+
+// Says whether what is shown is of now; read out once, when that changes.
+export function state(element, stream) {
+  let shown = "";
+  const say = (text) => { if (text !== shown) element.textContent = shown = text; };
+  stream.addEventListener("open", () => say("moving as it happens"));
+  stream.addEventListener("error", () => say("the server does not answer; trying again"));
+}

@@ -1,0 +1,57 @@
+"""For operators: the catalogue of keys, and the keys that are there, in the words of their documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plaza.core.answers import Answer
+from plaza.core.call import Call
+from plaza.core.keys import Key
+from plaza.keyspace.browsing import Keyspace, opens
+from plaza.web.routes_operator import SECTION, operator, tabs
+from plaza.web.routing import PageRoutes
+from plaza.web.site import Site
+
+page = PageRoutes()
+
+
+@page.get("/operator/keys")
+async def families(call: Call, site: Site, keyspace: Keyspace, q: str = "") -> Answer[str]:
+    """Every family of keys, by domain."""
+    who = await operator(call, site)
+    found = [
+        (catalogue.domain, [(name, key) for name, key in catalogue if _fits(key, q)])
+        for catalogue in keyspace.catalogues
+    ]
+    domains = [(domain, keys) for domain, keys in found if keys]
+    return site.page(call, who, "operator-keys.html", section=SECTION, **tabs("Keys"), domains=domains, q=q)
+
+
+def _fits(key: Key, words: str) -> bool:
+    said = f"{key.pattern} {key.help} {key.of} {key.document} {key.type}".lower()
+    return all(word in said for word in words.lower().split())
+
+
+@page.get("/operator/keys/{family}")
+async def family(call: Call, site: Site, keyspace: Keyspace, family: str, cursor: str = "") -> Answer[str]:
+    """A family: what its document says, and some of its keys."""
+    who = await operator(call, site)
+    listing = await keyspace.keys(family, cursor)
+    return site.page(
+        call, who, "operator-family.html", section=SECTION, **tabs("Keys"), **_about(keyspace, family), listing=listing
+    )
+
+
+@page.get("/operator/keys/{family}/key")
+async def key(call: Call, site: Site, keyspace: Keyspace, family: str, name: str) -> Answer[str]:
+    """A key and the first of what it holds."""
+    who = await operator(call, site)
+    look = await keyspace.look(family, name)
+    return site.page(
+        call, who, "operator-key.html", section=SECTION, **tabs("Keys"), **_about(keyspace, family), look=look
+    )
+
+
+def _about(keyspace: Keyspace, name: str) -> dict[str, Any]:
+    found = keyspace.family(name)
+    return {"family": name, "key": found.key, "domain": found.domain, "open": opens(found.key)}

@@ -1,0 +1,100 @@
+"""For operators: who watches what, now and in the last hours. All of it needs an admin.
+
+The figures of an audience are the live domain's, which sends them every second; without a script the page says the
+same, as of when it was loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from plaza.core.answers import EVENTS, Answer, Event
+from plaza.core.call import Call
+from plaza.live.figures import Figures
+from plaza.live.model import SLOT_MS, EventId, LiveFigures, Statistics
+from plaza.live.programme import Programme
+from plaza.live.stream import Stream
+from plaza.web import charts, measures
+from plaza.web.routing import PageRoutes
+from plaza.web.site import Site
+from plaza.web.visitors import Visitor
+
+page = PageRoutes()
+
+SECTION: Final = "Operate"
+# Six hours of five minutes.
+SLOTS: Final = 72
+# Five minutes of seconds.
+MOST_SENT: Final = 300
+
+
+def tabs(here: str) -> dict[str, Any]:
+    """The operators' pages, and which of them this is."""
+    every = (("Live", "/app/operator/live"), ("Keys", "/app/operator/keys"), ("Health", "/app/operator/health"))
+    return {"tabs": [(name, path, name == here) for name, path in every], "tabs_label": "For operators"}
+
+
+async def operator(call: Call, site: Site) -> Visitor:
+    """Who asks, who must be an admin."""
+    who = await site.visitors.of(call)
+    who.admin()
+    return who
+
+
+@page.get("/operator")
+async def start(call: Call, site: Site) -> Answer[str]:
+    """The first of the operators' pages."""
+    await operator(call, site)
+    return Answer(status=303, headers=[("location", "/app/operator/live")])
+
+
+@page.get("/operator/live")
+async def live(
+    call: Call, site: Site, programme: Programme, figures: Figures, event: EventId | None = None
+) -> Answer[str]:
+    """Who watches an event: by session, country and group, and the last hours in steps of five minutes."""
+    who = await operator(call, site)
+    showings = await programme.all()
+    chosen = event or (showings[0].id if showings else "")
+    context: dict[str, Any] = {"showings": showings, "event": chosen, "title": chosen, "now_figures": None}
+    if chosen:
+        overview = await figures.overview(chosen)
+        context |= {"title": overview.title or chosen, "overview": overview, "now_figures": await figures.live(chosen)}
+        context |= _history(await figures.records(chosen, from_ms=site.clock.now_ms() - SLOTS * SLOT_MS))
+        context |= _shares(context["now_figures"])
+    return site.page(call, who, "operator-live.html", section=SECTION, **tabs("Live"), **context)
+
+
+def _history(records: list[Statistics]) -> dict[str, Any]:
+    last = records[-SLOTS:]
+    values = [(measures.clock(record.timestamp), record.viewer_count) for record in last]
+    most = max((count for _, count in values), default=0)
+    return {"history": last, "columns": charts.columns(values, SLOTS), "history_most": most}
+
+
+def _shares(now: LiveFigures) -> dict[str, Any]:
+    return {
+        "shares": (
+            ("Sessions", "session", charts.shares(now.sessions)),
+            ("Countries", "country", charts.shares(now.count_by_viewing_country)),
+            ("Groups", "group", charts.shares(now.count_by_user_group)),
+        )
+    }
+
+
+@page.get("/operator/live/stream", media_type=EVENTS)
+async def stream(call: Call, site: Site, feeds: Stream, event: EventId) -> Answer[Event[LiveFigures]]:
+    """The figures of an event every second, as server-sent events."""
+    await operator(call, site)
+    return Answer(_figures(feeds, event, call.headers.get("last-event-id")))
+
+
+async def _figures(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
+    """For some minutes: then the browser asks again, and who is no admin any more is refused."""
+    sent = 0
+    async for item in feeds.watch(event, last_id):
+        yield Event(item.data, id=item.id, retry_ms=item.retry_ms)
+        sent += 1
+        if sent == MOST_SENT:
+            return
