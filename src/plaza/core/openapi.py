@@ -149,7 +149,7 @@ def _parameter(label: str, place: str, kind: Any, schemas: Schemas, *, required:
 def _request_body(endpoint: Endpoint, schemas: Schemas) -> dict[str, Any]:
     kind = endpoint.signature.body()
     if kind is bytes:
-        return {"required": True, "content": {"application/octet-stream": {}}}
+        return {"required": True, "content": {endpoint.route.takes: {}}}
     return {"required": not endpoint.body_may_be_empty, "content": {JSON: {"schema": schemas.of(kind)}}}
 
 

@@ -48,6 +48,7 @@ class Options(TypedDict, total=False):
     caller: Callable[[Call], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
     body_limit: int  # bytes
     media_type: str  # of a successful answer
+    takes: str  # media type of a body that the handler reads itself, as bytes
     listed: bool  # in the OpenAPI document
     any_query: bool  # unknown query parameters are ignored: for pages that people link to
     also: Mapping[int, Any]  # further answers, by status, for the OpenAPI document
@@ -68,6 +69,7 @@ class Route:
     caller: Callable[[Call], str] | None = None
     body_limit: int = BODY_LIMIT
     media_type: str = JSON
+    takes: str = "application/octet-stream"
     listed: bool = True
     any_query: bool = False
     also: Mapping[int, Any] = field(default_factory=dict)

@@ -81,9 +81,9 @@ def _bar(blocks: Sequence[Block], width: int) -> Text:
 
 def _table(memory: Memory) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name, side in (("family", "left"), ("keys", "right"), ("bytes", "right"), ("share", "right")):
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=name != "family")
-    table.add_column("no expiry", justify="right")
+    table.add_column("family", overflow="fold")
+    for name in ("keys", "bytes", "share", "no expiry"):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("biggest", overflow="fold")
     for usage in memory.usages:
         table.add_row(*_row(usage, memory.bytes or 1))

@@ -253,7 +253,7 @@ USER_POINTS = Key(
         Belongs("user:<username>", mend="gone <username>"),
     ),
     mend="points <username>",
-    read=ADMIN,
+    read=SELF,
 )
 USER_LEAVING = Key(
     "user:<username>:leaving",
@@ -619,7 +619,7 @@ TMP_HOME_STATE = Key(
     holds="upto|floor|follows",
     lifetime="15 minutes after the last read",
     ttl_seconds=HOME_SECONDS,
-    read=ADMIN,
+    read=SELF,
 )
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from plaza.core.answers import Answer
+from plaza.core.answers import JSON, Answer
 from plaza.core.auth import Actor
 from plaza.core.call import Call
 from plaza.core.errors import PlazaError
@@ -40,7 +40,7 @@ def _on_error(error: PlazaError, call: Call) -> Answer[Any]:
     return answer
 
 
-_OPTIONS = Options(limit="proxy", body_limit=BODY_BYTES, on_error=_on_error)
+_OPTIONS = Options(limit="proxy", takes=JSON, body_limit=BODY_BYTES, on_error=_on_error)
 
 
 def _string(call: Call) -> Callable[[bytes], str]:
