@@ -12,6 +12,7 @@ from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
 from plaza.live.stream import Stream
+from tests.eventually import eventually
 from tests.live.conftest import Crowd
 
 
@@ -67,7 +68,21 @@ async def test_several_processes_compute_once_together_and_go_on_for_each_other(
     missed = await _take(other, 3, here[0].id)
     assert missed == here[1:], "whoever computed it, and whichever process is asked"
     other.close()
-    assert 0 < await stranger.ttl(keys.EVENT_FEED("E1")) <= 120
+
+
+async def test_what_a_stream_leaves_in_valkey_goes_by_itself_as_declared(
+    crowd: Crowd, figures: Figures, stranger: Any
+) -> None:
+    stream = Stream(figures._valkey, figures, tick_seconds=0.1)
+    await _take(stream, 1)
+    for key in (keys.EVENT_FEED, keys.EVENT_FEED_TURN):
+        left = await eventually(lambda name=key("E1"): _time_left(stranger, name))  # type: ignore[misc]
+        assert left <= (key.ttl_seconds or 0) * 1000
+    stream.close()
+
+
+async def _time_left(stranger: Any, name: str) -> int:
+    return max(0, int(await stranger.pttl(name)))
 
 
 async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figures: Figures) -> None:

@@ -85,6 +85,12 @@ class Model:
     def seen_since(self, at: int) -> int:
         return sum(any(v.end >= at for there in places.values() for v in there) for places in self.viewings.values())
 
+    def seen_between(self, from_ms: int, to_ms: int) -> int:
+        return sum(
+            any(v.start <= to_ms and v.end >= from_ms for there in places.values() for v in there)
+            for places in self.viewings.values()
+        )
+
     def logins(self) -> int:
         return sum(len(there) for places in self.viewings.values() for there in places.values())
 
@@ -149,6 +155,9 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
     model.record(clock.now_ms())
     assert await figures.records("E1", "", begun, clock.now_ms()) == model.records
     assert len(model.records) > 3
+    for _ in range(5):
+        span = sorted(dice.randint(begun, clock.now_ms() - 1) for _ in range(2))
+        assert await figures.seen("E1", *span) == model.seen_between(*span)
 
 
 async def test_the_peak_is_the_true_one_though_beats_of_several_processes_overtake_each_other(

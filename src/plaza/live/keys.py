@@ -359,6 +359,7 @@ EVENT_FEED_TURN = Key(
     "Some process computes the figures of this second.",
     owner="event",
     lifetime="0.9 s",
+    ttl_seconds=1,
     read=Access.ADMIN,
 )
 LIVE_AWAKE = Key(
