@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ async def test_what_a_stream_leaves_in_valkey_goes_by_itself_as_declared(
     stream = Stream(figures._valkey, figures, tick_seconds=0.1)
     await _take(stream, 1)
     for key in (keys.EVENT_FEED, keys.EVENT_FEED_TURN):
-        left = await eventually(lambda name=key("E1"): _time_left(stranger, name))  # type: ignore[misc]
+        left = await eventually(partial(_time_left, stranger, key("E1")))
         assert left <= (key.ttl_seconds or 0) * 1000
     stream.close()
 
