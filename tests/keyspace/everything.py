@@ -1,7 +1,7 @@
 """One key of every family in the catalogue, written by a plain client: what looks at the whole keyspace needs one.
 
-What a person called `ana` may not see holds the mark, so that any answer to her that has it is a leak, whatever the
-rule was that should have kept it.
+What a person called `ana` may not see holds a mark, and what nobody may another, so that any answer to her that has one
+is a leak, whatever the rule was that should have kept it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from plaza.app import catalogues
 from plaza.core.keys import Access, Key
 
 MARK: Final = "not-for-ana"
+SECRET: Final = "not-for-anyone"
 POST: Final = "11111111-1111-4111-8111-111111111111"
 BANNED: Final = "22222222-2222-4222-8222-222222222222"
 
@@ -69,11 +70,13 @@ async def write_all(client: Any) -> None:
 
 async def _write(client: Any, key: Key, name: str, owner: str, *, banned: bool = False) -> None:
     shown = is_open(key.read, owner) and not banned
-    value = "open" if shown else MARK
+    closed = SECRET if key.read is Access.NOBODY else MARK
+    value = "open" if shown else closed
     if key.type == "hash":
         custom = shown and (not key.fields or owner == "ana")
-        fields = {field.name: "7" if shown and is_open(field.read, owner) else MARK for field in key.fields}
-        fields |= {"undeclared": "7" if custom else MARK}
+        fields = {field.name: "7" if shown and is_open(field.read, owner) else closed for field in key.fields}
+        fields |= {field.name: SECRET for field in key.fields if field.read is Access.NOBODY}
+        fields |= {"undeclared": "7" if custom else closed}
         if not banned:
             fields.pop("banned", None)
         await client.hset(name, mapping=fields)

@@ -17,8 +17,8 @@ from plaza.core.keys import Access, Key, Layout
 from plaza.keyspace.proxy.commands import COMMANDS
 from plaza.keyspace.proxy.forms import MOST_COMMANDS
 from plaza.social import keys as social
-from tests.keyspace.everything import BANNED, MARK, POST, dump_all, families, is_open, parts_of, write_all
-from tests.keyspace.proxy.conftest import Door, token
+from tests.keyspace.everything import BANNED, MARK, POST, SECRET, dump_all, families, is_open, parts_of, write_all
+from tests.keyspace.proxy.conftest import KEY, Door, token
 
 CALLS: Final = 120  # of 256 commands each, on one server and on a cluster
 SEED: Final = 20_261_115
@@ -137,32 +137,50 @@ async def everything(http: httpx.AsyncClient, stranger: Any) -> None:
 
 
 @pytest.mark.usefixtures("everything")
-async def test_no_command_array_reads_or_writes_what_is_not_for_the_caller(
+async def test_no_command_array_of_a_person_reads_or_writes_what_is_not_theirs(
     http: httpx.AsyncClient, stranger: Any
 ) -> None:
     attacker, ana, closed = Attacker(SEED), Door(http, token()), forbidden()
     before = await dump_all(stranger)
     performed = 0
     for _ in range(CALLS):
-        commands = [attacker.command() for _ in range(MOST_COMMANDS)]
-        path = attacker.pick.choice(["/", "/", "/redis/write", "/pipeline", "/multi-exec"])
-        answer = await ana.post(path, commands if path != "/multi-exec" else commands[:2])
-        assert MARK not in answer.text, _culprits(commands, answer.json())
-        if path == "/":
-            outcomes = answer.json()
-            performed += sum(not str(outcome).startswith("ERR") for outcome in outcomes)
-            for words, outcome in zip(commands, outcomes, strict=True):
-                if _must_fail(words, closed):
-                    assert str(outcome).startswith(("ERR", "WRONGTYPE")), words
+        commands, outcomes = await attack(attacker, ana, (MARK, SECRET))
+        performed += sum(not str(outcome).startswith("ERR") for outcome in outcomes)
+        for words, outcome in zip(commands, outcomes, strict=True):
+            if _must_fail(words, closed):
+                assert str(outcome).startswith(("ERR", "WRONGTYPE")), words
     assert performed > CALLS * MOST_COMMANDS / 40, "nothing is proved if all is refused"
-    after = await dump_all(stranger)
-    mine = social.USER("ana")
-    assert {name: value for name, value in after.items() if name != mine} == {
-        name: value for name, value in before.items() if name != mine
-    }
+    only_written(before, await dump_all(stranger), {social.USER("ana")})
+
+
+@pytest.mark.usefixtures("everything")
+async def test_no_command_array_of_a_server_reads_a_secret_or_writes_but_into_profiles(
+    http: httpx.AsyncClient, stranger: Any
+) -> None:
+    attacker, server = Attacker(SEED + 1), Door(http, KEY)
+    before = await dump_all(stranger)
+    for _ in range(CALLS // 4):
+        await attack(attacker, server, (SECRET,))
+    only_written(before, await dump_all(stranger), {social.USER("ana"), social.USER("bob")})
+
+
+async def attack(attacker: Attacker, door: Door, marks: tuple[str, ...]) -> tuple[list[list[Any]], list[Any]]:
+    """One call. What it says of each command, where that is said in a row; no answer has a mark."""
+    commands = [attacker.command() for _ in range(MOST_COMMANDS)]
+    path = attacker.pick.choice(["/", "/", "/redis/write", "/pipeline", "/multi-exec"])
+    answer = await door.post(path, commands if path != "/multi-exec" else commands[:2])
+    assert not any(mark in answer.text for mark in marks), _culprits(commands, answer.json())
+    return (commands, answer.json()) if path == "/" else ([], [])
+
+
+def only_written(before: dict[str, Any], after: dict[str, Any], profiles: set[str]) -> None:
+    """Nothing has changed but these, and nothing in them but what their people may write."""
+    others = [{name: value for name, value in dump.items() if name not in profiles} for dump in (before, after)]
+    assert others[0] == others[1]
     kept = [field.name for field in social.USER.fields if field.write is Access.NOBODY]
-    assert [after[mine].get(name) for name in kept] == [before[mine].get(name) for name in kept]
-    assert after[mine] != before[mine], "nothing was ever written"
+    for profile in profiles:
+        assert [after[profile].get(name) for name in kept] == [before[profile].get(name) for name in kept]
+    assert any(after[profile] != before[profile] for profile in profiles), "nothing was ever written"
 
 
 def _must_fail(words: list[Any], closed: set[str]) -> bool:
@@ -174,4 +192,4 @@ def _must_fail(words: list[Any], closed: set[str]) -> bool:
 
 def _culprits(commands: list[list[Any]], outcomes: Any) -> list[Any]:
     rows = outcomes["results"] if isinstance(outcomes, dict) else outcomes
-    return [pair for pair in zip(commands, rows, strict=False) if MARK in str(pair[1])]
+    return [pair for pair in zip(commands, rows, strict=False) if "not-for-an" in str(pair[1])]

@@ -68,7 +68,9 @@ async def test_what_is_refused_costs_no_round_trip_and_the_rest_of_a_call_one(an
     assert rounds_of(await ana.post("/", ["HSET", "user:me", "a", "b"])) == 1
 
 
-async def test_while_valkey_hangs_a_call_ends_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_valkey_hangs_or_is_full_a_call_ends_in_its_time_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(service, "SECONDS", 0.2)
     with one_server() as server:
         async with await connect(server.url) as valkey:
@@ -78,6 +80,7 @@ async def test_while_valkey_hangs_a_call_ends_in_its_time(monkeypatch: pytest.Mo
             app = make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)
             async with client_of(app) as http:
                 await _hang(server, Door(http, token()))
+                await _fill(server, Door(http, token()))
 
 
 async def _hang(server: Server, ana: Door) -> None:
@@ -89,3 +92,15 @@ async def _hang(server: Server, ana: Door) -> None:
         assert away.headers["retry-after"]
     server.resume()
     assert await ana.ask("ZCARD", "explore:feed") == 0
+
+
+async def _fill(server: Server, ana: Door) -> None:
+    write = ["HSET", "user:me", "a", "b"]
+    with server.stranger() as stranger:
+        stranger.hset("user:ana", "username", "ana")
+        stranger.config_set("maxmemory", 1)
+    full = await ana.post("/", write)
+    assert (full.status_code, full.json()["error"]) == (503, "ERR Valkey is away or busy.")
+    name, error = (await ana.post("/", [["HGET", "user:me", "username"], write])).json()
+    assert name == "ana"
+    assert error.startswith("OOM ")

@@ -13,7 +13,7 @@ from plaza.core.auth import Actor
 from plaza.core.functions import Functions, is_missing
 from plaza.core.keys import Catalogue
 from plaza.core.limits import Limiter
-from plaza.core.wire import ReplyError
+from plaza.core.wire import NotReady, ReplyError
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.plans import Plan, Planner, Step
 from plaza.keyspace.proxy.rules import Caller, Rules
@@ -76,8 +76,10 @@ class Proxy:
         if not steps:
             return []
         send = self._valkey.multi if atomic else self._valkey.batch
-        replies = await send(steps, raw=True, return_errors=True, timeout=SECONDS)
-        return await self._again(steps, replies)
+        replies = await self._again(steps, await send(steps, raw=True, return_errors=True, timeout=SECONDS))
+        if all(isinstance(reply, NotReady) for reply in replies):
+            raise replies[0]  # nothing can be done now: that is not the commands' fault
+        return replies
 
     async def _again(self, steps: Sequence[Step], replies: list[Any]) -> list[Any]:
         """Repeat what did not run because a node lacks our functions: a new primary, or one that was emptied."""
