@@ -63,23 +63,26 @@ def test_the_same_seed_is_the_same_community() -> None:
     assert first.follows_of(40, 20) == second.follows_of(40, 20)
     assert first.users_of(0, 9) == second.users_of(0, 9)
     other = Plan("8", Crowd(8, 500), 1000, ANCHOR, CITY)
-    assert not {post.id for post in other.posts_of(3, 100).posts} & {post.id for post in first.posts_of(3, 100).posts}
+    assert not {s.post.id for s in other.posts_of(3, 100)} & {s.post.id for s in first.posts_of(3, 100)}
 
 
 def test_what_is_planned_is_what_other_systems_may_send_and_lies_in_the_past() -> None:
     plan = Plan("community", Cast(), 190, ANCHOR, TOWN)
-    users, posts, follows = plan.users_of(0, 99), plan.posts_of(0, 190), plan.follows_of(0, 99)
+    users, stories, follows = plan.users_of(0, 99), plan.posts_of(0, 190), plan.follows_of(0, 99)
+    likes = [like for story in stories for like in story.likes]
+    bookmarks = [mark for story in stories for mark in story.bookmarks]
+    comments = [comment for story in stories for comment in story.comments]
     for records, kind in (
-        (users, UserRecord), (posts.posts, PostRecord), (posts.likes, MarkRecord), (posts.bookmarks, MarkRecord),
-        (posts.comments, CommentRecord), (follows, FollowRecord),
+        (users, UserRecord), ([s.post for s in stories], PostRecord), (likes, MarkRecord), (bookmarks, MarkRecord),
+        (comments, CommentRecord), (follows, FollowRecord),
     ):  # fmt: skip
         assert records
         for record in records:
             assert msgspec.convert(msgspec.to_builtins(record), kind) == record
             assert record.created_at is not None
             assert record.created_at < ANCHOR
-    written = {post.id: post.created_at or 0 for post in posts.posts}
-    assert all(written[mark.post_id] <= (mark.created_at or 0) for mark in posts.likes + posts.bookmarks)
+    written = {story.post.id: story.post.created_at or 0 for story in stories}
+    assert all(written[mark.post_id] <= (mark.created_at or 0) for mark in likes + bookmarks)
     assert not any(follow.follower == follow.following for follow in follows)
 
 

@@ -46,16 +46,16 @@ CITY: Final = Lively(likes=2.0, comments=0.4, bookmarks=0.25, follows=12)
 
 
 @dataclass(slots=True)
-class Posts:
-    """Some posts, and what came of them."""
+class Story:
+    """A post, and what came of it."""
 
-    posts: list[PostRecord] = field(default_factory=list)
+    post: PostRecord
     likes: list[MarkRecord] = field(default_factory=list)
     bookmarks: list[MarkRecord] = field(default_factory=list)
     comments: list[CommentRecord] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.posts) + len(self.likes) + len(self.bookmarks) + len(self.comments)
+        return 1 + len(self.likes) + len(self.bookmarks) + len(self.comments)
 
 
 class Plan:
@@ -112,35 +112,35 @@ class Plan:
                 break
         return list(found)
 
-    def posts_of(self, batch: int, count: int) -> Posts:
+    def posts_of(self, batch: int, count: int) -> list[Story]:
         """A batch of posts with their likes, bookmarks and comments."""
         dice = Random(f"{self.name}/{self.people.size}/posts/{batch}")
-        made, said = Posts(), set[tuple[int, str]]()
+        made, said = list[Story](), set[tuple[int, str]]()
         for _ in range(min(count, self.posts - batch * count)):
             author = int(self.people.size * dice.random() ** 1.6)
             about = self.people.topic(author)
             text = _new(author, about, dice, said)
             created = self._moment(dice)
-            id = _id(dice)
-            made.posts.append(PostRecord(id, self.people.name(author), text, created_at=created))
-            self._engage(made, id, author, created, about, dice)
+            story = Story(PostRecord(_id(dice), self.people.name(author), text, created_at=created))
+            self._engage(story, author, created, about, dice)
+            made.append(story)
         return made
 
-    def _engage(self, made: Posts, id: str, author: int, created: int, about: Topic, dice: Random) -> None:
+    def _engage(self, story: Story, author: int, created: int, about: Topic, dice: Random) -> None:
         """What people do with a post: some posts get much of it, most get little."""
         liked = dice.lognormvariate(0, 0.9) / math.exp(0.405)  # 1 on average
-        lively = self.lively
+        lively, id = self.lively, story.post.id
         for n in self._some(lively.likes * liked, author, dice):
-            made.likes.append(MarkRecord(self.people.name(n), id, self._after(created, dice)))
+            story.likes.append(MarkRecord(self.people.name(n), id, self._after(created, dice)))
         for n in self._some(lively.bookmarks * liked, author, dice):
-            made.bookmarks.append(MarkRecord(self.people.name(n), id, self._after(created, dice)))
+            story.bookmarks.append(MarkRecord(self.people.name(n), id, self._after(created, dice)))
         said = set[str]()
         for n in self._some(lively.comments * liked, author, dice):
             text = about.comment(dice)
             if text not in said:
                 said.add(text)
                 at = self._after(created, dice)
-                made.comments.append(CommentRecord(_id(dice), id, self.people.name(n), text, at))
+                story.comments.append(CommentRecord(_id(dice), id, self.people.name(n), text, at))
 
     def _some(self, average: float, but: int, dice: Random) -> list[int]:
         """So many different people on average, those of low rank more often; never the author."""

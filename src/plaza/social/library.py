@@ -9,7 +9,7 @@ from plaza.core.functions import Library
 from plaza.social.keys import CATALOGUE
 
 _LUA = files("plaza.social").joinpath("lua")
-_NOUNS = ("users", "standing", "posts", "feeds", "names", "mending")
+_NOUNS = ("users", "standing", "posts", "bringing", "feeds", "names", "mending")
 
 LIBRARY = Library(
     "social", CATALOGUE, "\n".join([paging.LIBRARY.lua, *(_LUA.joinpath(f"{noun}.lua").read_text() for noun in _NOUNS)])

@@ -1,0 +1,48 @@
+"""Bringing in many posts, each with its likes and comments at once: several times as fast as record by record.
+
+It is for those who vouch for what they bring (a community that was made, a backup): people are taken to be there, and
+nobody's block is looked at. A post that is here already is left to `Sync`, which compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plaza.social import keys as k
+from plaza.social.sync import CommentRecord, MarkRecord, PostRecord, Sync
+from plaza.social.tags import tags_of
+
+# Names in one step: what Lua can hand to one command, with room to spare.
+MOST_LIKES = 2_000
+
+
+class Bringing:
+    def __init__(self, sync: Sync) -> None:
+        self._functions = sync.functions
+        self._posts = sync.posts
+        self._clock = sync.clock
+
+    async def bring(self, post: PostRecord, likes: Sequence[MarkRecord], comments: Sequence[CommentRecord]) -> bool:
+        """A post with its likes and comments, in one round trip on one server. False if it is here already."""
+        assert len(likes) <= MOST_LIKES
+        id, now = post.id, self._clock.now_ms()
+        author, style = await self._posts.style_of(post.username)
+        names = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
+        liked = [part for like in likes for part in (like.username, _at(like.created_at, now))]
+        said = [
+            part
+            for one in sorted(comments, key=lambda one: one.created_at or now)
+            for part in (one.id, one.username, one.content, _at(one.created_at, now))
+        ]
+        tags = ",".join(tags_of(post.content, post.hashtags))
+        own = (id, post.username, post.content, post.media_url or "", tags, _at(post.created_at, now), now)
+        brought = await self._functions.call(
+            "social_bring_post",
+            [*names, k.POST_BOOKMARKS(id), *author],
+            *own, len(style), *style, len(likes), *liked, *said,
+        )  # fmt: skip
+        return bool(brought)
+
+
+def _at(given: int | None, now: int) -> int:
+    return now if given is None else given
