@@ -1,8 +1,9 @@
 """Access rules for Valkey itself, by the same declarations: who connects with less than everything does less harm.
 
-Three roles. The *service* (API processes) and the *worker* read and write the keys of the catalogue and no others; the
-worker may also wait for events and walk through the keyspace. The *reader* is another program that wants to see what
-Plaza writes: it reads what the proxy would read for the API key, by the commands that the proxy has, and no secret.
+Three roles. The *service* is what `plaza serve` needs, which is API and worker in one; the *worker* is `plaza worker`
+and the operator's commands, which also weigh keys. Both read and write the keys of the catalogue and no others. The
+*reader* is another program that wants to see what Plaza writes: it reads what the proxy would read for the API key, by
+the commands that the proxy has, and no secret.
 
 Valkey knows keys by glob patterns, which say less than a declaration does: a reader of `user:<username>` reads private
 fields too. But no pattern of the reader's fits the name of a secret. That takes care where a name begins with an id,
@@ -30,11 +31,11 @@ _CONNECT: Final = (
 )
 # Rules count from left to right: whole classes first, then what is dangerous in them goes, then what is needed of that.
 _OURS: Final = (
-    "+@read +@write +@transaction -@dangerous -@scripting -randomkey +info +time +client|tracking +client|caching "
-    "+fcall +fcall_ro +function|list +function|load +function|delete"
+    "+@read +@write +@transaction -@dangerous -@scripting -randomkey -memory +info +time "
+    "+client|tracking +client|caching +fcall +fcall_ro +function|list +function|load +function|delete"
 )
-_SERVICE: Final = f"{_CONNECT} {_OURS} -scan -@blocking"
-_WORKER: Final = f"{_CONNECT} {_OURS} +memory|usage"
+_SERVICE: Final = f"{_CONNECT} {_OURS}"
+_WORKER: Final = f"{_SERVICE} +memory|usage"
 _READER: Final = " ".join([_CONNECT, *(f"+{name.lower()}" for name, command in COMMANDS.items() if not command.writes)])
 
 
