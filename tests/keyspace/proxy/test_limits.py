@@ -18,7 +18,7 @@ from plaza.core.wire import Valkey, connect
 from plaza.keyspace.proxy import plans, routes, service
 from plaza.keyspace.proxy.service import Proxy
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token
-from tests.servers import Server, one_server
+from tests.servers import Cluster, Server, one_server
 from tests.web import client_of
 
 POLICIES = {
@@ -66,6 +66,14 @@ async def test_what_is_refused_costs_no_round_trip_and_the_rest_of_a_call_one(an
     feed: list[Any] = [["HGETALL", "user:me"], ["ZRANGE", "explore:feed", 0, -1], ["SCARD", "user:bob:followers"]]
     assert rounds_of(await ana.post("/pipeline", feed * 20)) == 1
     assert rounds_of(await ana.post("/", ["HSET", "user:me", "a", "b"])) == 1
+
+
+async def test_a_server_that_was_emptied_of_functions_gets_them_again(ana: Door, place: Server | Cluster) -> None:
+    for node in place.nodes if isinstance(place, Cluster) else [place]:
+        with node.stranger() as stranger:
+            stranger.execute_command("FUNCTION", "FLUSH")
+    assert await ana.ask("HSET", "user:me", "a", "b") == 1
+    assert len(await ana.ask("SMEMBERS", "user:bob:followers")) == 2
 
 
 async def test_while_valkey_hangs_or_is_full_a_call_ends_in_its_time_and_says_so(
