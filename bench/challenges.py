@@ -1,7 +1,8 @@
 """The daily job at size: the first roll, a day's increment of one in a hundred, and a roll with nothing to do.
 
 By default a twentieth of what it is built for; `BENCH_SHARE=1` is 100,000 people, 20,000 challenges, 1,000,000
-posts and 5,000,000 reactions. It reports rows per second, and the most memory that this process had.
+posts and 5,000,000 reactions. It reports rows per second, how long the model took of it, how long the event loop stood
+still at most meanwhile, and the most memory that this process had.
 
     python -m bench challenges
 """
@@ -14,7 +15,8 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +97,44 @@ async def fill(sql: Sql, table: Table, rows: Iterator[dict[str, Any]]) -> int:
 
 
 async def timed(name: str, roll: Roll, rows: int) -> float:
-    began = time.perf_counter()
-    done: Rolled = await roll.run()
-    seconds = time.perf_counter() - began
+    """Roll, and tell of it. Returns how long it took without the model."""
+    model_began: list[float] = []
+
+    def progress(step: str, done: int, total: int) -> None:
+        if "neighbours" in step:
+            model_began.append(time.perf_counter())
+
+    async with standstill() as longest:
+        began = time.perf_counter()
+        done: Rolled = await roll.run(progress)
+        ended = time.perf_counter()
+    seconds = (model_began or [ended])[0] - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rate = f"{rows / seconds:,.0f} rows/s" if rows else ""
-    print(f"  {name:22}{rows:>10,} rows{seconds:9.2f} s  {rate:>16}  {memory:6.0f} MB  anew: {len(done.rebuilt)}")
+    model = f"model {ended - began - seconds:6.2f} s for {done.fitted:,}"
+    print(
+        f"  {name:16}{rows:>10,} rows{seconds:9.2f} s{rate:>16}   {model}"
+        f"   loop {max(longest) * 1000:4.0f} ms   {memory:4.0f} MB   anew: {len(done.rebuilt)}"
+    )
     return seconds
+
+
+@asynccontextmanager
+async def standstill() -> AsyncIterator[list[float]]:
+    """How long others on the loop had to wait, in seconds, each time."""
+    waits = [0.0]
+
+    async def watch() -> None:
+        while True:
+            asked = time.perf_counter()
+            await asyncio.sleep(0.01)
+            waits.append(time.perf_counter() - asked - 0.01)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield waits
+    finally:
+        watching.cancel()
 
 
 async def at_size(share: float) -> None:

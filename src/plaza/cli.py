@@ -431,22 +431,23 @@ def _demo(given: argparse.Namespace) -> int:
 
 def _roll(*, anew: bool) -> int:
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     from plaza.challenges.roll import Roll
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,.0f}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def show(step: str, rows: int) -> None:
+        def show(step: str, done: int, total: int) -> None:
             if step not in tasks:
-                tasks[step] = bar.add_task(step, total=None)
-            bar.update(tasks[step], advance=rows)
+                tasks[step] = bar.add_task(step, total=total)
+            bar.update(tasks[step], advance=done)
 
         done = _with_plaza(lambda plaza: plaza.get(Roll).run(show, anew=anew))
     taken = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())
     print(f"Day {done.day_index}. New rows: {taken}. Made anew: {', '.join(done.rebuilt) or 'nothing'}.")
+    print(f"Neighbours learnt: {done.fitted:,} challenges.")
     return 0
 
 

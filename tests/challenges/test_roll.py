@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import Table, delete, insert, select
 
 from plaza.challenges.keys import LIKED_POSTS, ON_CLG_INFO, RECENT_POSTS, RS_PARAM, USER_CONTRIBUTION
 from plaza.challenges.model import day_of
 from plaza.challenges.roll import Roll
 from plaza.challenges.survey import Place
-from plaza.challenges.tables import BY_NAME, CHALLENGE, MEMBER, POST, REACTION, TRACKING
+from plaza.challenges.tables import ARRIVAL, BY_NAME, CHALLENGE, MEMBER, POST, REACTION, TRACKING
 from plaza.core.errors import PlazaError
 from tests.challenges.conftest import ANA, BEN, CLEO, MAX_POST_AGE, World, person
 from tests.challenges.truth import assert_true, expected, found
@@ -253,6 +253,43 @@ async def test_two_that_roll_at_once_wait_for_each_other(world: World, stranger:
     first, second = await asyncio.gather(world.roll.run(), other.run())
     assert sorted([first.rebuilt, second.rebuilt], key=len)[0] == []
     await assert_true(world, stranger)
+
+
+@pytest.mark.parametrize("table", [REACTION, TRACKING])
+async def test_rows_deleted_by_hand_before_any_roll_counted_them_are_gone_too(
+    world: World, stranger: Any, table: Table
+) -> None:
+    posts = await lived_in(world)
+    await world.roll.run()
+    id = await world.joined(ANA)
+    await world.track(ANA, id)
+    for post in posts[-2:]:
+        await world.posts.react(BEN, post)
+    async with world.sql.begin() as tx:
+        await tx.execute(delete(table).where(table.c.username.in_(["ana", "ben"])))
+    await world.roll.run()
+    await assert_true(world, stranger)
+    async with world.sql.read() as tx:
+        assert (await tx.execute(select(ARRIVAL))).all() == []
+
+
+async def test_rows_deleted_by_hand_after_a_roll_that_died_took_them_in_are_gone_too(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.roll.run()
+    await written_behind_our_back(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.roll, "_finish", _die)
+        with pytest.raises(Killed):
+            await world.roll.run()
+    async with world.sql.begin() as tx:
+        await tx.execute(delete(REACTION).where(REACTION.c.username == "user3"))
+    assert (await world.roll.run()).rebuilt == ["reaction"]
+    await assert_true(world, stranger)
+
+
+async def _die(*_: Any) -> None:
+    raise Killed
 
 
 async def test_a_post_that_was_deleted_by_hand_before_it_was_ever_counted_goes_too(world: World, stranger: Any) -> None:

@@ -124,9 +124,22 @@ class Derived:
             args = [part for name in batch for part in (name, ",".join(map(str, days[name])))]
             await self.functions.call("challenges_contribution", [USER_CONTRIBUTION()], way, *args)
 
+    async def standing(self, rows: Collection[Any]) -> None:
+        """What follows from these rows of `reaction`, as far as they still stand: whoever removes one writes of it."""
+        for batch in batches(rows):
+            ids: dict[str, list[int]] = defaultdict(list)
+            for row in batch:
+                ids[row.username].append(row.id)
+
+            async def read(names: Sequence[str], ids: dict[str, list[int]] = ids) -> dict[str, list[Arg]]:
+                return await self._told_by(names, [id for name in names for id in ids[name]])
+
+            await self._settle(list(ids), read)
+
     async def reactions(self, rows: Collection[Reacted]) -> None:
         """Whether these people's reactions to these posts stand, and how many they have in these challenges."""
-        for batch in batches(rows):
+        # Fewer at a time: a database may look for every one of these people at every one of these posts.
+        for batch in batches(rows, BATCH // 5):
             of: dict[str, list[Reacted]] = defaultdict(list)
             for row in batch:
                 of[row[0]].append(row)
@@ -174,6 +187,29 @@ class Derived:
             for group, found in zip(groups, answers, strict=True)
             for name, answer in zip(group, found, strict=True)
         }
+
+    async def _told_by(self, names: Sequence[str], ids: Sequence[int]) -> dict[str, list[Arg]]:
+        same = REACTION.alias()
+        counted = (
+            select(func.count())
+            .where(same.c.username == REACTION.c.username, same.c.challenge_id == REACTION.c.challenge_id)
+            .scalar_subquery()
+        )
+        shown = (POST.c.day, POST.c.is_break, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
+        statement = (
+            select(REACTION.c.username, REACTION.c.post_id, REACTION.c.challenge_id, counted.label("reactions"), *shown)
+            .join(POST, REACTION.c.post_id == POST.c.id)
+            .join(CHALLENGE, REACTION.c.challenge_id == CHALLENGE.c.id)
+            .where(REACTION.c.id.in_(ids))
+        )
+        today = self.today()
+        posts: dict[str, dict[int, int]] = {name: {} for name in names}
+        challenges: dict[str, dict[int, int]] = {name: {} for name in names}
+        async with self.sql.read() as tx:
+            for row in await tx.execute(statement):
+                posts[row.username][row.post_id] = int(in_pool(row, today, self.max_post_age))
+                challenges[row.username][row.challenge_id] = row.reactions if row.ends_day > today else 0
+        return {name: _told("some", posts[name], challenges[name]) for name in names}
 
     async def _some_of(self, of: dict[str, list[Reacted]]) -> dict[str, list[Arg]]:
         posts = {post for rows in of.values() for _, post, _ in rows}

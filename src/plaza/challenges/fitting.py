@@ -21,6 +21,7 @@ from sqlalchemy import String, Table, cast, func, select
 from plaza.challenges.derived import BATCH, Derived, batches
 from plaza.challenges.keys import CLG_NEIGHBOURS
 from plaza.challenges.neighbours import Ints, Neighbours, fit
+from plaza.challenges.rebuilding import Progress
 from plaza.challenges.tables import CHALLENGE, MEMBER, REACTION
 
 # It is fitted daily; if no worker runs for a week, a model of last week is worse than none.
@@ -34,9 +35,10 @@ class Fitting:
         self._sql = derived.sql
         self._valkey = derived.valkey
 
-    async def run(self, today: int) -> int:
+    async def run(self, today: int, progress: Progress = lambda step, done, total: None) -> int:
         """Fit and store; how many challenges have neighbours now."""
         going = await self._going(today)
+        progress("challenges' neighbours", 0, len(going))
         people, items = await self._log(going)
         rows = fit(people, items)
         del people, items
@@ -46,6 +48,7 @@ class Fitting:
                 [("SET", CLG_NEIGHBOURS(id), text, "EX", LIFETIME_SECONDS) for id, text in batch.items()]
             )
             stored.append(np.fromiter(batch, dtype=np.int64))
+            progress("challenges' neighbours", len(batch), len(going))
         kept = np.concatenate(stored) if stored else np.empty(0, dtype=np.int64)
         for alone in batches(np.setdiff1d(going, kept).tolist()):
             await self._valkey.batch([("UNLINK", CLG_NEIGHBOURS(id)) for id in alone])

@@ -45,10 +45,10 @@ DB_CURSOR = Key(
     "<counts>:cursor",
     "hash",
     "How far the daily job has come.",
-    of="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `day` → the day rolled last; "
-    "`model` → what the challenges' neighbours were learnt from",
+    of="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `<table>:taken` → how many "
+    "rows an unfinished roll took in; `day` → the day rolled last; `model` → what the neighbours were learnt from",
     owner="counts",
-    holds="(?:clg|mmbr|post|reaction|tracking)(?::counted)?|day|model",
+    holds="(?:clg|mmbr|post|reaction|tracking)(?::counted|:taken)?|day|model",
     read=Access.ADMIN,
 )
 RECENT_POSTS = Key(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Table, and_, delete, insert, select, update
+from sqlalchemy import Table, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.derived import BATCH, Derived
 from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import date_of
-from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, REMOVAL, TRACKING
+from plaza.challenges.record import note
+from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, POST, REACTION, REMOVAL, TRACKING
 
 # What a person has rows in, and what makes two of them the same row.
 RENAMED = (
@@ -70,7 +71,8 @@ class Participants:
                 pass
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == old).values(creator=new))
-            await tx.execute(update(REMOVAL).where(REMOVAL.c.username == old).values(username=new))
+            for notes in (REMOVAL, ARRIVAL):
+                await tx.execute(update(notes).where(notes.c.username == old).values(username=new))
         await self._derived.people([old, new])
         await self._derived.contributions([old, new], "exact")
         await self._rename_shown(old, new)
@@ -118,16 +120,5 @@ class Participants:
 async def _remove(tx: AsyncConnection, name: str, table: Table, which: Any) -> list[Any]:
     """Delete rows, and tell the daily job of each."""
     gone = list((await tx.execute(delete(table).where(which).returning(table))).all())
-    if gone:
-        notes = [
-            {
-                "table_name": name,
-                "row_id": row.id,
-                "challenge_id": row.challenge_id,
-                "post_id": row.post_id if table is REACTION else None,
-                "username": row.username,
-            }
-            for row in gone
-        ]
-        await tx.execute(insert(REMOVAL), notes)
+    await note(tx, REMOVAL, name, gone)
     return gone

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.derived import Derived
 from plaza.challenges.model import IsBreak, NewPost, NotMember, Post, PostsPage, Reaction, clean, day_of
-from plaza.challenges.record import challenge_of, member_of, note_removal, require_ongoing, require_sight
-from plaza.challenges.tables import POST, REACTION
+from plaza.challenges.record import challenge_of, member_of, note, require_ongoing, require_sight
+from plaza.challenges.tables import ARRIVAL, POST, REACTION, REMOVAL
 from plaza.core.auth import USER, Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
@@ -103,9 +103,10 @@ class Posts:
                 "created_ms": now,
             }
             statement = self._sql.insert(REACTION).values(values).on_conflict_do_nothing()
-            changed = (await tx.execute(statement.returning(REACTION.c.id))).scalar() is not None
+            new = (await tx.execute(statement.returning(REACTION))).all()
+            await note(tx, ARRIVAL, "reaction", new)
         await self._derived.reactions([(actor.name, post, row.challenge_id)])
-        return Reaction(post, actor.name, True, changed)
+        return Reaction(post, actor.name, True, bool(new))
 
     async def _reachable(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
         row = await _post_of(tx, post)
@@ -122,11 +123,10 @@ class Posts:
         mine = (REACTION.c.post_id == post, REACTION.c.username == actor.name)
         async with self._sql.begin() as tx:
             row = await _post_of(tx, post)
-            gone = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).one_or_none()
-            if gone is not None:
-                await note_removal(tx, "reaction", gone, post)
+            gone = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).all()
+            await note(tx, REMOVAL, "reaction", gone)
         await self._derived.reactions([(actor.name, post, row.challenge_id)])
-        return Reaction(post, actor.name, False, gone is not None)
+        return Reaction(post, actor.name, False, bool(gone))
 
 
 async def _post_of(tx: AsyncConnection, id: int) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import Table, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.model import Ended, Private
-from plaza.challenges.tables import CHALLENGE, MEMBER, REMOVAL
+from plaza.challenges.tables import CHALLENGE, MEMBER
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 
@@ -45,13 +46,17 @@ def require_ongoing(challenge: Any, today: int) -> None:
         raise Ended("This challenge has ended.")
 
 
-async def note_removal(tx: AsyncConnection, table: str, row: Any, post: int | None = None) -> None:
-    """Tell the daily job of a row that is being deleted in this transaction."""
-    values = {
-        "table_name": table,
-        "row_id": row.id,
-        "challenge_id": row.challenge_id,
-        "post_id": post,
-        "username": row.username,
-    }
-    await tx.execute(insert(REMOVAL), values)
+async def note(tx: AsyncConnection, notes: Table, table: str, rows: Iterable[Any]) -> None:
+    """Tell the daily job of rows that come or go in this transaction: `notes` is ARRIVAL or REMOVAL."""
+    values = [
+        {
+            "table_name": table,
+            "row_id": row.id,
+            "challenge_id": row.challenge_id,
+            "post_id": getattr(row, "post_id", None),
+            "username": row.username,
+        }
+        for row in rows
+    ]
+    if values:
+        await tx.execute(insert(notes), values)

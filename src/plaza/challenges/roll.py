@@ -8,30 +8,19 @@ itself removed was changed behind our back, and the part that follows from it is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, and_, delete, func, or_, select
+from sqlalchemy import and_, delete, func, or_, select
 
 from plaza.challenges.derived import BATCH, Derived, batches
 from plaza.challenges.fitting import Fitting
-from plaza.challenges.keys import (
-    CATALOGUE,
-    CLGS_PREFERENCE,
-    COUNTS,
-    DB_CURSOR,
-    DB_LEN,
-    LIKED_POSTS,
-    ON_CLG_INFO,
-    POST_CLG_PAIR,
-    RECENT_POSTS,
-    RS_PARAM,
-    USER_CONTRIBUTION,
-)
+from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, ON_CLG_INFO, POST_CLG_PAIR, RS_PARAM
 from plaza.challenges.model import CATEGORIES
+from plaza.challenges.rebuilding import Progress, Rebuilding, paged
 from plaza.challenges.survey import Place, Survey, survey
-from plaza.challenges.tables import BY_NAME, CHALLENGE, POST, REACTION, REMOVAL, TRACKING
+from plaza.challenges.tables import ARRIVAL, BY_NAME, CHALLENGE, NOTED, POST, REACTION, REMOVAL
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.leases import Leases
 
@@ -47,8 +36,6 @@ PARTS: Final = {
 LEARNT_FROM: Final = ("clg", "mmbr", "reaction")
 # A roll that another process is at takes seconds; who asks for one waits that long.
 WAIT_SECONDS: Final = 30.0
-
-Progress = Callable[[str, int], None]  # what is being done, and how many rows of it just were
 
 
 class Rolled(msgspec.Struct, frozen=True):
@@ -70,12 +57,13 @@ class Roll:
         self._valkey = derived.valkey
         self._leases = leases
         self._fitting = Fitting(derived)
+        self._rebuilding = Rebuilding(derived)
 
     async def ask(self, actor: Actor) -> Rolled:
         actor.require(ADMIN)
         return await self.run()
 
-    async def run(self, progress: Progress = lambda step, rows: None, *, anew: bool = False) -> Rolled:
+    async def run(self, progress: Progress = lambda step, done, total: None, *, anew: bool = False) -> Rolled:
         """Roll; with `anew`, from the tables alone. Of several at once, one after the other."""
         async with self._leases.hold("challenges.record", wait=WAIT_SECONDS):
             return await self._run(progress, anew)
@@ -89,13 +77,13 @@ class Roll:
         rows = dict.fromkeys(BY_NAME, 0)
         for name in BY_NAME:
             if name not in parts:
-                rows[name] = await self._take_in(name, place.at(name), found.ceilings[name], today, progress)
-        await self._take_back(found.removals, today)
+                rows[name] = await self._take_in(name, place, found, today, progress)
+        await self._take_back([*found.removals, *found.vanished], today)
         if place.known:
             await self._change_day(int(place.cursor["day"]), today, progress)
         parts |= await self._surplus(today)
         for part in sorted(parts):
-            await self._rebuild(part, today, progress)
+            await self._rebuilding.part(part, today, progress)
         await self._finish(found, today)
         fitted = await self._fit(place, found, today, anew, progress)
         return Rolled(today % self._derived.max_post_age, rows, sorted(parts), fitted, dict(found.counts))
@@ -105,9 +93,8 @@ class Roll:
         source = " ".join(map(str, (today, *(n for t in LEARNT_FROM for n in (found.ceilings[t], found.counts[t])))))
         if place.cursor.get("model") == source and not anew:
             return 0
-        fitted = await self._fitting.run(today)
+        fitted = await self._fitting.run(today, progress)
         await self._valkey.call("HSET", DB_CURSOR(COUNTS), "model", source)
-        progress("neighbours", fitted)
         return fitted
 
     def _misfits(self, place: Place, found: Survey, anew: bool) -> set[str]:
@@ -119,7 +106,7 @@ class Roll:
     async def _surplus(self, today: int) -> set[str]:
         """The parts to make anew because Valkey has another number of challenges or posts than it should by now.
 
-        A row that was written by us and deleted by hand before any roll counted it is missed by nobody but them.
+        One that was written by us and deleted by hand before any roll counted it is missed by nobody else.
         """
         going = select(func.count()).select_from(CHALLENGE).where(CHALLENGE.c.ends_day > today)
         oldest = today - self._derived.max_post_age
@@ -135,25 +122,25 @@ class Roll:
         }
         return {part for name in found for part in PARTS[name]}
 
-    async def _take_in(self, name: str, last: int, ceiling: int, today: int, progress: Progress) -> int:
+    async def _take_in(self, name: str, place: Place, found: Survey, today: int, progress: Progress) -> int:
         """New rows of a table, in batches by id. The place moves on when a batch has been written."""
-        table = BY_NAME[name]
-        taken = 0
-        while last < ceiling:
-            statement = select(table).where(table.c.id > last, table.c.id <= ceiling).order_by(table.c.id).limit(BATCH)
+        table, last, taken = BY_NAME[name], place.at(name), place.taken(name)
+        before, total = taken, found.new[name]
+        while last < found.ceilings[name]:
+            new = and_(table.c.id > last, table.c.id <= found.ceilings[name])
             async with self._sql.read() as tx:
-                rows = (await tx.execute(statement)).all()
+                rows = (await tx.execute(select(table).where(new).order_by(table.c.id).limit(BATCH))).all()
             if not rows:
                 break
             await self._write(name, rows, today)
             last = rows[-1].id
             taken += len(rows)
-            await self._note_place(name, last)
-            progress(name, len(rows))
-        return taken
+            await self._note_place(name, last, taken)
+            progress(f"new {table.name} rows", len(rows), total - before)
+        return taken - before
 
-    async def _note_place(self, name: str, last: int) -> None:
-        await self._valkey.call("HSET", DB_CURSOR(COUNTS), name, last)
+    async def _note_place(self, name: str, last: int, taken: int) -> None:
+        await self._valkey.call("HSET", DB_CURSOR(COUNTS), name, last, f"{name}:taken", taken)
 
     async def _write(self, name: str, rows: Iterable[Any], today: int) -> None:
         if name == "clg":
@@ -161,7 +148,7 @@ class Roll:
         elif name == "post":
             await self._derived.posts([row.id for row in rows], today=today)
         elif name == "reaction":
-            await self._derived.reactions([(row.username, row.post_id, row.challenge_id) for row in rows])
+            await self._derived.standing(list(rows))
         elif name == "tracking":
             await self._derived.contributions(sorted({row.username for row in rows}))
 
@@ -179,7 +166,7 @@ class Roll:
         if early == late:
             return
         ended = and_(CHALLENGE.c.ends_day > early, CHALLENGE.c.ends_day <= late)
-        async for rows in self._paged(select(CHALLENGE.c.id).where(ended), CHALLENGE.c.id):
+        async for rows, _ in paged(self._sql, select(CHALLENGE.c.id).where(ended), CHALLENGE.c.id):
             await self._derived.challenges([row.id for row in rows])
         turned = or_(
             and_(POST.c.day > early - age, POST.c.day <= late - age),
@@ -187,105 +174,40 @@ class Roll:
             and_(ended, POST.c.day > early - age),
         )
         join = select(POST.c.id).join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
-        async for rows in self._paged(join.where(turned), POST.c.id):
+        async for rows, total in paged(self._sql, join.where(turned), POST.c.id):
             await self._derived.posts([row.id for row in rows], today=today)
-            progress("posts of other days", len(rows))
+            progress("posts of other days", len(rows), total)
         reacted = (
             select(REACTION)
             .join(POST, REACTION.c.post_id == POST.c.id)
             .join(CHALLENGE, REACTION.c.challenge_id == CHALLENGE.c.id)
             .where(or_(turned, ended))
         )
-        async for rows in self._paged(reacted, REACTION.c.id):
+        async for rows, total in paged(self._sql, reacted, REACTION.c.id):
             await self._write("reaction", rows, today)
-            progress("reactions of other days", len(rows))
-
-    async def _paged(self, statement: Select[Any], id: Any) -> AsyncIterator[list[Any]]:
-        last = 0
-        while True:
-            async with self._sql.read() as tx:
-                rows = list((await tx.execute(statement.where(id > last).order_by(id).limit(BATCH))).all())
-            if not rows:
-                return
-            yield rows
-            last = rows[-1].id
-
-    async def _rebuild(self, part: str, today: int, progress: Progress) -> None:
-        """A part from the tables, and nothing else: what Valkey has beyond them is looked at too, and goes."""
-        if part == "clg":
-            going = select(CHALLENGE.c.id).where(CHALLENGE.c.ends_day > today)
-            async for rows in self._paged(going, CHALLENGE.c.id):
-                await self._derived.challenges([row.id for row in rows])
-                progress(part, len(rows))
-            for ids in batches(await self._in_hash(ON_CLG_INFO())):
-                await self._derived.challenges([int(id) for id in ids])
-        elif part == "post":
-            await self._rebuild_posts(today, progress)
-        elif part == "reaction":
-            async for names in self._names(REACTION):
-                await self._derived.people(names)
-                progress(part, len(names))
-            await self._derived.people(await self._people_in_valkey())
-        elif part == "tracking":
-            async for names in self._names(TRACKING):
-                await self._derived.contributions(names, "exact")
-                progress(part, len(names))
-            await self._derived.contributions(await self._in_hash(USER_CONTRIBUTION()), "exact")
-
-    async def _rebuild_posts(self, today: int, progress: Progress) -> None:
-        recent = select(POST.c.id).where(POST.c.day > today - self._derived.max_post_age)
-        async for rows in self._paged(recent, POST.c.id):
-            await self._derived.posts([row.id for row in rows], today=today)
-            progress("post", len(rows))
-        there = await self._in_hash(POST_CLG_PAIR())
-        for category in range(1, CATEGORIES + 1):
-            there |= await self._in_zset(RECENT_POSTS(category))
-        await self._derived.posts([int(id) for id in there], today=today)
-
-    async def _names(self, table: Any) -> AsyncIterator[list[str]]:
-        last = ""
-        while True:
-            names = select(table.c.username).distinct().where(table.c.username > last).order_by(table.c.username)
-            async with self._sql.read() as tx:
-                found = list((await tx.execute(names.limit(BATCH))).scalars().all())
-            if not found:
-                return
-            yield found
-            last = found[-1]
-
-    async def _in_hash(self, key: str) -> set[str]:
-        return {name async for page in self._scan(self._valkey, "HSCAN", key) for name in page[::2]}
-
-    async def _in_zset(self, key: str) -> set[str]:
-        return {name async for page in self._scan(self._valkey, "ZSCAN", key) for name in page[::2]}
-
-    async def _people_in_valkey(self) -> list[str]:
-        found = set()
-        for key in (LIKED_POSTS, CLGS_PREFERENCE):
-            for node in self._valkey.primaries():
-                async for names in self._scan(node, "SCAN", match=f"*{key.pattern.partition('>')[2]}"):
-                    matches = [CATALOGUE.match(name) for name in names]
-                    found |= {match.parts[0] for match in matches if match is not None and match.key is key}
-        return sorted(found)
-
-    async def _scan(self, node: Any, command: str, *key: str, match: str = "*") -> AsyncIterator[list[str]]:
-        cursor = "0"
-        while True:
-            cursor, page = await node.call(command, *key, cursor, "MATCH", match, "COUNT", 1_000)
-            yield page
-            if str(cursor) == "0":
-                return
+            progress("reactions of other days", len(rows), total)
 
     async def _finish(self, found: Survey, today: int) -> None:
         """The roll is done: say so. Counts and place change together, for the next roll compares them."""
         age = self._derived.max_post_age
         place: list[str | int] = ["day", today]
         for name, ceiling in found.ceilings.items():
-            place += [name, ceiling, f"{name}:counted", ceiling]
+            place += [name, ceiling, f"{name}:counted", ceiling, f"{name}:taken", 0]
         counts = [part for pair in found.counts.items() for part in pair]
         params = ("max_post_age", age, "distinct_category", CATEGORIES, "day_index", today % age)
         await self._valkey.call("HSET", RS_PARAM(), *params)
         await self._valkey.multi([("HSET", DB_LEN(), *counts), ("HSET", DB_CURSOR(COUNTS), *place)])
-        for ids in batches([row.id for row in found.removals]):
+        await self._forget_notes(found)
+
+    async def _forget_notes(self, found: Survey) -> None:
+        """What went is taken back; and what came is counted, so that it is missed from now on, whoever deletes it."""
+        for notes, rows in ((REMOVAL, found.removals), (ARRIVAL, found.vanished)):
+            for ids in batches([row.id for row in rows]):
+                async with self._sql.begin() as tx:
+                    await tx.execute(delete(notes).where(notes.c.id.in_(ids)))
+        counted = or_(*(and_(ARRIVAL.c.table_name == n, ARRIVAL.c.row_id <= found.ceilings[n]) for n in NOTED))
+        some = select(ARRIVAL.c.id).where(counted).order_by(ARRIVAL.c.id).limit(BATCH)
+        gone = True
+        while gone:
             async with self._sql.begin() as tx:
-                await tx.execute(delete(REMOVAL).where(REMOVAL.c.id.in_(ids)))
+                gone = bool((await tx.execute(delete(ARRIVAL).where(ARRIVAL.c.id.in_(some)))).rowcount)

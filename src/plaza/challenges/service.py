@@ -26,8 +26,8 @@ from plaza.challenges.model import (
     day_named,
     day_of,
 )
-from plaza.challenges.record import MEMBERS, challenge_of, member_of, note_removal, require_ongoing, require_sight
-from plaza.challenges.tables import CHALLENGE, MEMBER, TRACKING
+from plaza.challenges.record import MEMBERS, challenge_of, member_of, note, require_ongoing, require_sight
+from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, REMOVAL, TRACKING
 from plaza.core.auth import USER, Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
@@ -123,10 +123,10 @@ class Challenges:
         mine = (MEMBER.c.challenge_id == id, MEMBER.c.username == actor.name)
         async with self._sql.begin() as tx:
             await challenge_of(tx, id)
-            row = (await tx.execute(delete(MEMBER).where(*mine).returning(MEMBER))).one_or_none()
-            if row is None:
+            gone = (await tx.execute(delete(MEMBER).where(*mine).returning(MEMBER))).all()
+            if not gone:
                 raise NotJoined("You are no member of this challenge.")
-            await note_removal(tx, "mmbr", row)
+            await note(tx, REMOVAL, "mmbr", gone)
         return Membership(id, actor.name, False)
 
     async def track(self, actor: Actor, id: int, new: NewTracking) -> Tracked:
@@ -140,11 +140,12 @@ class Challenges:
             await self._require_in_time(tx, actor, id, day)
             values = {"challenge_id": id, "username": actor.name, "day": day}
             statement = self._sql.insert(TRACKING).values(values).on_conflict_do_nothing()
-            row = (await tx.execute(statement.returning(TRACKING.c.id))).scalar()
+            row = (await tx.execute(statement.returning(TRACKING))).one_or_none()
             if row is None:
                 raise AlreadyTracked("This day is tracked already.", date=date_of(day))
+            await note(tx, ARRIVAL, "tracking", [row])
         await self._derived.contributions([actor.name])
-        return Tracked(row, id, actor.name, date_of(day))
+        return Tracked(row.id, id, actor.name, date_of(day))
 
     async def _require_in_time(self, tx: AsyncConnection, actor: Actor, id: int, day: int) -> None:
         challenge = await challenge_of(tx, id)

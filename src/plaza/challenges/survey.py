@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, text
+from sqlalchemy import Select, func, select, text
 
 from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, RS_PARAM
-from plaza.challenges.tables import BY_NAME, REMOVAL
+from plaza.challenges.tables import ARRIVAL, BY_NAME, NOTED, REMOVAL
 from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
 
@@ -44,6 +44,10 @@ class Place:
     def counted(self, table: str) -> int:
         return int(self.cursor.get(f"{table}:counted", 0))
 
+    def taken(self, table: str) -> int:
+        """How many rows a roll that did not end took in behind those that are counted."""
+        return int(self.cursor.get(f"{table}:taken", 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:
@@ -52,28 +56,43 @@ class Survey:
     ceilings: Mapping[str, int]
     counts: Mapping[str, int]  # rows up to the ceiling
     new: Mapping[str, int]  # of these, rows that `db_len` does not count yet
+    passed: Mapping[str, int]  # of these, rows that a roll which did not end has taken in
     removals: Sequence[Any]  # what Plaza itself removed since
+    vanished: Sequence[Any]  # what Plaza itself wrote since, and is not there
 
     def misfits(self, place: Place) -> set[str]:
         """The tables whose rows were changed behind our back."""
-        return {name for name in BY_NAME if self._expected(name, place) != self.counts[name]}
+        return {name for name in BY_NAME if self._is_misfit(name, place)}
 
-    def _expected(self, name: str, place: Place) -> int:
-        counted = place.counted(name)
-        gone = sum(1 for row in self.removals if row.table_name == name and row.row_id <= counted)
-        return int(place.counts.get(name, 0)) + self.new[name] - gone
+    def _is_misfit(self, name: str, place: Place) -> bool:
+        counted, at = place.counted(name), place.at(name)
+        gone = [row.row_id for row in self.removals if row.table_name == name]
+        left = int(place.counts.get(name, 0)) - sum(id <= counted for id in gone)
+        passed = place.taken(name) - sum(counted < id <= at for id in gone)
+        return (left + self.new[name], passed) != (self.counts[name], self.passed[name])
 
 
 async def survey(sql: Sql, place: Place) -> Survey:
     ceilings = await _ceilings(sql)
-    counts, new = {}, {}
+    counts, new, passed = {}, {}, {}
     async with sql.read() as tx:
         for name, table in BY_NAME.items():
             rows = select(func.count()).select_from(table).where(table.c.id <= ceilings[name])
             counts[name] = int((await tx.execute(rows)).scalar_one())
-            new[name] = int((await tx.execute(rows.where(table.c.id > place.counted(name)))).scalar_one())
+            rows = rows.where(table.c.id > place.counted(name))
+            new[name] = int((await tx.execute(rows)).scalar_one())
+            passed[name] = int((await tx.execute(rows.where(table.c.id <= place.at(name)))).scalar_one())
         removals = (await tx.execute(select(REMOVAL).order_by(REMOVAL.c.id))).all()
-    return Survey(ceilings, counts, new, removals)
+        # After the counts: what is not there now may be counted, which the next roll sees; what is not counted is not
+        # there now either.
+        vanished = [row for name in NOTED for row in await tx.execute(_vanished(name))]
+    return Survey(ceilings, counts, new, passed, removals, vanished)
+
+
+def _vanished(name: str) -> Select[Any]:
+    rows = BY_NAME[name]
+    there = select(rows.c.id).where(rows.c.id == ARRIVAL.c.row_id).exists()
+    return select(ARRIVAL).where(ARRIVAL.c.table_name == name, ~there).order_by(ARRIVAL.c.id)
 
 
 async def _ceilings(sql: Sql) -> dict[str, int]:

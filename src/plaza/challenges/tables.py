@@ -39,6 +39,21 @@ def _of(name: str, column: Column[Any]) -> Column[Any]:
     return Column(name, _ID, ForeignKey(column, ondelete="CASCADE"), nullable=False)
 
 
+def _notes(name: str) -> Table:
+    """Rows that came or went."""
+    return Table(
+        name,
+        METADATA,
+        _id(),
+        Column("table_name", String(10), nullable=False),  # as in `db_len`
+        Column("row_id", BigInteger, nullable=False),
+        Column("challenge_id", BigInteger, nullable=False),
+        Column("post_id", BigInteger),
+        Column("username", String(30), nullable=False),
+        sqlite_autoincrement=True,
+    )
+
+
 CHALLENGE = Table(
     "challenge",
     METADATA,
@@ -110,17 +125,12 @@ TRACKING = Table(
 )
 # What Plaza itself deleted, written in the same transaction, so that the daily job knows what to take back and does
 # not mistake it for rows that vanished behind its back.
-REMOVAL = Table(
-    "challenge_removal",
-    METADATA,
-    _id(),
-    Column("table_name", String(10), nullable=False),  # as in `db_len`
-    Column("row_id", BigInteger, nullable=False),
-    Column("challenge_id", BigInteger, nullable=False),
-    Column("post_id", BigInteger),
-    Column("username", String(30), nullable=False),
-    sqlite_autoincrement=True,
-)
+REMOVAL = _notes("challenge_removal")
+# What Plaza itself wrote since the last roll, noted likewise. Valkey has heard of it, but no roll has counted it: if
+# somebody deletes it by hand, only this tells.
+ARRIVAL = _notes("challenge_arrival")
+# The tables whose rows are noted as they come. Challenges and posts are counted in Valkey; members have nothing there.
+NOTED = ("reaction", "tracking")
 
 # By the abbreviations of `db_len`. A table comes after those it refers to.
 BY_NAME = {"clg": CHALLENGE, "mmbr": MEMBER, "post": POST, "reaction": REACTION, "tracking": TRACKING}
