@@ -12,14 +12,12 @@ function say(text, failed = false) {
   if (text) say.timer = setTimeout(() => { said.textContent = ""; }, failed ? 8000 : 3000);
 }
 
-// Where the focus was inside what is replaced: on the same control of the new piece it stays.
+// Where the focus was inside what is replaced: on the same control of the new piece it stays, or else on the first.
 function focusIn(element) {
   const active = document.activeElement;
-  if (!element.contains(active) || active === document.body) return null;
-  for (const name of ["formaction", "id", "name", "href"]) {
-    if (active.hasAttribute(name)) return `[${name}="${CSS.escape(active.getAttribute(name))}"]`;
-  }
-  return null;
+  if (!element.contains(active)) return null;
+  const name = ["formaction", "id", "name"].find((each) => active.hasAttribute(each));
+  return name ? `[${name}="${CSS.escape(active.getAttribute(name))}"]` : "textarea, input:not([type=hidden]), button, a";
 }
 
 function put(html) {
@@ -34,7 +32,7 @@ function put(html) {
     if (!old) continue;
     const focus = focusIn(old);
     old.replaceWith(element);
-    if (focus) (element.matches(focus) ? element : element.querySelector(focus))?.focus();
+    if (focus) element.querySelector(focus)?.focus();
   }
   return holder.content;
 }

@@ -11,6 +11,7 @@ function draw(line, past) {
 }
 
 export function start(stage) {
+  stage.querySelector(".without").remove();
   const number = new Intl.NumberFormat("en"), past = [];
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
   const stream = new EventSource(stage.dataset.from);
