@@ -12,6 +12,7 @@ from plaza.shop.library import LIBRARY
 from plaza.shop.orders import Orders
 from plaza.shop.pages import Pages
 from plaza.shop.people import Shoppers
+from plaza.shop.present import Present
 from plaza.shop.routes import route
 from plaza.shop.rows import RowCache
 from plaza.shop.rules import RULES
@@ -31,6 +32,7 @@ def build(core: Core) -> Parts:
     views = Views(sessions, items, Snapshots(core.valkey, core.clock), core.clock)
     services = [
         sessions,
+        Present(sessions, core.clock),
         items,
         views,
         Carts(sessions, items),

@@ -183,12 +183,12 @@ class Sessions:
 
     async def _cut_off(self, visit: Visit) -> bool:
         """Whether the person was deleted, renamed or suspended since; then the session ends."""
-        if not self._is_cut_off(visit.user, visit.since):
+        if not self.is_cut_off(visit.user, visit.since):
             return False
         await self._end(visit.token)
         return True
 
-    def _is_cut_off(self, user: str | None, since: float) -> bool:
+    def is_cut_off(self, user: str | None, since: float) -> bool:
         return user is not None and self._cutoffs.of(user) >= since * 1000
 
     def _visit(self, token: str, reply: Sequence[Any], *, new: bool = False, moved: bool = False) -> Visit:
@@ -204,7 +204,7 @@ class Sessions:
         """Who is signed in with a token, if anybody. One round trip; the session is not touched."""
         limits = (self.limits.idle, self.limits.absolute)
         user, since = await self.functions.ask("shop_peek", of_session(token), self.now(), *limits)
-        return None if not user or self._is_cut_off(user, float(since)) else str(user)
+        return None if not user or self.is_cut_off(user, float(since)) else str(user)
 
     async def cart_before(self, token: str) -> list[str]:
         """What was in a guest's cart when the token was replaced: item, quantity, …"""

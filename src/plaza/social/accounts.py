@@ -15,6 +15,7 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
+from plaza.core.hot import Hot
 from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.core.tokens import ACCESS_SECONDS, ROLES, Role, is_username
@@ -35,6 +36,9 @@ REFRESH_MS: Final = 30 * 86_400_000
 
 # Devices of one person; the one that was away longest has to sign in again.
 MOST_SESSIONS: Final = 20
+
+# People whose standing is at hand, until it changes: some 200 bytes each.
+MOST_ACTORS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Accounts:
         self.auth = auth
         self.passwords = passwords
         self.clock = clock
+        self._actors: Hot[Actor] = Hot(functions.valkey, MOST_ACTORS)
 
     async def register(self, new: Registration, address: str | None = None) -> SignedIn:
         """Make an account and sign in. One round trip, besides the limit's."""
@@ -131,9 +136,22 @@ class Accounts:
         return actor
 
     async def actor(self, username: str) -> Actor | None:
-        """A person as they stand now; None for who is suspended or not there. One round trip."""
-        role, suspended = await self.valkey.call("HMGET", USER(username), "role", "suspended_at")
-        return Actor(username, role) if role in ROLES and suspended is None else None
+        """A person as they stand now; None for who is suspended or away. No round trip if at hand, else one."""
+        key = USER(username)
+        at_hand = self._actors.get(key)
+        if at_hand is not None:
+            return at_hand
+
+        def keep(row: list[str | None]) -> Actor | None:
+            role, suspended = row
+            if role not in ROLES or suspended is not None:
+                return None
+            actor = Actor(username, role)
+            self._actors.put(key, actor)
+            return actor
+
+        actor: Actor | None = await self.valkey.tracked("HMGET", key, "role", "suspended_at", keep=keep)
+        return actor
 
     async def refresh(self, shown: str) -> SignedIn:
         """Exchange a refresh token for the next one. One round trip."""

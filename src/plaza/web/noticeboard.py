@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup
@@ -14,12 +15,14 @@ from plaza.articles.lists import Lists
 from plaza.articles.model import ArticlesQuery
 from plaza.core.clock import Clock
 from plaza.core.errors import PlazaError
+from plaza.core.paging import Page
 from plaza.live.programme import Programme
 from plaza.web.rendering import fragment
 
 # A visitor who sees a count that is this old has lost nothing.
 RENEW_MS: Final = 10_000
 SHOWN: Final = 4
+GROUPS_SHOWN: Final = 12
 
 
 class Noticeboard:
@@ -30,6 +33,7 @@ class Noticeboard:
         self._lists = lists
         self._clock = clock
         self._notices = Markup("")
+        self._groups: tuple[tuple[str, int], ...] = ()
         self._due_ms = 0
         self._renewing: asyncio.Task[None] | None = None
 
@@ -41,6 +45,11 @@ class Noticeboard:
             self._renewing = asyncio.create_task(self._renew())
         return self._notices
 
+    def groups(self, current: str) -> Markup:
+        """Groups of articles to choose from, instead of the notices."""
+        self.latest()
+        return _groups(self._groups, current)
+
     async def ready(self) -> None:
         """Wait for the first notices; after that there are always some."""
         self.latest()
@@ -50,7 +59,15 @@ class Noticeboard:
     async def _renew(self) -> None:
         # Without them a page is still a page, and the next one tries again.
         with contextlib.suppress(PlazaError):
-            showings, articles = await asyncio.gather(
-                self._programme.all(), self._lists.all(None, ArticlesQuery(limit=SHOWN, order="hot"))
+            showings, articles, groups = await asyncio.gather(
+                self._programme.all(),
+                self._lists.all(None, ArticlesQuery(limit=SHOWN, order="hot")),
+                self._lists.groups(Page(limit=GROUPS_SHOWN)),
             )
+            self._groups = tuple((group.name, group.size) for group in groups.groups)
             self._notices = fragment("notices.html", showings=showings[:SHOWN], articles=articles.articles)
+
+
+@lru_cache(256)
+def _groups(groups: tuple[tuple[str, int], ...], current: str) -> Markup:
+    return fragment("groups.html", groups=groups, current=current)

@@ -10,6 +10,7 @@ from plaza.core.domain import Core
 from plaza.core.routes import ErrorAnswer, Routes
 from plaza.live.programme import Programme
 from plaza.shop.pages import Pages
+from plaza.shop.present import Present
 from plaza.shop.sessions import Sessions
 from plaza.social.accounts import Accounts
 from plaza.web import (
@@ -29,6 +30,7 @@ from plaza.web.noticeboard import Noticeboard
 from plaza.web.problems import problem_page
 from plaza.web.products import Products
 from plaza.web.site import Site
+from plaza.web.visitors import Visitors
 from plaza.web.vitals import Vitals
 
 ROUTES: Final[tuple[Routes, ...]] = (
@@ -52,9 +54,10 @@ STRAYS: Final[Mapping[str, ErrorAnswer]] = {"/app": problem_page}
 def services(core: Core, known: Mapping[type, Any]) -> list[object]:
     """What the pages need beside the domains' services, on an open core."""
     secret = core.settings.secret("jwt_secret")
+    visitors = Visitors(known[Sessions], known[Present], known[Accounts])
     notices = Noticeboard(known[Programme], known[Lists], core.clock)
     return [
-        Site(secret, known[Sessions], known[Accounts], notices.latest, core.clock),
+        Site(secret, visitors, notices.latest, core.clock),
         notices,
         Products(Pages(core.functions)),
         Vitals(core.valkey, core.clock),

@@ -1,29 +1,53 @@
-"""Posts as HTML. A feed shows the same posts to many, so their pieces are kept: what a piece says is all that its key
-holds, so a piece that is found is always right, and nothing has to be told of changes.
+"""Posts and comments as HTML. A feed shows the same ones to many, so their pieces are kept: what a piece says is all
+that its key holds, so a piece that is found is always right, and nothing has to be told of changes. Pieces are bytes:
+one emoji in a page of text would make Python carry four bytes for each letter of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup
 
-from plaza.social.model import FeedItem, Post
+from plaza.social.model import Comment, FeedItem, Post
 from plaza.social.tags import tags_in
-from plaza.web.rendering import fragment
-from plaza.web.text import ago, iso
+from plaza.web.rendering import render
+from plaza.web.text import ago
+from plaza.web.visitors import Visitor
 
 # So that a page stays below 100 kB, whatever its posts say.
 EXCERPT: Final = 700
 # Tags that the text does not show itself; the rest are on the post's own page.
 MOST_TAGS: Final = 5
-KEPT: Final = 2_000
+# Of each kind; a piece takes about a kilobyte.
+KEPT: Final = 4_000
 
 
 def card(post: Post, now_ms: int, *, whole: bool = False) -> Markup:
-    """A post in a list, or alone."""
-    head = _head(
+    """A post, alone or to be put into a list."""
+    return Markup(_card(post, now_ms, len(post.content) if whole else EXCERPT).decode())  # noqa: S704
+
+
+def cards(items: Iterable[FeedItem], now_ms: int) -> bytes:
+    """The posts of a page."""
+    return b"".join([_card(item.post, now_ms, EXCERPT) for item in items])
+
+
+def acts(post: Post) -> Markup:
+    """What one can do with a post."""
+    return Markup(_acts_of(post).decode())  # noqa: S704
+
+
+def comments(all_said: Iterable[Comment], post: Post, who: Visitor, now_ms: int) -> bytes:
+    """What is said below a post, with a button to delete it for those who may."""
+    return b"".join([_said(each, post, who, now_ms) for each in all_said])
+
+
+def _card(post: Post, now_ms: int, most: int) -> bytes:
+    """Pieces of templates, which have escaped what people wrote, with words of ours between them."""
+    head, tail = _around_time(
         post.id,
         post.username,
         post.display_name,
@@ -31,34 +55,56 @@ def card(post: Post, now_ms: int, *, whole: bool = False) -> Markup:
         post.content,
         post.media_url,
         tuple(post.hashtags),
-        len(post.content) if whole else EXCERPT,
+        post.created_at,
+        post.edited_at is not None,
+        most,
     )
-    edited = " · edited" if post.edited_at else ""
-    when = f'<p class="when"><a href="/app/posts/{post.id}"><time datetime="{iso(post.created_at)}">'
-    when += f"{ago(post.created_at, now_ms)}</time></a>{edited}</p>"
-    return Markup(f"{head}{when}{acts(post)}</article>")  # noqa: S704 ids and numbers of ours between two templates
+    return b"".join([head, ago(post.created_at, now_ms).encode(), tail, _acts_of(post), b"</article>"])
 
 
-def cards(items: list[FeedItem], now_ms: int) -> list[Markup]:
-    return [card(item.post, now_ms) for item in items]
+def _acts_of(post: Post) -> bytes:
+    return _acts(post.id, post.likesCount, post.commentsCount, post.bookmarksCount, post.isLiked, post.isBookmarked)
 
 
-def acts(post: Post) -> Markup:
-    """What one can do with a post."""
-    counts = post.likesCount, post.commentsCount, post.bookmarksCount
-    return _acts(post.id, *counts, post.isLiked, post.isBookmarked)
+def _said(said: Comment, post: Post, who: Visitor, now_ms: int) -> bytes:
+    may_delete = who.is_admin or who.name in (said.username, post.username)
+    when = ago(said.created_at, now_ms)
+    return _comment(said.id, said.post_id, said.username, said.content, said.created_at, when, may_delete)
 
 
 @lru_cache(KEPT)
-def _head(
-    id: str, username: str, shown: str, role: str, content: str, media: str | None, tags: tuple[str, ...], most: int
-) -> Markup:
+def _around_time(
+    id: str,
+    username: str,
+    shown: str,
+    role: str,
+    content: str,
+    media: str | None,
+    tags: tuple[str, ...],
+    created_at: int,
+    edited: bool,
+    most: int,
+) -> tuple[bytes, bytes]:
+    """A post's own part, before and after how long ago it was, which is another thing every minute."""
     in_text = tags_in(content[:most])
     more = [tag for tag in tags if tag not in in_text][: MOST_TAGS if most == EXCERPT else None]
-    about = {"id": id, "username": username, "display_name": shown, "user_role": role, "content": content}
-    return fragment("card.html", post={**about, "media_url": media}, tags=more, most=most)
+    post = {"id": id, "username": username, "display_name": shown, "user_role": role, "content": content}
+    made = render(
+        "card.html", post={**post, "media_url": media, "created_at": created_at}, tags=more, most=most, edited=edited
+    )
+    # A control character, which neither a post nor a template holds.
+    head, _, tail = made.partition("\x00")
+    return head.encode(), tail.encode()
 
 
 @lru_cache(KEPT)
-def _acts(id: str, likes: int, comments: int, bookmarks: int, liked: bool, marked: bool) -> Markup:
-    return fragment("acts.html", id=id, likes=likes, comments=comments, bookmarks=bookmarks, liked=liked, marked=marked)
+def _acts(id: str, likes: int, comments: int, bookmarks: int, liked: bool, marked: bool) -> bytes:
+    return render(
+        "acts.html", id=id, likes=likes, comments=comments, bookmarks=bookmarks, liked=liked, marked=marked
+    ).encode()
+
+
+@lru_cache(KEPT)
+def _comment(id: str, post: str, username: str, content: str, created_at: int, when: str, may_delete: bool) -> bytes:
+    said = {"id": id, "post_id": post, "username": username, "content": content, "created_at": created_at}
+    return render("comment.html", comment=said, when=when, may_delete=may_delete).encode()

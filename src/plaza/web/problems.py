@@ -10,7 +10,7 @@ from plaza.core.call import Call
 from plaza.core.errors import BadRequest, PlazaError
 from plaza.core.serving.problems import headers_of, problem
 from plaza.web.forms import NEXT, fields_of
-from plaza.web.rendering import page, render
+from plaza.web.rendering import chrome, page, render
 from plaza.web.security import HOME, local
 
 SIGN_IN: Final = "/app/sign-in"
@@ -36,13 +36,8 @@ def problem_page(error: PlazaError, call: Call) -> Answer[Any]:
         return problem(error, call.request_id)
     if error.status == 401:
         return Answer(status=303, headers=[("location", sign_in_path(_wanted(call)))])
-    nobody = {
-        "me": None,
-        "here": HOME,
-        "csrf": "",
-        "section": "",
-        "notices": "",
-    }  # errors are told without asking who it is
+    # Errors are told without asking who it is.
+    nobody = {"chrome": chrome("", "", False, ""), "here": HOME, "csrf": "", "notices": ""}
     advice = _ADVICE.get(error.status, "")
     body = render("problem.html", **nobody, error=error, advice=advice, request_id=call.request_id)
     headers = [pair for pair in headers_of(error) if pair[0] != "www-authenticate"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -65,16 +66,22 @@ ENVIRONMENT.globals.update(
 )
 
 
-def render(name: str, **context: Any) -> str:
+def render(template: str, /, **context: Any) -> str:
     """A template as text."""
-    return ENVIRONMENT.get_template(name).render(context)
+    return ENVIRONMENT.get_template(template).render(context)
 
 
-def fragment(name: str, **context: Any) -> Markup:
+def fragment(template: str, /, **context: Any) -> Markup:
     """A template for use in another."""
-    return Markup(render(name, **context))  # noqa: S704 made by a template that escapes
+    return Markup(render(template, **context))  # noqa: S704 made by a template that escapes
 
 
-def page(body: str, *headers: tuple[str, str], status: int = 200) -> Answer[str]:
+@lru_cache(1024)
+def chrome(section: str, name: str, is_admin: bool, here: str) -> Markup:
+    """What is around a page: the brand, the sections, and the account or, for nobody, the way to one."""
+    return fragment("chrome.html", section=section, name=name, is_admin=is_admin, here=here)
+
+
+def page(body: str | bytes, *headers: tuple[str, str], status: int = 200) -> Answer[str]:
     """HTML as an answer."""
     return Answer(body, status=status, headers=[*HEADERS, *headers], media_type=HTML)

@@ -21,8 +21,8 @@ from plaza.articles.service import Articles
 from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.errors import Conflict, Invalid
-from plaza.core.paging import Page
-from plaza.web import forms
+from plaza.web import forms, links
+from plaza.web.noticeboard import Noticeboard
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text import older
@@ -39,45 +39,47 @@ ORDERS: Final = {
 }
 assert set(ORDERS) == set(get_args(Order))
 
-# Beside the list: enough to choose from.
-GROUPS_SHOWN: Final = 12
-
 
 @page.get("/articles")
 async def articles(
-    call: Call, site: Site, lists: Lists, order: Order = "score", cursor: str | None = None
+    call: Call, site: Site, lists: Lists, notices: Noticeboard, order: Order = "score", cursor: str | None = None
 ) -> Answer[str]:
     """All articles, in an order."""
     who = await site.visitors.of(call)
     found = await lists.all(who.actor, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, call, who, lists, found, "/app/articles", order, "Articles")
+    return await _list(site, call, who, notices, found, "/app/articles", order, "Articles")
 
 
 @page.get("/groups/{name}")
 async def group(
-    call: Call, site: Site, name: GroupName, lists: Lists, order: Order = "score", cursor: str | None = None
+    call: Call,
+    site: Site,
+    name: GroupName,
+    lists: Lists,
+    notices: Noticeboard,
+    order: Order = "score",
+    cursor: str | None = None,
 ) -> Answer[str]:
     """A group's articles, in an order. A new vote counts here within a minute."""
     who = await site.visitors.of(call)
     found = await lists.of_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, call, who, lists, found, f"/app/groups/{quote(name)}", order, name)
+    return await _list(site, call, who, notices, found, f"/app/groups/{quote(name)}", order, name)
 
 
 async def _list(
-    site: Site, call: Call, who: Visitor, lists: Lists, found: ArticlesPage, path: str, order: Order, title: str
+    site: Site, call: Call, who: Visitor, notices: Noticeboard, found: ArticlesPage, path: str, order: Order, title: str
 ) -> Answer[str]:
-    groups = await lists.groups(Page(limit=GROUPS_SHOWN))
+    await notices.ready()
     return site.page(
         call,
         who,
         "articles.html",
         section="Articles",
         title=title,
-        articles=found.articles,
-        first=not call.query.cursor,
+        rows=links.rows(found.articles, site.clock.now_ms()),
         tabs=[(shown, f"{path}?order={name}", name == order) for name, shown in ORDERS.items()],
         tabs_label="Order",
-        groups=groups.groups,
+        groups=notices.groups(title),
         more=older(f"{path}?order={order}", found.pagination),
     )
 
@@ -116,7 +118,8 @@ async def article(call: Call, site: Site, id: ArticleId, articles: Articles) -> 
     """One article."""
     who = await site.visitors.of(call)
     found = await articles.read(who.actor, id)
-    return site.page(call, who, "article.html", section="Articles", article=found, author=author_of(found))
+    votes: dict[str, Any] = {"votes": links.votes(found)}
+    return site.page(call, who, "article.html", section="Articles", article=found, author=author_of(found), **votes)
 
 
 @page.post("/articles/{id}/vote")
@@ -125,7 +128,7 @@ async def vote(call: Call, body: bytes, site: Site, id: ArticleId, articles: Art
     who = await site.visitors.of(call)
     await articles.vote(who.person(), id, direction_of(body))
     found = await articles.read(who.actor, id)
-    return site.done(call, who, body, f"/app/articles/{id}#article-{id}", "votes.html", article=found)
+    return site.done(call, who, body, f"/app/articles/{id}#article-{id}", "piece.html", piece=links.votes(found))
 
 
 @page.post("/articles/{id}/delete")

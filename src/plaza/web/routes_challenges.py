@@ -88,7 +88,7 @@ async def create(call: Call, body: bytes, site: Site, service: Challenges) -> An
         made = await service.create(who.person(), new, site.operation(call, body))
     except Invalid as error:
         title = forms.fields_of(body).get("title", "")
-        said = {"categories": CATEGORY_NAMES, "problem": error.detail, "title": title}
+        said: dict[str, Any] = {"categories": CATEGORY_NAMES, "problem": error.detail, "title": title}
         return site.page(call, who, "challenge-new.html", section="Challenges", status=422, **said)
     return site.done(call, who, b"", f"/app/challenges/{made.id}")
 

@@ -40,7 +40,7 @@ async def profile(
     found = await feeds.of_user(who.actor, username, Page(cursor=cursor), users=False)
     cards = posts.cards(found.items, site.clock.now_ms())
     more = older(user_path(username), found.pagination)
-    return site.page(call, who, "profile.html", **head, cards=cards, more=more)
+    return site.page(call, who, "profile.html", **head, rows=cards, more=more)
 
 
 @page.get("/people/{username}/{side}")

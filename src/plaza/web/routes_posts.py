@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.paging import Page
@@ -30,14 +32,15 @@ async def post(call: Call, site: Site, id: PostId, social: Posts, cursor: str | 
     who = await site.visitors.of(call)
     found = await social.get(who.actor, id)
     said = await social.comments(who.actor, id, Page(limit=50, cursor=cursor))
+    now = site.clock.now_ms()
     return site.page(
         call,
         who,
         "post.html",
         post=found,
-        card=posts.card(found, site.clock.now_ms(), whole=True),
+        card=posts.card(found, now, whole=True),
         excerpt=cut(found.content, 60),
-        comments=said.items,
+        rows=posts.comments(said.items, found, who, now),
         more=older(f"/app/posts/{id}", said.pagination),
     )
 
@@ -74,7 +77,8 @@ async def comment(call: Call, body: bytes, site: Site, id: PostId, social: Posts
     who = await site.visitors.of(call)
     made = await social.comment(who.person(), id, forms.read(body, NewComment), site.operation(call, body))
     found = await social.get(who.actor, id)
-    said = {"post": found, "comment": made, "acts": posts.acts(found)}
+    shown = Markup(posts.comments([made], found, who, site.clock.now_ms()).decode())  # noqa: S704
+    said = {"post": found, "comment": shown, "acts": posts.acts(found)}
     return site.done(call, who, body, f"/app/posts/{id}#comment-{made.id}", "commented.html", said="Commented.", **said)
 
 

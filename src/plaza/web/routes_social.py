@@ -26,7 +26,7 @@ def feed(site: Site, call: Call, who: Visitor, found: Paged[FeedItem], path: str
     given = {"section": "", "lead": "", "composer": False, "tabs": None, "empty": "Nothing here yet."}
     more = older(path, found.pagination)
     cards = posts.cards(found.items, site.clock.now_ms())
-    return site.page(call, who, "feed.html", cards=cards, more=more, **{**given, **said})
+    return site.page(call, who, "feed.html", rows=cards, more=more, **{**given, **said})
 
 
 @page.get("")

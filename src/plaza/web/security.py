@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -29,10 +30,11 @@ class Forms:
 
     def __init__(self, secret: str) -> None:
         self._key = hmac.digest(secret.encode(), b"plaza forms", "sha256")
+        self._tokens = lru_cache(8_192)(lambda session: self._digest("form", session))
 
     def token(self, session: str) -> str:
         """What every form of a session carries."""
-        return self._digest("form", session)
+        return self._tokens(session)
 
     def operation(self, session: str, once: str) -> str:
         """What a form that was filled in once does, however often it is sent: the same for the same form."""

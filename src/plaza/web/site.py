@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
@@ -17,8 +17,7 @@ from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.clock import Clock
 from plaza.shop.cookies import token_of
-from plaza.shop.sessions import Sessions
-from plaza.social.accounts import Accounts
+from plaza.web import rendering
 from plaza.web.demo import DemoAccounts, NoDemo
 from plaza.web.forms import CSRF, NEXT, ONCE, fields_of
 from plaza.web.problems import address
@@ -26,14 +25,16 @@ from plaza.web.rendering import page, render
 from plaza.web.security import Forms, local
 from plaza.web.visitors import Visitor, Visitors
 
+# Where rows go, in a page that is being made: nobody can write it, for nobody knows it.
+_MARK: Final = secrets.token_hex(16).encode()
+_ROWS: Final = Markup(_MARK.decode())  # noqa: S704
+
 
 class Site:
     """The frame of all pages."""
 
-    def __init__(
-        self, secret: str, sessions: Sessions, accounts: Accounts, notices: Callable[[], Markup], clock: Clock
-    ) -> None:
-        self.visitors = Visitors(sessions, accounts)
+    def __init__(self, secret: str, visitors: Visitors, notices: Callable[[], Markup], clock: Clock) -> None:
+        self.visitors = visitors
         self.clock = clock
         self._notices = notices
         self.demo: DemoAccounts = NoDemo()
@@ -48,16 +49,27 @@ class Site:
         return self._forms.operation(token_of(call) or "", fields_of(body).get(ONCE, call.operation))
 
     def page(
-        self, call: Call, who: Visitor, name: str, *, section: str = "", status: int = 200, **context: Any
+        self,
+        call: Call,
+        who: Visitor,
+        name: str,
+        *,
+        section: str = "",
+        status: int = 200,
+        rows: bytes = b"",
+        **context: Any,
     ) -> Answer[str]:
-        """A whole page, for one visitor."""
-        return page(render(name, **self._frame(call, who), section=section, **context), *who.cookie, status=status)
+        """A whole page, for one visitor. `rows` is HTML that is put where the template says `{{ rows }}`."""
+        frame = self._frame(who, address(call), section)
+        made = render(name, **frame, rows=_ROWS if rows else "", **context).encode()
+        return page(made.replace(_MARK, rows, 1) if rows else made, *who.cookie, status=status)
 
-    def _frame(self, call: Call, who: Visitor) -> dict[str, Any]:
+    def _frame(self, who: Visitor, here: str, section: str = "") -> dict[str, Any]:
         """What the frame of a page, and every piece of one, may use."""
         return {
             "me": who,
-            "here": address(call),
+            "here": here,
+            "chrome": rendering.chrome(section, who.name, who.is_admin, "" if who.actor else here),
             "csrf": "" if who.session is None else self._forms.token(who.session),
             "once": secrets.token_hex(8),
             "now": self.clock.now_ms(),
@@ -75,7 +87,7 @@ class Site:
             headers = list(who.cookie)
             if not name:
                 return page("", *headers, ("x-next", to))
-            frame = {**self._frame(call, who), "here": self.next(body, to)}
+            frame = self._frame(who, self.next(body, to))
             return page(render(name, **frame, **context), *headers, ("x-said", quote(said)))
         return Answer(status=303, headers=[*who.cookie, ("location", self.next(body, to))])
 

@@ -68,10 +68,15 @@ def user_path(name: str) -> str:
     return f"/app/people/{quote(name, safe='')}"
 
 
-def older(path: str, pagination: Pagination) -> str:
-    """The address of the next page of a list, if there is one."""
+_OLDER: Final = Markup('<p class="more"><a class="button" href="{}" rel="next">Older</a></p>')
+
+
+def older(path: str, pagination: Pagination) -> Markup:
+    """The way to the next page of a list, if there is one."""
+    if not pagination.next_cursor:
+        return Markup("")
     between = "&" if "?" in path else "?"
-    return f"{path}{between}cursor={pagination.next_cursor}" if pagination.next_cursor else ""
+    return _OLDER.format(f"{path}{between}cursor={pagination.next_cursor}")
 
 
 def cut(text: str, most: int) -> str:

@@ -1,7 +1,7 @@
 """Who looks at a page: the session of the cookie, and the person behind it.
 
 The session is the shop's, so that a guest's cart, a person's cart and the signed-in pages are one visit. A person's
-role is read anew for every page: who was suspended or lost a role a moment ago has lost it here too.
+role is what it is now: who was suspended or lost a role a moment ago has lost it here too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from plaza.core.auth import ADMIN, Actor
 from plaza.core.call import Call
 from plaza.core.errors import Unauthenticated
 from plaza.shop.cookies import set_cookie, token_of
+from plaza.shop.present import Present
 from plaza.shop.sessions import Sessions, Visit
 from plaza.social.accounts import Accounts
 
@@ -51,17 +52,17 @@ NOBODY = Visitor()
 class Visitors:
     """Recognises visitors."""
 
-    def __init__(self, sessions: Sessions, accounts: Accounts) -> None:
+    def __init__(self, sessions: Sessions, present: Present, accounts: Accounts) -> None:
         self.sessions = sessions
+        self._present = present
         self._accounts = accounts
 
     async def of(self, call: Call) -> Visitor:
-        """Who asks. Without a cookie nobody, and no session is begun. Two round trips for a person."""
+        """Who asks. Without a cookie nobody, and no session is begun. No round trip for who is at hand."""
         token = token_of(call)
         if token is None:
             return NOBODY
-        visit, _ = await self.sessions.visit(token)
-        return await self.behind(call, visit)
+        return await self.behind(call, await self._present.visit(token))
 
     async def with_session(self, call: Call) -> Visitor:
         """Who asks, with a session in any case: for pages whose forms guests may send."""

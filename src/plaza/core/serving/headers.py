@@ -46,6 +46,11 @@ def standard_headers(media_type: str | None) -> tuple[tuple[bytes, bytes], ...]:
 
 def with_headers(standard: Iterable[tuple[bytes, bytes]], own: Iterable[tuple[str, str]]) -> Headers:
     """An answer's own headers replace the standard ones of the same name."""
+    return list(_merged(tuple(standard), tuple(own)))
+
+
+@lru_cache(512)  # most routes that have headers of their own send the same ones every time
+def _merged(standard: tuple[tuple[bytes, bytes], ...], own: tuple[tuple[str, str], ...]) -> Headers:
     given = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in own]
     for name, value in given:
         if _BREAKS.search(name) or _BREAKS.search(value):
