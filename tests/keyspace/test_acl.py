@@ -113,7 +113,7 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
             await _live_a_little(http)
             await eventually(lambda: len(list(stranger.scan_iter("job:*"))) >= 5)
             for some in (plaza, other):
-                await some.get(Roll).run(lambda step, rows: None, anew=True)
+                await some.get(Roll).run(anew=True)
             assert await asyncio.to_thread(main, ["audit"]) == 0
             assert await asyncio.to_thread(main, ["keys", "--memory"]) == 0
             for task in work:
