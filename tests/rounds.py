@@ -23,8 +23,11 @@ class Rounds:
         self.count = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._answering = 0
+        self._over = False
 
     async def go(self, send: Any) -> Any:
+        if self._over:
+            return await send()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         await turn
@@ -45,9 +48,14 @@ class Rounds:
             quiet += 1
             if quiet == QUIET_TURNS:
                 self.count += 1
-                waiting, self._waiting = self._waiting, []
-                for turn in waiting:
-                    turn.set_result(None)
+                self._let_go()
+        self._over = True  # what goes on in the background is nobody's wait
+        self._let_go()
+
+    def _let_go(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for turn in waiting:
+            turn.set_result(None)
 
 
 async def rounds_of(valkey: Valkey, work: Awaitable[Any]) -> int:

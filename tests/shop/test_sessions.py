@@ -342,7 +342,7 @@ async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Of
             shop.clock.forward(seconds=0.1)
             usage = Usage()
             mark = USAGE.set(usage)
-            assert await rounds_of(valkey, work()) <= (4 if valkey.clustered else 1)
+            assert await rounds_of(valkey, work()) <= (2 if valkey.clustered else 1)
             USAGE.reset(mark)
             if not valkey.clustered:
                 assert usage.trips == 1

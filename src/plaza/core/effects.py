@@ -38,6 +38,9 @@ ABANDONED_MS = 15_000
 # How long a caller goes on when it is turned away: less than ABANDONED_MS, after which its note is a worker's.
 INSIST_SECONDS = 10
 
+# With so many operations still to be settled, whoever begins another waits for it: a crowd must not run ahead for ever.
+BEHIND = 500
+
 # Whoever waits for others' operations looks this often.
 SETTLED_SECONDS = 0.1
 
@@ -94,6 +97,13 @@ class Effects:
         reply, settling = await self._start(verb, keys, args, deadline)
         if settling is not None:
             # A caller that is cancelled now leaves nothing half done: the settling goes on without it.
+            await asyncio.shield(settling)
+        return reply
+
+    async def begin(self, verb: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
+        """Run a verb whose effects nobody waits for: its facts and its note are safe on return, one round trip."""
+        reply, settling = await self._start(verb, keys, args, "")
+        if settling is not None and self.under_way > BEHIND:
             await asyncio.shield(settling)
         return reply
 

@@ -88,6 +88,12 @@ class Functions:
             return await self.effects.perform(verb, keys, args)
         return await self._run(verb, keys, args)
 
+    async def begin(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
+        """Perform a verb; on a cluster its effects may follow a moment later. One round trip on both."""
+        if self.valkey.clustered:
+            return await self.effects.begin(verb, keys, args)
+        return await self._run(verb, keys, args)
+
     async def ask(self, question: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
         """Put a question: one round trip, changes nothing. With `raw` the answer is bytes, whatever they are."""
         return await self._run(question, keys, args, read_only=True, raw=raw)

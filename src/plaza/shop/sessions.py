@@ -195,7 +195,8 @@ class Sessions:
         return Visit(token, reply[1] or None, float(reply[2]), float(reply[3]), new, moved)
 
     async def _call(self, token: str, verb: str, args: Sequence[Any], keys: Sequence[str], new: str = "0") -> list[Any]:
-        reply: list[Any] = await self.functions.call(
+        # What follows from it elsewhere is that the token was seen, or has ended: no answer waits for that.
+        reply: list[Any] = await self.functions.begin(
             verb, [*of_session(token), *keys], token, self.now(), self.limits.idle, self.limits.absolute, new, *args
         )
         return reply
