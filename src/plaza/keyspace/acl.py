@@ -1,9 +1,10 @@
 """Access rules for Valkey itself, by the same declarations: who connects with less than everything does less harm.
 
-Three roles. The *service* is what `plaza serve` needs, which is API and worker in one; the *worker* is `plaza worker`
-and the operator's commands, which also weigh keys. Both read and write the keys of the catalogue and no others. The
-*reader* is another program that wants to see what Plaza writes: it reads what the proxy would read for the API key, by
-the commands that the proxy has, and no secret.
+Three roles. The *service* is what `plaza serve` needs, which is API and worker in one: it reads and writes the keys of
+the catalogue and no others. The *worker* is `plaza worker` and the operator's commands: the same, but what only
+requests leave behind, such as rate limits and kept answers, it can look at and not change. The *reader* is another
+program that wants to see what Plaza writes: it reads what the proxy would read for the API key, by the commands that
+the proxy has, and no secret.
 
 Valkey knows keys by glob patterns, which say less than a declaration does: a reader of `user:<username>` reads private
 fields too. But no pattern of the reader's fits the name of a secret. That takes care where a name begins with an id,
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+from plaza.core import catalogue as core
 from plaza.core.keys import Access, Catalogue, Key, Layout
 from plaza.core.tokens import USERNAME
 from plaza.keyspace.proxy.commands import COMMANDS
@@ -25,17 +27,18 @@ from plaza.keyspace.proxy.commands import COMMANDS
 _ONE, _MOST = "[-A-Za-z0-9._]", 30
 assert f"[A-Za-z0-9._-]{{1,{_MOST}}}" == USERNAME
 
+# What requests leave behind by being asked, whatever they ask for.
+OF_REQUESTS: Final = (core.LIMIT_USER, core.LIMIT_ADDRESS, core.IDEMPOTENCY, core.SNAPSHOT)
+
 # What every client does to begin with; the last ones only on a cluster.
 _CONNECT: Final = (
     "+hello +auth +ping +select +client|setname +client|setinfo +client|id +asking +readonly +cluster|slots"
 )
 # Rules count from left to right: whole classes first, then what is dangerous in them goes, then what is needed of that.
 _OURS: Final = (
-    "+@read +@write +@transaction -@dangerous -@scripting -randomkey -memory +info +time "
+    "+@read +@write +@transaction -@dangerous -@scripting -randomkey +info +bgrewriteaof +time "
     "+client|tracking +client|caching +fcall +fcall_ro +function|list +function|load +function|delete"
 )
-_SERVICE: Final = f"{_CONNECT} {_OURS}"
-_WORKER: Final = f"{_SERVICE} +memory|usage"
 _READER: Final = " ".join([_CONNECT, *(f"+{name.lower()}" for name, command in COMMANDS.items() if not command.writes)])
 
 
@@ -43,16 +46,20 @@ def rules(catalogues: Sequence[Catalogue], layout: Layout) -> list[str]:
     """The lines of an ACL file. Users are off, without a password: an operator gives them one and switches them on."""
     everything = [(key, catalogue) for catalogue in catalogues for _, key in catalogue]
     readable = [(key, catalogue) for key, catalogue in everything if key.read is not Access.NOBODY]
-    ours = [f"~{glob}" for glob in _globs(everything, layout, spelled=False)]
-    theirs = [f"%R~{glob}" for glob in _globs(readable, layout, spelled=True)]
-    roles = (("service", _SERVICE, ours), ("worker", _WORKER, ours), ("reader", _READER, theirs))
+    asked = [(key, catalogue) for key, catalogue in everything if key in OF_REQUESTS]
+    rest = [(key, catalogue) for key, catalogue in everything if key not in OF_REQUESTS]
+    roles = (
+        ("service", f"{_CONNECT} {_OURS}", _patterns("~", everything, layout)),
+        ("worker", f"{_CONNECT} {_OURS}", _patterns("~", rest, layout) + _patterns("%R~", asked, layout)),
+        ("reader", _READER, _patterns("%R~", readable, layout, spelled=True)),
+    )
     return [f"user plaza-{name} reset off {' '.join(patterns)} {commands}" for name, commands, patterns in roles]
 
 
-def _globs(keys: Iterable[tuple[Key, Catalogue]], layout: Layout, *, spelled: bool) -> list[str]:
+def _patterns(right: str, keys: Iterable[tuple[Key, Catalogue]], layout: Layout, *, spelled: bool = False) -> list[str]:
     """Patterns for all these families, without those that another one covers."""
     found = list(dict.fromkeys(glob for key, catalogue in keys for glob in _globs_of(key, catalogue, layout, spelled)))
-    return [glob for glob in found if not any(other != glob and fnmatchcase(glob, other) for other in found)]
+    return [right + glob for glob in found if not any(other != glob and fnmatchcase(glob, other) for other in found)]
 
 
 def _globs_of(key: Key, catalogue: Catalogue, layout: Layout, spelled: bool) -> list[str]:
