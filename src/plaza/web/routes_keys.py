@@ -23,6 +23,8 @@ async def families(call: Call, site: Site, keyspace: Keyspace, q: str = "") -> A
         (catalogue.domain, [(name, key) for name, key in catalogue if _fits(key, q)])
         for catalogue in keyspace.catalogues
     ]
+    # What the documents describe comes first, and what Plaza needs for itself after it.
+    found.sort(key=lambda pair: not any(key.document for _, key in pair[1]))
     domains = [(domain, keys) for domain, keys in found if keys]
     return site.page(call, who, "operator-keys.html", section=SECTION, **tabs("Keys"), domains=domains, q=q)
 

@@ -87,7 +87,8 @@ def _shares(now: LiveFigures) -> dict[str, Any]:
 async def stream(call: Call, site: Site, feeds: Stream, event: EventId) -> Answer[Event[LiveFigures]]:
     """The figures of an event every second, as server-sent events."""
     await operator(call, site)
-    return Answer(_figures(feeds, event, call.headers.get("last-event-id")))
+    # Whoever comes new is shown the last two minutes too, if somebody has been watching.
+    return Answer(_figures(feeds, event, call.headers.get("last-event-id") or "0"))
 
 
 async def _figures(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
