@@ -136,14 +136,21 @@ async def test_health_says_how_it_goes_and_an_audit_can_be_run(plaza: Plaza, adm
     begun = await admin.fill("/app/operator/health/audit", page="/app/operator/health")
     assert begun.status_code == 303
 
-    async def done() -> str:
-        piece = (await admin.get("/app/operator/health/audit")).text
-        return piece if "findings." in piece else ""
-
-    assert "strange" in await eventually(done)
+    assert "strange" in await eventually(lambda: _with(admin, "findings."))
+    # What is found about a session may name its token: it is counted, and not shown.
+    token = "0A1B2C3D-0000-4000-8000-00000000000F"
+    await plaza.core.valkey.call("ZADD", "recent:", 1, token)
+    await admin.fill("/app/operator/health/audit", page="/app/operator/health")
+    assert "recent:" in await eventually(lambda: _with(admin, "recent:"))
+    assert token not in (await admin.get("/app/operator/health")).text
     async with admin.stream("GET", "/app/operator/health/stream") as stream:
         line = await anext(line async for line in stream.aiter_lines() if line.startswith("data: "))
         assert '"requestsPerSecond"' in line
+
+
+async def _with(admin: Surfer, words: str) -> str:
+    piece = (await admin.get("/app/operator/health/audit")).text
+    return piece if words in piece else ""
 
 
 async def test_the_demo_has_a_switch_where_there_is_one(plaza: Plaza, admin: Surfer) -> None:

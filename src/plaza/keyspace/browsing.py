@@ -87,6 +87,11 @@ class Keyspace:
         self._families = Families(catalogues, valkey.layout)
         self._named = {name: self._families.of(key) for catalogue in catalogues for name, key in catalogue}
 
+    @property
+    def closed(self) -> frozenset[str]:
+        """The patterns of families that hold secrets: neither their names nor what they hold are for a page."""
+        return frozenset(family.key.pattern for family in self._families.all if not opens(family.key))
+
     def family(self, name: str) -> Family:
         found = self._named.get(name)
         if found is None:

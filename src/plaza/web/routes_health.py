@@ -13,6 +13,7 @@ from plaza.core.auth import Actor
 from plaza.core.call import Call
 from plaza.core.errors import Conflict
 from plaza.keyspace.audit import Audits, Report
+from plaza.keyspace.browsing import Keyspace
 from plaza.web import forms
 from plaza.web.rendering import render
 from plaza.web.routes_operator import SECTION, operator, tabs
@@ -45,7 +46,7 @@ class Beat(Struct):
 
 
 @page.get("/operator/health")
-async def health(call: Call, site: Site, vitals: Vitals, audits: Audits) -> Answer[str]:
+async def health(call: Call, site: Site, vitals: Vitals, audits: Audits, keyspace: Keyspace) -> Answer[str]:
     """Throughput, latency, Valkey, jobs, audits and the demo."""
     who = await operator(call, site)
     return site.page(
@@ -57,7 +58,7 @@ async def health(call: Call, site: Site, vitals: Vitals, audits: Audits) -> Answ
         figures=await vitals.now(),
         jobs=await vitals.jobs(),
         demo=await site.demo.is_on(),
-        **await _audit(audits, who.admin()),
+        **await _audit(audits, keyspace, who.admin()),
     )
 
 
@@ -77,7 +78,7 @@ async def _beats(site: Site, vitals: Vitals, audits: Audits, admin: Actor) -> As
 
 
 @page.post("/operator/health/audit")
-async def audit(call: Call, body: bytes, site: Site, audits: Audits) -> Answer[str]:
+async def audit(call: Call, body: bytes, site: Site, audits: Audits, keyspace: Keyspace) -> Answer[str]:
     """Begin an audit. One that is under way already is shown instead."""
     who = await operator(call, site)
     said = "The audit has begun."
@@ -86,15 +87,15 @@ async def audit(call: Call, body: bytes, site: Site, audits: Audits) -> Answer[s
     except Conflict as error:
         said = error.detail
     await asyncio.sleep(0)  # it writes down that it is running before the page is read
-    context = await _audit(audits, who.admin())
+    context = await _audit(audits, keyspace, who.admin())
     return site.done(call, who, body, "/app/operator/health", "operator-audit.html", said=said, **context)
 
 
 @page.get("/operator/health/audit")
-async def audited(call: Call, site: Site, audits: Audits) -> Answer[str]:
+async def audited(call: Call, site: Site, audits: Audits, keyspace: Keyspace) -> Answer[str]:
     """What the last audit found, as the piece of the page that shows it."""
     who = await operator(call, site)
-    return site.page(call, who, "operator-audit.html", **await _audit(audits, who.admin()))
+    return site.page(call, who, "operator-audit.html", **await _audit(audits, keyspace, who.admin()))
 
 
 @page.post("/operator/demo")
@@ -107,9 +108,10 @@ async def demo(call: Call, body: bytes, site: Site) -> Answer[str]:
     return site.done(call, who, body, "/app/operator/health", "operator-demo.html", said=said, demo=on)
 
 
-async def _audit(audits: Audits, admin: Actor) -> dict[str, Any]:
+async def _audit(audits: Audits, keyspace: Keyspace, admin: Actor) -> dict[str, Any]:
+    """What is known of audits. What they found in closed families is counted and not shown: it may name a token."""
     state = await audits.state(admin)
-    return {"running": _progress(state.running), "last": state.last}
+    return {"running": _progress(state.running), "last": state.last, "closed": keyspace.closed}
 
 
 def _progress(report: Report | None) -> Progress | None:
