@@ -206,6 +206,7 @@ def announce(settings: Settings, sock: socket.socket, filling: bool = False) -> 
     url = address_of(sock)
     lines = [
         f"Plaza {__version__} is running.",
+        f"  Pages   {url}/app",
         f"  API     {url}",
         f"  Docs    {url}/docs",
         f"  Data    {settings.data_dir.absolute()}",

@@ -42,6 +42,7 @@ def one_line(result: subprocess.CompletedProcess[str]) -> str:
 def test_serve_says_where_to_look_and_what_it_says_is_there(tmp_path: Path) -> None:
     with serving(tmp_path / "var") as server:
         printed = server.printed()
+        assert f"Pages   {server.url}/app" in printed
         assert f"Docs    {server.url}/docs" in printed
         assert f"Data    {tmp_path}/var" in printed
         assert f"Valkey  {tmp_path}/var/valkey.sock" in printed
