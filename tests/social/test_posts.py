@@ -229,6 +229,7 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
         await social.feeds.ranked(bob, "tea", Page()),
     ):
         assert page.items == []
+    assert [found.posts for found in await social.feeds.top_posts(bob, "tea", 5)] == [[]]
     assert (await social.posts.get(ADMIN, post.id)).banned
     await social.posts.ban(ADMIN, post.id, on=False)
     assert not {"banned", "banned_at", "banned_by"} & (await stranger.hgetall(k.POST(post.id))).keys()

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from plaza.core.auth import Actor
+from plaza.core.auth import API, Actor
 from tests.social.conftest import ADMIN, Social
 
 NO_POST = "99999999-9999-4999-8999-999999999999"
@@ -162,6 +162,27 @@ NOT_FOR_NOBODY = [
 async def test_who_says_not_who_they_are_is_401(http: httpx.AsyncClient) -> None:
     for method, path in NOT_FOR_NOBODY:
         assert (await http.request(method, path)).status_code == 401, path
+
+
+async def test_the_api_key_is_nobody_and_leaves_no_traces(
+    social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
+) -> None:
+    post = await social.post(ana)
+    before, key = await true(), social.token(API)
+    for method, path, body in (
+        ("POST", "/posts", {"content": "x"}),
+        ("POST", f"/posts/{post.id}/like", None),
+        ("POST", f"/posts/{post.id}/bookmark", None),
+        ("POST", f"/posts/{post.id}/comments", {"content": "x"}),
+        ("POST", "/users/ana/follow", None),
+        ("POST", "/users/ana/block", None),
+        ("POST", "/users/ana/mute", None),
+        ("GET", "/feed/following", None),
+        ("GET", "/users/me/export", None),
+    ):
+        assert (await http.request(method, path, json=body, headers=key)).status_code == 403, path
+    assert (await http.get("/feed/explore", headers=key)).status_code == 200
+    assert await true() == before
 
 
 async def test_a_keyed_request_makes_one_post(social: Social, http: httpx.AsyncClient, ana: Actor, true: Any) -> None:
