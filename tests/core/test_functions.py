@@ -113,6 +113,12 @@ async def test_when_keys_change_their_meaning_old_processes_stop(
     assert await newer.ask("ledger_total", [BOX_ITEMS("b1")]) == "0"
 
 
+async def test_two_recipes_of_one_name_are_refused(valkey: Valkey) -> None:
+    twice = dataclasses.replace(LIBRARY, lua=LIBRARY.lua + "\nrecipe('event', function() end)")
+    with pytest.raises(ValueError, match="two recipes event"):
+        Functions(valkey, [twice])
+
+
 async def test_libraries_nobody_uses_any_more_are_removed(functions: Functions, valkey: Valkey) -> None:
     old = Functions(valkey, [changed(LIBRARY)])
     await old.load()

@@ -31,6 +31,7 @@ GENERATION = 1
 # A caller applies its effects within milliseconds; one that takes longer than this is stalled, and too late.
 EFFECT_MS = 5_000
 
+_RECIPE = re.compile(r"^recipe\('(\w+)'", re.MULTILINE)
 PRELUDE = files("plaza.core").joinpath("prelude.lua").read_text()
 
 
@@ -51,9 +52,18 @@ class Library:
         head = f"local LIBRARY, EFFECT_MS = '{self.name}', {effect_ms}\n"
         head += f"local CLUSTERED = {'true' if layout is Layout.BRACES else 'false'}\n"
         body = head + keys + PRELUDE + self.lua
+        _refuse_twins(body)
         version = hashlib.sha256(f"{GENERATION} {body}".encode()).hexdigest()[:8]
         name = f"plaza_{self.name}_g{GENERATION}_{version}"
         return Built(name, version, f"#!lua name={name}\nlocal VERSION = '{version}'\n{body}")
+
+
+def _refuse_twins(lua: str) -> None:
+    """Of two recipes of one name the later would speak for the earlier. (Valkey refuses two verbs by itself.)"""
+    names = _RECIPE.findall(lua)
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        raise ValueError(f"There are two recipes {', '.join(twins)}.")
 
 
 @dataclass(frozen=True)

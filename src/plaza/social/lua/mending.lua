@@ -210,10 +210,6 @@ verb('drop_listed', function(keys, args)
 end)
 
 -- mend_commented: whether a comment is this person's, and whether its post knows of it.   comment, name
-recipe('comment_of', function(comment, name)
-  local by = redis.call('HGET', key.comment(comment), 'username')
-  if by ~= name then return {'ZREM', key.user_comments(name), comment} end
-end)
 recipe('comment_known', function(comment)
   local id, name, content = unpack(redis.call('HMGET', key.comment(comment), 'post_id', 'username', 'content'))
   if not id then return nil end
