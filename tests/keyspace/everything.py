@@ -43,7 +43,9 @@ def families() -> Iterator[Key]:
 
 def _id(part: str) -> str:
     shapes = {catalogue.shapes[part] for catalogue in catalogues() if part in catalogue.shapes}
-    return next(id for id in _LIKELY if all(re.fullmatch(shape, id) for shape in shapes))
+    fitting = [id for id in _LIKELY if all(re.fullmatch(shape, id) for shape in shapes)]
+    assert fitting, f"no id here is like a <{part}>: {shapes}"
+    return fitting[0]
 
 
 _ids: Final = {part: _id(part) for key in families() for part in key.parts}

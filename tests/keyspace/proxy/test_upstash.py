@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import upstash_redis
 from upstash_redis.asyncio import Redis
 from upstash_redis.errors import UpstashError
 
@@ -40,6 +41,8 @@ async def test_the_python_client_reads_and_writes(http: httpx.AsyncClient, stran
         assert await redis.smismember(f"post:{POST}:likes", "cia", "eve") == [1, 0]
         assert await redis.hdel("user:me", "theme", "wide") == 2
         assert await stranger.hget(social.USER("ana"), "big") == str(2**63 - 1)
+    with upstash_redis.Redis(url=str(http.base_url), token=token(), rest_retries=0) as waiting:
+        assert await asyncio.to_thread(waiting.hget, "user:me", "bio") == "I am ana"
 
 
 @pytest.mark.usefixtures("community")
