@@ -3,61 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 import redis.asyncio
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
-from sqlalchemy import delete
+from sqlalchemy import delete, text
 
 from plaza.challenges.domain import LIBRARY
-from plaza.challenges.tables import BY_NAME
+from plaza.challenges.tables import ARRIVAL, BY_NAME, REMOVAL
 from plaza.core import leases
 from plaza.core.clock import SetClock
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keys import Key, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.wire import connect
 from tests.challenges.conftest import World, assemble, person
 from tests.challenges.truth import assert_true
-from tests.servers import Server
+from tests.servers import Cluster, Server
+
+T = TypeVar("T")
 
 PEOPLE = [person(name) for name in ("ana", "ben", "cleo")]
 people = st.sampled_from(PEOPLE)
 
 
 class Machine(RuleBasedStateMachine):
-    server: Server
-    empty: Path  # a database with the tables, to copy
+    """One history. The place is opened once for all of them, and emptied."""
+
+    runner: asyncio.Runner
+    world: World
+    stranger: Any
     challenges = Bundle("challenges")
     posts = Bundle("posts")
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
-        self.folder = Path(tempfile.mkdtemp())
-        self.world = self.run(self.open())
+        self.run(empty(self.world, self.stranger))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)
-
-    async def open(self) -> World:
-        use_layout(Layout.PLAIN)
-        self.stranger: Any = redis.asyncio.Redis(port=self.server.port, decode_responses=True)
-        await self.stranger.flushall()
-        shutil.copy(self.empty / "plaza.sqlite", self.folder)
-        sql, valkey = await Sql.open(Settings(data_dir=self.folder)), await connect(self.server.url)
-        functions = Functions(valkey, [LIBRARY, leases.JOBS])
-        await functions.load()
-        return assemble(functions, sql, SetClock())
 
     def attempt(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Do it if it is allowed; what is refused changes nothing."""
@@ -115,35 +107,69 @@ class Machine(RuleBasedStateMachine):
         self.run(assert_true(self.world, self.stranger))
 
     def teardown(self) -> None:
-        async def close() -> None:
-            await self.world.roll.run()
-            await assert_true(self.world, self.stranger)
-            await self.world.roll.run(anew=True)
-            await assert_true(self.world, self.stranger)
-
-        async def end() -> None:
-            await self.world.functions.valkey.close()
-            await self.world.sql.close()
-            await self.stranger.aclose()
-
-        try:
-            self.run(close())
-        finally:
-            self.run(end())
-            self.runner.close()
-            shutil.rmtree(self.folder)
+        for anew in (False, True):
+            self.run(self.world.roll.run(anew=anew))
+            self.run(assert_true(self.world, self.stranger))
 
 
-def test_after_any_history_the_keys_are_those_of_a_rebuild(server: Server, tmp_path: Path) -> None:
-    async def make() -> None:
-        await (await Sql.open(Settings(data_dir=tmp_path))).close()
+async def empty(world: World, stranger: Any) -> None:
+    await (stranger.flushall() if Key.layout is Layout.PLAIN else stranger.flushall(target_nodes="primaries"))
+    world.clock.set(SetClock().now_ms())
+    tables = [*BY_NAME.values(), REMOVAL, ARRIVAL]
+    async with world.sql.begin() as tx:
+        if world.sql.dialect == "postgresql":
+            names = ", ".join(table.name for table in tables)
+            await tx.execute(text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
+            return
+        for table in reversed(tables):
+            await tx.execute(delete(table))
+        await tx.execute(text("DELETE FROM sqlite_sequence"))
 
-    asyncio.run(make())
-    Machine.server, Machine.empty = server, tmp_path
-    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=checks, database=None
-        ),
-    )
+
+@asynccontextmanager
+async def opened(place: Server | Cluster, settings: Settings) -> AsyncIterator[tuple[World, Any]]:
+    clustered = isinstance(place, Cluster)
+    use_layout(Layout.BRACES if clustered else Layout.PLAIN)
+    valkey, sql = await connect(place.url, timeout=30, patience=10), await Sql.open(settings)
+    port = place.nodes[0].port if isinstance(place, Cluster) else place.port
+    client = redis.asyncio.RedisCluster if clustered else redis.asyncio.Redis
+    stranger = client(host="127.0.0.1", port=port, decode_responses=True)
+    functions = Functions(valkey, [LIBRARY, leases.JOBS])
+    await functions.load()
+    try:
+        yield assemble(functions, sql, SetClock()), stranger
+    finally:
+        await functions.effects.drain()
+        await stranger.aclose()
+        await sql.close()
+        await valkey.close()
+        use_layout(Layout.PLAIN)
+
+
+# On a cluster with PostgreSQL a step takes several times as long.
+@pytest.mark.parametrize(("kind", "histories"), [("server", 6), ("cluster", 3)])
+def test_after_any_history_the_keys_are_those_of_a_rebuild(
+    kind: str, histories: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place: Server | Cluster = request.getfixturevalue(kind)
+    with asyncio.Runner() as runner, ExitStack() as stack:
+
+        def enter(manager: AbstractAsyncContextManager[T]) -> T:
+            entered = runner.run(_enter(manager))
+            stack.callback(lambda: runner.run(_leave(manager)))
+            return entered
+
+        url = enter(request.getfixturevalue("postgres").database()) if kind == "cluster" else ""
+        Machine.runner = runner
+        Machine.world, Machine.stranger = enter(opened(place, Settings(data_dir=tmp_path, database_url=url)))
+        checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+        limited = settings(max_examples=histories, stateful_step_count=25, deadline=None, database=None)
+        run_state_machine_as_test(Machine, settings=settings(limited, suppress_health_check=checks))
+
+
+async def _enter(manager: AbstractAsyncContextManager[T]) -> T:
+    return await manager.__aenter__()
+
+
+async def _leave(manager: AbstractAsyncContextManager[Any]) -> None:
+    await manager.__aexit__(None, None, None)

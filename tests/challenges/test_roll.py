@@ -11,12 +11,22 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, delete, insert, select
 
-from plaza.challenges.keys import LIKED_POSTS, ON_CLG_INFO, RECENT_POSTS, RS_PARAM, USER_CONTRIBUTION
-from plaza.challenges.model import day_of
+from plaza.challenges.jobs import timers
+from plaza.challenges.keys import (
+    CLG_NEIGHBOURS,
+    DB_LEN,
+    LIKED_POSTS,
+    ON_CLG_INFO,
+    RECENT_POSTS,
+    RS_PARAM,
+    USER_CONTRIBUTION,
+)
+from plaza.challenges.model import DAY_MS, day_of
 from plaza.challenges.roll import Roll
 from plaza.challenges.survey import Place
 from plaza.challenges.tables import ARRIVAL, BY_NAME, CHALLENGE, MEMBER, POST, REACTION, TRACKING
 from plaza.core.errors import PlazaError
+from plaza.core.timers import Timers
 from tests.challenges.conftest import ANA, BEN, CLEO, MAX_POST_AGE, World, person
 from tests.challenges.truth import assert_true, expected, found
 
@@ -166,6 +176,7 @@ async def test_killed_at_every_step_and_run_again_it_is_as_if_nothing_had_happen
     await world.posts.take_back(CLEO, 1)
     world.clock.forward(days=1)
     monkeypatch.setattr("plaza.challenges.roll.BATCH", 10)
+    monkeypatch.setattr("plaza.challenges.fitting.BATCH", 2)
     steps = 0
     while True:
         left = steps
@@ -176,31 +187,35 @@ async def test_killed_at_every_step_and_run_again_it_is_as_if_nothing_had_happen
                 break
             except Killed:
                 steps += 1
-    assert steps > 10
+    assert steps > 20
     await assert_true(world, stranger)
+    learnt = await stranger.get(CLG_NEIGHBOURS(2))
+    await world.roll.run(anew=True)
+    assert learnt == await stranger.get(CLG_NEIGHBOURS(2))
 
 
 def _die_after(patch: pytest.MonkeyPatch, world: World, steps: int) -> None:
-    """Let so many calls of Valkey happen, and end at the next."""
+    """Let so many steps happen, which are calls of Valkey and writes to SQL, and end at the next."""
     left = steps
     valkey = world.functions.valkey
 
     def counted(real: Any) -> Any:
-        async def run(*args: Any, **options: Any) -> Any:
+        def run(*args: Any, **options: Any) -> Any:
             nonlocal left
-            if str(args[0]).startswith("jobs_"):  # the lease, which would run out by itself in 30 s
-                return await real(*args, **options)
+            # Not the lease, which would run out by itself in 30 s; and what functions do is counted as theirs.
+            if args and (str(args[0]).startswith("jobs_") or args[0] in ("FCALL", "FCALL_RO")):
+                return real(*args, **options)
             if left == 0:
                 raise Killed
             left -= 1
-            return await real(*args, **options)
+            return real(*args, **options)
 
         return run
 
     patch.setattr(world.functions, "call", counted(world.functions.call))
-    patch.setattr(valkey, "multi", counted(valkey.multi))
-    patch.setattr(valkey, "batch", counted(valkey.batch))
-    patch.setattr(world.roll, "_note_place", counted(world.roll._note_place))
+    for way in ("call", "multi", "batch"):
+        patch.setattr(valkey, way, counted(getattr(valkey, way)))
+    patch.setattr(world.sql, "begin", counted(world.sql.begin))
 
 
 async def test_a_place_that_is_lost_is_found_again_from_the_tables(world: World, stranger: Any) -> None:
@@ -245,6 +260,46 @@ async def test_any_history_ends_where_the_tables_say(world: World, stranger: Any
             posts.append(done.id)
     await world.roll.run()
     await assert_true(world, stranger)
+
+
+async def test_a_worker_rolls_as_the_utc_day_begins(world: World, stranger: Any) -> None:
+    (timer,) = timers(world.roll)
+    worker = Timers(world.functions, world.roll._leases, "worker", world.clock)
+    await written_behind_our_back(world)
+    await worker.turn(timer)
+    await assert_true(world, stranger)
+    await written_behind_our_back(world)
+    world.clock.set((day_of(world.clock.now_ms()) + 1) * DAY_MS - 1)
+    await worker.turn(timer)
+    assert await stranger.hget(DB_LEN(), "post") == "120"
+    world.clock.forward(seconds=0.001)
+    await worker.turn(timer)
+    assert await stranger.hget(DB_LEN(), "post") == "240"
+    await assert_true(world, stranger)
+
+
+async def test_a_roll_tells_how_much_there_is_to_do_and_does_it(world: World) -> None:
+    async def steps(*, anew: bool = False) -> dict[str, int]:
+        done: dict[str, int] = {}
+        totals: dict[str, int] = {}
+
+        def note(step: str, some: int, total: int) -> None:
+            done[step] = done.get(step, 0) + some
+            totals[step] = total
+
+        await world.roll.run(note, anew=anew)
+        assert done == totals
+        return totals
+
+    await written_behind_our_back(world)
+    first = await steps()
+    assert (first["people with reactions"], first["people with days"]) == (7, 3)
+    await written_behind_our_back(world, 40)
+    more = await steps()
+    assert (more["new post rows"], more["new reaction rows"]) == (160, 160)
+    world.clock.forward(days=2)
+    assert {"posts of other days", "reactions of other days"} <= set(await steps())
+    assert {"challenges", "posts", "challenges' neighbours"} <= set(await steps(anew=True))
 
 
 async def test_two_that_roll_at_once_wait_for_each_other(world: World, stranger: Any) -> None:
