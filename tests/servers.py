@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -59,9 +60,11 @@ class Server:
                 contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError),
                 self.stranger() as client,
             ):
-                client.ping()
-                return
-            assert self.process.poll() is None, (self.folder / "log").read_text()
+                # Another test's server may have been quicker to take the port.
+                if client.info("server")["process_id"] == self.process.pid:
+                    return
+            if self.process.poll() is not None:
+                raise NotStarted((self.folder / "log").read_text())
             time.sleep(0.02)
         raise AssertionError(f"Valkey did not start: {(self.folder / 'log').read_text()}")
 
@@ -109,20 +112,35 @@ class Cluster:
             node.stop(signal.SIGKILL)
 
 
+class NotStarted(AssertionError):
+    """It ended at once; its log says why."""
+
+
 def free_port() -> int:
-    """A port that is free now; below 55,535, since a cluster's bus takes the port plus 10,000."""
+    """A port that is free now, as is the one 10,000 above, which a cluster's bus takes.
+
+    Below those that the system gives to connections, any of which could have it before a server does.
+    """
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port < 55_535:
+        port = random.randrange(10_000, 22_000)
+        with contextlib.suppress(OSError), socket.socket() as probe, socket.socket() as bus:
+            probe.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + 10_000))
             return port
+
+
+def _started(folder: Path, options: list[str]) -> Server:
+    """A server on a port that nobody else was quicker to take."""
+    for _ in range(5):
+        with contextlib.suppress(NotStarted):
+            return Server(free_port(), folder, options).start()
+    raise AssertionError(f"Valkey did not start: {(folder / 'log').read_text()}")
 
 
 @contextlib.contextmanager
 def one_server(*options: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(free_port(), Path(folder), list(options)).start()
+        server = _started(Path(folder), list(options))
         try:
             yield server
         finally:
@@ -141,7 +159,7 @@ def one_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
     ]
     with tempfile.TemporaryDirectory() as folder:
         count = primaries * (1 + replicas)
-        nodes = [Server(free_port(), Path(folder) / str(i), options).start() for i in range(count)]
+        nodes = [_started(Path(folder) / str(i), options) for i in range(count)]
         cluster = Cluster(nodes, primaries)
         try:
             _join(cluster)
