@@ -38,11 +38,12 @@ class Lively:
     comments: float
     bookmarks: float
     follows: int  # per person
+    few: float  # 1: everybody posts as much; the higher, the more is posted by the first
 
 
 # In a small town everybody reads everything; in a city most posts pass most people by.
-TOWN: Final = Lively(likes=7.0, comments=1.3, bookmarks=0.7, follows=11)
-CITY: Final = Lively(likes=2.0, comments=0.4, bookmarks=0.25, follows=12)
+TOWN: Final = Lively(likes=7.0, comments=1.3, bookmarks=0.7, follows=11, few=1.25)
+CITY: Final = Lively(likes=2.0, comments=0.4, bookmarks=0.25, follows=12, few=1.6)
 
 
 @dataclass(slots=True)
@@ -117,7 +118,7 @@ class Plan:
         dice = Random(f"{self.name}/{self.people.size}/posts/{batch}")
         made, said = list[Story](), set[tuple[int, str]]()
         for _ in range(min(count, self.posts - batch * count)):
-            author = int(self.people.size * dice.random() ** 1.6)
+            author = int(self.people.size * dice.random() ** self.lively.few)
             about = self.people.topic(author)
             text = _new(author, about, dice, said)
             created = self._moment(dice)

@@ -26,33 +26,35 @@ class Topic:
     """What people who care about one thing talk about."""
 
     name: str
-    tags: tuple[str, ...]
+    tag: str
     bios: tuple[str, ...]
     posts: tuple[str, ...]
     comments: tuple[str, ...]
     articles: tuple[str, ...]
     slots: Mapping[str, Sequence[str]]
+    apt: Mapping[str, Sequence[str]]  # further tags, and the words by which a post earns them
 
     def post(self, dice: Random) -> tuple[str, str]:
-        """A sentence, and the post that became of it, with one or two of the topic's tags."""
-        first, second = dice.sample(self.tags, 2)
-        # The first tag is what the topic is known by: most posts carry it.
-        tag = self.tags[0] if dice.random() < 0.6 else first
+        """A sentence, and the post that became of it: with the topic's tag, one that its words earn, or both."""
         sentence = dice.choice(self.posts)
-        text = fill(sentence, self.slots, dice, tag=tag)
-        return sentence, f"{text} #{second}" if second != tag and dice.random() < 0.3 else text
+        text = fill(sentence, self.slots, dice)
+        said = text.lower()
+        tags = [tag for tag, words in self.apt.items() if any(word in said for word in words)][:2]
+        if not tags or dice.random() < 0.6:
+            tags.insert(0, self.tag)
+        return sentence, f"{text} {' '.join(f'#{tag}' for tag in tags)}"
 
     def comment(self, dice: Random) -> str:
-        general = dice.random() < 0.4
+        general = dice.random() < 0.5
         said: str = dice.choice(bank("general")["comments"] if general else self.comments)
         return said
 
 
-def fill(sentence: str, slots: Mapping[str, Sequence[str]], dice: Random, **given: str) -> str:
+def fill(sentence: str, slots: Mapping[str, Sequence[str]], dice: Random) -> str:
     """A sentence with its gaps filled in. Where one stands first, its word begins with a capital."""
 
     def word(gap: re.Match[str]) -> str:
-        found = given.get(gap[1]) or dice.choice(slots[gap[1]])
+        found = dice.choice(slots[gap[1]])
         first = gap.start() == 0 or sentence[: gap.start()].endswith((". ", "? ", "! "))
         return found[:1].upper() + found[1:] if first else found
 
@@ -68,8 +70,8 @@ def bank(name: str) -> dict[str, Any]:
 @cache
 def topic(name: str) -> Topic:
     words = bank(name)
-    parts = {part: tuple(words[part]) for part in ("tags", "bios", "posts", "comments", "articles")}
-    return Topic(name=name, slots=words["slots"], **parts)
+    parts = {part: tuple(words[part]) for part in ("bios", "posts", "comments", "articles")}
+    return Topic(name=name, tag=words["tag"], slots=words["slots"], apt=words["apt"], **parts)
 
 
 @cache

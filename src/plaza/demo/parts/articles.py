@@ -79,7 +79,7 @@ class ArticlesPart:
             title = f"{title}, part {part + 1}"
         if plan.numbered:
             link = f"{link}/{plan.name}-{people.size}-{n}"
-        groups = [about.tags[0], *(["longreads"] if dice.random() < 0.25 else [])]
+        groups = [about.tag, *(["longreads"] if dice.random() < 0.25 else [])]
         return Written(people.name(author), at, NewArticle(title, link, groups), self._votes(author, at, dice))
 
     def _author(self, about: Topic, dice: Random) -> int:
@@ -94,7 +94,7 @@ class ArticlesPart:
     def _votes(self, author: int, at: int, dice: Random) -> list[tuple[int, str, Direction]]:
         people = self._plan.people
         liked = dice.betavariate(5, 1) if dice.random() < 0.85 else dice.uniform(0.3, 0.6)  # some divide people
-        wanted = min(people.size - 1, 1 + int(dice.lognormvariate(2.0, 0.8)))
+        wanted = min(people.size - 1, 2 + int(dice.lognormvariate(2.3, 0.8)))
         voters = {int(people.size * dice.random() ** 1.1) for _ in range(wanted)} - {author}
         until = min(self._plan.anchor_ms, at + self._open_ms - HOUR_MS)
         votes: list[tuple[int, str, Direction]] = []
