@@ -17,22 +17,23 @@ from plaza.web.rendering import render
 from plaza.web.text import ago
 from plaza.web.visitors import Visitor
 
-# So that a page stays below 100 kB, whatever its posts say.
-EXCERPT: Final = 700
-# Tags that the text does not show itself; the rest are on the post's own page.
-MOST_TAGS: Final = 5
+# How much of a post a list shows, in characters and in tags that its text does not show itself. If that is too many
+# bytes, since every other character is a tag, a quotation mark or an emoji, it shows less.
+EXCERPTS: Final = ((700, 5), (350, 2), (120, 0))
+# Of a post in a list, so that twenty of them, with all around, stay below 100 kB whatever they say.
+MOST_BYTES: Final = 3_000
 # Of each kind; a piece takes about a kilobyte.
 KEPT: Final = 4_000
 
 
 def card(post: Post, now_ms: int, *, whole: bool = False) -> Markup:
     """A post, alone or to be put into a list."""
-    return Markup(_card(post, now_ms, len(post.content) if whole else EXCERPT).decode())  # noqa: S704
+    return Markup(_card(post, now_ms, whole=whole).decode())  # noqa: S704
 
 
 def cards(items: Iterable[FeedItem], now_ms: int) -> bytes:
     """The posts of a page."""
-    return b"".join([_card(item.post, now_ms, EXCERPT) for item in items])
+    return b"".join([_card(item.post, now_ms, whole=False) for item in items])
 
 
 def acts(post: Post) -> Markup:
@@ -45,7 +46,7 @@ def comments(all_said: Iterable[Comment], post: Post, who: Visitor, now_ms: int)
     return b"".join([_said(each, post, who, now_ms) for each in all_said])
 
 
-def _card(post: Post, now_ms: int, most: int) -> bytes:
+def _card(post: Post, now_ms: int, *, whole: bool) -> bytes:
     """Pieces of templates, which have escaped what people wrote, with words of ours between them."""
     head, tail = _around_time(
         post.id,
@@ -57,7 +58,7 @@ def _card(post: Post, now_ms: int, most: int) -> bytes:
         tuple(post.hashtags),
         post.created_at,
         post.edited_at is not None,
-        most,
+        whole,
     )
     return b"".join([head, ago(post.created_at, now_ms).encode(), tail, _acts_of(post), b"</article>"])
 
@@ -83,15 +84,26 @@ def _around_time(
     tags: tuple[str, ...],
     created_at: int,
     edited: bool,
-    most: int,
+    whole: bool,
 ) -> tuple[bytes, bytes]:
     """A post's own part, before and after how long ago it was, which is another thing every minute."""
-    in_text = tags_in(content[:most])
-    more = [tag for tag in tags if tag not in in_text][: MOST_TAGS if most == EXCERPT else None]
-    post = {"id": id, "username": username, "display_name": shown, "user_role": role, "content": content}
-    made = render(
-        "card.html", post={**post, "media_url": media, "created_at": created_at}, tags=more, most=most, edited=edited
-    )
+    in_text = tags_in(content)
+    post = {
+        "id": id,
+        "username": username,
+        "display_name": shown,
+        "user_role": role,
+        "content": content,
+        "media_url": media,
+        "created_at": created_at,
+        "edited": edited,
+    }
+    more = [tag for tag in tags if tag not in in_text]
+    made = ""
+    for most, most_tags in ((len(content), len(more)),) if whole else EXCERPTS:
+        made = render("card.html", post=post, tags=more[:most_tags], most=most, whole=whole)
+        if len(made) <= MOST_BYTES and len(made.encode()) <= MOST_BYTES:
+            break
     # A control character, which neither a post nor a template holds.
     head, _, tail = made.partition("\x00")
     return head.encode(), tail.encode()

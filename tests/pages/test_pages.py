@@ -1,0 +1,170 @@
+"""What pages promise beside their looks: who is known, what a form does once, what is said when something is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from plaza.app import Plaza, running
+from plaza.core.auth import API, Actor
+from plaza.core.settings import Settings
+from plaza.live.model import Beat, Declaration, Watcher
+from plaza.live.service import Live
+from plaza.shop.items import Items
+from plaza.shop.model import ItemChange, NewItem
+from plaza.social.model import MAX_CONTENT, NewPost, Profile
+from plaza.social.posts import Posts
+from plaza.social.users import People
+from plaza.web.text import ago, cut, rich
+from tests.pages.conftest import Elements, Surfer
+from tests.servers import one_server
+from tests.web import serving
+
+
+def trips(answer: httpx.Response) -> int:
+    found = re.search(r'desc="(\d+) round trips?"', answer.headers["server-timing"])
+    assert found
+    return int(found[1])
+
+
+async def test_a_page_asks_valkey_no_more_often_than_its_route(ana: Surfer, plaza: Plaza) -> None:
+    await ana.fill("/app/posts", content="hello")
+    await ana.get("/app")
+    token = {"authorization": f"Bearer {plaza.core.auth.issue('ana', 'user')}"}
+    for page, route in (
+        ("/app", "/feed/explore"),
+        ("/app/following", "/feed/following"),
+        ("/app/articles", "/articles"),
+    ):
+        await ana.get(page)
+        assert trips(await ana.get(page)) == trips(await ana.get(route, headers=token)), page
+
+
+async def test_who_signs_out_elsewhere_is_signed_out_here(ana: Surfer, url: str) -> None:
+    assert "Sign out" in (await ana.get("/app")).text
+    async with httpx.AsyncClient(base_url=url, cookies=ana.cookies) as other:
+        await other.post("/shop/logout")
+    assert "Sign out" not in (await ana.get("/app")).text
+
+
+async def test_who_is_suspended_is_out_at_once(ana: Surfer, plaza: Plaza) -> None:
+    form = await ana.form("/app")
+    await plaza.get(People).suspend(API, "ana", on=True)
+    answer = await ana.post("/app/posts", data={**form, "content": "hello"})
+    assert answer.headers["location"].startswith("/app/sign-in")
+    assert "hello" not in (await ana.get("/app")).text
+
+
+async def test_a_form_that_is_sent_twice_does_its_work_once(ana: Surfer) -> None:
+    form = {**await ana.form("/app"), "content": "only once"}
+    for _ in range(2):
+        assert (await ana.post("/app/posts", data=form)).status_code == 303
+    assert (await ana.get("/app")).text.count("only once") == 1
+
+
+@pytest.mark.parametrize("evil", ["<", "'", "👩", "#ab ", "https://a.example/' ", "ل"])
+async def test_a_page_stays_below_100_kilobytes_whatever_people_write(ana: Surfer, plaza: Plaza, evil: str) -> None:
+    actor = Actor("ana", "user")
+    await plaza.get(People).change(actor, "ana", Profile(display_name="'" * 200))
+    content = (evil * MAX_CONTENT)[:MAX_CONTENT]
+    tags = [] if "#" in evil else [f"{'é' * 90}{number}" for number in range(30)]
+    for _ in range(20):
+        await plaza.get(Posts).create(actor, NewPost(content, "https://a.example/" + "'" * 1_900, tags))
+    await plaza.get(Live).declare("e", Declaration(title="'" * 500))
+    answer = await ana.get("/app")
+    assert answer.text.count("<article") == 20
+    assert len(answer.content) < 100_000
+
+
+async def test_what_is_wrong_is_told_on_a_page_and_to_scripts_as_a_problem(ana: Surfer) -> None:
+    missing = await ana.get("/app/people/nobody")
+    assert missing.status_code == 404
+    assert "There is nobody of that name." in missing.text
+    assert any(tag == "nav" for tag, _ in Elements(missing.text).found), "in the same design"
+    assert (await ana.get("/app/no/such/page")).headers["content-type"].startswith("text/html")
+    told = await ana.get("/app/people/nobody", headers={"x-fragment": "1"})
+    assert told.json()["code"] == "no_profile"
+    assert (await ana.get("/nowhere")).json()["code"] == "not_found"
+
+
+async def test_while_valkey_is_away_a_page_says_so(tmp_path: Path) -> None:
+    with one_server() as valkey:
+        async with running(Settings(data_dir=tmp_path, valkey_url=valkey.url)) as plaza, serving(plaza.app) as url:
+            assert valkey.process is not None
+            valkey.process.kill()
+            valkey.process.wait()
+            async with Surfer(url) as surfer:
+                answer = await surfer.get("/app")
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+    assert "<h1>Temporarily unavailable</h1>" in answer.text
+
+
+async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: Surfer, plaza: Plaza) -> None:
+    item = await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 3), "one")
+    path = f"/app/shop/items/{item.id}"
+    states = [(await guest.get(path)).headers["cache-status"] for _ in range(3)]
+    assert states[-1].startswith("plaza; hit"), states
+    await plaza.get(Items).change(API, item.id, ItemChange(price="8.50"))
+    assert "8.50" in (await guest.get(path)).text
+
+
+async def test_only_declared_events_are_shown(guest: Surfer, plaza: Plaza) -> None:
+    live = plaza.get(Live)
+    await live.declare("fair", Declaration(title="The <fair>"))
+    await live.beat(Watcher("ana", "10.0.0.1", "ZZ"), "ghost", Beat(location="web"))
+    page = (await guest.get("/app/events")).text
+    assert "The &lt;fair&gt;" in page
+    assert "ghost" not in page
+    assert (await guest.get("/app/events/ghost")).status_code == 404
+    assert (await guest.get("/app/events/ghost/watching")).status_code == 404
+
+
+async def test_an_avatar_is_the_same_for_ever_and_another_for_others(guest: Surfer) -> None:
+    first = await guest.get("/app/avatars/ana")
+    assert first.headers["content-type"] == "image/svg+xml"
+    assert "default-src 'none'" in first.headers["content-security-policy"]
+    assert (await guest.get("/app/avatars/ana")).content == first.content
+    assert (await guest.get("/app/avatars/bob")).content != first.content
+    assert (await guest.get("/app/avatars/%3Cscript%3E")).status_code == 422
+
+
+async def test_styles_and_scripts_are_kept_for_ever_by_their_version(guest: Surfer) -> None:
+    (style,) = re.findall(r'href="(/app/assets/[^"]+\.css)"', (await guest.get("/app")).text)
+    assert "immutable" in (await guest.get(style)).headers["cache-control"]
+    old = await guest.get(re.sub("assets/[^/]+", "assets/0ld", style))
+    assert old.headers["cache-control"] == "no-cache"
+    assert (await guest.get("/app/assets/x/..%2Fsite.py")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("see https://a.example/x.", 'see <a href="https://a.example/x" rel="nofollow noopener ugc">a.example/x</a>.'),
+        ("(https://www.a.example)", '(<a href="https://www.a.example" rel="nofollow noopener ugc">a.example</a>)'),
+        ("#Été and a#b", '<a href="/app/tags/%C3%A9t%C3%A9">#Été</a> and a#b'),
+        ("hi @ana. ana@b.example", 'hi <a href="/app/people/ana">@ana</a>. ana@b.example'),
+        ("javascript:alert(1)", "javascript:alert(1)"),
+        ("https://", "https://"),
+        ("@me <b>&", "@me &lt;b&gt;&amp;"),
+        ('https://a.example/"x', '<a href="https://a.example/" rel="nofollow noopener ugc">a.example/</a>&#34;x'),
+        (
+            "https://a.example/\u202egnp",
+            '<a href="https://a.example/" rel="nofollow noopener ugc">a.example/</a>\u202egnp',
+        ),
+    ],
+)
+def test_addresses_tags_and_names_become_links_and_nothing_else_does(text: str, html: str) -> None:
+    assert str(rich(text)) == html
+
+
+def test_times_and_texts_are_short() -> None:
+    now = 1_800_000_000_000
+    said = [ago(now - ms, now) for ms in (-5, 59_000, 60_000, 3_600_000, 2 * 86_400_000, 40 * 86_400_000)]
+    assert said == ["now", "now", "1 min", "1 h", "2 d", "6 Dec 2026"]
+    assert ago(10**18, now) == "now"
+    assert cut("one two three", 20) == "one two three"
+    assert cut("one two three", 9) == "one two…"
