@@ -120,6 +120,19 @@ async def test_the_unfollowed_blocked_muted_deleted_and_banned_are_left_out(soci
     assert await everything(social, ana) == [posts[i].id for i in (5, 4, 2, 0)]
 
 
+async def test_someone_followed_with_an_old_date_is_in_it(social: Social, ana: Actor, bob: Actor) -> None:
+    """As many are followed as when it was built, and the latest is the same: it is built anew all the same."""
+    old = await social.post(bob)
+    for name in ("cat", "dan"):
+        social.clock.forward(seconds=60)
+        await social.person(name)
+        await social.people.follow(ana, name)
+    assert await everything(social, ana) == []
+    await social.people.unfollow(ana, "cat")
+    await social.sync.take("follow", [{"follower": "ana", "following": "bob", "created_at": 1}])
+    assert await everything(social, ana) == [old.id]
+
+
 async def test_pages_are_full_after_filtering(social: Social, ana: Actor, bob: Actor) -> None:
     cat = await social.person("cat")
     for who in ("bob", "cat"):

@@ -59,7 +59,7 @@ class Tie:
 
 _FOLLOWING = (k.USER, k.USER_FOLLOWING, k.USER_FOLLOWING_RECENT)
 _HIDDEN = (k.USER_BLOCKED, k.USER_BLOCKED_BY)
-FOLLOW = Tie("social_follow", (*_FOLLOWING, *_HIDDEN), "social_unfollow", _FOLLOWING)
+FOLLOW = Tie("social_follow", (*_FOLLOWING, *_HIDDEN, k.TMP_HOME_STATE), "social_unfollow", _FOLLOWING)
 MUTE = Tie("social_mute", (k.USER_MUTED, *_HIDDEN), "social_unmute", (k.USER_MUTED,))
 BLOCK = Tie("social_block", (k.USER_BLOCKED, *_FOLLOWING), "social_unblock", (k.USER_BLOCKED,))
 

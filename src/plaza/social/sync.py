@@ -34,6 +34,7 @@ from plaza.social.model import (
 )
 from plaza.social.posts import Posts
 from plaza.social.tags import tags_of
+from plaza.social.users import following_keys
 
 MOST_RECORDS: Final = 1_000
 
@@ -159,13 +160,7 @@ class Sync:
         me, target = record.follower, record.following
         if me == target:
             raise NotYourself("Nobody follows themselves.", field="following")
-        mine = [
-            k.USER(me),
-            k.USER_FOLLOWING(me),
-            k.USER_FOLLOWING_RECENT(me),
-            k.USER_BLOCKED(me),
-            k.USER_BLOCKED_BY(me),
-        ]
+        mine = following_keys(me)
         if not self.valkey.clustered:
             mine.append(k.USER(target))
         elif not await self.valkey.call("EXISTS", k.USER(target)):

@@ -19,6 +19,7 @@ from plaza.core.paging import Page, Paged, behind, page_by_position
 from plaza.core.tokens import Role
 from plaza.social.keys import (
     AUTH_USER,
+    TMP_HOME_STATE,
     USER,
     USER_BLOCKED,
     USER_BLOCKED_BY,
@@ -31,6 +32,12 @@ from plaza.social.keys import (
 )
 from plaza.social.model import PUBLIC_FIELDS, NoProfile, NotYourself, Profile, Relation, User, card_of, user_of
 from plaza.social.replies import as_dict
+
+
+def following_keys(name: str) -> list[str]:
+    """The keys by which someone follows others, in the order `follow` takes them."""
+    keys = (USER, USER_FOLLOWING, USER_FOLLOWING_RECENT, USER_BLOCKED, USER_BLOCKED_BY, TMP_HOME_STATE)
+    return [key(name) for key in keys]
 
 
 class People:
@@ -109,9 +116,8 @@ class People:
     async def follow(self, actor: Actor, target: str) -> Relation:
         """Follow someone. A second time changes nothing. One round trip."""
         me = self._toward(actor, target)
-        keys = [USER(me), USER_FOLLOWING(me), USER_FOLLOWING_RECENT(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
         changed = await self.functions.call(
-            "social_follow", [*keys, *await self._seen(target)], me, target, self.clock.now_ms()
+            "social_follow", [*following_keys(me), *await self._seen(target)], me, target, self.clock.now_ms()
         )
         return Relation(target, "follow", True, bool(changed))
 

@@ -252,16 +252,17 @@ local function end_follow(user, following, recent, me, target)
   return 1
 end
 
--- follow   KEYS user, following, recent, blocked, blocked_by, the other's user (one server)   ARGV me, target, now
--- Reply 1, or 0 if it was so already
+-- follow   KEYS user, following, recent, blocked, blocked_by, home state, the other's user (one server)
+-- ARGV me, target, since when   Reply 1, or 0 if it was so already
 verb('follow', function(keys, args)
-  local user, following, recent, blocked, blocked_by, other = unpack(keys)
+  local user, following, recent, blocked, blocked_by, state, other = unpack(keys)
   local me, target, at = args[1], args[2], text(now(args[3]))
   require_profile(user)
   require_person(other, blocked, blocked_by, target)
   if redis.call('SADD', following, target) == 0 then return 0 end
   redis.call('ZADD', recent, at, target)
-  set_count(user, 'followingCount', redis.call('SCARD', following))
+  redis.call('HDEL', state, 'follows') -- the home feed was built from others, however old this follow is
+  redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
   effect('follower', me, target)
   return 1
 end)
