@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from plaza.core.keys import Access, Catalogue, Field, Key
+from plaza.core.keys import Access, Catalogue, Field, Formula, Key
 
 PENDING = Key(
     "pending:<library>:<owner>",
     "hash",
     "On a cluster: operations whose effects on other owners are not settled yet.",
     of="operation → what it still has to do; recipe → the operation that computed it last",
+    same=(Formula("no operation is older than a minute"),),
     owner="owner",
     lifetime="until the effects are settled",
     read=Access.NOBODY,  # an owner may be a session's token

@@ -106,7 +106,6 @@ USER_FOLLOWERS = Key(
     same=(
         Counts("user:<username>", "followerCount"),
         Mirrors("user:<username>:following"),
-        Refers("user:<username>"),
         Belongs("user:<username>", mend="gone <username>"),
     ),
     mend="follow <other> <username>",
@@ -123,7 +122,6 @@ USER_FOLLOWING = Key(
     same=(
         Counts("user:<username>", "followingCount"),
         Mirrors("user:<username>:followers"),
-        Refers("user:<username>"),
         Belongs("user:<username>", mend="gone <username>"),
     ),
     mend="follow <username> <other>",
@@ -138,7 +136,7 @@ USER_BOOKMARKED = Key(
     score=f"when it was bookmarked, {MS}",
     owner="username",
     holds="<post>",
-    same=(Mirrors("post:<post>:bookmarks"), Refers("post:<post>")),
+    same=(Mirrors("post:<post>:bookmarks"),),
     mend="bookmark <username> <post>",
     read=SELF,
     document="user:<username>:bookmarked",
@@ -175,7 +173,7 @@ USER_LIKED = Key(
     score=f"when it was liked, {MS}",
     owner="username",
     holds="<post>",
-    same=(Mirrors("post:<post>:likes:recent", alike=True), Refers("post:<post>")),
+    same=(Mirrors("post:<post>:likes:recent", alike=True),),
     mend="like <post> <username>",
     read=SELF,
 )
@@ -187,7 +185,7 @@ USER_COMMENTS = Key(
     score=f"creation, {MS}",
     owner="username",
     holds="<comment>",
-    same=(Refers("comment:<comment>"), Scored("comment:<comment>", "created_at")),
+    same=(Scored("comment:<comment>", "created_at"),),
     mend="commented <comment> <username>",
     read=SELF,
 )

@@ -140,7 +140,7 @@ def _asks_standing(entry: Entry) -> Sequence[Command]:
         ("ZSCORE", k.EXPLORE_FEED(), post),
         ("HGET", k.USER_POINTS(author), post),
         ("ZSCORE", k.RANKING_DUE(), post),
-        ("HEXISTS", k.RANKING_POSTS(), post),
+        ("HGET", k.RANKING_POSTS(), post),
     )
 
 
@@ -152,7 +152,7 @@ def _standing(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     ought = str(facts.points) if facts.shown and facts.points else None
     if counted != ought:
         return f"counts {counted or 0} points for its author, and has {ought or 0}"
-    if facts.is_ranked(now) and (due is None or not noted):
+    if facts.is_ranked(now) and (due is None or noted is None):
         return "is in no queue to be scored again"
     return None
 

@@ -115,7 +115,7 @@ async def a_follower_never_followed(r: Any, t: Town) -> None:
     await r.sadd(k.USER_FOLLOWERS("eli"), "ben")
 
 
-@breaks("user:<username>:following", "reference")
+@breaks("user:<username>:following", "mirror")
 async def somebody_follows_nobody(r: Any, t: Town) -> None:
     await r.sadd(k.USER_FOLLOWING("ana"), "ghost")
     await r.zadd(k.USER_FOLLOWING_RECENT("ana"), {"ghost": 5})
@@ -196,7 +196,7 @@ async def someone_likes_what_does_not_know_it(r: Any, t: Town) -> None:
     await r.zadd(k.USER_LIKED("dora"), {t.posts[0]: 5})
 
 
-@breaks("user:<username>:liked", "reference")
+@breaks("user:<username>:liked", "mirror")
 async def someone_likes_what_is_not_there(r: Any, t: Town) -> None:
     await r.zadd(k.USER_LIKED("dora"), {NOBODY: 5})
 

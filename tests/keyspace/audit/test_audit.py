@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
-from plaza.core.auth import API
-from plaza.keyspace.audit import Audits
-from plaza.social.keys import POST, POST_LIKES
+import pytest
+
+from plaza.app import Plaza
+from plaza.cli import main
+from plaza.core.auth import API, Actor
+from plaza.core.effects import Note
+from plaza.core.errors import Forbidden
+from plaza.core.keys import Layout, use_layout
+from plaza.core.leases import Held
+from plaza.core.rules import Entry
+from plaza.keyspace.audit import REPAIR, Audits, Report, basics
+from plaza.keyspace.audit.confirming import Confirmer, Suspect
+from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER
+from tests.eventually import eventually
 from tests.keyspace.audit.loading import Town
+from tests.servers import Server
 
 
 async def test_a_town_where_everything_happened_is_clean(audits: Audits, town: Town) -> None:
@@ -46,3 +61,78 @@ async def test_the_last_report_is_kept_for_operators(audits: Audits, town: Town)
     assert state.running is None
     assert state.last is not None
     assert (state.last.state, state.last.clean) == ("done", True)
+
+
+async def test_an_audit_in_the_background_is_seen_by_everyone_and_runs_once(
+    plaza: Plaza, audits: Audits, town: Town, stranger: Any
+) -> None:
+    for n in range(300):
+        await stranger.zadd(EXPLORE_FEED(), {f"00000000-0000-4000-8000-{n:012}": n})
+    await audits.start(API)
+    with pytest.raises(Held):
+        await audits.start(API)
+    elsewhere = Audits(audits.auditor)
+
+    async def last() -> Report | None:
+        return (await elsewhere.state(API)).last
+
+    report: Report = await eventually(last)
+    assert (await elsewhere.state(API)).running is None
+    (group,) = report.groups
+    assert (group.family, group.rule, group.count) == ("explore:feed", "listed", 300)
+    assert len(group.examples) == 10, "a few are shown, all are counted"
+    with pytest.raises(Forbidden):
+        await audits.state(Actor("ana", "user"))
+
+
+async def test_what_went_away_or_came_right_meanwhile_is_no_finding(plaza: Plaza, town: Town, stranger: Any) -> None:
+    confirmer = Confirmer(plaza.core.functions, plaza.core.clock)
+    families = plaza.get(Audits).auditor.families
+    users, posts = families.of(USER), families.of(POST)
+    gone = Entry(USER("gone"), ("gone",), value={"postCount": "4"})
+    count = next(rule for rule in users.whole if rule.name == "count")
+    assert await confirmer.confirm(Suspect(users, count, gone)) is None
+    right = Entry(POST(town.posts[0]), (town.posts[0],), value={"likesCount": "99"})
+    for rule in posts.whole:
+        assert await confirmer.confirm(Suspect(posts, rule, right)) is None
+    await stranger.set("somebody:elses", "1", px=1)
+    await asyncio.sleep(0.01)
+    stray = Suspect(basics.STRANGER, basics.unknown(), Entry("somebody:elses", ("somebody:elses",)))
+    assert await confirmer.confirm(stray) is None
+
+
+@pytest.mark.parametrize("place", ["cluster"], indirect=True)
+async def test_an_operation_that_nobody_settles_is_a_finding_until_it_is(
+    audits: Audits, town: Town, stranger: Any
+) -> None:
+    note = Note.beside("social", USER("ana"))
+    await stranger.hset(note.pending, "left-1", json.dumps({"at": 1, "todo": []}))
+    await stranger.sadd(note.slot, note.pending)
+    (group,) = (await audits.run()).groups
+    assert (group.family, group.rule) == ("pending:<library>:<owner>", "settled")
+    assert (await audits.run(REPAIR)).clean
+
+
+def test_the_command_says_what_is_wrong_and_by_its_exit_status_too(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
+    assert main(["audit"]) == 0
+    with server.stranger() as stranger:
+        stranger.set("somebody:elses", "1")
+        stranger.zadd("explore:feed", {"00000000-0000-4000-8000-000000000000": 5})
+    assert main(["audit", "--dry-run", "--json"]) == 1
+    capsys.readouterr()
+    assert main(["audit", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [(group["family"], group["count"]) for group in report["groups"]] == [("explore:feed", 1), ("unknown", 1)]
+    assert main(["audit", "--repair"]) == 1, "what nobody declared is left alone"
+    told = capsys.readouterr().out
+    assert "somebody:elses" in told
+    with server.stranger() as stranger:
+        assert stranger.exists("somebody:elses")
+        assert not stranger.exists("explore:feed")
+        stranger.delete("somebody:elses")
+    assert main(["audit"]) == 0
+    use_layout(Layout.PLAIN)

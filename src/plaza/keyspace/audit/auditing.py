@@ -14,6 +14,7 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.keys import Catalogue
 from plaza.core.rules import Inspector, Rules
+from plaza.keyspace.audit import pending
 from plaza.keyspace.audit.basics import UNKNOWN
 from plaza.keyspace.audit.confirming import Confirmer, Suspect
 from plaza.keyspace.audit.declared import bind
@@ -49,14 +50,12 @@ class Auditor:
         self.clock = clock
         self.inspectors = inspectors
         self.families = Families(catalogues, self.valkey.layout)
-        bind(self.families, [rule for each in rules.values() for rule in each.rules])
+        bind(self.families, [pending.RULE, *(rule for each in rules.values() for rule in each.rules)])
         self.mends = {domain: each.mends for domain, each in rules.items()}
 
     async def run(self, mode: str = AUDIT, told: Told = lambda report: None) -> Report:
         """Audit everything. `told` hears of the report as it grows, after every page."""
         report = Report(self.clock.now_ms(), mode=mode)
-        if mode == REPAIR and self.valkey.clustered:
-            await self.functions.effects.recover()
         began, before = monotonic(), None
         for number in range(1, MOST_PASSES + 1):
             report.passes = number
@@ -106,8 +105,7 @@ class _Pass:
         if says is None:
             return
         plan = self._mender.plan(suspect)
-        family = suspect.entry.name if suspect.rule.name == UNKNOWN else suspect.family.key.pattern
-        family = UNKNOWN if suspect.rule.name == UNKNOWN else family
+        family = UNKNOWN if suspect.rule.name == UNKNOWN else suspect.family.key.pattern
         entry = suspect.entry
         self._found.add(Finding(family, suspect.rule.name, entry.name, entry.member, says, plan.says if plan else ""))
         if plan is not None and self._report.mode == REPAIR and await self._mender.mend(plan):

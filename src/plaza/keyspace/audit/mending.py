@@ -13,6 +13,7 @@ from plaza.core.functions import Functions
 from plaza.core.keys import Key
 from plaza.keyspace.audit.basics import LIFETIME, MEMBER, TYPE, UNKNOWN, VALUE
 from plaza.keyspace.audit.confirming import Suspect
+from plaza.keyspace.audit.pending import SETTLED
 
 # How many mends are remembered so as not to be done again in the same pass.
 REMEMBERED = 50_000
@@ -52,6 +53,8 @@ class Mender:
         name, key, entry = suspect.rule.name, suspect.family.key, suspect.entry
         if name == UNKNOWN:
             return None
+        if name == SETTLED:
+            return Plan((), "settle it, as a worker would")
         calls: list[tuple[str, str, tuple[str, ...]]] = []
         if name == TYPE:
             calls.append(("audit_drop", entry.name, (key.type,)))
@@ -92,6 +95,8 @@ class Mender:
         if len(self._done) >= REMEMBERED:
             self._done.pop(next(iter(self._done)))
         self._done[plan] = None
+        if not plan.calls:
+            await self._functions.effects.recover()
         for verb, key, args in plan.calls:
             now = [] if verb.startswith("audit_") else [self._clock.now_ms()]
             await self._functions.call(verb, [key], *now, *args)

@@ -40,7 +40,7 @@ class Audits:
     """Runs audits, of all processes one at a time."""
 
     def __init__(self, auditor: Auditor) -> None:
-        self._auditor = auditor
+        self.auditor = auditor
         self._valkey = auditor.valkey
         self._leases = Leases(auditor.functions)
         self._task: asyncio.Task[Report] | None = None
@@ -73,7 +73,7 @@ class Audits:
             await asyncio.wait([self._task])
 
     async def _run(self, mode: str, told: Told) -> Report:
-        last = Report(self._auditor.clock.now_ms(), mode=mode)
+        last = Report(self.auditor.clock.now_ms(), mode=mode)
         writing: set[asyncio.Task[None]] = set()
         due = 0.0
 
@@ -89,7 +89,7 @@ class Audits:
 
         try:
             await self._write_down(last)
-            last = await self._auditor.run(mode, tell)
+            last = await self.auditor.run(mode, tell)
         except asyncio.CancelledError:
             last.state = "stopped"
             raise
@@ -105,7 +105,7 @@ class Audits:
         await self._valkey.call("SET", AUDIT_RUNNING(), _encode(report), "EX", AUDIT_RUNNING.ttl_seconds or 0)
 
     async def _finish(self, report: Report) -> None:
-        report.ended_at = report.ended_at or self._auditor.clock.now_ms()
+        report.ended_at = report.ended_at or self.auditor.clock.now_ms()
         await self._valkey.batch([("SET", AUDIT_LAST(), _encode(report)), ("DEL", AUDIT_RUNNING())])
 
 

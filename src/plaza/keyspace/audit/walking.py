@@ -8,7 +8,7 @@ read in pieces like everything else.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from plaza.core.clock import Clock
@@ -18,6 +18,7 @@ from plaza.keyspace.audit import basics
 from plaza.keyspace.audit.confirming import Suspect
 from plaza.keyspace.audit.families import Families, Family
 from plaza.keyspace.audit.pace import Pace
+from plaza.keyspace.audit.questions import Questions
 from plaza.keyspace.audit.reading import as_commands, entries, first_read, more
 
 # Names in a page, as SCAN is asked for.
@@ -47,19 +48,6 @@ class Bound:
             basics.of_value(family) if family.value else None,
             basics.of_fields(family) if family.is_object else None,
         )
-
-
-@dataclass(slots=True)
-class Questions:
-    """What the rules of a page want to know. Many want the same, which is asked once."""
-
-    commands: dict[Command, int] = field(default_factory=dict)
-    waiting: list[tuple[Family, Rule, Entry, list[int]]] = field(default_factory=list)
-
-    def add(self, family: Family, rule: Rule, entry: Entry) -> None:
-        known = self.commands
-        places = [known.setdefault(command, len(known)) for command in rule.asks(entry)]
-        self.waiting.append((family, rule, entry, places))
 
 
 class Walk:
@@ -162,16 +150,8 @@ class Walk:
         return suspects
 
     async def _judge(self, questions: Questions) -> list[Suspect]:
-        replies = await self._ask(list(questions.commands))
-        now = self._clock.now_ms()
-        suspects = []
-        for family, rule, entry, places in questions.waiting:
-            told = [replies[place] for place in places]
-            if any(isinstance(reply, Exception) for reply in told):
-                continue  # of another type: the walk meets that key by itself
-            if rule.judge(entry, told, now) is not None:
-                suspects.append(Suspect(family, rule, entry))
-        return suspects
+        wrong = await questions.judge(self._ask, self._clock.now_ms, one_server=not self._valkey.clustered)
+        return [Suspect(*found) for found in wrong]
 
     async def _ask(self, commands: Sequence[Command]) -> list[Any]:
         replies: list[Any] = []
