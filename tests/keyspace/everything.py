@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from plaza.app import catalogues
 from plaza.core.keys import Access, Key
+from plaza.social import keys as social
 
 MARK: Final = "not-for-ana"
 SECRET: Final = "not-for-anyone"
@@ -62,12 +63,13 @@ def is_open(access: Access, owner: str) -> bool:
 
 
 async def write_all(client: Any) -> None:
-    """Every family for bob and for ana, and a banned post besides."""
+    """Every family for bob and for ana, and a banned post besides, with a comment on it."""
     for key in families():
         for owner in ("bob", "ana") if "username" in key.parts else ("",):
             await _write(client, key, key(*parts_of(key, username=owner)), owner)
-        if "post" in key.parts:
-            await _write(client, key, key(*parts_of(key, post=BANNED)), "", banned=True)
+        if {"post", "comment"} & set(key.parts):
+            await _write(client, key, key(*parts_of(key, post=BANNED, comment=BANNED)), "", banned=True)
+    await client.hset(social.COMMENT(BANNED), "post_id", BANNED)
 
 
 async def _write(client: Any, key: Key, name: str, owner: str, *, banned: bool = False) -> None:

@@ -49,13 +49,18 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Not shown to people while a hash of the same owner has this field: what is on a post, while that is banned."""
+    """Not shown to people while a hash has this field: what is on a post, while that is banned.
+
+    The hash is one of the same owner, or with `via` the one that this field of the key's own names.
+    """
 
     pattern: str
     field: str
+    via: str = ""
 
     def __str__(self) -> str:
-        return f"hidden from people while `{self.pattern}` has `{self.field}`"
+        named = f" that its `{self.via}` names" if self.via else ""
+        return f"hidden from people while the `{self.pattern}`{named} has `{self.field}`"
 
 
 # What is always true of a key, in one line beside it; the audit checks it, and `docs/keys.md` says it. `mend` names the

@@ -469,6 +469,7 @@ COMMENT = Key(
     same=(Refers("post:<post>", "post_id"), Formula("its post and its author have it among their comments")),
     mend="commented <comment> <username>",
     read=PUBLIC,
+    hidden=Hidden("post:<post>", "banned", via="post_id"),
 )
 
 EXPLORE_FEED = Key(

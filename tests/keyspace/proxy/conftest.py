@@ -85,7 +85,9 @@ async def community(valkey: Valkey, stranger: Any) -> None:
         fields = {"id": post, "user_id": "bob", "content": f"words of {post[:4]}", "likesCount": 2, "user_version": 1}
         await stranger.hset(social.POST(post), mapping={**fields, **more})
         await stranger.sadd(social.POST_LIKES(post), "cia", "dee")
-        await stranger.rpush(social.POST_COMMENTS(post), post.replace("1", "3"))
+        comment = post.replace("1", "3").replace("2", "4")
+        await stranger.rpush(social.POST_COMMENTS(post), comment)
+        await stranger.hset(social.COMMENT(comment), mapping={"id": comment, "post_id": post, "content": "well said"})
         await stranger.sadd(social.POST_BOOKMARKS(post), "ana")
     await stranger.zadd(social.EXPLORE_FEED(), {POST: 1_700_000_000_123})
 

@@ -39,7 +39,7 @@ NUMBERS: Final = [0, -1, 1, 7, 100, 10**6, 2**53 + 1, -(2**63), 1.5, "(1", "+inf
 
 def names(key: Key) -> list[str]:
     return [
-        key.name(Layout.PLAIN, *parts_of(key, username=owner, post=post))
+        key.name(Layout.PLAIN, *parts_of(key, username=owner, post=post, comment=post))
         for owner in ("bob", "me", "AUTH", "ana")
         for post in (POST, BANNED)
     ]
@@ -68,7 +68,7 @@ class Attacker:
     def key(self) -> Any:
         name = self.pick.choice(self.names)
         if self.pick.random() < 0.6:
-            name = self.pick.choice(("user:me", "user:bob", f"post:{BANNED}", "user:me:following", "auth:ana", name))
+            name = self.pick.choice(("user:me", "user:bob", f"post:{BANNED}", f"comment:{BANNED}", "auth:ana", name))
         twist = self.pick.random()
         if twist < 0.8:
             return name

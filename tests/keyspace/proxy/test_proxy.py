@@ -36,6 +36,7 @@ async def test_public_families_are_read_and_hashes_without_what_is_for_admins(an
     assert await ana.ask("HLEN", "explore:feed") == "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
+ON_BANNED: Final = BANNED.replace("2", "4")
 REFUSED: Final[list[list[Any]]] = [
     ["HGETALL", "user:bob"],
     ["HGET", "user:bob", "email"],
@@ -122,10 +123,15 @@ async def test_a_banned_post_looks_absent_but_to_admins(ana: Door, server_: Door
         (("LRANGE", f"post:{BANNED}:comments", 0, -1), []),
         (("EXISTS", f"post:{BANNED}", f"post:{POST}"), 1),
         (("TYPE", f"post:{BANNED}"), "none"),
+        (("HGET", f"comment:{ON_BANNED}", "content"), None),
+        (("HGETALL", f"comment:{ON_BANNED}"), []),
     ]
     for words, absent in asked:
         assert await ana.ask(*words) == await bob.ask(*words) == absent
         assert await admin.ask(*words) == await server_.ask(*words) != absent
+    assert await ana.ask("HMGET", f"comment:{POST.replace('1', '3')}", "post_id", "content") == [POST, "well said"]
+    there = [["HGET", f"comment:{ON_BANNED}", "content"], ["HGET", f"comment:{ON_BANNED}", "id"]]
+    assert (await ana.post("/multi-exec", there)).json() == [{"result": None}] * 2
 
 
 async def test_an_admin_sees_more_than_a_person_and_less_than_a_server(ana: Door, server_: Door, stranger: Any) -> None:

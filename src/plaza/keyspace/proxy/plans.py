@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from plaza.core.functions import Functions, Library
-from plaza.core.keys import Access, Catalogue
+from plaza.core.keys import Access, Catalogue, Hidden, Key
 from plaza.core.wire import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.commands import Asked, Refused, read
 from plaza.keyspace.proxy.rules import Caller, Place, Rules
@@ -36,7 +36,9 @@ class Plan:
     count: int  # of steps
     steps: Callable[[int], list[Step]]
     finish: Callable[[list[Any]], Any]
-    sized: bool  # the answer may be long
+    sized: bool = False  # the answer may be long
+    # What to ask, now that the replies tell of whom: if it is there, the answer is not for this caller.
+    look: Callable[[list[Any]], Step | None] = lambda replies: None
 
     @property
     def writes(self) -> bool:
@@ -61,7 +63,7 @@ class Planner:
         if asked.command.many == ("key",):
             return self._several(asked, places)
         if not places:
-            return Plan(asked, 0, lambda most: [], lambda replies: asked.command.absent(asked), sized=False)
+            return Plan(asked, 0, lambda most: [], lambda replies: asked.command.absent(asked))
         return self._single(asked, places[0])
 
     def _single(self, asked: Asked, place: Place) -> Plan:
@@ -76,8 +78,28 @@ class Planner:
         if asked.command.writes:
             key = place.name(self._layout)
             write = self._functions.acting("proxy_write", [key], MOST_FIELDS, MOST_BYTES, name, *rest)
-            return Plan(asked, 1, lambda most: [write], finish, sized=False)
+            return Plan(asked, 1, lambda most: [write], finish)
+        behind = self._rules.behind(place)
+        if behind is not None:
+            return self._looking(asked, place, finish, *behind)
         return Plan(asked, 1, lambda most: [self._step(name, place, rest, size, most)], finish, sized=bool(size))
+
+    def _looking(
+        self, asked: Asked, place: Place, finish: Callable[[list[Any]], Any], family: Key, hidden: Hidden
+    ) -> Plan:
+        """Read, and along with it who is behind it; that one is looked at next."""
+        steps = [
+            self._step(asked.command.name, place, asked.given[1:], (), 0),
+            ("HGET", place.name(self._layout), hidden.via),
+        ]
+
+        def look(replies: list[Any]) -> Step | None:
+            named = replies[1]
+            if not isinstance(named, bytes):
+                return None
+            return ("HEXISTS", family.name(self._layout, _text(named)), hidden.field)
+
+        return Plan(asked, len(steps), lambda most: steps, finish, look=look)
 
     def _several(self, asked: Asked, places: list[Place]) -> Plan:
         name = "GET" if asked.command.name == "MGET" else asked.command.name
@@ -88,7 +110,7 @@ class Planner:
                 return [None if _is(reply, "WRONGTYPE") else _heard(asked, reply) for reply in replies]
             return sum(_heard(asked, reply) for reply in replies)
 
-        return Plan(asked, len(steps), lambda most: steps, finish, sized=False)
+        return Plan(asked, len(steps), lambda most: steps, finish)
 
     def _step(self, name: str, place: Place, rest: list[str], size: tuple[str, ...], most: int) -> Step:
         """One command on one key; by way of a function where the answer must be looked at first."""

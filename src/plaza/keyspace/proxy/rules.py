@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final
 
 from plaza.core.auth import Actor
-from plaza.core.keys import Access, Catalogue, Field, Key, Layout
+from plaza.core.keys import Access, Catalogue, Field, Hidden, Key, Layout
 from plaza.core.tokens import RESERVED
 from plaza.keyspace.audit.families import Families
 from plaza.keyspace.proxy.commands import LONGEST_WORD, Asked, Refused
@@ -177,8 +177,15 @@ class Rules:
     def hiding(self, place: Place) -> tuple[Place, str] | None:
         """The hash, and the field in it, that hide a key from this caller if they are there."""
         hidden = place.family.hidden
-        if hidden is None or place.rank >= Rank.ADMIN:
+        if hidden is None or hidden.via or place.rank >= Rank.ADMIN:
             return None
         family = self._by_pattern[hidden.pattern]
         ids = dict(zip(place.family.parts, place.parts, strict=True))
         return Place(family, tuple(ids[part] for part in family.parts), place.own, place.rank), hidden.field
+
+    def behind(self, place: Place) -> tuple[Key, Hidden] | None:
+        """The same where the hash is another owner's, whom a field of the key itself names."""
+        hidden = place.family.hidden
+        if hidden is None or not hidden.via or place.rank >= Rank.ADMIN:
+            return None
+        return self._by_pattern[hidden.pattern], hidden

@@ -7,6 +7,7 @@ What is refused costs no round trip; all that is permitted of a call takes one. 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from plaza.core.auth import Actor
@@ -42,7 +43,7 @@ class Proxy:
         """Each command's answer, or `Refused` in its place. One round trip, and one more if something is written."""
         plans = self._plans(actor, commands)
         permitted = [plan for plan in plans if isinstance(plan, Plan)]
-        answers = iter(_answers(permitted, await self._perform(actor, address, permitted, atomic=False)))
+        answers = iter(await self._answers(permitted, await self._perform(actor, address, permitted, atomic=False)))
         return [next(answers) if isinstance(plan, Plan) else plan for plan in plans]
 
     async def transact(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
@@ -56,7 +57,7 @@ class Proxy:
             replies = await self._perform(actor, address, plans, atomic=True)
         except ReplyError as error:  # the transaction itself was refused: its keys live in different places
             raise Refused(error.message) from None
-        return _answers(plans, replies)
+        return await self._answers(plans, replies)
 
     def _plans(self, actor: Actor, commands: Sequence[list[str]]) -> list[Plan | Refused]:
         caller = Caller.by(actor)
@@ -91,23 +92,31 @@ class Proxy:
                 replies[i] = reply
         return replies
 
+    async def _answers(self, plans: Sequence[Plan], replies: list[Any]) -> list[Outcome]:
+        """What the replies, which came in a row, come to."""
+        rest = iter(replies)
+        shares = [list(islice(rest, plan.count)) for plan in plans]
+        hidden = await self._hidden(plans, shares)
+        answers: list[Outcome] = []
+        room = MOST_BYTES
+        for i, (plan, own) in enumerate(zip(plans, shares, strict=True)):
+            room -= _weight(own)
+            # A write is never said to be refused once it is done; its answer is a number anyway.
+            fits = room >= 0 or plan.writes
+            answers.append(_finish(plan, own, hidden=i in hidden) if fits else Refused(_TOO_LARGE))
+        return answers
 
-def _answers(plans: Sequence[Plan], replies: list[Any]) -> list[Outcome]:
-    """The replies, which came in a row, to each plan its own."""
-    answers: list[Outcome] = []
-    at, room = 0, MOST_BYTES
-    for plan in plans:
-        own = replies[at : at + plan.count]
-        at += plan.count
-        room -= _weight(own)
-        # A write is never said to be refused once it is done; its answer is a number anyway.
-        answers.append(_finish(plan, own) if room >= 0 or plan.writes else Refused(_TOO_LARGE))
-    return answers
+    async def _hidden(self, plans: Sequence[Plan], shares: Sequence[list[Any]]) -> set[int]:
+        """Whose replies are about something that is hidden: a comment on a banned post. A round trip if one may be."""
+        looks = {i: plan.look(own) for i, (plan, own) in enumerate(zip(plans, shares, strict=True))}
+        steps = {i: step for i, step in looks.items() if step is not None}
+        found = await self._valkey.batch(list(steps.values()), raw=True, timeout=SECONDS)
+        return {i for i, there in zip(steps, found, strict=True) if there}
 
 
-def _finish(plan: Plan, replies: list[Any]) -> Outcome:
+def _finish(plan: Plan, replies: list[Any], *, hidden: bool) -> Outcome:
     try:
-        return plan.finish(replies)
+        return plan.asked.command.absent(plan.asked) if hidden else plan.finish(replies)
     except Refused as refused:
         return refused
 
