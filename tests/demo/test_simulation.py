@@ -27,6 +27,8 @@ from plaza.social.sync import Sync
 from tests.demo.conftest import everything
 from tests.social.truth import faults
 
+HERE = "127.0.0.1:8000"
+
 pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
@@ -63,15 +65,15 @@ async def test_of_many_workers_one_simulates(peopled: Plaza, stranger: Any, sett
 
 
 async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, town: Town, stranger: Any) -> None:
-    assert "robin" in {account.username for account in await town.accounts()}
+    assert "robin" in {account.username for account in await town.accounts(HERE)}
     with pytest.raises(Forbidden):
         await town.switch(Actor("mira", "user"), False)
     await town.switch(API, False)
     assert await town.turn() == LOOK_SECONDS
     assert not await stranger.exists("job:demo.simulate")
-    assert await town.accounts() == []
+    assert await town.accounts(HERE) == []
     await town.switch(API, True)
-    assert len(await town.accounts()) >= 4
+    assert len(await town.accounts(HERE)) >= 4
 
 
 async def test_accounts_open_only_where_nobody_else_can_reach_them(
@@ -85,12 +87,22 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
     for mode, host, opens in modes:
         asked = replace(settings, demo=mode, host=host)
         town._settings = asked
-        assert bool(await town.accounts()) is opens, (mode, host)
+        assert bool(await town.accounts(HERE)) is opens, (mode, host)
         fresh = replace(asked, valkey_url="", data_dir=settings.data_dir / "new")
         assert suits(fresh) is opens
         assert not suits(replace(fresh, valkey_url="valkey://db.internal"))
         assert not suits(replace(fresh, database_url="postgresql://db.internal/plaza"))
         assert not suits(replace(fresh, data_dir=settings.data_dir)), "a database is there"
+    for host in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "localhost"):
+        town._settings = settings
+        assert await town.accounts(host), host
+    for host in ("evil.example:8000", "evil.example", "127.0.0.1.evil.example", "", "[::1", "192.168.1.7:8000"):
+        assert await town.accounts(host) == [], host
+    town._settings = replace(settings, demo="on", host="0.0.0.0")
+    assert await town.accounts("plaza.example")
+    assert not suits(
+        replace(settings, valkey_url="", data_dir=settings.data_dir / "new", trusted_proxies=("10.0.0.1",))
+    )
     # There is no password that could be guessed or left behind.
     assert not await stranger.exists("auth:robin")
     with pytest.raises(WrongPassword):
@@ -98,10 +110,10 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
     # Nor does an account open that got one, as a person who takes the name after it was deleted has.
     town._settings = settings
     await peopled.get(Accounts).give_password("robin", "correct horse")
-    assert "robin" not in {account.username for account in await town.accounts()}
+    assert "robin" not in {account.username for account in await town.accounts(HERE)}
 
 
 async def test_there_is_nothing_to_switch_where_there_is_no_demo(town: Town) -> None:
     with pytest.raises(NotFound):
         await town.switch(API, True)
-    assert await town.accounts() == []
+    assert await town.accounts(HERE) == []

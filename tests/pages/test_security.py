@@ -112,7 +112,7 @@ async def test_who_signs_in_comes_back_to_where_they_were(guest: Surfer) -> None
 
 async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfer, plaza: Plaza, ana: Surfer) -> None:
     class Demo(NoDemo):
-        async def accounts(self) -> list[DemoAccount]:
+        async def accounts(self, host: str) -> list[DemoAccount]:
             return [DemoAccount("ana", "Ana <b>", "user")]
 
     assert "Look around" not in (await guest.get("/app/sign-in")).text

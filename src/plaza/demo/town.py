@@ -5,13 +5,15 @@ comes first loads it, and if it dies, the next goes on. After that a simulation 
 few seconds, in one worker however many there are.
 
 Its accounts have no password at all, so nobody signs in to them by one. They open from the sign-in page alone, and only
-while this process listens where nobody else can reach it, or an operator has said `PLAZA_DEMO=on`.
+while this process listens where nobody else can reach it and is asked for by a name of this machine, or an operator has
+said `PLAZA_DEMO=on`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,9 +90,13 @@ class Town:
         found = await self.state()
         return None if found is None or self._settings.demo == "off" else found.on
 
-    async def accounts(self) -> list[DemoAccount]:
-        """Accounts that anybody may use, in the order they are shown. None while the demo is off."""
-        if not is_open(self._settings):
+    async def accounts(self, host: str) -> list[DemoAccount]:
+        """Accounts that whoever asked this host may use, in the order they are shown. None while the demo is off.
+
+        A page of somebody else's can have its own name lead to this machine, and so ask as if it were ours; and a proxy
+        here passes on what others ask. Both ask for another host than this machine's.
+        """
+        if not is_open(self._settings) or (self._settings.demo == "auto" and not _is_loopback(_name_in(host))):
             return []
         found = await self.state()
         if found is None or not found.on:
@@ -133,8 +139,14 @@ class Town:
 def is_open(settings: Settings) -> bool:
     """Whether accounts may open without a password: where only this machine can ask, or where that was asked for."""
     if settings.demo == "auto":
-        return _is_loopback(settings.host)
+        return _is_loopback(settings.host) and not settings.trusted_proxies
     return settings.demo == "on"
+
+
+def _name_in(host: str) -> str:
+    """The name or address in a `Host` header, without the port and the brackets of IPv6; empty if it is none."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@]+))(?::[0-9]+)?", host)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _is_loopback(host: str) -> bool:

@@ -17,8 +17,8 @@ class DemoAccount(NamedTuple):
 class DemoAccounts(Protocol):
     """Who knows the demo's accounts, and can switch it off. No accounts mean that there is none, or that it is off."""
 
-    async def accounts(self) -> list[DemoAccount]:
-        """Accounts that anybody may use, in the order they are shown."""
+    async def accounts(self, host: str) -> list[DemoAccount]:
+        """Accounts that whoever asked this host may use, in the order they are shown."""
 
     async def is_on(self) -> bool | None:
         """Whether it is on; None if there is none."""
@@ -28,7 +28,7 @@ class DemoAccounts(Protocol):
 
 
 class NoDemo:
-    async def accounts(self) -> list[DemoAccount]:
+    async def accounts(self, host: str) -> list[DemoAccount]:
         return []
 
     async def is_on(self) -> bool | None:

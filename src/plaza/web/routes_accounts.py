@@ -41,7 +41,7 @@ async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
 async def _sign_in(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
     who = await site.visitors.with_session(call)
     given = {"username": "", "problem": "", **said}
-    accounts = await site.demo.accounts()
+    accounts = await site.demo.accounts(call.headers.get("host", ""))
     return site.page(call, who, "sign-in.html", status=status, to=next, accounts=accounts, **given)
 
 
@@ -63,7 +63,7 @@ async def switch(call: Call, body: bytes, site: Site, sessions: Sessions) -> Ans
     """Look around as one of the demo's accounts. Nobody else's account opens so."""
     fields = forms.fields_of(body)
     name = fields.get("username", "")
-    if name not in {account.username for account in await site.demo.accounts()}:
+    if name not in {account.username for account in await site.demo.accounts(call.headers.get("host", ""))}:
         raise NotFound("The demo has no such account.")
     visit = await sessions.admit(token_of(call), name)
     return _sent_on(await site.visitors.behind(call, visit), local(fields.get(forms.NEXT)))
