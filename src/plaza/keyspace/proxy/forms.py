@@ -18,8 +18,8 @@ from plaza.keyspace.proxy.service import Outcome
 
 MOST_COMMANDS: Final = 256
 MOST_WORDS: Final = 4_096
-# All that these commands can need. Reading a body is work for which nobody else is served, half a second for a mebibyte
-# of brackets.
+# All that these commands can need. While a body is read nobody else is served, and one of nothing but brackets takes
+# twelve milliseconds at this size.
 BODY_BYTES: Final = 256 * 1024
 
 _OK: Final = b"OK"
