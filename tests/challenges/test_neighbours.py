@@ -44,7 +44,9 @@ def in_closed_form(gram: Floats) -> Floats:
     return weights.astype(np.float32)
 
 
-def test_the_busiest_get_the_weights_of_the_closed_form() -> None:
+@pytest.mark.parametrize("block", [1, 4, 512])
+def test_the_busiest_get_the_weights_of_the_closed_form(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(neighbours, "BLOCK", block)
     people, items, matrix = made_up()
     assert np.allclose(fitted(people, items), in_closed_form(shared(matrix)), atol=1e-6)
 

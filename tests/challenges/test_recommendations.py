@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_SHOWN
+from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN
 from plaza.challenges.recommend import MOST_DAYS_SHOWN
 from plaza.core.auth import Actor
 from plaza.core.wire import Valkey
@@ -27,6 +27,29 @@ async def test_who_has_done_nothing_yet_gets_popular_and_fresh_posts(world: Worl
     for name in ("dan", "eve"):
         await world.posts.react(person(name), popular.id)
     assert await reasons(world, person("newcomer")) == {popular.id: "Popular: 2 reactions", fresh.id: "New in mind"}
+
+
+async def test_what_is_popular_is_found_among_any_number_of_newer_posts(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plaza.challenges.recommend.PER_CATEGORY", 1)
+    monkeypatch.setattr("plaza.challenges.recommend.ANY_OF_CATEGORY", 0)
+    id = await world.joined(BEN, CLEO)
+    popular = await world.post(CLEO, id)
+    for name in ("dan", "eve"):
+        await world.posts.react(person(name), popular.id)
+    newest = [await world.post(BEN, id) for _ in range(3)][-1]
+    await world.posts.react(ANA, newest.id)
+    await world.roll.run()
+    assert await stranger.zrange(CLG_POPULAR(), 0, -1, withscores=True) == [(str(newest.id), 1), (str(popular.id), 2)]
+    assert await reasons(world, person("newcomer")) == {
+        popular.id: "Popular: 2 reactions",
+        newest.id: "New in fitness",
+    }
+    await world.posts.take_back(ANA, newest.id)
+    await world.people.forget("cleo")
+    await world.roll.run()
+    assert not await stranger.exists(CLG_POPULAR())
 
 
 async def test_days_in_a_category_and_reactions_in_a_challenge_are_reasons(world: World) -> None:

@@ -151,7 +151,8 @@ class Derived:
 
     async def people(self, names: Collection[str]) -> None:
         """All reactions of these people, whatever Valkey had of them."""
-        for batch in batches(names):
+        # Fewer at a time, for each has many: others on the loop wait while their rows are read.
+        for batch in batches(names, PEOPLE_A_CALL):
             await self._settle(batch, self._all_of)
 
     async def _settle(

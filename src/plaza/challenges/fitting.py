@@ -1,4 +1,5 @@
-"""Fits the model of which challenges go together, and puts it where recommendations read it.
+"""Learns from everybody what one reader's own keys cannot tell, and puts it where recommendations read it: which
+challenges go together, and which posts are popular.
 
 It reads who reacted in and joined which of the public challenges that go on, one line of text a person, so that five
 million reactions are a hundred thousand rows. The arithmetic runs in a thread, in steps that are handed over as
@@ -19,13 +20,15 @@ import numpy as np
 from sqlalchemy import String, Table, cast, func, select
 
 from plaza.challenges.derived import BATCH, Derived, batches
-from plaza.challenges.keys import CLG_NEIGHBOURS
+from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR
 from plaza.challenges.neighbours import Ints, Neighbours, fit
 from plaza.challenges.rebuilding import Progress
-from plaza.challenges.tables import CHALLENGE, MEMBER, REACTION
+from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, pool_of
+from plaza.core.wire import Arg
 
 # It is fitted daily; if no worker runs for a week, a model of last week is worse than none.
 LIFETIME_SECONDS: Final = 7 * 86_400
+MOST_POPULAR: Final = 200
 
 
 class Fitting:
@@ -34,9 +37,11 @@ class Fitting:
     def __init__(self, derived: Derived) -> None:
         self._sql = derived.sql
         self._valkey = derived.valkey
+        self._max_post_age = derived.max_post_age
 
     async def run(self, today: int, progress: Progress = lambda step, done, total: None) -> int:
         """Fit and store; how many challenges have neighbours now."""
+        await self._note_popular(today)
         going = await self._going(today)
         progress("challenges' neighbours", 0, len(going))
         people, items = await self._log(going)
@@ -53,6 +58,26 @@ class Fitting:
         for alone in batches(np.setdiff1d(going, kept).tolist()):
             await self._valkey.batch([("UNLINK", CLG_NEIGHBOURS(id)) for id in alone])
         return len(kept)
+
+    async def _note_popular(self, today: int) -> None:
+        """The pool's posts with most reactions. Replaced in one step."""
+        reactions = func.count().label("reactions")
+        best = (
+            select(REACTION.c.post_id, reactions)
+            .join(POST, REACTION.c.post_id == POST.c.id)
+            .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
+            .where(pool_of(today, self._max_post_age))
+            .group_by(REACTION.c.post_id)
+            .order_by(reactions.desc(), REACTION.c.post_id.desc())
+            .limit(MOST_POPULAR)
+        )
+        async with self._sql.read() as tx:
+            found = [part for row in await tx.execute(best) for part in (row.reactions, row.post_id)]
+        key = CLG_POPULAR()
+        commands: list[tuple[Arg, ...]] = [("UNLINK", key)]
+        if found:
+            commands += [("ZADD", key, *found), ("EXPIRE", key, LIFETIME_SECONDS)]
+        await self._valkey.multi(commands)
 
     async def _going(self, today: int) -> Ints:
         """The challenges to recommend from, by id."""

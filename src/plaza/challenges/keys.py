@@ -163,6 +163,16 @@ CLG_NEIGHBOURS = Key(
     ttl_seconds=7 * 86_400,
     read=Access.PUBLIC,
 )
+CLG_POPULAR = Key(
+    "challenges:popular",
+    "zset",
+    "The posts of the pool with most reactions, as the daily job found them: for who is new here.",
+    of="post id",
+    score="reactions when the job ran",
+    lifetime="a week after the last fit",
+    ttl_seconds=7 * 86_400,
+    read=Access.PUBLIC,
+)
 
 CATALOGUE = Catalogue.of(
     "challenges",

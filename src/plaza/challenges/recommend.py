@@ -17,7 +17,14 @@ from sqlalchemy import Select, exists, func, select, union_all
 
 from plaza.challenges.choosing import Own, Taste, alike, choose, one_of_each
 from plaza.challenges.derived import Derived
-from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_SHOWN, CLGS_PREFERENCE, RECENT_POSTS, USER_CONTRIBUTION
+from plaza.challenges.keys import (
+    CLG_NEIGHBOURS,
+    CLG_POPULAR,
+    CLG_SHOWN,
+    CLGS_PREFERENCE,
+    RECENT_POSTS,
+    USER_CONTRIBUTION,
+)
 from plaza.challenges.model import CATEGORIES, Post, in_pool
 from plaza.challenges.posts import REACTIONS, as_post
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
@@ -26,7 +33,8 @@ from plaza.core.wire import Arg
 
 TOP_CHALLENGES: Final = 5
 # Enough for a full answer after everything hidden is left out.
-PER_CATEGORY: Final = 150
+PER_CATEGORY: Final = 100
+ANY_OF_CATEGORY: Final = 30
 PER_CHALLENGE: Final = 25
 # The newest of one's own challenges speak for what one wants now; each costs up to 3 kB to read.
 MOST_OWN: Final = 100
@@ -79,6 +87,7 @@ class Recommender:
             ["HGET", USER_CONTRIBUTION(), name],
             ["ZRANGE", CLGS_PREFERENCE(name), 0, TOP_CHALLENGES - 1, "REV", "WITHSCORES"],
             ["HGETALL", CLG_SHOWN(name)],
+            ["ZRANGE", CLG_POPULAR(), 0, -1],
         ]
         age = self._derived.max_post_age
         index = today % age
@@ -87,8 +96,11 @@ class Recommender:
             for first, last in ((index, 0), (age - 1, index + 1)):
                 where: list[Arg] = [first, last, "BYSCORE", "REV", "LIMIT", 0, PER_CATEGORY]
                 commands.append(["ZRANGE", RECENT_POSTS(category), *where])
-        days, preference, shown, *rings = await self._valkey.batch(commands)
-        ids = [id for new, old in zip(rings[::2], rings[1::2], strict=True) for id in (new + old)[:PER_CATEGORY]]
+            # Some of any age: who posts without end fills the newest places, but not these.
+            commands.append(["ZRANDMEMBER", RECENT_POSTS(category), ANY_OF_CATEGORY])
+        days, preference, shown, ids, *pools = await self._valkey.batch(commands)
+        for new, old, any_ in zip(pools[::3], pools[1::3], pools[2::3], strict=True):
+            ids += [*(new + old)[:PER_CATEGORY], *any_]
         return Taste(
             days=[int(n) for n in days.split(",")] if days else [0] * CATEGORIES,
             reactions={int(id): int(float(count)) for id, count in preference},

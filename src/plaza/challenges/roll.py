@@ -20,7 +20,7 @@ from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, ON_CLG_INFO, POST_C
 from plaza.challenges.model import CATEGORIES
 from plaza.challenges.rebuilding import Progress, Rebuilding, paged
 from plaza.challenges.survey import Place, Survey, survey
-from plaza.challenges.tables import ARRIVAL, BY_NAME, CHALLENGE, NOTED, POST, REACTION, REMOVAL
+from plaza.challenges.tables import ARRIVAL, BY_NAME, CHALLENGE, NOTED, POST, REACTION, REMOVAL, pool_of
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.leases import Leases
 
@@ -109,13 +109,10 @@ class Roll:
         One that was written by us and deleted by hand before any roll counted it is missed by nobody else.
         """
         going = select(func.count()).select_from(CHALLENGE).where(CHALLENGE.c.ends_day > today)
-        oldest = today - self._derived.max_post_age
-        recent = and_(POST.c.day > oldest, POST.c.day <= today, POST.c.is_break.is_(False))
-        shown = and_(CHALLENGE.c.is_public.is_(True), CHALLENGE.c.ends_day > today)
         pool = select(func.count()).select_from(POST).join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
         async with self._sql.read() as tx:
             challenges = (await tx.execute(going)).scalar_one()
-            posts = (await tx.execute(pool.where(recent, shown))).scalar_one()
+            posts = (await tx.execute(pool.where(pool_of(today, self._derived.max_post_age)))).scalar_one()
         held = await self._valkey.batch([("HLEN", ON_CLG_INFO()), ("HLEN", POST_CLG_PAIR())])
         found = {
             name for name, is_, ought in zip(("clg", "post"), held, (challenges, posts), strict=True) if is_ != ought

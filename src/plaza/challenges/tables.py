@@ -13,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
 )
 
 from plaza.core.sql import metadata
@@ -131,6 +133,13 @@ REMOVAL = _notes("challenge_removal")
 ARRIVAL = _notes("challenge_arrival")
 # The tables whose rows are noted as they come. Challenges and posts are counted in Valkey; members have nothing there.
 NOTED = ("reaction", "tracking")
+
+
+def pool_of(today: int, max_post_age: int) -> ColumnElement[bool]:
+    """Which posts, joined with their challenges, are in the pool: `model.in_pool`, for a statement."""
+    recent = and_(POST.c.day > today - max_post_age, POST.c.day <= today, POST.c.is_break.is_(False))
+    return and_(recent, CHALLENGE.c.is_public.is_(True), CHALLENGE.c.ends_day > today)
+
 
 # By the abbreviations of `db_len`. A table comes after those it refers to.
 BY_NAME = {"clg": CHALLENGE, "mmbr": MEMBER, "post": POST, "reaction": REACTION, "tracking": TRACKING}
