@@ -96,14 +96,32 @@ end)
 recipe('restyled', function(name, id)
   local p = redis.call('HMGET', key.user(name), 'version', 'avatar', 'display_name', 'role')
   if not p[4] then return nil end
-  return perform('style_post', {key.post(id)}, {name, p[1] or '0', p[2] or '', p[3] or '', p[4]})
+  return perform('style_post', {key.post(id)}, {name, p[1] or '0', p[2] or '', p[3] or '', p[4], id})
 end)
 verb('mend_style', function(keys, args) effect('restyled', args[2], args[3]) end)
 
--- style_post: as restyle_post, also if the version is the same.   KEYS post   ARGV author, version, avatar, name, role
+-- A post that shows a later version than its author has: the author's must become later still, or no change of the
+-- profile would reach the post again.
+recipe('ahead', function(id, name)
+  local author, known = unpack(redis.call('HMGET', key.post(id), 'user_id', 'user_version'))
+  if author ~= name then return nil end
+  return perform('catch_up', {key.user(name)}, {name, tonumber(known) or 0})
+end)
+
+-- catch_up   KEYS user   ARGV name, a version that a post shows
+verb('catch_up', function(keys, args)
+  local version = tonumber(redis.call('HGET', keys[1], 'version'))
+  if not version or version >= tonumber(args[2]) then return end
+  redis.call('HSET', keys[1], 'version', text(args[2] + 1))
+  effect('restyle', args[1])
+end)
+
+-- style_post: as restyle_post, also if the version is the same.
+-- KEYS post   ARGV author, version, avatar, display_name, role, post
 verb('style_post', function(keys, args)
   local author, known = unpack(redis.call('HMGET', keys[1], 'user_id', 'user_version'))
-  if author ~= args[1] or (tonumber(known) or 0) > tonumber(args[2]) then return end
+  if author ~= args[1] then return end
+  if (tonumber(known) or 0) > tonumber(args[2]) then return effect('ahead', args[6], author) end
   redis.call('HSET', keys[1], 'user_version', args[2], 'avatar', args[3], 'display_name', args[4], 'user_role', args[5])
 end)
 
