@@ -68,7 +68,7 @@ async def item(call: Call, site: Site, id: ItemId, views: Views, products: Produ
     visit, found = await views.view(token_of(call), id)
     who = await site.visitors.behind(call, visit)
     product, status = await products.shown(found)
-    answer = site.page(call, who, "item.html", item=found, product=product, **_tabs(""))
+    answer = site.page(call, who, "item.html", section="Shop", item=found, product=product)
     answer.headers = (*answer.headers, ("cache-status", status))
     return answer
 
