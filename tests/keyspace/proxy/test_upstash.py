@@ -63,6 +63,12 @@ async def test_the_python_clients_pipelines_transactions_and_errors(http: httpx.
         refused.hset("user:me", "role", "admin")
         with pytest.raises(UpstashError, match="ERR not allowed: the field 'role'"):
             await refused.exec()
+        whole = redis.multi()
+        whole.hset("user:me", "theme", "red")
+        whole.hset("user:me", "role", "admin")
+        with pytest.raises(UpstashError, match=r"EXECABORT .* ERR not allowed: the field 'role'"):
+            await whole.exec()
+        assert await redis.hget("user:me", "theme") == "blue", "none of it was done"
         with pytest.raises(UpstashError, match="ERR The token is not valid"):
             await nobody.ping()
         assert await server.hset("user:bob", "bio", "by a server") == 0

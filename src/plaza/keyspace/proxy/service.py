@@ -47,12 +47,14 @@ class Proxy:
         return [next(answers) if isinstance(plan, Plan) else plan for plan in plans]
 
     async def transact(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
-        """All commands in one atomic step, or none: a command that is not permitted refuses the whole."""
-        plans = []
-        for plan in self._plans(actor, commands):
-            if not isinstance(plan, Plan):
-                raise plan
-            plans.append(plan)
+        """All commands in one atomic step, or none. If one is not permitted it says so in its place, and the others
+        there that they were not performed: clients of the protocol make their ordinary error of that."""
+        planned = self._plans(actor, commands)
+        plans = [plan for plan in planned if isinstance(plan, Plan)]
+        if refused := [plan for plan in planned if isinstance(plan, Refused)]:
+            # With the reason, since a client tells of the first error in the row.
+            discarded = Refused(f"EXECABORT Transaction discarded because of: {refused[0]}")
+            return [discarded if isinstance(plan, Plan) else plan for plan in planned]
         try:
             replies = await self._perform(actor, address, plans, atomic=True)
         except ReplyError as error:  # the transaction itself was refused: its keys live in different places
