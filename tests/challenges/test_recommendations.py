@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
-from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN
+from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN, CLG_TURN
 from plaza.challenges.recommend import MOST_DAYS_SHOWN
+from plaza.challenges.tables import ARRIVAL, REMOVAL
 from plaza.core.auth import Actor
 from plaza.core.wire import Valkey
 from tests.challenges.conftest import ANA, BEN, CLEO, World, person
@@ -213,6 +215,7 @@ async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, str
     await world.posts.react(CLEO, post.id)
     await world.posts.react(BEN, other.id)
     await world.track(BEN, id)
+    await world.post(CLEO, id)
     await reasons(world, BEN)
     await world.roll.run()
     held = await world.people.export("ben")
@@ -222,13 +225,19 @@ async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, str
         "posts": 1,
         "reactions": 1,
         "tracked": 1,
+        "recommended": 1,
     }
     await world.people.forget("ben")
     await world.people.forget("ben")
     assert not any((await world.people.export("ben")).values())
+    async with world.sql.read() as tx:
+        notes = [row.username for table in (REMOVAL, ARRIVAL) for row in await tx.execute(select(table))]
+    assert notes
+    assert "ben" not in notes
     assert (await world.roll.run()).rebuilt == []
     await assert_true(world, stranger)
     assert not await stranger.exists(CLG_SHOWN("ben"))
+    assert not await stranger.exists(CLG_TURN(""))
 
 
 @pytest.mark.parametrize("limit", [1, 100])

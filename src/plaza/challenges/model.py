@@ -158,3 +158,9 @@ def in_pool(row: Any, today: int, max_post_age: int) -> bool:
     """Whether a post, joined with its challenge, is in the pool."""
     recent = today - max_post_age < row.day <= today
     return bool(recent and row.is_public and not row.is_break and row.ends_day > today)
+
+
+def shown_of(text: str) -> tuple[int, int]:
+    """On how many days a post was recommended to a person, and the last of them, as `challenges:shown:…` has it."""
+    days, _, last = text.partition(",")
+    return int(days), int(last)

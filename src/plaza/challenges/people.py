@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.derived import BATCH, Derived
 from plaza.challenges.keys import CLG_SHOWN
-from plaza.challenges.model import date_of
+from plaza.challenges.model import date_of, shown_of
 from plaza.challenges.record import note
 from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, POST, REACTION, REMOVAL, TRACKING
 
@@ -32,6 +32,7 @@ class Participants:
 
     async def export(self, username: str) -> dict[str, Any]:
         """Everything held about a person."""
+        shown = await self._derived.valkey.call("HGETALL", CLG_SHOWN(username))
         async with self._sql.read() as tx:
 
             async def rows(table: Table, *columns: str) -> list[dict[str, Any]]:
@@ -47,6 +48,10 @@ class Participants:
                 "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms"),
                 "reactions": await rows(REACTION, "post_id", "challenge_id", "created_ms"),
                 "tracked": [{"challenge_id": r["challenge_id"], "date": date_of(r["day"])} for r in tracked],
+                "recommended": [
+                    {"post_id": int(post), "days": days, "last": date_of(last)}
+                    for post, (days, last) in sorted((post, shown_of(text)) for post, text in shown.items())
+                ],
             }
 
     async def forget(self, username: str) -> None:
@@ -62,6 +67,9 @@ class Participants:
         await self._derived.people([username])
         await self._derived.contributions([username], "exact")
         await self._derived.valkey.call("DEL", CLG_SHOWN(username))
+        async with self._sql.begin() as tx:  # the daily job needs their number, and no longer whose they were
+            for notes in (REMOVAL, ARRIVAL):
+                await tx.execute(update(notes).where(notes.c.username == username).values(username=""))
 
     async def rename(self, old: str, new: str) -> None:
         """Give a person's rows to another name, in batches, and what follows from them. A row that both names have is

@@ -25,7 +25,7 @@ from plaza.challenges.keys import (
     RECENT_POSTS,
     USER_CONTRIBUTION,
 )
-from plaza.challenges.model import CATEGORIES, Post, in_pool
+from plaza.challenges.model import CATEGORIES, Post, in_pool, shown_of
 from plaza.challenges.posts import REACTIONS, as_post
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.auth import USER, Actor
@@ -104,7 +104,7 @@ class Recommender:
         return Taste(
             days=[int(n) for n in days.split(",")] if days else [0] * CATEGORIES,
             reactions={int(id): int(float(count)) for id, count in preference},
-            shown={int(id): _shown(text) for id, text in shown.items()},
+            shown={int(id): shown_of(text) for id, text in shown.items()},
             pool=frozenset(map(int, ids)),
         )
 
@@ -174,8 +174,3 @@ def _newest(posts: Select[tuple[int]], challenges: Iterable[int]) -> Any:
         for challenge in sorted(challenges)
     )
     return union_all(*(select(newest.c.id) for newest in each))
-
-
-def _shown(text: str) -> tuple[int, int]:
-    days, _, last = text.partition(",")
-    return int(days), int(last)

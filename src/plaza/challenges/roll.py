@@ -150,8 +150,9 @@ class Roll:
             await self._derived.contributions(sorted({row.username for row in rows}))
 
     async def _take_back(self, removals: Iterable[Any], today: int) -> None:
-        """What follows from rows that Plaza itself removed."""
+        """What follows from rows that came or went. Who left Plaza is written of already, and has no name here."""
         of: dict[str, list[Any]] = {name: [row for row in removals if row.table_name == name] for name in BY_NAME}
+        of |= {name: [row for row in of[name] if row.username] for name in NOTED}
         await self._derived.challenges([row.row_id for row in of["clg"]])
         await self._derived.posts([row.row_id for row in of["post"]], today=today)
         await self._derived.reactions([(row.username, row.post_id, row.challenge_id) for row in of["reaction"]])
