@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plaza.core.errors import Conflict
-from plaza.demo.plan import Plan
+from plaza.demo.plan import Plan, Story
 from plaza.social.bringing import Bringing
 from plaza.social.sync import MOST_RECORDS, Kind, Sync
 
@@ -31,12 +31,22 @@ class SocialPart:
     async def posts(self, batch: int, size: int) -> int:
         stories = self._plan.posts_of(batch, size)
         new = await asyncio.gather(*(self._bringing.bring(s.post, s.likes, s.comments) for s in stories))
-        known = [story for story, brought in zip(stories, new, strict=True) if not brought]
-        await self._take("post", [story.post for story in known])
-        await self._take("like", [like for story in known for like in story.likes])
-        await self._take("comment", [comment for story in known for comment in story.comments])
+        await self._compare([story for story, brought in zip(stories, new, strict=True) if not brought])
         await self._take("bookmark", [mark for story in stories for mark in story.bookmarks])
         return sum(map(len, stories))
+
+    async def posts_in_pieces(self, batch: int, size: int) -> int:
+        """The same, record by record, as when most of it is here already."""
+        stories = self._plan.posts_of(batch, size)
+        await self._compare(stories)
+        await self._take("bookmark", [mark for story in stories for mark in story.bookmarks])
+        return sum(map(len, stories))
+
+    async def _compare(self, stories: Sequence[Story]) -> None:
+        """Posts that are here already, as a run that was broken off left them: what is missing is added."""
+        await self._take("post", [story.post for story in stories])
+        await self._take("like", [like for story in stories for like in story.likes])
+        await self._take("comment", [comment for story in stories for comment in story.comments])
 
     async def follows(self, batch: int, size: int) -> int:
         return await self._take("follow", self._plan.follows_of(batch * size, size))
