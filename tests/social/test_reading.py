@@ -15,6 +15,7 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.wire import connect
+from plaza.social import reading
 from plaza.social.domain import DOMAIN
 from plaza.social.feeds import Feeds
 from plaza.social.keys import POST, USER
@@ -102,6 +103,18 @@ async def test_a_page_takes_two_round_trips_at_hand_or_not(social: Social, ana: 
     await social.people.follow(ana, "bob")
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two cards are not
     assert await trips(social.posts.get(ana, posts[0].id)) == 1 + more
+
+
+async def test_many_posts_are_read_in_short_steps(social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_AT_ONCE", 3)
+    ids = [(await social.post(ana, f"#t{i % 2}")).id for i in range(8)]
+    items = await social.posts.reader.items(reading.View(ana), ids)
+    assert [item.post.id for item in items if item] == ids
+    found = await social.feeds.top_posts(ana, "t0,t1", 4)
+    assert {item.post.id for tag in found for item in tag.posts} == set(ids)
+    social.posts.reader.posts.drop(POST(ids[0]))
+    steps = await trips(social.posts.reader.items(reading.View(ana), ids))
+    assert steps == (6 if social.valkey.clustered else 3)
 
 
 async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(

@@ -37,6 +37,9 @@ Command = tuple[Arg, ...]
 MOST_POSTS: Final = 4_096
 MOST_CARDS: Final = 8_192
 
+# So many, when none is at hand, take Valkey some 1.5 ms.
+MOST_AT_ONCE: Final = 100
+
 
 @dataclass(slots=True)
 class View:
@@ -56,12 +59,17 @@ class Reader:
         self.cards: Hot[User] = Hot(functions.valkey, MOST_CARDS)
 
     async def items(self, view: View, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
-        """Posts for a reader, None for one that is gone, banned or hidden. One round trip; two on a cluster.
+        """Posts for a reader, None for one that is gone, banned or hidden. One round trip, two on a cluster.
 
-        Only if Valkey told the ids just now (`listed`) is what is at hand sure to be true.
+        More than a hundred take that for each hundred. Only if Valkey told the ids just now (`listed`) is what is at hand
+        sure to be true.
         """
-        if not ids:
-            return []
+        found: list[FeedItem | None] = []
+        for first in range(0, len(ids), MOST_AT_ONCE):
+            found += await self._some(view, ids[first : first + MOST_AT_ONCE], listed)
+        return found
+
+    async def _some(self, view: View, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
         if self.valkey.clustered:
             return await self._from_cluster(view, ids)
         shown = self._at_hand(view, ids) if listed else Shown({}, {})
