@@ -61,8 +61,8 @@ class Reader:
     async def items(self, view: View, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Posts for a reader, None for one that is gone, banned or hidden. One round trip, two on a cluster.
 
-        More than a hundred take that for each hundred. Only if Valkey told the ids just now (`listed`) is what is at hand
-        sure to be true.
+        More than a hundred take that for each hundred. Only if Valkey told the ids just now (`listed`) is what is at
+        hand sure to be true.
         """
         found: list[FeedItem | None] = []
         for first in range(0, len(ids), MOST_AT_ONCE):
