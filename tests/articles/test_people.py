@@ -88,6 +88,19 @@ async def test_a_renamed_person_has_the_same_articles_and_votes(
     await people.rename("ana", "anna")
 
 
+async def test_where_both_names_have_voted_the_new_names_vote_stands(
+    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, stranger: Any
+) -> None:
+    article = await post(ben)
+    await articles.vote(ana, article.id, "up")
+    await articles.vote(Actor("anna", "user"), article.id, "down")
+    await people.rename("ana", "anna")
+    assert await stranger.smembers(ARTICLE_UP(article.id)) == {"user:ben"}
+    assert await stranger.smembers(ARTICLE_DOWN(article.id)) == {"user:anna"}
+    assert (await articles.read(None, article.id)).votes == 0
+    assert (await people.export("anna"))["votes"] == [{"article": article.id, "direction": "down"}]
+
+
 async def test_forgetting_ends_also_where_a_list_names_what_is_not_so(
     people: People, post: Post, stranger: Any
 ) -> None:

@@ -30,7 +30,7 @@ def traces(data_dir: Path, name: str) -> list[str]:
     }
     keys = {str(key): readers[str(store.type(key))](key) for key in store.scan_iter(count=1000)}
     found = [f"{key} {value}" for key, value in keys.items() if name in f"{key} {value}"]
-    with sqlite3.connect(data_dir / "plaza.db") as tables:
+    with sqlite3.connect(f"file:{data_dir / 'plaza.sqlite'}?mode=ro", uri=True) as tables:
         names = [row[0] for row in tables.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         rows = [(table, row) for table in names for row in tables.execute(f'SELECT * FROM "{table}"')]
     found += [f"{table} {row}" for table, row in rows if name in str(row)]
@@ -72,6 +72,8 @@ def test_a_rename_reaches_all_five_domains_and_the_tables(tmp_path: Path) -> Non
         live_everywhere(client)
         before = traces(data, "wanderer")
         assert len(before) > 25
+        tables = {trace.partition(" ")[0] for trace in before}
+        assert tables >= {"challenge", "member", "post", "tracking", "shop_orders"}, "what is in SQL, too"
         done = plaza(data, "users", "rename", "wanderer", "settler", PLAZA_API_KEY=API_KEY)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("wanderer is settler now, everywhere.")

@@ -206,3 +206,16 @@ async def test_what_others_do_to_the_old_name_meanwhile_is_not_lost(social: Soci
         ("zara",), set()
     )
     assert facts["post_likes"][(post.id,)] == {fan.name for fan in fans}
+
+
+async def test_a_comment_is_gone_everywhere_although_its_author_was_renamed_while_somebody_deleted_it(
+    social: Social, true: Any, ana: Actor
+) -> None:
+    post = await social.post(ana, "#own")
+    zoe = await social.person("zoe")
+    comment = await social.posts.comment(zoe, post.id, NewComment("well"))
+    await renaming(social).rename("zoe", "zara")
+    await social.posts.drop_comment(comment.id, post.id, "zoe")  # as it was when they looked
+    facts = await true()
+    assert not facts["comment"]
+    assert not facts["user_comments"]

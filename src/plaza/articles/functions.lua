@@ -268,7 +268,7 @@ verb('vote', function(keys, args)
   return {time, count(id, article, up, down)}
 end)
 
--- rename: an author or voter has another name from now on.
+-- rename: an author or voter has another name from now on. Where the new name has voted already, that vote stands.
 -- KEYS article, up, down   ARGV id, old name, new name
 verb('rename', function(keys, args)
   local article, up, down = unpack(keys)
@@ -278,7 +278,9 @@ verb('rename', function(keys, args)
   if vote ~= 'none' then
     redis.call('SREM', up, 'user:' .. old)
     redis.call('SREM', down, 'user:' .. old)
-    redis.call('SADD', vote == 'up' and up or down, 'user:' .. new)
+    if vote_of(up, down, 'user:' .. new) == 'none' then
+      redis.call('SADD', vote == 'up' and up or down, 'user:' .. new)
+    end
     count(id, article, up, down)
   end
   for _, username in ipairs({old, new}) do

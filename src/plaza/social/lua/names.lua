@@ -130,12 +130,6 @@ verb('rename_bookmark', function(keys, args)
   if redis.call('ZADD', keys[1], 'NX', args[4], args[2]) == 1 then effect('bookmarking', args[1], args[2], args[3]) end
 end)
 
-recipe('comment_of', function(comment, name)
-  local author, created = unpack(redis.call('HMGET', key.comment(comment), 'username', 'created_at'))
-  if author == name then return {'ZADD', key.user_comments(name), created, comment} end
-  return {'ZREM', key.user_comments(name), comment}
-end)
-
 -- rename_comment   KEYS comment   ARGV id, old, new
 verb('rename_comment', function(keys, args)
   if redis.call('HGET', keys[1], 'username') == args[2] then redis.call('HSET', keys[1], 'username', args[3]) end

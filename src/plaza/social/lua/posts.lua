@@ -257,11 +257,16 @@ verb('note_bookmark', function(keys, args)
   end
 end)
 
--- Without a name: the post is being deleted, and whose comment it is, the comment knows.
+-- Without a name: the post is being deleted. Whose comment it is, the comment knows: its author may have been renamed
+-- since somebody looked. A name that is given wrote it once, and has it no longer either way.
 recipe('commented', function(id, comment, name, content)
   local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
-  if not name then return not at and perform('drop_comment', {key.comment(comment)}, {comment}) or nil end
-  if not at then return {{'DEL', key.comment(comment)}, {'ZREM', key.user_comments(name), comment}} end
+  if not at then
+    local dropped = {perform('drop_comment', {key.comment(comment)}, {comment})}
+    if name then dropped[2] = {'ZREM', key.user_comments(name), comment} end
+    return dropped
+  end
+  if not name then return nil end
   return {
     {'HSET', key.comment(comment), 'id', comment, 'post_id', id, 'username', name, 'content', content,
       'created_at', at},
@@ -316,17 +321,18 @@ verb('drop_bookmark', function(keys, args)
   redis.call('ZREM', keys[1], args[1])
 end)
 
--- drop_comment: its post is gone.   KEYS comment   ARGV id
+recipe('comment_of', function(comment, name)
+  local author, created = unpack(redis.call('HMGET', key.comment(comment), 'username', 'created_at'))
+  if author == name then return {'ZADD', key.user_comments(name), created, comment} end
+  return {'ZREM', key.user_comments(name), comment}
+end)
+
+-- drop_comment: its post has it no longer.   KEYS comment   ARGV id
 verb('drop_comment', function(keys, args)
   local name = redis.call('HGET', keys[1], 'username')
   if not name then return end
   redis.call('DEL', keys[1])
-  effect('comment_dropped', args[1], name)
-end)
-
-recipe('comment_dropped', function(comment, name)
-  if exists(key.comment(comment)) then return nil end
-  return {'ZREM', key.user_comments(name), comment}
+  effect('comment_of', args[1], name)
 end)
 
 recipe('post_leaving', function(id, at)
