@@ -5,8 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pytest
+
+from plaza.core.auth import Actor
 from plaza.social.bringing import Bringing
-from plaza.social.sync import CommentRecord, MarkRecord, PostRecord, Sync
+from plaza.social.model import NoProfile
+from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
 from tests.social.conftest import ADMIN, Social
 from tests.social.truth import faults, read_all
 
@@ -48,3 +52,25 @@ async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, stra
     changed = {family for family in brought if brought[family] != one_by_one[family]}
     assert changed <= {"feeds_drop", "user_points"}
     assert one_by_one["user_points"]["mia",]["total"] == brought["user_points"]["mia",]["total"]
+
+
+async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, stranger: Any) -> None:
+    now = social.clock.now_ms()
+    await social.sync.take("user", [{"username": name} for name in ("mia", *PEOPLE)])
+    follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(PEOPLE)]
+    bringing = Bringing(social.sync)
+    assert await bringing.follow("mia", follows[:2]) == 2
+    assert await bringing.follow("mia", follows) == 2, "those that are new"
+    assert await bringing.follow("mia", follows) == 0
+    brought = await read_all(stranger)
+    assert faults(brought, now) == []
+    assert brought["user"]["mia",]["followingCount"] == "4"
+    for name in PEOPLE:
+        await social.people.unfollow(Actor("mia", "user"), name)
+    await social.sync.take("follow", follows)
+    assert await read_all(stranger) == brought
+    with pytest.raises(NoProfile):
+        await bringing.follow("nobody", [FollowRecord("nobody", "mia")])
+    assert await bringing.follow("mia", [FollowRecord("mia", "ghost")]) == 1
+    await social.functions.effects.drain()
+    assert faults(await read_all(stranger), now) == [], "who follows nobody there follows nobody"

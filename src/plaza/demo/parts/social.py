@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from plaza.core.errors import Conflict
@@ -49,7 +50,10 @@ class SocialPart:
         await self._take("comment", [comment for story in stories for comment in story.comments])
 
     async def follows(self, batch: int, size: int) -> int:
-        return await self._take("follow", self._plan.follows_of(batch * size, size))
+        records = self._plan.follows_of(batch * size, size)
+        each = [(name, list(some)) for name, some in groupby(records, key=lambda follow: follow.follower)]
+        await asyncio.gather(*(self._bringing.follow(name, some) for name, some in each))
+        return len(records)
 
     async def _take(self, kind: Kind, records: Sequence[Any]) -> int:
         for first in range(0, len(records), MOST_RECORDS):

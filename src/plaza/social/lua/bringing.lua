@@ -8,8 +8,8 @@
 -- Reply 1, or 0 if the post is here already, or still being deleted: nothing has been done then
 verb('bring_post', function(keys, args)
   local post, likes, likes_recent, comments, comments_recent, bookmarks, user = unpack(keys)
-  local id, author, tags, at = args[1], args[2], split(args[5]), args[7]
-  if exists(post) or exists(likes) or exists(comments) or exists(bookmarks) then return 0 end
+  local id, author = args[1], args[2]
+  if redis.call('EXISTS', post, likes, comments, bookmarks) > 0 then return 0 end
   local own, next = {unpack(args, 1, 7)}, 9 + tonumber(args[8])
   for i = 9, next - 1 do own[#own + 1] = args[i] end
   write_post(post, user, own)
@@ -31,6 +31,29 @@ verb('bring_post', function(keys, args)
     effect('commented', id, args[i], args[i + 1], args[i + 2])
   end
   redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes), 'commentsCount', redis.call('LLEN', comments))
-  engaged(id, author, tags, at)
+  -- write_post has asked for everything but this; all of it is computed from the post as it is now.
+  read = {}
+  if #args > next then effect('pointed', id, author) end
   return 1
+end)
+
+-- bring_follows: a person follows all of these, too.
+-- KEYS user, following, recent   ARGV name, then target and since of each   Reply how many of them are new
+verb('bring_follows', function(keys, args)
+  local user, following, recent = unpack(keys)
+  local me, targets, names, scored = args[1], {}, {}, {}
+  require_profile(user)
+  for i = 2, #args, 2 do targets[#targets + 1] = args[i] end
+  for i, known in ipairs(redis.call('SMISMEMBER', following, unpack(targets))) do
+    if known == 0 then
+      names[#names + 1] = targets[i]
+      scored[#scored + 1], scored[#scored + 2] = args[2 * i + 1], targets[i]
+      effect('follower', me, targets[i])
+    end
+  end
+  if #names == 0 then return 0 end
+  redis.call('SADD', following, unpack(names))
+  redis.call('ZADD', recent, unpack(scored))
+  redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
+  return #names
 end)
