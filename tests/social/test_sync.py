@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -168,8 +169,9 @@ def written(path: Path, lines: list[Any]) -> Path:
 
 async def test_a_file_is_taken_in_and_bad_lines_are_told_by_number(social: Social, tmp_path: Path, true: Any) -> None:
     bad: list[Bad] = []
-    lines: list[Any] = [*RECORDS[:3], b"{oops", b"", {"type": "king"}, {"type": "user", "username": "a:b"}, b"[]",
-                        b'"' + b"x" * 2_000_000 + b'"', *RECORDS[3:]]  # fmt: skip
+    first = codecs.BOM_UTF8 + json.dumps(RECORDS[0]).encode() + b"\r"  # as some editors would have it
+    lines: list[Any] = [first, *RECORDS[1:3], b"{oops", b"", {"type": "king"}, {"type": "user", "username": "a:b"},
+                        b"[]", b'"' + b"x" * 2_000_000 + b'"', *RECORDS[3:]]  # fmt: skip
     path = written(tmp_path / "all.jsonl", lines)
     importer = Importer(social.sync, bad.append)
     done = await importer.run(path)

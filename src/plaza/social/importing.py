@@ -8,6 +8,7 @@ nothing, it does not matter that some of the last batch comes again.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -121,10 +122,11 @@ class Importer:
         """What a line says; None for an empty one, and for one that is reported."""
         why = "this is longer than a megabyte"
         if text.content is not None:
-            if not text.content.strip():
+            content = text.content.removeprefix(codecs.BOM_UTF8) if number == 1 else text.content
+            if not content.strip():
                 return None
             try:
-                record = _decode(text.content)
+                record = _decode(content)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 why = f"this is not JSON: {error}"
             else:
