@@ -80,7 +80,7 @@ async def _list(
         tabs=[(shown, f"{path}?order={name}", name == order) for name, shown in ORDERS.items()],
         tabs_label="Order",
         groups=notices.groups(title),
-        more=older(f"{path}?order={order}", found.pagination),
+        more=older(f"{path}?order={order}", found.pagination, "More"),
     )
 
 

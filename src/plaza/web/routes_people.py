@@ -57,7 +57,7 @@ async def circle(
     head = await _head(who, username, people)
     ask = people.followers if side == "followers" else people.following
     found = await ask(who.actor, username, Page(cursor=cursor))
-    more = older(f"{user_path(username)}/{side}", found.pagination)
+    more = older(f"{user_path(username)}/{side}", found.pagination, "More people")
     return site.page(call, who, "people.html", **head, side=side, people=found.items, more=more)
 
 

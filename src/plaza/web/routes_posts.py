@@ -41,7 +41,7 @@ async def post(call: Call, site: Site, id: PostId, social: Posts, cursor: str | 
         card=posts.card(found, now, whole=True),
         excerpt=cut(found.content, 60),
         rows=posts.comments(said.items, found, who, now),
-        more=older(f"/app/posts/{id}", said.pagination),
+        more=older(f"/app/posts/{id}", said.pagination, "More comments"),
     )
 
 

@@ -41,7 +41,7 @@ async def shop(call: Call, site: Site, items: Items, cursor: str | None = None) 
     """Items, the newest first."""
     who = await site.visitors.of(call)
     found = await items.page(Page(limit=24, cursor=cursor))
-    more = older("/app/shop", found.pagination)
+    more = older("/app/shop", found.pagination, "More")
     return site.page(call, who, "shop.html", title="Shop", items=found.items, more=more, **_tabs("New"))
 
 
@@ -50,7 +50,7 @@ async def popular(call: Call, site: Site, views: Views, cursor: str | None = Non
     """Items, the most viewed first."""
     who = await site.visitors.of(call)
     found = await views.popular(Page(limit=24, cursor=cursor))
-    more = older("/app/shop/popular", found.pagination)
+    more = older("/app/shop/popular", found.pagination, "More")
     return site.page(call, who, "shop.html", title="Popular", items=found.items, more=more, **_tabs("Popular"))
 
 

@@ -68,15 +68,15 @@ def user_path(name: str) -> str:
     return f"/app/people/{quote(name, safe='')}"
 
 
-_OLDER: Final = Markup('<p class="more"><a class="button" href="{}" rel="next">Older</a></p>')
+_NEXT: Final = Markup('<p class="more"><a class="button" href="{}" rel="next">{}</a></p>')
 
 
-def older(path: str, pagination: Pagination) -> Markup:
+def older(path: str, pagination: Pagination, word: str = "Older") -> Markup:
     """The way to the next page of a list, if there is one."""
     if not pagination.next_cursor:
         return Markup("")
     between = "&" if "?" in path else "?"
-    return _OLDER.format(f"{path}{between}cursor={pagination.next_cursor}")
+    return _NEXT.format(f"{path}{between}cursor={pagination.next_cursor}", word)
 
 
 def cut(text: str, most: int) -> str:

@@ -14,8 +14,8 @@ export function start(stage) {
   stage.querySelector(".without").remove();
   const number = new Intl.NumberFormat("en"), past = [];
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
-  const stream = new EventSource(stage.dataset.from);
-  stream.onmessage = (message) => {
+
+  function tell(message) {
     const now = JSON.parse(message.data);
     show("watching", now.watching);
     show("most", now.most);
@@ -28,6 +28,17 @@ export function start(stage) {
     past.push(now.watching);
     if (past.length > KEPT) past.shift();
     draw(document.getElementById("line"), past);
-  };
-  addEventListener("pagehide", () => stream.close());
+  }
+
+  // Browsers keep few connections to one place: a page that nobody looks at gives its own back.
+  let stream = null;
+  function follow() {
+    stream?.close();
+    stream = document.visibilityState === "visible" ? new EventSource(stage.dataset.from) : null;
+    if (stream) stream.onmessage = tell;
+  }
+
+  document.addEventListener("visibilitychange", follow);
+  addEventListener("pagehide", () => stream?.close());
+  follow();
 }

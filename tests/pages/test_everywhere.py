@@ -1,0 +1,80 @@
+"""All pages on one server and on a cluster: a person does one of everything, and every page is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from plaza.app import Plaza, running
+from plaza.core.auth import API
+from plaza.core.keys import Layout, use_layout
+from plaza.core.settings import Settings
+from plaza.live.model import Declaration
+from plaza.live.service import Live
+from plaza.shop.items import Items
+from plaza.shop.model import NewItem
+from tests.pages.conftest import Surfer
+from tests.servers import Cluster, Server
+from tests.web import serving
+
+
+@pytest.fixture
+async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
+    settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False)
+    async with running(settings) as plaza:
+        yield plaza
+    use_layout(Layout.PLAIN)
+
+
+@pytest.fixture
+async def url(plaza: Plaza) -> AsyncIterator[str]:
+    async with serving(plaza.app) as url:
+        yield url
+
+
+async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Plaza) -> None:
+    async with Surfer(url) as bob:
+        await bob.sign_up("bob")
+    item = (await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 1), "one")).id
+    await plaza.get(Live).declare("fair", Declaration(title="The fair", sessions=["stage"]))
+    made = await ana.post("/app/posts", data={**await ana.form("/app/sign-in"), "next": "", "content": "Hi #all"})
+    post = made.headers["location"]
+    for path, fields in (
+        (f"{post}/like", {"on": "1"}),
+        (f"{post}/bookmark", {"on": "1"}),
+        (f"{post}/comments", {"content": "Indeed."}),
+        ("/app/people/bob/follow", {"on": "1"}),
+        ("/app/profile", {"display_name": "Ana", "bio": "Hello"}),
+        ("/app/articles", {"title": "A link", "link": "https://example.org/", "groups": "news, sky"}),
+        ("/app/articles/1/vote", {"direction": "down"}),
+        ("/app/challenges", {"title": "Walk", "category": "1", "duration": "7", "is_public": "1"}),
+        ("/app/challenges/1/join", {"on": "1"}),
+        ("/app/challenges/1/track", {}),
+        ("/app/challenges/1/posts", {"text": "Done."}),
+        ("/app/challenges/posts/1/reaction", {"on": "1"}),
+        (f"/app/shop/cart/{item}", {"qty": "1"}),
+        ("/app/shop/checkout", {}),
+    ):
+        answer = await ana.fill(path, page="/app/sign-in", **fields)
+        assert answer.status_code == 303, (path, answer.text)
+        assert (await ana.get(answer.headers["location"])).status_code == 200, path
+    lists = [
+        "",
+        "/following",
+        "/bookmarks",
+        "/tags/all",
+        "/tags/all/ranked",
+        "/articles/1",
+        "/groups/news",
+        "/challenges",
+    ]
+    orders = [f"/articles?order={order}" for order in ("score", "time", "hot", "best", "controversial")]
+    others = ["/people/bob", "/people/bob/followers", "/people/ana/following", "/challenges/1", "/challenges/for-you"]
+    shop = ["/shop", "/shop/popular", "/shop/seen", f"/shop/items/{item}", "/shop/cart", "/shop/orders"]
+    forms = ["/profile", "/articles/new", "/challenges/new", "/events", "/events/fair", "/sign-in", "/sign-up"]
+    for path in (*lists, *orders, *others, *shop, *forms):
+        answer = await ana.get(f"/app{path}")
+        assert answer.status_code == 200, (path, answer.text)
+        assert "Sign out" in answer.text, path
