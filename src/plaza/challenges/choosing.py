@@ -49,6 +49,7 @@ class Taste:
     reactions: Mapping[int, int]  # by challenge, the most first
     shown: Mapping[int, tuple[int, int]]  # by post: on how many days, and when last
     pool: frozenset[int]  # posts that may be shown
+    hidden: frozenset[str] = frozenset()  # whose posts may not
     alike: Mapping[int, Own] = field(default_factory=dict)  # what the model finds, the best first; and due to what
 
     @property

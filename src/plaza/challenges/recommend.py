@@ -1,5 +1,5 @@
-"""What to read next. Valkey gives what is known of a reader and the pools of all five categories, which are small to
-read, in one round trip; a second one gives what goes with the challenges that the reader takes part in.
+"""What to read next. Valkey gives, in one round trip, what is known of a reader, what goes with the challenges that
+they take part in, and the newest of all five categories, for only one's own days say which of these count.
 
 What is shown is then looked up in SQL, which is the record: an own post, one reacted to, or one whose challenge has
 ended since the last roll is not shown, whatever the pool still has. `choosing.py` has the rules of what comes first.
@@ -7,9 +7,8 @@ ended since the last roll is not shown, whatever the pool still has. `choosing.p
 
 from __future__ import annotations
 
-from asyncio import gather
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -56,8 +55,8 @@ class Recommendations(msgspec.Struct, frozen=True):
 class Blocks(Protocol):
     """Who is hidden from whom. Wired by the composition root."""
 
-    async def hidden_from(self, username: str) -> set[str]:
-        """Whom this person blocks, and who blocks them. One round trip."""
+    def hiding(self, username: str) -> Sequence[str]:
+        """The sorted sets of names that are hidden from this person: whom they block, and who blocks them."""
 
 
 class Recommender:
@@ -69,36 +68,29 @@ class Recommender:
         self.blocks: Blocks | None = None
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
-        """Posts with the reason for each. Two round trips, and a third to remember what is shown for the first time."""
+        """Posts with the reason for each. One round trip, and a second to remember what is shown for the first time."""
         actor.require(USER)
         today = self._derived.today()
-        known = gather(self._taste(actor.name, today), self._hidden_from(actor.name), self._own(actor.name, today))
-        taste, hidden, own = await known
-        if own:
-            neighbours = await self._valkey.batch([("GET", CLG_NEIGHBOURS(one.id)) for one in own])
-            taste = replace(taste, alike=alike(own, neighbours))
-        rows = [row for row in await self._rows(actor.name, taste) if self._fit(row, today, taste, hidden)]
+        taste = await self._taste(actor.name, today, await self._own(actor.name, today))
+        rows = [row for row in await self._rows(actor.name, taste) if self._fit(row, today, taste)]
         chosen = choose(rows, taste, limit)
         await self._remember(actor.name, taste, [row.id for row, _ in chosen], today)
         return Recommendations([Recommended(as_post(row), reason) for row, reason in chosen])
 
-    async def _taste(self, name: str, today: int) -> Taste:
-        commands: list[list[Arg]] = [
-            ["HGET", USER_CONTRIBUTION(), name],
-            ["ZRANGE", CLGS_PREFERENCE(name), 0, TOP_CHALLENGES - 1, "REV", "WITHSCORES"],
-            ["HGETALL", CLG_SHOWN(name)],
-            ["ZRANGE", CLG_POPULAR(), 0, -1],
-        ]
-        age = self._derived.max_post_age
-        index = today % age
-        for category in range(1, CATEGORIES + 1):
-            # The pool is a ring: from today's slot down to 0, and from the last one down to tomorrow's.
-            for first, last in ((index, 0), (age - 1, index + 1)):
-                where: list[Arg] = [first, last, "BYSCORE", "REV", "LIMIT", 0, PER_CATEGORY]
-                commands.append(["ZRANGE", RECENT_POSTS(category), *where])
-            # Some of any age: who posts without end fills the newest places, but not these.
-            commands.append(["ZRANDMEMBER", RECENT_POSTS(category), ANY_OF_CATEGORY])
-        days, preference, shown, ids, *pools = await self._valkey.batch(commands)
+    async def _taste(self, name: str, today: int, own: Sequence[Own]) -> Taste:
+        """What is known of a reader who takes part in these challenges. One round trip."""
+        hiding = [] if self.blocks is None else self.blocks.hiding(name)
+        (days, preference, shown, ids), pools, hidden, neighbours = await self._batches(
+            [
+                ["HGET", USER_CONTRIBUTION(), name],
+                ["ZRANGE", CLGS_PREFERENCE(name), 0, TOP_CHALLENGES - 1, "REV", "WITHSCORES"],
+                ["HGETALL", CLG_SHOWN(name)],
+                ["ZRANGE", CLG_POPULAR(), 0, -1],
+            ],
+            self._pool_commands(today),
+            [["ZRANGE", key, 0, -1] for key in hiding],
+            [["GET", CLG_NEIGHBOURS(one.id)] for one in own],
+        )
         for new, old, any_ in zip(pools[::3], pools[1::3], pools[2::3], strict=True):
             ids += [*(new + old)[:PER_CATEGORY], *any_]
         return Taste(
@@ -106,10 +98,28 @@ class Recommender:
             reactions={int(id): int(float(count)) for id, count in preference},
             shown={int(id): shown_of(text) for id, text in shown.items()},
             pool=frozenset(map(int, ids)),
+            hidden=frozenset(name for names in hidden for name in names),
+            alike=alike(own, neighbours),
         )
 
-    async def _hidden_from(self, name: str) -> set[str]:
-        return set() if self.blocks is None else await self.blocks.hidden_from(name)
+    def _pool_commands(self, today: int) -> list[list[Arg]]:
+        """Three for each category: the newest up to where the ring begins, those beyond it, and some of any age."""
+        commands: list[list[Arg]] = []
+        age = self._derived.max_post_age
+        index = today % age
+        for category in range(1, CATEGORIES + 1):
+            # The pool is a ring: from today's slot down to 0, and from the last one down to tomorrow's.
+            for first, last in ((index, 0), (age - 1, index + 1)):
+                where: list[Arg] = [first, last, "BYSCORE", "REV", "LIMIT", 0, PER_CATEGORY]
+                commands.append(["ZRANGE", RECENT_POSTS(category), *where])
+            # Who posts without end fills the newest places, but not these.
+            commands.append(["ZRANDMEMBER", RECENT_POSTS(category), ANY_OF_CATEGORY])
+        return commands
+
+    async def _batches(self, *groups: Sequence[Sequence[Arg]]) -> list[list[Any]]:
+        """Groups of commands in one round trip, and the answers by group."""
+        answers = iter(await self._valkey.batch([command for group in groups for command in group]))
+        return [list(islice(answers, len(group))) for group in groups]
 
     async def _own(self, name: str, today: int) -> list[Own]:
         """The challenges that go on in which one reacted or which one joined: the newest of each in turn."""
@@ -144,10 +154,10 @@ class Recommender:
                 ids.update((await tx.execute(newest)).scalars())
             return list((await tx.execute(whole.where(POST.c.id.in_(ids), *others))).all())
 
-    def _fit(self, row: Any, today: int, taste: Taste, hidden: set[str]) -> bool:
+    def _fit(self, row: Any, today: int, taste: Taste) -> bool:
         days, last = taste.shown.get(row.id, (0, today))
         seen_enough = days >= MOST_DAYS_SHOWN and (days > MOST_DAYS_SHOWN or last != today)
-        return row.username not in hidden and not seen_enough and in_pool(row, today, self._derived.max_post_age)
+        return row.username not in taste.hidden and not seen_enough and in_pool(row, today, self._derived.max_post_age)
 
     async def _remember(self, name: str, taste: Taste, ids: Iterable[int], today: int) -> None:
         """Count the day for what is shown for the first time on it; forget what has left the pool, and the oldest."""

@@ -175,11 +175,9 @@ class People:
         # They are hidden from the caller everywhere else; here is where the block can be lifted.
         return await self._people(None, USER_BLOCKED(actor.name), page)
 
-    async def hidden_from(self, username: str) -> set[str]:
-        """Whom someone blocks, and who blocks them, for the other domains. One round trip."""
-        keys = (USER_BLOCKED(username), USER_BLOCKED_BY(username))
-        mine, theirs = await self.valkey.batch([("ZRANGE", key, 0, -1) for key in keys])
-        return {*mine, *theirs}
+    def hiding(self, username: str) -> tuple[str, str]:
+        """The keys that name whom someone blocks and who blocks them, for other domains to read along."""
+        return USER_BLOCKED(username), USER_BLOCKED_BY(username)
 
     async def muted(self, actor: Actor, page: Page) -> Paged[User]:
         """Whom the caller has muted. Two round trips."""
