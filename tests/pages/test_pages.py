@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from plaza.app import Plaza, running
+from plaza.articles.model import NewArticle
+from plaza.articles.service import Articles
 from plaza.core.auth import API, Actor
 from plaza.core.settings import Settings
 from plaza.live.model import Beat, Declaration, Watcher
@@ -77,6 +79,17 @@ async def test_a_page_stays_below_100_kilobytes_whatever_people_write(ana: Surfe
     answer = await ana.get("/app")
     assert answer.text.count("<article") == 20
     assert len(answer.content) < 100_000
+
+
+async def test_a_list_of_articles_stays_below_100_kilobytes_too(ana: Surfer, plaza: Plaza) -> None:
+    for number in range(25):
+        groups = [f"{'g' * 47}{number % 10}{each:02d}"[-50:] for each in range(20)]
+        link = f"https://{'a' * 60}.{'b' * 60}.example/{number}?" + "'&" * 900
+        await plaza.get(Articles).post(Actor("ana", "user"), NewArticle("'" * 300, link, groups), f"{number:032x}")
+    answer = await ana.get("/app/articles")
+    assert answer.text.count('class="article"') == 25
+    assert len(answer.content) < 100_000
+    assert "&#39;&amp;" in (await ana.get("/app/articles/1")).text, "there the link is whole"
 
 
 async def test_what_is_wrong_is_told_on_a_page_and_to_scripts_as_a_problem(ana: Surfer) -> None:

@@ -30,6 +30,9 @@ from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
+# Each is shown whole, and may be long.
+TALES: Final = 10
+
 TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"))
 
 
@@ -106,7 +109,7 @@ async def challenge(
     """A challenge, how one stands to it, and what its members tell."""
     who = await site.visitors.of(call)
     found = await service.read(who.actor, id)
-    told = await posts.page(who.actor, id, Page(cursor=cursor))
+    told = await posts.page(who.actor, id, Page(limit=TALES, cursor=cursor))
     ids = [post.id for post in told.posts]
     reacted = set() if who.actor is None else await standings.reacted(who.actor, ids)
     return site.page(

@@ -31,7 +31,7 @@ async def post(call: Call, site: Site, id: PostId, social: Posts, cursor: str | 
     """A post with what is said below it."""
     who = await site.visitors.of(call)
     found = await social.get(who.actor, id)
-    said = await social.comments(who.actor, id, Page(limit=50, cursor=cursor))
+    said = await social.comments(who.actor, id, Page(cursor=cursor))
     now = site.clock.now_ms()
     return site.page(
         call,
