@@ -11,7 +11,7 @@ from plaza.core.paging import Page
 from plaza.shop.carts import Carts
 from plaza.shop.cookies import token_of
 from plaza.shop.items import Items
-from plaza.shop.model import Cart, ItemId, NewQuantity
+from plaza.shop.model import MOST_PER_LINE, Cart, ItemId, NewQuantity
 from plaza.shop.orders import Orders
 from plaza.shop.sessions import Sessions
 from plaza.shop.views import Views
@@ -68,7 +68,9 @@ async def item(call: Call, site: Site, id: ItemId, views: Views, products: Produ
     visit, found = await views.view(token_of(call), id)
     who = await site.visitors.behind(call, visit)
     product, status = await products.shown(found)
-    answer = site.page(call, who, "item.html", section="Shop", item=found, product=product)
+    answer = site.page(
+        call, who, "item.html", section="Shop", item=found, product=product, most=min(found.qty, MOST_PER_LINE)
+    )
     answer.headers = (*answer.headers, ("cache-status", status))
     return answer
 
