@@ -89,6 +89,11 @@ class Machine(RuleBasedStateMachine):
     def forget(self, who: Any) -> None:
         self.run(self.world.people.forget(who.name))
 
+    @rule(old=people, new=people)
+    def rename(self, old: Any, new: Any) -> None:
+        if old != new:
+            self.run(self.world.people.rename(old.name, new.name))
+
     @rule(days=st.sampled_from([1, 1, 2, 6, -1, -4]))
     def pass_days(self, days: int) -> None:
         self.world.clock.forward(days=days)
