@@ -61,6 +61,7 @@ async def test_rows_that_both_names_have_become_one(world: World, stranger: Any)
         "posts": 0,
         "reactions": 1,
         "tracked": 1,
+        "recommended": 0,
     }
     assert (await world.roll.run()).rebuilt == []
     await assert_true(world, stranger)
