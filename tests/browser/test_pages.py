@@ -70,6 +70,10 @@ def test_a_newcomer_posts_likes_and_comments_and_all_is_there_after_a_reload(rea
     expect(page.locator(".comment")).to_contain_text("And to you, @nia")
     page.goto("/app/bookmarks")
     expect(page.locator("article")).to_have_count(1)
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("link", name="Sign in").first).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()  # and not what nia has bookmarked
 
 
 def test_whom_one_follows_one_reads(readers: Readers) -> None:

@@ -136,6 +136,32 @@ async def test_only_declared_events_are_shown(guest: Surfer, plaza: Plaza) -> No
     assert (await guest.get("/app/events/ghost/watching")).status_code == 404
 
 
+async def test_an_event_may_be_called_anything(guest: Surfer, plaza: Plaza) -> None:
+    names = ["a/b", "x?y", "50%", "<b>", "\u202elive"]
+    for name in names:
+        await plaza.get(Live).declare(name, Declaration(title=f"About {name}"))
+    paths = re.findall(r'class="row" href="([^"]*)"', (await guest.get("/app/events")).text)
+    assert len(paths) == len(names)
+    for path in paths:
+        page = await guest.get(path)
+        assert page.status_code == 200, path
+        assert f'data-from="{path}/watching"' in page.text
+
+
+async def test_a_cart_that_cannot_be_ordered_leads_back_to_the_cart(guest: Surfer, plaza: Plaza) -> None:
+    item = await plaza.get(Items).create(API, NewItem("Bell", "", "9.00", 1), "one")
+    await guest.fill(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="1")
+    await plaza.get(Items).change(API, item.id, ItemChange(qty=0))
+    answer = await guest.fill("/app/shop/checkout", page="/app/shop/cart")
+    assert answer.status_code == 409
+    assert "/app/sign-in?next=/app/shop/cart" in answer.text
+    assert "/app/shop/checkout" not in re.findall(r'name="next" value="([^"]*)"', answer.text)
+
+
+async def test_explore_may_be_typed_with_a_slash(guest: Surfer) -> None:
+    assert (await guest.get("/app/", follow_redirects=True)).url.path == "/app"
+
+
 async def test_an_avatar_is_the_same_for_ever_and_another_for_others(guest: Surfer) -> None:
     first = await guest.get("/app/avatars/ana")
     assert first.headers["content-type"] == "image/svg+xml"

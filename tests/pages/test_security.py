@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from plaza.app import Plaza
@@ -108,6 +110,36 @@ async def test_who_signs_in_comes_back_to_where_they_were(guest: Surfer) -> None
     assert answer.headers["location"] == "/app/sign-in?next=%2Fapp%3Fcursor%3Dx"
     page = await guest.form(answer.headers["location"])
     assert page["next"] == "/app?cursor=x"
+
+
+@pytest.mark.parametrize("page", ["/app/sign-in", "/app/sign-up"])
+async def test_who_changes_from_signing_in_to_joining_still_comes_back(guest: Surfer, page: str) -> None:
+    text = (await guest.get(f"{page}?next=/app/articles")).text
+    assert re.findall(r'href="(/app/sign-(?:in|up)[^"]*)"', text) == [
+        "/app/sign-in?next=/app/articles",
+        "/app/sign-up?next=/app/articles",
+        ("/app/sign-up" if page == "/app/sign-in" else "/app/sign-in") + "?next=/app/articles",
+    ]
+
+
+async def test_browsers_keep_no_page_that_shows_a_person(guest: Surfer, ana: Surfer) -> None:
+    for path in ("/app", "/app/bookmarks", "/app/shop/cart"):
+        assert (await ana.get(path)).headers.get_list("cache-control") == ["no-store"]
+    assert (await guest.get("/app/shop/cart")).headers.get_list("cache-control") == ["private, no-cache"]
+
+
+async def test_what_a_proxy_passes_on_is_not_taken_for_a_visitor_from_here(guest: Surfer, plaza: Plaza) -> None:
+    class Demo(NoDemo):
+        async def accounts(self, host: str) -> list[DemoAccount]:
+            return [DemoAccount("ana", "Ana", "user")] if host else []
+
+    plaza.get(Site).demo = Demo()
+    form = {**await guest.form("/app/sign-in"), "username": "ana"}
+    for name in ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"):
+        passed = {name: "for=203.0.113.9"}
+        assert "Ana" not in (await guest.get("/app/sign-in", headers=passed)).text
+        assert (await guest.post("/app/sign-in/as", data=form, headers=passed)).status_code == 404
+    assert "Ana" in (await guest.get("/app/sign-in")).text
 
 
 async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfer, plaza: Plaza, ana: Surfer) -> None:

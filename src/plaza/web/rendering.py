@@ -16,13 +16,17 @@ from plaza.web.avatars import avatar
 
 HTML: Final = "text/html; charset=utf-8"
 
-# A page is somebody's own. `same-origin`, since with no referrer at all browsers hide the origin of our own forms too.
+# `same-origin`, since with no referrer at all browsers hide the origin of our own forms too.
 HEADERS: Final = (
     ("content-security-policy", PAGE_POLICY),
-    ("cache-control", "private, no-cache"),
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
 )
+
+# A page may be somebody's own, as a guest's cart is. One that shows a person is not kept at all: a browser that goes
+# back shows what it has kept without asking, also to whoever sits there after that person has signed out.
+KEPT: Final = ("cache-control", "private, no-cache")
+NOT_KEPT: Final = ("cache-control", "no-store")
 
 # Where one can go, in the order of the navigation: the section's name, its address and its icon.
 SECTIONS: Final = (
@@ -62,6 +66,7 @@ ENVIRONMENT.globals.update(
     avatar=avatar,
     tag_path=text.tag_path,
     user_path=text.user_path,
+    event_path=text.event_path,
     ago=text.ago,
 )
 
@@ -82,6 +87,7 @@ def chrome(section: str, name: str, is_admin: bool, here: str) -> Markup:
     return fragment("chrome.html", section=section, name=name, is_admin=is_admin, here=here)
 
 
-def page(body: str | bytes, *headers: tuple[str, str], status: int = 200) -> Answer[str]:
+def page(body: str | bytes, *headers: tuple[str, str], status: int = 200, personal: bool = False) -> Answer[str]:
     """HTML as an answer."""
-    return Answer(body, status=status, headers=[*HEADERS, *headers], media_type=HTML)
+    caching = NOT_KEPT if personal else KEPT
+    return Answer(body, status=status, headers=[*HEADERS, caching, *headers], media_type=HTML)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
@@ -18,6 +18,11 @@ from plaza.web.security import HOME, local
 from plaza.web.site import Site
 
 page = PageRoutes()
+
+# What proxies add. One that does not pass the `Host` on asks for this machine by its own name, whoever asked the proxy.
+_ADDED_BY_PROXIES: Final = frozenset(
+    {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
+)
 
 
 @page.get("/assets/{version}/{name}", limit=None)
@@ -41,8 +46,8 @@ async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
 async def _sign_in(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
     who = await site.visitors.with_session(call)
     given = {"username": "", "problem": "", **said}
-    accounts = await site.demo.accounts(call.headers.get("host", ""))
-    return site.page(call, who, "sign-in.html", status=status, to=next, accounts=accounts, **given)
+    accounts = await site.demo.accounts(_host(call))
+    return site.page(call, who, "sign-in.html", status=status, here=next, to=next, accounts=accounts, **given)
 
 
 @page.post("/sign-in", limit=None)  # tries are counted by the name that is tried
@@ -63,7 +68,7 @@ async def switch(call: Call, body: bytes, site: Site, sessions: Sessions) -> Ans
     """Look around as one of the demo's accounts. Nobody else's account opens so."""
     fields = forms.fields_of(body)
     name = fields.get("username", "")
-    if name not in {account.username for account in await site.demo.accounts(call.headers.get("host", ""))}:
+    if name not in {account.username for account in await site.demo.accounts(_host(call))}:
         raise NotFound("The demo has no such account.")
     visit = await sessions.admit(token_of(call), name)
     return _sent_on(await site.visitors.behind(call, visit), local(fields.get(forms.NEXT)))
@@ -78,7 +83,7 @@ async def sign_up_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
 async def _sign_up(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
     who = await site.visitors.with_session(call)
     given = {"username": "", "display_name": "", "problem": "", "field": "", **said}
-    return site.page(call, who, "sign-up.html", status=status, to=next, **given)
+    return site.page(call, who, "sign-up.html", status=status, here=next, to=next, **given)
 
 
 @page.post("/sign-up", limit=None)
@@ -101,6 +106,11 @@ async def sign_out(call: Call, body: bytes, site: Site, sessions: Sessions) -> A
     """End the session."""
     await sessions.logout(token_of(call))
     return Answer(status=303, headers=[clear_cookie(call), ("location", HOME)])
+
+
+def _host(call: Call) -> str:
+    """The host that a visitor asked for; none if it was a proxy that asked, for we cannot know what it was asked."""
+    return "" if _ADDED_BY_PROXIES & call.headers.keys() else call.headers.get("host", "")
 
 
 def _status(error: PlazaError) -> int:

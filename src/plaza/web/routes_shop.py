@@ -104,7 +104,13 @@ async def check_out(call: Call, body: bytes, site: Site, carts: Carts, orders: O
     except Conflict as error:
         visit, found = await carts.read(token_of(call))
         who = await site.visitors.behind(call, visit)
-        return site.page(call, who, "cart.html", status=error.status, cart=found, problem=error.detail, **_tabs("Cart"))
+        said: dict[str, Any] = {
+            "status": error.status,
+            "problem": error.detail,
+            "here": "/app/shop/cart",
+            **_tabs("Cart"),
+        }
+        return site.page(call, who, "cart.html", cart=found, **said)
     who = await site.visitors.behind(call, visit)
     return site.done(call, who, b"", f"/app/shop/orders#order-{order.id}")
 

@@ -14,6 +14,7 @@ from plaza.social.tags import require_tag
 from plaza.web import posts
 from plaza.web.noticeboard import Noticeboard
 from plaza.web.routing import PageRoutes
+from plaza.web.security import HOME
 from plaza.web.site import Site
 from plaza.web.text import older, tag_path
 from plaza.web.visitors import Visitor
@@ -37,6 +38,12 @@ async def explore(call: Call, site: Site, feeds: Feeds, notices: Noticeboard, cu
     said = {"composer": cursor is None, "empty": "Nobody has said anything yet. Be the first."}
     await notices.ready()
     return feed(site, call, who, found, "/app", section="Explore", title="Explore", **said)
+
+
+@page.get("/")
+async def explore_too() -> Answer[str]:
+    """The same with a slash, as people type it."""
+    return Answer(status=308, headers=[("location", HOME)])
 
 
 @page.get("/following")

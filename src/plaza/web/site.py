@@ -57,12 +57,17 @@ class Site:
         section: str = "",
         status: int = 200,
         rows: bytes = b"",
+        here: str = "",
         **context: Any,
     ) -> Answer[str]:
-        """A whole page, for one visitor. `rows` is HTML that is put where the template says `{{ rows }}`."""
-        frame = self._frame(who, address(call), section)
+        """A whole page, for one visitor. `rows` is HTML that is put where the template says `{{ rows }}`.
+
+        `here` is where its visitor is to come back to, if that is not the address that was asked for.
+        """
+        frame = self._frame(who, here or address(call), section)
         made = render(name, **frame, rows=_ROWS if rows else "", **context).encode()
-        return page(made.replace(_MARK, rows, 1) if rows else made, *who.cookie, status=status)
+        body = made.replace(_MARK, rows, 1) if rows else made
+        return page(body, *who.cookie, status=status, personal=who.actor is not None)
 
     def _frame(self, who: Visitor, here: str, section: str = "") -> dict[str, Any]:
         """What the frame of a page, and every piece of one, may use."""
@@ -88,7 +93,7 @@ class Site:
             if not name:
                 return page("", *headers, ("x-next", to))
             frame = self._frame(who, self.next(body, to))
-            return page(render(name, **frame, **context), *headers, ("x-said", quote(said)))
+            return page(render(name, **frame, **context), *headers, ("x-said", quote(said)), personal=True)
         return Answer(status=303, headers=[*who.cookie, ("location", self.next(body, to))])
 
     def next(self, body: bytes, otherwise: str) -> str:

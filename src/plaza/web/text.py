@@ -68,6 +68,10 @@ def user_path(name: str) -> str:
     return f"/app/people/{quote(name, safe='')}"
 
 
+def event_path(event: str) -> str:
+    return f"/app/events/{quote(event, safe='')}"
+
+
 _NEXT: Final = Markup('<p class="more"><a class="button" href="{}" rel="next">{}</a></p>')
 
 
