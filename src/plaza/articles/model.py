@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Page, Pagination
+from plaza.core.words import in_words
 
 TITLE_LENGTH: Final = 300
 LINK_LENGTH: Final = 2_000
@@ -22,7 +23,9 @@ MOST_GROUPS: Final = 20
 VOTE_SECONDS: Final = 432
 
 # `$` alone would let a line break pass at the end.
-_GROUP = r"^[a-z0-9][a-z0-9_-]{0,49}$(?!\n)"
+_GROUP = in_words(
+    "A group's name has 1 to 50 of a-z 0-9 - _ and begins with a letter or digit", r"^[a-z0-9][a-z0-9_-]{0,49}$(?!\n)"
+)
 
 ArticleId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an article.")]
 GroupName = Annotated[
