@@ -21,8 +21,7 @@ def test_a_first_start_answers_at_once_and_is_filled_once_even_if_it_is_killed(t
         assert "a small community is moving in" in first.printed()
         assert first.get("/healthz").status_code == 200
         with look(tmp_path / "a") as valkey:
-            until(lambda: valkey.zcard("explore:feed"))
-            assert valkey.hget("demo:state", "state") == "wanted"
+            until(lambda: valkey.zcard("explore:feed"))  # it has begun, and is far from done
     finally:
         first.send(signal.SIGKILL, group=True)
         first.ended()
