@@ -48,7 +48,7 @@ from plaza.social.tags import tags_in, tags_of
 from plaza.social.users import People
 
 # Who blocks no more than this, and is blocked by no more, is known in one round trip, before it is known by whom.
-FEW = 200
+FEW = 1_000
 
 # A post with more likes, bookmarks and comments than this many steps clear is left to the worker.
 PURGE_STEPS = 20
