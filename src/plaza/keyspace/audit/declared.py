@@ -25,13 +25,18 @@ Name = Callable[[Entry], str]
 def bind(families: Families, rules: Sequence[Rule]) -> None:
     """Give every family its rules: those that are declared, and those that a domain adds."""
     patterns = {(family.domain, family.key.pattern): family for family in families.all}
+    counters: dict[str, list[tuple[Key, str]]] = {}
     for family in families.all:
         for invariant in family.key.same:
-            if not isinstance(invariant, Formula):
-                make = _MAKERS[type(invariant)]
+            if isinstance(invariant, Counts):
+                counters.setdefault(invariant.pattern, []).append((family.key, invariant.field))
+            elif not isinstance(invariant, Formula):
                 to = patterns[family.domain, invariant.pattern]
-                for found, rule in make(family, invariant, to):
+                for found, rule in _MAKERS[type(invariant)](family, invariant, to):
                     _add(found, rule)
+    for family in families.all:
+        if family.key.pattern in counters:
+            _add(family, _counted(family, counters[family.key.pattern]))
     for rule in rules:
         _add(families.of(rule.key), rule)
 
@@ -58,17 +63,19 @@ def _namer(family: Family, to: Key, field: str = "") -> Name:
     return name
 
 
-def _counted(family: Family, says: Counts, to: Family) -> list[tuple[Family, Rule]]:
-    key, size, field = family.key, SIZE[family.key.type], says.field
+def _counted(to: Family, counts: Sequence[tuple[Key, str]]) -> Rule:
+    """All counters of a hash, each the size of a key of the same owner."""
 
     def asks(entry: Entry) -> Sequence[Command]:
-        return ((size, key(*entry.parts)),)
+        return [(SIZE[key.type], key(*entry.parts)) for key, _ in counts]
 
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        is_, ought = entry.value.get(field, "0"), str(replies[0])
-        return None if is_ == ought else f"{field} is {is_}, and `{key(*entry.parts)}` has {ought}"
+        for (key, field), size in zip(counts, replies, strict=True):
+            if entry.value.get(field, "0") != str(size):
+                return f"{field} is {entry.value.get(field)}, and `{key(*entry.parts)}` has {size}"
+        return None
 
-    return [(to, Rule("count", to.key, asks, judge, whole=True))]
+    return Rule("count", to.key, asks, judge, whole=True)
 
 
 def _mirrored(family: Family, says: Mirrors, to: Family) -> list[tuple[Family, Rule]]:
@@ -171,7 +178,6 @@ def number(text: Any) -> float:
 
 
 _MAKERS: dict[type, Any] = {
-    Counts: _counted,
     Mirrors: _mirrored,
     Refers: _referred,
     Belongs: _belonging,

@@ -28,29 +28,35 @@ class Questions:
     __slots__ = ("_apart", "_exist", "_groups", "_size", "_waiting")
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[Any, Any], dict[Any, int]] = {}  # (command, key) → member → where its answer goes
+        # By command and key: where the answer for each member goes.
+        self._groups: dict[Any, dict[Any, dict[Any, int]]] = {word: {} for word in _TOGETHER}
         self._exist: dict[Any, int] = {}
         self._apart: dict[Command, int] = {}
         self._size = 0
         self._waiting: list[tuple[Family, Rule, Entry, list[int]]] = []
 
     def add(self, family: Family, rule: Rule, entry: Entry) -> None:
-        self._waiting.append((family, rule, entry, [self._place(command) for command in rule.asks(entry)]))
-
-    def _place(self, command: Command) -> int:
-        word = command[0]
-        if word in _TOGETHER:
-            known: dict[Any, int] = self._groups.setdefault((word, command[1]), {})
-            what: Any = command[2]
-        elif word == "EXISTS":
-            known, what = self._exist, command[1]
-        else:
-            known, what = self._apart, command
-        place = known.get(what)
-        if place is None:
-            place = known[what] = self._size
-            self._size += 1
-        return place
+        places = []
+        for command in rule.asks(entry):
+            word: Any = command[0]
+            what: Any = command[1]
+            group = self._groups.get(word)
+            known: dict[Any, int] | None
+            if group is not None:
+                known = group.get(what)
+                if known is None:
+                    known = group[what] = {}
+                what = command[2]
+            elif word == "EXISTS":
+                known = self._exist
+            else:
+                known, what = self._apart, command
+            place = known.get(what)
+            if place is None:
+                place = known[what] = self._size
+                self._size += 1
+            places.append(place)
+        self._waiting.append((family, rule, entry, places))
 
     async def judge(self, ask: Ask, now: Callable[[], int], *, one_server: bool) -> Iterator[Wrong]:
         """Those that seem wrong."""
@@ -72,7 +78,8 @@ class Questions:
         together: list[Command] = []
         apart: dict[Command, int] = self._apart
         places: list[list[int]] = []
-        for (word, key), members in self._groups.items():
+        groups = ((word, key, members) for word, keys in self._groups.items() for key, members in keys.items())
+        for word, key, members in groups:
             if len(members) == 1:
                 ((member, place),) = members.items()
                 apart[word, key, member] = place
