@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from plaza.app import Plaza
+from plaza.app import Plaza, running
+from plaza.core.settings import Settings
 from plaza.web.demo import DemoAccount, NoDemo
 from plaza.web.security import local
 from plaza.web.site import Site
 from tests.pages.conftest import Elements, Surfer
+from tests.servers import Server
+from tests.web import serving
 
 EVIL = (
     "<script>alert(1)</script> <img src=x onerror=alert(1)> \"'><svg/onload=alert(1)> {{ 7*7 }} {% raw %} "
@@ -153,6 +157,24 @@ async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfe
     assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", username="bob")).status_code == 404
     assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", username="ana")).status_code == 303
     assert "Sign out" in (await guest.get("/app")).text
+
+
+async def test_who_only_knocks_leaves_nothing_behind(guest: Surfer, server: Server) -> None:
+    with server.stranger() as stranger:
+        before = set(stranger.scan_iter("*"))
+        for path in ("/app/sign-in", "/app/sign-up", "/app", "/app/articles"):
+            assert (await guest.get(path)).status_code == 200
+        assert set(stranger.scan_iter("*")) - before == set()
+    await guest.sign_up("ana")
+
+
+async def test_behind_https_the_cookie_is_for_this_host_alone(server: Server, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=server.url, trusted_proxies=("127.0.0.1",))
+    async with running(settings) as plaza, serving(plaza.app) as url, Surfer(url) as surfer:
+        answer = await surfer.get("/app/sign-in", headers={"x-forwarded-proto": "https"})
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("__Host-plaza=")
+    assert {"Path=/", "HttpOnly", "Secure", "SameSite=Lax"} <= set(cookie.split("; "))
 
 
 async def test_signing_out_ends_the_session(ana: Surfer) -> None:

@@ -31,31 +31,36 @@ class Present:
         # Where sessions end after seconds, as some shops and tests want it, being seen counts at once.
         self._seen_every = min(SEEN_EVERY_SECONDS, sessions.limits.idle / 10)
 
-    async def visit(self, token: str) -> Visit:
-        """The session of a token, or a new one. No round trip if it is at hand, else one; another to be seen again."""
+    async def visit(self, token: str) -> Visit | None:
+        """The session of a token; None if there is none. No round trip if it is at hand, else one; another to be seen.
+
+        Nothing is begun: whoever looks at pages with a cookie that they made up leaves nothing behind.
+        """
         found = self._hot.get(SHOP_SESSION(token))
         if found is None:
             found = await self._valkey.tracked(
                 "HMGET", SHOP_SESSION(token), "user", "since", "seen", "moved", keep=lambda row: self._kept(token, row)
             )
-        if found is not None and self._is_good(found):
+        if found is None or self._is_over(found):
+            return None
+        if not found.moved and self._clock.now_s() - found.seen < self._seen_every:
             return found
         visit, _ = await self._sessions.visit(token)
         return visit
 
     def _kept(self, token: str, row: list[Any]) -> Visit | None:
         user, since, seen, moved = row
-        if since is None or moved is not None:
+        if since is None:
             return None
-        visit = Visit(token, user or None, float(since), float(seen))
+        visit = Visit(token, user or None, float(since), float(seen), moved=moved is not None)
         self._hot.put(SHOP_SESSION(token), visit)
         return visit
 
-    def _is_good(self, visit: Visit) -> bool:
-        """Whether it can be taken as it is: seen lately, within its limits, and its person still here."""
-        now = self._clock.now_s()
+    def _is_over(self, visit: Visit) -> bool:
+        """Whether its time is up, or its person was deleted, renamed or suspended since."""
+        now, limits = self._clock.now_s(), self._sessions.limits
         return (
-            now - visit.seen < self._seen_every
-            and now - visit.since < self._sessions.limits.absolute
-            and not self._sessions.is_cut_off(visit.user, visit.since)
+            now - visit.seen > limits.idle
+            or now - visit.since > limits.absolute
+            or self._sessions.is_cut_off(visit.user, visit.since)
         )

@@ -37,6 +37,12 @@ async def avatar(username: Username) -> Answer[str]:
     return Answer(avatars.file(username), headers=[("cache-control", "public, max-age=86400")])
 
 
+@page.get("/")
+async def front() -> Answer[str]:
+    """The same as without the slash."""
+    return Answer(status=308, headers=[("location", HOME)])
+
+
 @page.get("/sign-in")
 async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
     """Where people sign in; with the demo on, also its accounts."""
@@ -44,7 +50,7 @@ async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
 
 
 async def _sign_in(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
-    who = await site.visitors.with_session(call)
+    who = await site.visitors.at_the_door(call)
     given = {"username": "", "problem": "", **said}
     accounts = await site.demo.accounts(_host(call))
     return site.page(call, who, "sign-in.html", status=status, here=next, to=next, accounts=accounts, **given)
@@ -81,7 +87,7 @@ async def sign_up_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
 
 
 async def _sign_up(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
-    who = await site.visitors.with_session(call)
+    who = await site.visitors.at_the_door(call)
     given = {"username": "", "display_name": "", "problem": "", "field": "", **said}
     return site.page(call, who, "sign-up.html", status=status, here=next, to=next, **given)
 

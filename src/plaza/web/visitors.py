@@ -13,7 +13,7 @@ from plaza.core.call import Call
 from plaza.core.errors import Unauthenticated
 from plaza.shop.cookies import set_cookie, token_of
 from plaza.shop.present import Present
-from plaza.shop.sessions import Sessions, Visit
+from plaza.shop.sessions import Sessions, Visit, new_token
 from plaza.social.accounts import Accounts
 
 
@@ -62,12 +62,16 @@ class Visitors:
         token = token_of(call)
         if token is None:
             return NOBODY
-        return await self.behind(call, await self._present.visit(token))
+        visit = await self._present.visit(token)
+        # A guest whose cookie stands for nothing keeps it: the forms of pages that are open are made from it.
+        return Visitor(token) if visit is None else await self.behind(call, visit)
 
-    async def with_session(self, call: Call) -> Visitor:
-        """Who asks, with a session in any case: for pages whose forms guests may send."""
-        visit, _ = await self.sessions.visit(token_of(call))
-        return await self.behind(call, visit)
+    async def at_the_door(self, call: Call) -> Visitor:
+        """Who asks to come in. The form needs a cookie, but nothing is written down for it: anybody may knock."""
+        if token_of(call) is not None:
+            return await self.of(call)
+        token = new_token()
+        return Visitor(token, cookie=(set_cookie(call, token, self.sessions.limits.absolute),))
 
     async def behind(self, call: Call, visit: Visit) -> Visitor:
         """The visitor of a session that is known already."""
