@@ -15,7 +15,8 @@ from plaza.core.auth import Actor
 from plaza.core.catalogue import LEASE
 from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.paging import Page
-from plaza.social.model import Login, NewComment, Registration, UsernameTaken, WrongPassword
+from plaza.social.keys import POST
+from plaza.social.model import Login, NewComment, Profile, Registration, UsernameTaken, WrongPassword
 from plaza.social.renaming import Renaming
 from tests.social.conftest import ADMIN, Social
 from tests.social.lives import busy_life, bystanders
@@ -219,3 +220,28 @@ async def test_a_comment_is_gone_everywhere_although_its_author_was_renamed_whil
     facts = await true()
     assert not facts["comment"]
     assert not facts["user_comments"]
+
+
+async def test_what_is_said_of_either_name_meanwhile_leaves_one_truth(
+    social: Social, true: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old profile has the last word; posts follow it although they have copied later versions of the new one."""
+    zoe = await social.person("zoe")
+    post = await social.post(zoe, "#own")
+    await social.people.suspend(ADMIN, "zoe", on=True)
+
+    async def interfere(old: str) -> None:
+        await social.people.suspend(ADMIN, "zoe", on=False)
+        await social.people.change(zoe, "zoe", Profile(display_name="Zoe"))
+        for name in ("Z", "Zara"):
+            await social.people.change(Actor("zara", "user"), "zara", Profile(display_name=name))
+        await social.functions.call("social_rename_post", [POST(post.id)], post.id, "zoe", "zara")
+        await social.jobs.restyle()
+
+    monkeypatch.setattr(renaming(social), "_settled", interfere)
+    await renaming(social).rename("zoe", "zara")
+    await social.jobs.restyle()
+    facts = await true()
+    profile = facts["user"][("zara",)]
+    assert "suspended_at" not in profile
+    assert (profile["display_name"], facts["post"][(post.id,)]["display_name"]) == ("Zoe", "Zoe")

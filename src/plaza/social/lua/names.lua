@@ -47,11 +47,18 @@ verb('rename_freeze', function(keys, args)
   redis.call('HSET', keys[2], 'phase', 'moving')
 end)
 
--- The new profile says what the old one does, but for what is counted.
+-- The new profile says what the old one does and no more, but for what is counted. Somebody may have changed it under
+-- the new name meanwhile, and posts have copied that: then what they have is an older version still.
 local function copy_profile(user, name, posts, followers, following, fields)
-  redis.call('HSET', user, unpack(fields))
-  redis.call('HSET', user, 'username', name, 'postCount', redis.call('ZCARD', posts),
-    'followerCount', redis.call('SCARD', followers), 'followingCount', redis.call('SCARD', following))
+  if not exists(user) then redis.call('HSET', user, unpack(fields)) end
+  local version, changes = tonumber(redis.call('HGET', user, 'version') or 0), {}
+  for _, field in ipairs(redis.call('HKEYS', user)) do changes[field] = false end
+  for i = 1, #fields, 2 do changes[fields[i]] = fields[i + 1] end
+  if version > tonumber(changes.version or 0) then changes.version = text(version) end
+  changes.username, changes.postCount = name, text(redis.call('ZCARD', posts))
+  changes.followerCount = text(redis.call('SCARD', followers))
+  changes.followingCount = text(redis.call('SCARD', following))
+  change_profile(user, name, changes)
   effect('registries', name)
 end
 
