@@ -2,72 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
 
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
-from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.social import posts as posts_module
 from plaza.social.model import NewComment
+from tests.rounds import rounds_of
 from tests.social.conftest import Social, trips
 
 
-class Depth:
-    """The longest chain of calls of which each waited for the one before."""
-
-    def __init__(self) -> None:
-        self.reached = 0
-        self.ended = 0
-
-    def around(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def counted(*args: Any, **options: Any) -> Any:
-            mine = self.ended + 1
-            self.reached = max(self.reached, mine)
-            try:
-                return await call(*args, **options)
-            finally:
-                self.ended = max(self.ended, mine)
-
-        return counted
-
-
-@pytest.fixture
-def depth(social: Social, monkeypatch: pytest.MonkeyPatch) -> Callable[[Awaitable[object]], Awaitable[int]]:
-    async def of(work: Awaitable[object]) -> int:
-        chain = Depth()
-        with monkeypatch.context() as patched:
-            run = Functions._run
-
-            def counted(self: Functions, *args: Any, **options: Any) -> Awaitable[Any]:
-                return chain.around(lambda: run(self, *args, **options))()
-
-            # The verbs and their effects go through here, what services ask besides through these two.
-            patched.setattr(social.functions.effects, "_run", chain.around(social.functions._run))
-            patched.setattr(Functions, "_run", counted)
-            for name in ("call", "batch"):
-                plain = getattr(social.valkey, name)
-                patched.setattr(type(social.valkey), name, _bound(chain.around(plain)))
-            await work
-        return chain.reached
-
-    return of
-
-
-def _bound(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    # Functions._run is counted above and asks through fcall, which on a cluster is a call of its own.
-    def method(self: object, *args: Any, **options: Any) -> Awaitable[Any]:
-        return call(*args, **options)
-
-    return method
-
-
-async def test_writes_take_at_most_five_in_sequence_on_a_cluster(
-    social: Social, ana: Actor, bob: Actor, depth: Any
-) -> None:
+async def test_writes_take_at_most_five_in_sequence_on_a_cluster(social: Social, ana: Actor, bob: Actor) -> None:
     mia = await social.person("mia", "model")
     await social.people.follow(bob, "ana")
     post, top = await social.post(ana, "#a #b #c"), await social.post(mia, "#a")
@@ -85,7 +31,7 @@ async def test_writes_take_at_most_five_in_sequence_on_a_cluster(
         social.posts.unlike(bob, top.id),
         social.posts.unbookmark(bob, top.id),
     ):
-        assert await depth(work) <= most
+        assert await rounds_of(social.valkey, work) <= most
 
 
 async def test_a_page_takes_two_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:
