@@ -37,12 +37,6 @@ async def avatar(username: Username) -> Answer[str]:
     return Answer(avatars.file(username), headers=[("cache-control", "public, max-age=86400")])
 
 
-@page.get("/")
-async def front() -> Answer[str]:
-    """The same as without the slash."""
-    return Answer(status=308, headers=[("location", HOME)])
-
-
 @page.get("/sign-in")
 async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
     """Where people sign in; with the demo on, also its accounts."""
