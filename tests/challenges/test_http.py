@@ -127,6 +127,9 @@ async def test_recommendations_come_with_their_reasons_and_without_blocked_peopl
     await web.post("/users/cleo/block", headers=as_("ana"))
     found = await web.get("/challenges/recommendations?limit=5", headers=as_("ana"))
     assert found.json() == {"posts": [{"post": posts["ben"], "reason": "New in mind"}]}
+    assert '"2 round trips"' in found.headers["server-timing"]
+    await web.post("/users/ana/block", headers=as_("ben"))
+    assert (await web.get("/challenges/recommendations", headers=as_("ana"))).json() == {"posts": []}
     refused(await web.get("/challenges/recommendations"), 401)
     refused(await web.get("/challenges/recommendations?limit=101", headers=as_("ana")), 422, "invalid", "limit")
     held = await web.get("/users/me/export", headers=as_("ben"))

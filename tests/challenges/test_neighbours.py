@@ -92,3 +92,5 @@ def test_what_goes_with_ones_own_is_found_with_what_speaks_for_it_most() -> None
     assert list(found) == [10, 11]  # 12 is more against than for; 2 is one's own
     assert found == {10: swim, 11: run}
     assert alike([bake], [None]) == {} == alike([], [])
+    for junk in ("", "what is this", "10", "10 0.5 11", "10 nan"):
+        assert alike([bake], [junk]) == {}

@@ -14,6 +14,7 @@ from itertools import cycle
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plaza.challenges.model import CATEGORIES, CATEGORY_NAMES
 from plaza.challenges.neighbours import recency
@@ -61,7 +62,7 @@ class Taste:
 
 def alike(own: Sequence[Own], neighbours: Sequence[str | None]) -> dict[int, Own]:
     """The challenges that go best with one's own (given the newest first), and which of these speaks for each most."""
-    found = [(np.fromstring(text, sep=" "), place) for place, text in enumerate(neighbours) if text]
+    found = [(row, place) for place, text in enumerate(neighbours) if (row := _numbers(text)) is not None]
     if not found:
         return {}
     ids = np.concatenate([row[::2] for row, _ in found]).astype(np.int64)
@@ -77,6 +78,15 @@ def alike(own: Sequence[Own], neighbours: Sequence[str | None]) -> dict[int, Own
     new = ~np.isin(names, [one.id for one in own]) & (scores > 0)
     best = np.flatnonzero(new)[np.argsort(-scores[new], kind="stable")][:MOST_ALIKE]
     return {int(names[n]): own[due[n]] for n in best}
+
+
+def _numbers(text: str | None) -> NDArray[np.float64] | None:
+    """Ids and weights in turn; nothing if there is none, or somebody else wrote something that is not that."""
+    try:
+        row = np.array((text or "").split(), dtype=np.float64)
+    except ValueError:
+        return None
+    return row if len(row) and len(row) % 2 == 0 and np.isfinite(row).all() else None
 
 
 def choose(rows: Sequence[Any], taste: Taste, limit: int) -> Chosen:
