@@ -66,6 +66,18 @@ async def test_a_sample_is_as_near_as_it_says(valkey: Valkey, posts: int) -> Non
     )  # 95 of 100 keep to it, so of 20 more than 4 miss once in a few hundred runs; the seeds are fixed
 
 
+async def test_one_popular_person_among_thousands_is_in_every_sample(valkey: Valkey) -> None:
+    """Where one has more than all others together, chance would miss it, or take all others for alike."""
+    commands = [("SADD", social.USER_FOLLOWERS(f"user{i}"), "ana", "bob") for i in range(2_000)]
+    fans = [f"fan{i}" for i in range(20_000)]
+    await valkey.batch([*commands, ("SADD", social.USER_FOLLOWERS("star"), *fans)])
+    whole = await Survey(valkey, catalogues()).run()
+    for seed in range(20):
+        some = await Survey(valkey, catalogues(), sample=100, seed=seed).run()
+        assert abs(some.bytes - whole.bytes) < whole.bytes * 0.02
+        assert max(some.usages[0].biggest)[1] == social.USER_FOLLOWERS("star")
+
+
 async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey, stranger: Any) -> None:
     await write_all(stranger)
     memory = await Survey(valkey, catalogues()).run()
@@ -81,8 +93,9 @@ async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey,
 def test_what_is_kept_of_a_family_does_not_grow() -> None:
     usage = Usage("p", "d")
     for i in range(10_000):
-        usage.keys += 1
-        usage.add(f"k{i}", i, certain=i < 50, lasting=True)
+        spread = usage.see(long=i % 7 == 0, chance=lambda: True)
+        assert spread is not None
+        usage.add(f"k{i}", i, spread, lasting=True)
     assert sorted(usage.biggest) == [(9_997, "k9997"), (9_998, "k9998"), (9_999, "k9999")]
     assert usage.bytes == sum(range(10_000))
 

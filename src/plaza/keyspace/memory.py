@@ -1,9 +1,11 @@
 """What takes how much memory, by family: keys, bytes, what never expires, and the biggest.
 
 Every name is looked at once (`SCAN`, on a cluster on all nodes), so keys are counted, not estimated. What a key takes
-is asked of Valkey for each one, or with `sample` for the first few of each family and then for some, taken by chance:
-the sum is then an estimate, and says how far off it may be. Nothing is kept of a key but its part in a sum, so memory
-does not grow with the keyspace.
+is asked of Valkey for each one, or with `sample` for the first few of each family, for all that are long, and then for
+some, taken by chance: the sum is then an estimate, and says how far off it may be. A few people have more than all
+others together, and chance would miss them, in the sum and in what is said of its error; so every key is asked how long
+it is, which costs Valkey next to nothing. Nothing is kept of a key but its part in a sum, so memory does not grow with
+the keyspace.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plaza.core.keys import Access, Catalogue, Key
+from plaza.core.keys import Access, Catalogue, Key, KeyType
 from plaza.core.wire import Valkey
 from plaza.keyspace.audit.families import Families
 
@@ -23,12 +25,24 @@ from plaza.keyspace.audit.families import Families
 NAMES: Final = 200
 # Of each family so many are always measured: most families with few keys are the ones with a large one.
 CERTAIN: Final = 50
+# What has so many members, or bytes of a string, is long.
+LONG: Final = 100
+LONG_TEXT: Final = 4_096
 BIGGEST: Final = 3
 # Valkey weighs so many members of a large key and takes the others for alike.
 MEMBERS: Final = 20
 # How often the truth is within the error that is stated: 95 times of 100.
 Z: Final = 1.96
 UNKNOWN: Final = "unknown"
+
+_LENGTH: Final[Mapping[KeyType, str]] = {
+    "hash": "HLEN",
+    "list": "LLEN",
+    "set": "SCARD",
+    "stream": "XLEN",
+    "string": "STRLEN",
+    "zset": "ZCARD",
+}
 
 
 @dataclass(slots=True)
@@ -38,9 +52,11 @@ class Spread:
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
+    lasting: int = 0  # those without expiry
 
-    def add(self, value: float) -> None:
+    def add(self, value: float, *, lasting: bool) -> None:
         self.count += 1
+        self.lasting += lasting
         delta = value - self.mean
         self.mean += delta / self.count
         self.squares += delta * (value - self.mean)
@@ -62,19 +78,34 @@ class Usage:
     domain: str
     key: Key | None = None
     keys: int = 0
-    certain: Spread = field(default_factory=Spread)
+    short: int = 0  # of the keys, those that are not long
+    long: Spread = field(default_factory=Spread)
+    certain: Spread = field(default_factory=Spread)  # the first of the short ones
     chosen: Spread = field(default_factory=Spread)  # of the rest, by chance
-    lasting: int = 0  # of the measured: without expiry
     biggest: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, name: str, size: int, *, certain: bool, lasting: bool) -> None:
-        (self.certain if certain else self.chosen).add(size)
-        self.lasting += lasting
+    def see(self, *, long: bool, chance: Callable[[], bool]) -> Spread | None:
+        """Count a key. Where it belongs if it is to be measured, else None."""
+        self.keys += 1
+        if long:
+            return self.long
+        self.short += 1
+        if self.short <= CERTAIN:
+            return self.certain
+        return self.chosen if chance() else None
+
+    def add(self, name: str, size: int, spread: Spread, *, lasting: bool) -> None:
+        spread.add(size, lasting=lasting)
         item = (size, self._shown(name))
         if len(self.biggest) < BIGGEST:
             heapq.heappush(self.biggest, item)
         else:
             heapq.heappushpop(self.biggest, item)
+
+    def lose(self, spread: Spread) -> None:
+        """A key has gone since it was counted."""
+        self.keys -= 1
+        self.short -= spread is not self.long
 
     def _shown(self, name: str) -> str:
         """A name that is itself a secret, or holds a session's token, is not for a screen."""
@@ -83,20 +114,20 @@ class Usage:
 
     @property
     def measured(self) -> int:
-        return self.certain.count + self.chosen.count
+        return self.long.count + self.certain.count + self.chosen.count
 
     @property
     def rest(self) -> int:
         """Keys beyond those that are measured for certain."""
-        return self.keys - self.certain.count
+        return self.short - self.certain.count
 
     @property
     def bytes(self) -> int:
-        return round(self.certain.total + self.rest * self._mean)
+        return round(self.long.total + self.certain.total + self.rest * self._typical.mean)
 
     @property
-    def _mean(self) -> float:
-        return self.chosen.mean if self.chosen.count else self.certain.mean
+    def _typical(self) -> Spread:
+        return self.chosen if self.chosen.count else self.certain
 
     @property
     def error(self) -> float:
@@ -111,7 +142,8 @@ class Usage:
     @property
     def share_lasting(self) -> float:
         """Of its keys, those that never expire."""
-        return self.lasting / self.measured if self.measured else 0.0
+        typical = self._typical.lasting / self._typical.count if self._typical.count else 0.0
+        return (self.long.lasting + self.certain.lasting + self.rest * typical) / self.keys if self.keys else 0.0
 
 
 @dataclass(slots=True)
@@ -182,20 +214,21 @@ class Survey:
         return Memory(usages, all(usage.measured == usage.keys for usage in usages))
 
     async def _look(self, node: Valkey, names: list[bytes], chance: float) -> None:
-        chosen: list[tuple[Usage, bytes, bool]] = []
-        for name in names:
-            usage = self._usage(name.decode(errors="replace"))
-            usage.keys += 1
-            certain = usage.keys <= CERTAIN
-            if certain or self._random.random() < chance:
-                chosen.append((usage, name, certain))
+        usages = [self._usage(name.decode(errors="replace")) for name in names]
+        # Where all are measured it does not matter which are long.
+        longs = await _are_long(node, names, usages) if chance < 1.0 else [False] * len(names)
+        chosen: list[tuple[Usage, bytes, Spread]] = []
+        for usage, name, long in zip(usages, names, longs, strict=True):
+            spread = usage.see(long=long, chance=lambda: self._random.random() < chance)
+            if spread is not None:
+                chosen.append((usage, name, spread))
         sizes = await node.batch([("MEMORY", "USAGE", name, "SAMPLES", MEMBERS) for _, name, _ in chosen], raw=True)
         lives = await node.batch([("PTTL", name) for _, name, _ in chosen], raw=True)
-        for (usage, name, certain), size, life in zip(chosen, sizes, lives, strict=True):
-            if size is None:  # it has gone since
-                usage.keys -= 1
+        for (usage, name, spread), size, life in zip(chosen, sizes, lives, strict=True):
+            if size is None:
+                usage.lose(spread)
             else:
-                usage.add(name.decode(errors="replace"), size, certain=certain, lasting=life == -1)
+                usage.add(name.decode(errors="replace"), size, spread, lasting=life == -1)
 
     def _usage(self, name: str) -> Usage:
         match = self._families.match(name)
@@ -203,6 +236,17 @@ class Survey:
         if pattern not in self._found:
             self._found[pattern] = Usage(pattern, domain, match[0].key if match else None)
         return self._found[pattern]
+
+
+async def _are_long(node: Valkey, names: Sequence[bytes], usages: Sequence[Usage]) -> list[bool]:
+    """Of each key whether it is long. One that nobody knows, or that is not of its family's type, may be anything."""
+    types = [usage.key.type if usage.key else "string" for usage in usages]
+    asked = [(_LENGTH[type_], name) for type_, name in zip(types, names, strict=True)]
+    lengths = await node.batch(asked, raw=True, return_errors=True)
+    return [
+        not isinstance(length, int) or length >= (LONG_TEXT if type_ == "string" else LONG)
+        for type_, length in zip(types, lengths, strict=True)
+    ]
 
 
 async def _pages(node: Valkey) -> AsyncIterator[list[bytes]]:
