@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.progress import Progress
 
 from plaza.app import Plaza
 from plaza.core.errors import Invalid
+from plaza.demo.command import Bars
 from plaza.demo.keys import DEMO_RUNS
+from plaza.demo.loading import Stage
 from plaza.demo.town import Town
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration
@@ -70,3 +73,15 @@ def test_the_command_says_what_it_made_and_how_fast(server: Server, tmp_path: Pa
     assert "a second" in first.stdout
     assert "posts" in first.stderr
     assert "records/s" in first.stderr
+
+
+def test_a_rate_counts_the_first_batch_too() -> None:
+    async def load(batch: int, size: int) -> int:
+        return 0
+
+    moments = iter([0.0, 2.0, 4.0, 9.0])
+    bar = Progress()
+    bars = Bars(bar, lambda: next(moments))
+    for name, records in (("people", 100), ("people", 300), ("items", 50)):
+        bars.advance(Stage(name, 2, 1, load), 1, records)
+    assert [task.fields["rate"] for task in bar.tasks] == [100.0, 10.0]

@@ -17,7 +17,7 @@ from plaza.live.model import Beat, Declaration, Watcher
 from plaza.live.service import Live
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
-from plaza.social.model import MAX_CONTENT, NewPost, Profile
+from plaza.social.model import MAX_COMMENT, MAX_CONTENT, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web.text import ago, cut, rich
@@ -90,6 +90,26 @@ async def test_a_list_of_articles_stays_below_100_kilobytes_too(ana: Surfer, pla
     assert answer.text.count('class="article"') == 25
     assert len(answer.content) < 100_000
     assert "&#39;&amp;" in (await ana.get("/app/articles/1")).text, "there the link is whole"
+
+
+@pytest.mark.parametrize("evil", ["'", "👩", "@a ", "#中 "])
+async def test_a_page_of_whole_texts_shows_as_many_as_fit_and_the_rest_on_the_next(
+    ana: Surfer, plaza: Plaza, evil: str
+) -> None:
+    actor = Actor("ana", "user")
+    content = evil * (MAX_CONTENT // len(evil)) if "#" not in evil else "hello"
+    post = (await plaza.get(Posts).create(actor, NewPost(content))).id
+    for number in range(20):
+        await plaza.get(Posts).comment(actor, post, NewComment(evil * ((MAX_COMMENT - 3) // len(evil)) + f" {number}"))
+    shown: list[str] = []
+    path = f"/app/posts/{post}"
+    while path:
+        answer = await ana.get(path)
+        assert len(answer.content) < 100_000
+        shown += re.findall(r'id="comment-([^"]*)"', answer.text)
+        further = re.search(r'href="([^"]*)" rel="next"', answer.text)
+        path = further[1] if further else ""
+    assert len(set(shown)) == len(shown) == 20
 
 
 async def test_what_is_wrong_is_told_on_a_page_and_to_scripts_as_a_problem(ana: Surfer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic
 
 from rich.console import Console
@@ -31,18 +32,21 @@ async def make(maker: Maker, seed: int, users: int, posts: int) -> str:
 
 
 class Bars:
-    """A bar for each stage, from its first batch on."""
+    """A bar for each stage, from its first batch on. Its rate counts from the end of the stage before."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: Progress, now: Callable[[], float] = monotonic) -> None:
         self._bar = bar
+        self._now = now
+        self._last = now()
         self._tasks: dict[str, tuple[TaskID, float]] = {}
         self._records: dict[str, int] = {}
 
     def advance(self, stage: Stage, things: int, records: int) -> None:
         if stage.name not in self._tasks:
             task = self._bar.add_task(stage.name, total=stage.count, rate=0.0)
-            self._tasks[stage.name] = (task, monotonic())
+            self._tasks[stage.name] = (task, self._last)
         task, begun = self._tasks[stage.name]
         self._records[stage.name] = self._records.get(stage.name, 0) + records
-        rate = self._records[stage.name] / max(monotonic() - begun, 0.001)
+        self._last = self._now()
+        rate = self._records[stage.name] / max(self._last - begun, 0.001)
         self._bar.update(task, advance=things, rate=rate)

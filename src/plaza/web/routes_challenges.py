@@ -25,13 +25,15 @@ from plaza.core.paging import Page
 from plaza.web import forms
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text import older
+from plaza.web.text import cut, fitting, older
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
 # Each is shown whole, and may be long.
 TALES: Final = 10
+# How much is shown of each among what is recommended, in characters.
+EXCERPT: Final = 700
 
 TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"))
 
@@ -68,7 +70,8 @@ async def recommendations(call: Call, site: Site, recommender: Recommender) -> A
     """Recent posts for the reader, each with the reason why."""
     who = await site.visitors.of(call)
     found = await recommender.recommend(who.person(), 20)
-    said = {"posts": found.posts, "reacted": set(), "open": True, **_tabs("For you")}
+    fit = fitting([cut(each.post.text, EXCERPT) for each in found.posts])
+    said = {"posts": found.posts[:fit], "most": EXCERPT, "reacted": set(), "open": True, **_tabs("For you")}
     return site.page(call, who, "for-you.html", section="Challenges", **said)
 
 
@@ -110,6 +113,9 @@ async def challenge(
     who = await site.visitors.of(call)
     found = await service.read(who.actor, id)
     told = await posts.page(who.actor, id, Page(limit=TALES, cursor=cursor))
+    fit = fitting([post.text for post in told.posts])
+    if fit < len(told.posts):
+        told = await posts.page(who.actor, id, Page(limit=fit, cursor=cursor))
     ids = [post.id for post in told.posts]
     reacted = set() if who.actor is None else await standings.reacted(who.actor, ids)
     return site.page(

@@ -12,7 +12,7 @@ from plaza.social.posts import Posts
 from plaza.web import forms, posts
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text import cut, older
+from plaza.web.text import ROOM, cut, fitting, older
 
 page = PageRoutes()
 
@@ -31,14 +31,18 @@ async def post(call: Call, site: Site, id: PostId, social: Posts, cursor: str | 
     """A post with what is said below it."""
     who = await site.visitors.of(call)
     found = await social.get(who.actor, id)
-    said = await social.comments(who.actor, id, Page(cursor=cursor))
     now = site.clock.now_ms()
+    card = posts.card(found, now, whole=True)
+    said = await social.comments(who.actor, id, Page(cursor=cursor))
+    fit = fitting([each.content for each in said.items], ROOM - len(card.encode()))
+    if fit < len(said.items):
+        said = await social.comments(who.actor, id, Page(limit=fit, cursor=cursor))
     return site.page(
         call,
         who,
         "post.html",
         post=found,
-        card=posts.card(found, now, whole=True),
+        card=card,
         excerpt=cut(found.content, 60),
         rows=posts.comments(said.items, found, who, now),
         more=older(f"/app/posts/{id}", said.pagination, "More comments"),

@@ -7,7 +7,9 @@ direction of writing stay inside the element that holds them (`dir="auto"` and `
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Final
 from urllib.parse import quote
 
@@ -23,6 +25,14 @@ _PARTS: Final = re.compile(
     rf"(?P<url>https?://[^{_UNFIT}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?<![\w/.@-])(?P<at>@[A-Za-z0-9._-]{{1,31}})"
 )
 _TRAILING: Final = ".,;:!?)]}»”’"
+# Names and tags of a letter each would be ten times as long as links. In one text, those beyond these stay words.
+MOST_LINKS: Final = 40
+
+# What texts that are shown whole may take of a page, in bytes, for it to stay below 100 kB whatever people write; what
+# stands around each of them; and the most that a character of one can come to.
+ROOM: Final = 80_000
+_AROUND: Final = 1_000
+_A_CHARACTER: Final = 14
 
 
 def rich(text: str) -> Markup:
@@ -30,6 +40,8 @@ def rich(text: str) -> Markup:
     pieces: list[Markup] = []
     at = 0
     for match in _PARTS.finditer(text):
+        if len(pieces) == 2 * MOST_LINKS:
+            break
         made = _linked(match)
         if made is not None:
             link, used = made
@@ -37,6 +49,15 @@ def rich(text: str) -> Markup:
             at = match.start() + used
     pieces.append(escape(text[at:]))
     return Markup("").join(pieces)
+
+
+def fitting(texts: Sequence[str], room: int = ROOM) -> int:
+    """How many texts, from the first on, a page has room for: one at least. Only where there may be too many of them,
+    which is rare, are they measured."""
+    if sum(map(len, texts)) * _A_CHARACTER + len(texts) * _AROUND <= room:
+        return len(texts)
+    sizes = accumulate(len(rich(text).encode()) + _AROUND for text in texts)
+    return max(1, sum(size <= room for size in sizes))
 
 
 def _linked(match: re.Match[str]) -> tuple[Markup, int] | None:
