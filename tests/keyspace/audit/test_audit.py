@@ -17,8 +17,10 @@ from plaza.core.errors import Forbidden
 from plaza.core.keys import Layout, use_layout
 from plaza.core.leases import Held
 from plaza.core.rules import Entry
+from plaza.core.wire import Valkey
 from plaza.keyspace.audit import REPAIR, Audits, Report, basics
 from plaza.keyspace.audit.confirming import Confirmer, Suspect
+from plaza.keyspace.audit.pace import Pace
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER
 from tests.eventually import eventually
 from tests.keyspace.audit.loading import Town
@@ -136,3 +138,23 @@ def test_the_command_says_what_is_wrong_and_by_its_exit_status_too(
         stranger.delete("somebody:elses")
     assert main(["audit"]) == 0
     use_layout(Layout.PLAIN)
+
+
+async def test_the_audit_knows_whether_others_use_the_server(valkey: Valkey) -> None:
+    pace, over = Pace(valkey), asyncio.Event()
+    await pace.begin()
+    assert not pace.busy
+
+    async def somebody() -> None:
+        while not over.is_set():
+            await valkey.batch([("GET", "x")] * 50)
+
+    others = asyncio.create_task(somebody())
+    await pace.begin()
+    assert pace.busy
+    began = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.02)  # a step of work
+    await pace.rest()
+    assert asyncio.get_running_loop().time() - began > 0.1, "it works 15 % of the time"
+    over.set()
+    await others

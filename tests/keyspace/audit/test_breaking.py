@@ -26,6 +26,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confirming, "SHORT_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(inspecting, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(pace, "TRAFFIC", 1_000_000)
+    monkeypatch.setattr(pace, "BEGIN_SECONDS", 0.0)
 
 
 def test_there_are_more_than_forty_ways() -> None:

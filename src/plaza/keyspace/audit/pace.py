@@ -15,8 +15,11 @@ from plaza.core.wire import Valkey
 SHARE = 0.15
 # Commands a second of others that count as traffic: a worker alone makes a few dozen.
 TRAFFIC = 300
-# How often to look who else is there.
+# How often to look who else is there, and how long before the first step.
 LOOK_SECONDS = 0.5
+BEGIN_SECONDS = 0.1
+# The longest sleep at once.
+MOST_SECONDS = 3.0
 
 
 class Pace:
@@ -33,13 +36,20 @@ class Pace:
     def mine(self, commands: int) -> None:
         self._mine += commands
 
+    async def begin(self) -> None:
+        """Before the first step: see who is there."""
+        await self._look()
+        await asyncio.sleep(BEGIN_SECONDS)
+        await self._look()
+        self._began = monotonic()
+
     async def rest(self) -> None:
         """Between two steps: sleep as long as the last one asks for."""
         worked = monotonic() - self._began
-        if monotonic() - self._looked > LOOK_SECONDS or self._seen is None:
+        if monotonic() - self._looked > LOOK_SECONDS:
             await self._look()
         if self.busy:
-            await asyncio.sleep(min(worked * (1 / SHARE - 1), 1.0))
+            await asyncio.sleep(min(worked * (1 / SHARE - 1), MOST_SECONDS))
         self._began = monotonic()
 
     async def _look(self) -> None:
@@ -47,7 +57,7 @@ class Pace:
         told = [await node.call("INFO", "stats") for node in nodes]
         seen = sum(_commands(str(text)) for text in told)
         self._mine += len(nodes)
-        elapsed = monotonic() - self._looked
+        elapsed = max(monotonic() - self._looked, 0.001)
         if self._seen is not None:
             self.busy = (seen - self._seen - self._mine) / elapsed > TRAFFIC
         self._seen, self._mine, self._looked = seen, 0, monotonic()

@@ -88,6 +88,7 @@ class Walk:
 
     async def pages(self) -> AsyncIterator[list[Suspect]]:
         """What seems wrong, page by page."""
+        await self._pace.begin()
         for node in self._valkey.primaries():
             cursor: str | int = "0"
             while True:
