@@ -127,6 +127,7 @@ def fit(people: Ints, items: Ints, *, most: int = MOST_IN_CLOSED_FORM, kept: int
     if not len(items):
         return
     log = Log.of(people, items)
+    del people, items  # as large as the log, and not needed while it is worked on
     busy = min(most, len(log))
     weights = ease(_gram(log, busy))
     scale = float(weights.max()) or 1.0
