@@ -1,0 +1,130 @@
+"""`plaza keys` and `plaza audit`: what the catalogue makes possible."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from plaza.commands.base import command, with_plaza, with_valkey
+from plaza.core.errors import Invalid
+from plaza.core.settings import Settings
+
+if TYPE_CHECKING:
+    from plaza.commands.base import Commands
+    from plaza.core.wire import Valkey
+    from plaza.keyspace.memory import Memory
+
+
+def add(commands: Commands) -> None:
+    keys = command(
+        commands,
+        "keys",
+        _keys,
+        "Show every key Plaza has in Valkey; or what they take of its memory, or access rules that follow from them.",
+        "plaza keys --memory --sample 10000",
+    )
+    form = keys.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="as docs/keys.md")
+    form.add_argument("--memory", action="store_true", help="bytes by family, and the biggest keys")
+    form.add_argument("--acl", action="store_true", help="lines of an ACL file for a service, a worker and a reader")
+    keys.add_argument("--json", action="store_true", help="for programs, also with --memory")
+    keys.add_argument("--sample", type=int, metavar="N", help="with --memory: measure about N keys, not all")
+
+    audit = command(
+        commands,
+        "audit",
+        _audit,
+        "Check that everything in Valkey is as docs/keys.md says, also beside a running server. "
+        "Exit status 1 if anything is wrong when it ends.",
+        "plaza audit --repair",
+    )
+    audit.add_argument("--repair", action="store_true", help="make true again what facts decide")
+    audit.add_argument("--dry-run", action="store_true", help="say what --repair would do, and do nothing")
+    audit.add_argument("--json", action="store_true", help="for programs")
+
+
+def _keys(given: argparse.Namespace) -> int:
+    import json
+
+    from rich.console import Console
+
+    from plaza.app import catalogues
+    from plaza.keyspace import docs
+
+    if given.memory:
+        return _memory(given)
+    if given.acl:
+        return _acl()
+    if given.markdown:
+        print(docs.markdown(catalogues()), end="")
+    elif given.json:
+        print(json.dumps(docs.records(catalogues()), indent=2, ensure_ascii=False))
+    else:
+        docs.show(catalogues(), Console())
+    return 0
+
+
+def _acl() -> int:
+    from plaza.app import catalogues
+    from plaza.core.keys import Layout
+    from plaza.core.valkey.address import parse
+    from plaza.keyspace.acl import rules
+
+    url = Settings.from_env().valkey_url
+    clustered = bool(url) and parse(url)[1]
+    print("\n".join(rules(catalogues(), Layout.BRACES if clustered else Layout.PLAIN)))
+    return 0
+
+
+def _memory(given: argparse.Namespace) -> int:
+    import json
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from plaza.app import catalogues
+    from plaza.keyspace import flame
+    from plaza.keyspace.memory import Survey
+
+    if given.sample is not None and given.sample < 1:
+        raise Invalid("must be at least 1", field="--sample")
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("keys", total=None)
+
+        def look(valkey: Valkey) -> Awaitable[Memory]:
+            survey = Survey(valkey, catalogues(), sample=given.sample)
+            return survey.run(lambda done, total: bar.update(task, completed=done, total=total))
+
+        found = with_valkey(look)
+    if given.json:
+        print(json.dumps(found.record(), indent=2, ensure_ascii=False))
+    else:
+        flame.show(found, Console())
+    return 0
+
+
+def _audit(given: argparse.Namespace) -> int:
+    import msgspec
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from plaza.keyspace.audit import AUDIT, DRY_RUN, REPAIR, Audits, Report
+    from plaza.keyspace.audit.report import show
+
+    mode = DRY_RUN if given.dry_run else REPAIR if given.repair else AUDIT
+    done = TextColumn("{task.completed:,} {task.fields[at]}")
+    columns = (TextColumn("keys"), BarColumn(), done, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("keys", total=None, at="")
+
+        def told(report: Report) -> None:
+            at = f"{report.keys / max(report.seconds, 0.001):,.0f}/s" if report.passes == 1 else f"pass {report.passes}"
+            bar.update(task, total=max(report.total, report.keys), completed=report.keys, at=at)
+
+        report = with_plaza(lambda plaza: plaza.get(Audits).run(mode, told))
+    if given.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        show(report, Console())
+    return 0 if report.clean else 1

@@ -1,0 +1,80 @@
+"""`plaza live`: an audience, watched or played."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from plaza.commands.base import command, with_plaza
+from plaza.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from plaza.app import Plaza
+    from plaza.commands.base import Commands
+    from plaza.live.simulate import Simulated
+
+
+def add(commands: Commands) -> None:
+    live = command(
+        commands,
+        "live",
+        _live,
+        "Watch an event's audience on this terminal, or play a believable one into it: "
+        "`plaza live simulate --event E` makes people come, watch and go in the minutes up to now.",
+        "plaza live simulate --event keynote --viewers 10000 --minutes 10 --speed 60 && plaza live keynote",
+    )
+    live.add_argument("what", metavar="EVENT|simulate", help="the event to watch, or the word simulate")
+    live.add_argument("--once", action="store_true", help="print the figures once instead of every second")
+    live.add_argument("--event", default="demo", help="simulate: the event (demo)")
+    live.add_argument("--viewers", type=int, default=1000, help="simulate: how many people come (1000)")
+    live.add_argument("--minutes", type=float, default=10, help="simulate: how long it lasts, until now (10)")
+    live.add_argument("--speed", type=float, default=60, help="simulate: times as fast as life; 0: at once (60)")
+    live.add_argument("--seed", type=int, default=0, help="simulate: another number, another audience (0)")
+
+
+def _live(given: argparse.Namespace) -> int:
+    from plaza.live.model import is_id
+
+    if not is_id(given.event if given.what == "simulate" else given.what):
+        raise Invalid("must be 1 to 128 characters without # { }", field="event")
+    return _simulate(given) if given.what == "simulate" else _watch(given)
+
+
+def _watch(given: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from plaza.live.dashboard import show
+    from plaza.live.figures import Figures
+
+    console = Console()
+    once = given.once or not console.is_terminal
+    with_plaza(lambda plaza: show(plaza.get(Figures), given.what, console, once=once))
+    return 0
+
+
+def _simulate(given: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from plaza.live.simulate import Simulation
+
+    if given.viewers < 1 or given.minutes <= 0 or given.speed < 0:
+        raise Invalid("must be more than nothing", field="viewers, minutes and speed")
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(given.event, total=1.0)
+
+        def play(plaza: Plaza) -> Awaitable[Simulated]:
+            audience = Simulation(
+                plaza.core.functions,
+                plaza.core.settings,
+                given.event,
+                viewers=given.viewers,
+                minutes=given.minutes,
+                seed=given.seed,
+            )
+            return audience.run(plaza.core.clock, given.speed, lambda share: bar.update(task, completed=share))
+
+        done = with_plaza(play)
+    print(f"{done.people:,} people beat {done.beats:,} times; {done.left:,} left, {done.vanished:,} vanished.")
+    return 0

@@ -1,0 +1,150 @@
+"""`plaza token`, `plaza users …` and `plaza import`: who there is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, cast
+
+from plaza.commands.base import TRY_HELP, command, with_plaza
+from plaza.core.errors import Invalid, NotFound, OperatorError
+from plaza.core.settings import Settings
+from plaza.core.tokens import ROLES, Role
+
+if TYPE_CHECKING:
+    from plaza.app import Plaza
+    from plaza.commands.base import Commands
+
+
+def add(commands: Commands) -> None:
+    token = command(commands, "token", _token, "Print a token for a name, good for 15 minutes.", "plaza token ana")
+    token.add_argument("username", metavar="USERNAME")
+    token.add_argument("--role", choices=ROLES, help="default: the role of the user of that name, else user")
+    _add_users(commands)
+    load = command(
+        commands,
+        "import",
+        _import,
+        "Take in what another system knows: users, follows, posts, likes, bookmarks and comments, one JSON object a "
+        "line. Broken off, it goes on where it was; taken in twice, a file changes nothing.",
+        "plaza import community.jsonl",
+    )
+    load.add_argument("file", metavar="FILE.jsonl")
+
+
+def _add_users(commands: Commands) -> None:
+    users = commands.add_parser("users", help="Manage users.", description="Manage users.", epilog=TRY_HELP)
+    verbs = users.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    role = command(
+        verbs,
+        "role",
+        _users_role,
+        "Give a registered user a role. This makes the first admin.",
+        "plaza users role ana admin",
+    )
+    role.add_argument("name", metavar="NAME")
+    role.add_argument("role", metavar="ROLE", choices=ROLES, help=", ".join(ROLES))
+    password = command(
+        verbs,
+        "password",
+        _users_password,
+        "Give an account a new password, asked for or piped in. All its sessions end.",
+        "plaza users password ana",
+    )
+    password.add_argument("name", metavar="NAME")
+    rename = command(
+        verbs,
+        "rename",
+        _users_rename,
+        "Give a user another name: every key, member and field that names them, and the rows in SQL. Tokens of the old "
+        "name are void at once. Broken off, it goes on in a worker, or when it is called again.",
+        "plaza users rename ana anna",
+    )
+    rename.add_argument("old", metavar="OLD")
+    rename.add_argument("new", metavar="NEW")
+
+
+def _token(given: argparse.Namespace) -> int:
+    from plaza.core.auth import Auth
+    from plaza.core.tokens import is_username
+
+    if not is_username(given.username):
+        raise Invalid("must be 1 to 30 of A-Z a-z 0-9 . _ - and not me or AUTH", field="username")
+    role: Role = given.role or with_plaza(lambda plaza: _role_of(plaza, given.username))
+    print(Auth(Settings.from_env()).issue(given.username, role))
+    return 0
+
+
+async def _role_of(plaza: Plaza, name: str) -> Role:
+    from plaza.social.users import People
+
+    try:
+        return cast(Role, (await plaza.get(People).get(None, name)).role)
+    except NotFound:
+        return "user"  # a token is enough to read and vote; only some things need a profile
+
+
+def _users_role(given: argparse.Namespace) -> int:
+    from plaza.core.auth import API
+    from plaza.social.users import People
+
+    user = with_plaza(lambda plaza: plaza.get(People).give_role(API, given.name, given.role))
+    print(f"{user.username} is {user.role}: in every new token, and in 15 minutes at the latest everywhere.")
+    return 0
+
+
+def _users_password(given: argparse.Namespace) -> int:
+    from plaza.social.accounts import Accounts
+
+    password = _ask_password()
+    with_plaza(lambda plaza: plaza.get(Accounts).give_password(given.name, password))
+    print(f"{given.name} has a new password and is signed out everywhere.")
+    return 0
+
+
+def _users_rename(given: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from plaza.social.renaming import Renaming
+
+    with Console(stderr=True).status(f"{given.old} → {given.new}"):
+        moved = with_plaza(lambda plaza: plaza.get(Renaming).rename(given.old, given.new))
+    print(f"{given.old} is {given.new} now, everywhere. {moved:,} posts, comments, likes and ties were moved.")
+    return 0
+
+
+def _ask_password() -> str:
+    """A password from the terminal, unseen, or the first line of what is piped in."""
+    from getpass import getpass
+
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    first, second = getpass("New password: "), getpass("Again: ")
+    if first != second:
+        raise OperatorError("The two are not the same.")
+    return first
+
+
+def _import(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from plaza.social.importing import Importer
+    from plaza.social.sync import Sync
+
+    path = Path(given.file)
+    if not path.is_file():
+        raise OperatorError(f"{path} is no file.")
+    screen = Console(stderr=True)
+    with Progress(console=screen, transient=True) as bar:
+        task = bar.add_task(path.name, total=path.stat().st_size)
+        done = with_plaza(
+            lambda plaza: Importer(
+                plaza.get(Sync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
+            ).run(path, lambda offset: bar.update(task, completed=offset))
+        )
+    told = ", ".join(f"{done.counts[word]} {word}" for word in ("created", "updated", "unchanged"))
+    print(f"{told}, {done.counts['error']} skipped.")
+    return 1 if done.counts["error"] else 0
