@@ -86,7 +86,6 @@ async def audit(call: Call, body: bytes, site: Site, audits: Audits, keyspace: K
         await audits.start(who.admin())
     except Conflict as error:
         said = error.detail
-    await asyncio.sleep(0)  # it writes down that it is running before the page is read
     context = await _audit(audits, keyspace, who.admin())
     return site.done(call, who, body, "/app/operator/health", "operator-audit.html", said=said, **context)
 

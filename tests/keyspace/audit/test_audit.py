@@ -70,10 +70,11 @@ async def test_an_audit_in_the_background_is_seen_by_everyone_and_runs_once(
 ) -> None:
     for n in range(300):
         await stranger.zadd(EXPLORE_FEED(), {f"00000000-0000-4000-8000-{n:012}": n})
+    elsewhere = Audits(audits.auditor)
     await audits.start(API)
+    assert (await elsewhere.state(API)).running is not None, "from its beginning on"
     with pytest.raises(Held):
         await audits.start(API)
-    elsewhere = Audits(audits.auditor)
 
     async def last() -> Report | None:
         return (await elsewhere.state(API)).last

@@ -53,12 +53,15 @@ class Audits:
             return await self._run(mode, told)
 
     async def start(self, actor: Actor, mode: str = AUDIT) -> None:
-        """Begin an audit in the background. `Held` if one is under way."""
+        """Begin an audit in the background: from now on `state` tells of it. `Held` if one is under way."""
         actor.require(ADMIN)
         if (self._task is not None and not self._task.done()) or (await self.state(actor)).running is not None:
             raise Held("An audit is under way already.")
-        self._task = asyncio.create_task(self.run(mode))
+        begun = asyncio.Event()
+        self._task = asyncio.create_task(self.run(mode, lambda _: begun.set()))
         self._task.add_done_callback(_hear)
+        self._task.add_done_callback(lambda _: begun.set())  # it may fail before it has begun
+        await begun.wait()
 
     async def state(self, actor: Actor) -> State:
         """The audit under way, and the last one's report. One round trip."""
@@ -89,6 +92,7 @@ class Audits:
 
         try:
             await self._write_down(last)
+            told(last)
             last = await self.auditor.run(mode, tell)
         except asyncio.CancelledError:
             last.state = "stopped"
