@@ -10,25 +10,15 @@ local function audience_of(kind, id)
   return audience(names, 1)
 end
 
--- check: what is wrong with a viewer, '' if nothing.   KEYS viewers   ARGV 'event' or 'session', its id, viewer
-question('check', function(keys, args)
+-- check_groups: the first of a viewer's groups that they are not counted for, '' if there is none.
+-- KEYS viewers   ARGV 'event' or 'session', its id, viewer
+question('check_groups', function(keys, args)
   local a, user = audience_of(args[1], args[2]), args[3]
-  local note = redis.call('HGET', a.viewers, user)
-  if not note then return '' end
-  local rest = split(note, '\n')[1]
-  local beat = tonumber(redis.call('ZSCORE', a.heartbeat, user) or '')
-  if not beat then return 'has no heartbeat' end
-  local groups, country = groups_of(rest)
-  if tonumber(redis.call('ZSCORE', a.statistics, user .. rest) or '') ~= beat then return 'is otherwise in the statistics' end
-  if tonumber(redis.call('ZSCORE', a.countries, user) or '') ~= country_number(country) * SHIFT + beat then
-    return 'is not counted for ' .. country
-  end
-  if redis.call('SISMEMBER', a.attended, user) == 0 then return 'is not among those who attended' end
-  for _, name in ipairs(groups) do
+  local note, beat = redis.call('HGET', a.viewers, user), tonumber(redis.call('ZSCORE', a.heartbeat, user) or '')
+  if not note or not beat then return '' end
+  for _, name in ipairs((groups_of(split(note, '\n')[1]))) do
     local n = tonumber(redis.call('HGET', a.group_names, name) or '')
-    if not n or tonumber(redis.call('ZSCORE', a.groups, n .. '#' .. user) or '') ~= n * SHIFT + beat then
-      return 'is not counted for the group ' .. name
-    end
+    if not n or tonumber(redis.call('ZSCORE', a.groups, n .. '#' .. user) or '') ~= n * SHIFT + beat then return name end
   end
   return ''
 end)

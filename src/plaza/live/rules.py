@@ -12,6 +12,9 @@ from plaza.live import keys as k
 # As `audience.lua` has it: by how much the heartbeat of a viewer who left is lowered.
 AWAY_MS: Final = 245_001
 
+# And two numbers in one score: n × SHIFT + time.
+SHIFT: Final = 2**42
+
 MENDS = {
     "event_viewer": k.EVENT_VIEWERS,
     "session_viewer": k.SESSION_VIEWERS,
@@ -26,6 +29,10 @@ MENDS = {
 }
 
 
+def _country_number(code: str) -> int:
+    return (ord(code[0]) - 65) * 26 + ord(code[1]) - 65 + 1
+
+
 def _audience(kind: str) -> list[Rule]:
     """The rules of an event's audience, or a session's."""
     event = kind == "event"
@@ -34,11 +41,33 @@ def _audience(kind: str) -> list[Rule]:
     )
     mend = f"{kind}_viewer <{kind}> <viewer>"
 
-    def asks_check(entry: Entry) -> Sequence[Command]:
-        return (("ASK", "live_check", 1, entry.name, kind, entry.parts[0], entry.member),)
+    def asks_counted(entry: Entry) -> Sequence[Command]:
+        id, viewer = entry.parts[0], entry.member
+        return (
+            ("ZSCORE", heartbeat(id), viewer),
+            ("ZSCORE", statistics(id), viewer + entry.value.partition("\n")[0]),
+            ("ZSCORE", countries(id), viewer),
+            ("SISMEMBER", attended(id), viewer),
+        )
 
-    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        return f"has {entry.member}, who {replies[0]}" if replies[0] else None
+    def counted(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        beat, statistic, country, there = replies
+        code = entry.value.partition("\n")[0][-2:]
+        if beat is None:
+            return f"has {entry.member}, who has no heartbeat"
+        if statistic != beat:
+            return f"has {entry.member}, who is otherwise in the statistics"
+        if country != _country_number(code) * SHIFT + beat:
+            return f"has {entry.member}, who is not counted for {code}"
+        return None if there else f"has {entry.member}, who is not among those who attended"
+
+    def asks_grouped(entry: Entry) -> Sequence[Command]:
+        if not any(entry.value.partition("\n")[0].split("#")[2:-1]):
+            return ()
+        return (("ASK", "live_check_groups", 1, entry.name, kind, entry.parts[0], entry.member),)
+
+    def grouped(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return f"has {entry.member}, who is not counted for the group {replies[0]}" if any(replies) else None
 
     def asks_known(entry: Entry) -> Sequence[Command]:
         return (("HGET", viewers(entry.parts[0]), entry.ids[-1]),)
@@ -73,7 +102,8 @@ def _audience(kind: str) -> list[Rule]:
         return f"has {entry.member} at {entry.value:.0f}, and the heartbeat is at {replies[0]}"
 
     return [
-        Rule("viewer", viewers, asks_check, check, mend),
+        Rule("viewer", viewers, asks_counted, counted, mend),
+        Rule("group", viewers, asks_grouped, grouped, mend),
         *(Rule("viewer", key, asks_known, known, mend) for key in (heartbeat, attended, countries)),
         Rule("viewer", statistics, asks_statistic, statistic, f"{kind}_statistic <{kind}> <viewer> <rest>"),
         Rule("group", groups, asks_group, group, mend),

@@ -445,6 +445,11 @@ async def a_viewer_is_counted_for_a_group(r: Any, t: Town) -> None:
     await r.zadd(v.EVENT_GROUPS("E1"), {"1#dora": 2**42 + 5})
 
 
+@breaks("<event>#Event#Viewers", "group")
+async def a_viewer_is_missing_in_a_group(r: Any, t: Town) -> None:
+    await r.zrem(v.EVENT_GROUPS("E1"), "1#ana")
+
+
 @breaks("<session>#Session#Viewers", "viewer")
 async def a_viewer_did_not_attend(r: Any, t: Town) -> None:
     await r.srem(v.SESSION_ATTENDED("S1"), "ana")
