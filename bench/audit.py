@@ -27,7 +27,7 @@ from plaza.app import Plaza, running
 from plaza.articles import keys as a
 from plaza.core.auth import Actor
 from plaza.core.settings import Settings
-from plaza.keyspace.audit import Audits
+from plaza.keyspace.audit import Audits, Report
 from plaza.shop import keys as s
 from plaza.social import keys as k
 from plaza.social.posts import Posts
@@ -38,6 +38,7 @@ SMALL = 50_000
 POSTS_EACH = 4  # per person, each with two likes
 FOLLOWS_EACH = 3
 KEYS_EACH = 27  # what one person brings
+ROUNDS = 2  # of which the better counts: what else the machine does can only add
 CALLERS = 16
 SECONDS = 4.0
 TURNS = 3
@@ -119,12 +120,18 @@ async def burnt(plaza: Plaza) -> tuple[float, float]:
 
 
 async def whole() -> None:
+    best: tuple[float, float, Report] | None = None
     async with filled(KEYS) as plaza:
-        before = await burnt(plaza)
-        report = await plaza.get(Audits).run()
-        after = await burnt(plaza)
-    assert report.clean, report.groups
-    ours, theirs = (after[i] - before[i] for i in range(2))
+        for _ in range(ROUNDS):
+            before = await burnt(plaza)
+            report = await plaza.get(Audits).run()
+            after = await burnt(plaza)
+            assert report.clean, report.groups
+            ours, theirs = after[0] - before[0], after[1] - before[1]
+            if best is None or ours + theirs < best[0] + best[1]:
+                best = ours, theirs, report
+    assert best is not None
+    ours, theirs, report = best
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rate = report.keys / report.seconds
     print(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s: {rate:,.0f} keys/s")
@@ -190,8 +197,7 @@ asyncio.run(main(sys.argv[1]))
 
 def main() -> None:
     asyncio.run(whole())
-    if KEYS > 100_000:
-        asyncio.run(beside())
+    asyncio.run(beside())
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ def _facts(key: Key) -> list[tuple[str, str]]:
         ("type", key.type),
         ("owner", f"`<{key.owner}>`" if key.owner else "none"),
         ("holds", key.of),
+        ("looks like", _looks(key)),
         ("score", key.score),
         ("lives", key.lifetime),
         ("always", "; ".join(map(str, key.same))),
@@ -49,6 +50,12 @@ def _facts(key: Key) -> list[tuple[str, str]]:
         ("documented as", f"`{key.document}`" if key.document else ""),
     ]
     return [(word, says) for word, says in facts if says]
+
+
+def _looks(key: Key) -> str:
+    """The shape of members, or of fields and their values, as the audit checks it."""
+    shapes = [shape for shape in (key.holds, key.value) if shape]
+    return " → ".join(f"`{shape}`" for shape in shapes)
 
 
 def _access(key: Key) -> str:
