@@ -116,6 +116,13 @@ async def test_who_signs_in_comes_back_to_where_they_were(guest: Surfer) -> None
     assert page["next"] == "/app?cursor=x"
 
 
+async def test_the_address_of_a_picture_reads_as_it_leads(ana: Surfer) -> None:
+    await ana.fill("/app/posts", content="look", media_url="https://a.example/\u202egpj.exe")
+    page = Elements((await ana.get("/app")).text)
+    assert "https://a.example/%E2%80%AEgpj.exe" in page.words
+    assert not any("\u202e" in words for words in page.words)
+
+
 @pytest.mark.parametrize("page", ["/app/sign-in", "/app/sign-up"])
 async def test_who_changes_from_signing_in_to_joining_still_comes_back(guest: Surfer, page: str) -> None:
     text = (await guest.get(f"{page}?next=/app/articles")).text

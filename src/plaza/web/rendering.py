@@ -55,7 +55,13 @@ ENVIRONMENT: Final = jinja2.Environment(
     cache_size=-1,
 )
 ENVIRONMENT.filters.update(
-    rich=text.rich, cut=text.cut, moment=text.moment, iso=text.iso, host=text.host, count=text.count
+    rich=text.rich,
+    address=text.address,
+    cut=text.cut,
+    moment=text.moment,
+    iso=text.iso,
+    host=text.host,
+    count=text.count,
 )
 ENVIRONMENT.filters.update(
     clock=measures.clock, size=measures.size, span=measures.span, ticks=measures.ticks, utc=measures.utc

@@ -21,6 +21,7 @@ from plaza.social.tags import is_tag, normal_tag
 
 # Nothing that turns the direction of writing or is not seen: an address must read as it leads.
 _UNFIT: Final = "\\s<>\"'`\\x00-\\x1f\\x7f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+_UNSEEN: Final = re.compile(f"[{_UNFIT}]")
 _PARTS: Final = re.compile(
     rf"(?P<url>https?://[^{_UNFIT}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?<![\w/.@-])(?P<at>@[A-Za-z0-9._-]{{1,31}})"
 )
@@ -75,6 +76,11 @@ def _linked(match: re.Match[str]) -> tuple[Markup, int] | None:
         return (_link(tag_path(tag), shown), len(shown)) if is_tag(tag) else None
     name = shown[1:].rstrip(".")
     return (_link(user_path(name), f"@{name}"), len(name) + 1) if is_username(name) else None
+
+
+def address(url: str) -> str:
+    """An address as it may be shown: what is not seen, or turns the direction of writing, in its encoded form."""
+    return _UNSEEN.sub(lambda found: quote(found[0], safe=""), url)
 
 
 def _link(path: str, shown: str) -> Markup:

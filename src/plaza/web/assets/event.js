@@ -1,18 +1,10 @@
 // An event's page: the count as it changes, and how it went in the last minute.
 
-const KEPT = 60;
-
-function draw(line, past) {
-  const most = Math.max(...past, 1), step = 600 / (KEPT - 1), from = KEPT - past.length;
-  const points = past.map((n, i) => `${((from + i) * step).toFixed(1)} ${(116 - (n / most) * 108).toFixed(1)}`);
-  const path = `M${points.join("L")}`;
-  line.querySelector(".over").setAttribute("d", path);
-  line.querySelector(".under").setAttribute("d", `${path}L600 120L${(from * step).toFixed(1)} 120Z`);
-}
+import { line, number } from "./chart.js";
 
 export function start(stage) {
   stage.querySelector(".without").remove();
-  const number = new Intl.NumberFormat("en"), past = [];
+  const draw = line(document.getElementById("line"), 60);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 
   function tell(message) {
@@ -25,9 +17,7 @@ export function start(stage) {
       if (text) text.textContent = number.format(count);
       if (meter) Object.assign(meter, { max: Math.max(now.watching, 1), value: count });
     }
-    past.push(now.watching);
-    if (past.length > KEPT) past.shift();
-    draw(document.getElementById("line"), past);
+    draw(now.watching);
   }
 
   // Browsers keep few connections to one place: a page that nobody looks at gives its own back.
