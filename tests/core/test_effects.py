@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -264,3 +265,13 @@ async def test_a_cancelled_request_still_settles(valkey: Valkey, stranger: Any) 
     await functions.effects.drain()
     assert operation.cancelled()
     assert_effects_equal_facts(stranger, {"b1": "s1"})
+
+
+async def test_nobody_waits_for_ever_until_a_popular_name_is_not_spoken_of(valkey: Valkey) -> None:
+    """One note of a living caller after the other, as a crowd leaves them: never none, and none of them abandoned."""
+    functions, note = await caller(valkey, never), Note.beside("ledger", BOX_ITEMS("b1"))
+    always = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
+    await valkey.multi([("HSET", note.pending, "op", json.dumps(always)), ("SADD", note.slot, note.pending)])
+    async with asyncio.timeout(20):
+        await functions.effects.settled("zoe", abandoned_ms=200)
+    assert await valkey.call("HEXISTS", note.pending, "op")  # it was nobody's to take

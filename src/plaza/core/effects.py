@@ -202,8 +202,13 @@ class Effects:
         return True
 
     async def settled(self, name: str, abandoned_ms: int = ABANDONED_MS) -> None:
-        """Wait until no note speaks of a name: until its callers are done, or a worker is in the place of the dead."""
-        while self._valkey.clustered and await self._speaking_of(name):
+        """Wait until no note speaks of a name: until its callers are done, or a worker is in the place of the dead.
+
+        Of a popular name somebody speaks at every moment. But what was begun before this call is settled by the time
+        that its note would have been abandoned and taken over, twice; for later ones nobody waits.
+        """
+        until = monotonic() + 2 * abandoned_ms / 1000
+        while self._valkey.clustered and monotonic() < until and await self._speaking_of(name):
             if not await self.recover(abandoned_ms):
                 await asyncio.sleep(SETTLED_SECONDS)
 
