@@ -90,6 +90,13 @@ async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey,
     assert all(len(bar.plain) == 100 for bar in flame.flames(memory, 100))
 
 
+async def test_a_strangers_key_cannot_steer_the_terminal(valkey: Valkey) -> None:
+    await valkey.call("SET", "[red]\x1b[2Jname\n", "?")
+    screen = StringIO()
+    flame.show(await Survey(valkey, catalogues()).run(), Console(file=screen, width=160))
+    assert r"[red]\x1b[2Jname\n" in screen.getvalue()
+
+
 def test_what_is_kept_of_a_family_does_not_grow() -> None:
     usage = Usage("p", "d")
     for i in range(10_000):
