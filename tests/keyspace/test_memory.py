@@ -87,6 +87,7 @@ async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey,
     told = screen.getvalue() + str(memory.record())
     assert "EB9382CA" not in told  # a session's token
     assert "social" in told
+    assert "models:top:engagement" in screen.getvalue()
     assert all(len(bar.plain) == 100 for bar in flame.flames(memory, 100))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from plaza.core.keys import Access, Catalogue, Key
 
@@ -70,6 +71,8 @@ def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:
     return [
         {"domain": catalogue.domain, "name": name, "pattern": key.pattern, "help": key.help}
         | {word.replace(" ", "_"): says for word, says in _facts(key)}
+        # Names as they are: backticks are for people.
+        | {"owner": key.owner or None, "documented_as": key.document or None}
         | ({"fields": {f.name: f.help for f in key.fields}} if key.fields else {})
         for catalogue in catalogues
         for name, key in catalogue
@@ -77,11 +80,13 @@ def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:
 
 
 def show(catalogues: Sequence[Catalogue], console: Console) -> None:
-    """The catalogue as a table in the terminal."""
+    """The catalogue as a table in the terminal. Below a name, what its document calls it if that is not the same."""
     table = Table(title="Keys", title_justify="left")
     for column in ("domain", "key", "type", "holds", "lives"):
         table.add_column(column, overflow="fold")
     for catalogue in catalogues:
         for _, key in catalogue:
-            table.add_row(catalogue.domain, key.pattern, key.type, key.of or key.help, key.lifetime)
-    console.print(table, markup=False)
+            name = key.pattern if key.document in ("", key.pattern) else f"{key.pattern}\n({key.document})"
+            # As text, for in a string `:top:` would be drawn as a picture.
+            table.add_row(*map(Text, (catalogue.domain, name, key.type, key.of or key.help, key.lifetime)))
+    console.print(table)

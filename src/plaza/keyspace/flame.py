@@ -41,7 +41,7 @@ def show(memory: Memory, console: Console) -> None:
     size = f"{decimal(memory.bytes)}{_error(memory.error)} in {memory.keys:,} keys"
     for bar in flames(memory, console.width):
         console.print(bar, no_wrap=True, overflow="crop", highlight=False)
-    console.print(_table(memory), markup=False)
+    console.print(_table(memory))
     console.print(
         f"{size}, {'all measured' if memory.complete else 'some measured; ± is what 95 of 100 samples keep to'}."
     )
@@ -86,7 +86,8 @@ def _table(memory: Memory) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("biggest", overflow="fold")
     for usage in memory.usages:
-        table.add_row(*_row(usage, memory.bytes or 1))
+        # As text, for in a string `:top:` would be drawn as a picture, and `[red]` as a colour.
+        table.add_row(*map(Text, _row(usage, memory.bytes or 1)))
     return table
 
 
