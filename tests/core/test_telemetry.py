@@ -68,6 +68,18 @@ def test_lines_of_libraries_have_the_same_shape(lines: io.StringIO) -> None:
     assert record["level"] == "error"
 
 
+@pytest.mark.usefixtures("lines")
+def test_a_stderr_that_is_replaced_and_closed_breaks_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", first)
+    configure_logs()
+    monkeypatch.setattr(sys, "stderr", second)
+    first.close()
+    structlog.get_logger().info("still here")
+    logging.getLogger("some.library").info("and here")
+    assert [record["event"] for record in records(second)] == ["still here", "and here"]
+
+
 def test_at_a_terminal_lines_are_for_people() -> None:
     master, slave = os.openpty()
     program = "import structlog, plaza.core.telemetry as t; t.configure_logs(); structlog.get_logger().info('hi', a=1)"

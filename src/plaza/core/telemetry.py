@@ -17,7 +17,7 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator, MutableMapping
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, cast
 
 import msgspec
 import structlog
@@ -46,9 +46,22 @@ _SECRET_TEXT = re.compile(
 )
 
 
+class _Stderr:
+    """stderr as it is when something is written: whoever puts another in its place, and closes it, breaks nothing."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
+
+
 def configure_logs(stream: TextIO | None = None, *, pretty: bool | None = None, level: int = logging.INFO) -> None:
     """Send our own lines and those of libraries to the stream (stderr), in one shape."""
-    out = stream or sys.stderr
+    out = stream or cast(TextIO, _Stderr())
     if pretty is None:
         pretty = out.isatty()
     shared: list[Processor] = [
