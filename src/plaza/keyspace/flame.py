@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plaza.keyspace.memory import Memory, Usage
+from plaza.keyspace.terminal import harmless
 
 _COLOURS: Final = {
     "core": "blue",
@@ -99,13 +100,8 @@ def _row(usage: Usage, whole: int) -> tuple[str, ...]:
         f"{decimal(usage.bytes)}{_error(usage.error)}",
         f"{usage.bytes / whole:.1%}",
         f"{usage.share_lasting:.0%}",
-        f"{decimal(size)} {_harmless(name)}" if name else "",
+        f"{decimal(size)} {harmless(name)}" if name else "",
     )
-
-
-def _harmless(name: str) -> str:
-    """Anybody may have named a key: what would steer a terminal is spelled out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _error(size: float) -> str:

@@ -8,6 +8,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from plaza.keyspace.terminal import harmless
+
 # Of each kind of finding so many are shown; the rest are counted.
 EXAMPLES = 10
 
@@ -82,7 +84,7 @@ def show(report: Report, console: Console) -> None:
     """The report on a terminal."""
 
     def say(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
+        console.print(Text(harmless(text), style=style), soft_wrap=True)
 
     rate = report.keys / report.seconds if report.seconds else 0.0
     say(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s ({rate:,.0f} keys/s).")
