@@ -106,6 +106,8 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", "/posts", {"content": " ".join(f"#t{i}" for i in range(31))}, 422),
     ("POST", "/posts", {"content": "x", "likesCount": 5}, 422),
     ("POST", "/posts", {"content": "x", "media_url": "javascript:x"}, 422),
+    ("POST", "/posts", {"content": "x", "media_url": "//evil.example/x"}, 422),
+    ("POST", "/posts", {"content": "x", "media_url": "/\\evil.example/x"}, 422),
     ("GET", "/posts/1", None, 422),
     ("GET", f"/posts/{NO_POST}", None, 404),
     ("PATCH", f"/posts/{NO_POST}", {"content": "x"}, 404),

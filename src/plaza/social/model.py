@@ -27,7 +27,8 @@ _TEXT = in_words(
 )
 _URL = in_words(
     "Give an address that begins with https://, http:// or /",
-    r"^(|https?://[^\s\x00-\x1f\x7f]+|/(?!/)[^\s\x00-\x1f\x7f]*)\Z",
+    # `//host` and `/\host` lead elsewhere, whatever they look like.
+    r"^(|https?://[^\s\x00-\x1f\x7f]+|/(?![/\\])[^\s\x00-\x1f\x7f]*)\Z",
 )
 _ID = in_words("An id is a UUID in small letters", rf"^{UUID}\Z")
 _NAME = in_words("A name has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")

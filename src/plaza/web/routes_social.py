@@ -60,7 +60,7 @@ async def bookmarks(call: Call, site: Site, feeds: Feeds, cursor: str | None = N
     """What one has bookmarked, latest first. Nobody else sees it."""
     who = await site.visitors.of(call)
     found = await feeds.bookmarked(who.person(), who.name, Page(cursor=cursor), users=False)
-    said = {"lead": "Only you see this list.", "empty": "Bookmark posts to find them again."}
+    said = {"lead": "Other people do not see this list.", "empty": "Bookmark posts to find them again."}
     return feed(site, call, who, found, "/app/bookmarks", title="Bookmarks", **said)
 
 
