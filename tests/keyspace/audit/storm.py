@@ -29,7 +29,6 @@ from plaza.social.users import People
 from tests.keyspace.audit.loading import ADMIN, NAMES, Town, actor
 
 Act = Callable[[], Awaitable[object]]
-PASSING = [f"guest{i}" for i in range(4)]
 
 
 class Storm:
@@ -40,6 +39,7 @@ class Storm:
         self.town = town
         self.dice = random.Random(seed)
         self.tokens = [town.guest, town.token]
+        self.passing = ["guest0"]  # people who come and go, each once
         self.done = 0
 
     async def one(self) -> None:
@@ -84,11 +84,16 @@ class Storm:
         ]
 
     def _people(self) -> list[Act]:
-        name = self.dice.choice(PASSING)
+        name = self.dice.choice(self.passing[-4:])
         who = Actor(name, "user")
         people, posts = self.plaza.get(People), self.plaza.get(Posts)
+
+        async def arrive() -> None:
+            self.passing.append(f"guest{len(self.passing)}")
+            await self.plaza.get(Sync).take("user", [{"username": self.passing[-1], "role": "model"}])
+
         return [
-            lambda: self.plaza.get(Sync).take("user", [{"username": name, "role": "model"}]),
+            arrive,
             lambda: posts.create(who, NewPost("Just passing #plaza")),
             lambda: posts.like(who, self.dice.choice(self.town.posts)),
             lambda: people.follow(who, "ana"),

@@ -29,7 +29,7 @@ AUDIT, DRY_RUN, REPAIR = "audit", "dry-run", "repair"
 # Passes of a repair: what is broken in layers needs more than one.
 MOST_PASSES = 6
 # Suspicions looked at again side by side.
-AT_ONCE = 32
+AT_ONCE = 128
 
 Told = Callable[[Report], None]
 

@@ -25,11 +25,13 @@ from plaza.keyspace.audit.reading import as_commands, look, seen_again
 
 # How often an entry may have changed under our eyes before we leave it alone: somebody is busy with it.
 TRIES = 20
-# On a cluster: how long we wait for an owner to be settled. Longer than a worker takes to settle for the dead.
+# On a cluster: how long an audit waits for owners to be settled. Longer than a worker takes to settle for the dead; who
+# is not settled by then is no worker's any more, and later ones with a note get only as long as the living take.
 SETTLE_SECONDS = 40.0
+SHORT_SETTLE_SECONDS = 2.0
 # On a cluster: how often something must seem wrong, and how long between.
-LOOKS = 3
-PAUSE_SECONDS = 0.15
+LOOKS = 4
+PAUSE_SECONDS = 0.25
 # On one server, where some jobs still take two steps for what belongs together.
 SHORT_PAUSE_SECONDS = 0.03
 
@@ -51,6 +53,7 @@ class Confirmer:
         self._valkey = functions.valkey
         self._clock = clock
         self._settle_seconds = settle_seconds
+        self._waiting_since: float | None = None
 
     async def confirm(self, suspect: Suspect) -> str | None:
         """What is wrong, for sure; None if nothing is."""
@@ -65,7 +68,7 @@ class Confirmer:
 
     async def _look(self, suspect: Suspect) -> str | None:
         entry, rule, family = suspect.entry, suspect.rule, suspect.family
-        until = monotonic() + self._settle_seconds
+        until = monotonic() + self._patience()
         tries = 0
         while tries < TRIES and monotonic() < until:
             asked = list(rule.asks(entry))
@@ -75,6 +78,7 @@ class Confirmer:
             except ReplyError:
                 return None  # a key of another type is in the way, which is a finding of its own
             if replies is None:
+                self._waiting_since = self._waiting_since or monotonic()
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             fresh = seen_again(family, rule, entry, replies[0])
@@ -86,6 +90,10 @@ class Confirmer:
                 return rule.judge(fresh, replies[1 : 1 + len(asked)], self._clock.now_ms())
             entry, tries = fresh, tries + 1
         return None
+
+    def _patience(self) -> float:
+        waited = 0.0 if self._waiting_since is None else monotonic() - self._waiting_since
+        return self._settle_seconds if waited < self._settle_seconds else SHORT_SETTLE_SECONDS
 
     async def _read(self, family: Family, commands: Sequence[Command]) -> list[Any] | None:
         """All of it as it was at one moment; None on a cluster if there was no such moment."""

@@ -20,7 +20,15 @@ end)
 -- mend_gone: keys of a person without a profile are what a deletion left: it is taken up again.   name
 verb('mend_gone', function(keys, args)
   if exists(keys[1]) then return end
-  redis.call('SET', key.user_leaving(args[2]), args[1], 'NX')
+  local name = args[2]
+  -- A deletion goes by the orders, so what only the sets know must be in them.
+  for set, order in pairs({
+    [key.user_following(name)] = key.user_following_recent(name),
+    [key.user_followers(name)] = key.user_followers_recent(name),
+  }) do
+    for _, other in ipairs(redis.call('SRANDMEMBER', set, MENDED)) do redis.call('ZADD', order, 'NX', args[1], other) end
+  end
+  redis.call('SET', key.user_leaving(name), args[1], 'NX')
   effect('user_leaving', args[2])
 end)
 
