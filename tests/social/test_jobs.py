@@ -172,6 +172,26 @@ async def test_leaving_goes_on_after_its_process_died(
     assert after == before
 
 
+async def test_a_sweep_that_comes_late_leaves_the_names_next_owner_alone(
+    social: Social, ana: Actor, bob: Actor, true: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await social.people.follow(ana, "bob")
+    drop, stalled = social.leaving._drop, list[Any]()
+
+    async def late(*args: Any) -> None:
+        if not stalled:
+            stalled.append(args)
+            await social.leaving.sweep("ana")  # another worker does all of it meanwhile
+            await social.people.follow(await social.person("ana"), "bob")
+        await drop(*args)
+
+    monkeypatch.setattr(social.leaving, "_drop", late)
+    assert await social.leaving.leave(ana, "ana")
+    assert stalled
+    facts = await true()
+    assert facts["user_following"] == {("ana",): {"bob"}}
+
+
 async def test_a_large_account_is_left_to_the_worker(
     social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:

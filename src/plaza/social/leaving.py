@@ -26,6 +26,8 @@ MOST_POSTS_WAITED_FOR = 1_000
 
 BATCH = 100
 
+End = Callable[[str], Awaitable[Any]]
+
 
 class Leaving:
     def __init__(self, functions: Functions, posts: Posts, fanout: Fanout, auth: Auth, clock: Clock) -> None:
@@ -68,42 +70,64 @@ class Leaving:
         return any(any(parts.values()) for parts in held)
 
     async def sweep(self, name: str) -> None:
-        """Undo everything a person did, until nothing is left. A few round trips for each hundred."""
-        undo: list[tuple[str, Callable[[str], Awaitable[Any]]]] = [
-            (k.USER_COMMENTS(name), lambda id: self._uncomment(name, id)),
-            (k.USER_LIKED(name), lambda id: self._unlike(name, id)),
-            (k.USER_BOOKMARKED(name), lambda id: self._end("unbookmark", [k.USER_BOOKMARKED(name)], name, id)),
-            (k.USER_FOLLOWING_RECENT(name), lambda other: self._unfollow(name, other)),
-            (k.USER_FOLLOWERS_RECENT(name), lambda other: self._unfollow(other, name)),
-            (k.USER_BLOCKED(name), lambda other: self._end("unblock", [k.USER_BLOCKED(name)], name, other)),
-            (k.USER_BLOCKED_BY(name), lambda other: self._end("unblock", [k.USER_BLOCKED(other)], other, name)),
-            (k.USER_MUTED(name), lambda other: self._end("unmute", [k.USER_MUTED(name)], name, other)),
-            (k.USER_MUTED_BY(name), lambda other: self._end("unmute", [k.USER_MUTED(other)], other, name)),
-        ]
+        """Undo everything a person did, until nothing is left. A few round trips for each hundred.
+
+        Several may sweep the same name at once. Once one of them has freed it, what is there is another person's: the
+        others see that the mark is gone, or not theirs, and end.
+        """
+        since = await self.valkey.call("GET", k.USER_LEAVING(name))
         for holder in self.holders.values():
             await holder.forget(name)
-        done = False
-        while not done:
-            await self._delete_posts(name)  # before the followers go, in whose feeds they are
-            for key, end in undo:
-                await self._empty(key, end)
-            done = await self._left(name, [k.USER_POSTS(name), *(key for key, _ in undo)])
+        lists = self._lists(name)
+        while since is not None:
+            await self._delete_posts(name, since)  # before the followers go, in whose feeds they are
+            for key, end in lists.items():
+                await self._empty(name, since, key, end)
+            if await self._left(name, since, [k.USER_POSTS(name), *lists]):
+                return
 
-    async def _left(self, name: str, keys: Sequence[str]) -> bool:
+    def _lists(self, name: str) -> dict[str, End]:
+        """What names what a person did, and how one of it is undone."""
+        return {
+            k.USER_COMMENTS(name): lambda id: self._uncomment(name, id),
+            k.USER_LIKED(name): lambda id: self._unlike(name, id),
+            k.USER_BOOKMARKED(name): lambda id: self._end("unbookmark", [k.USER_BOOKMARKED(name)], name, id),
+            k.USER_FOLLOWING_RECENT(name): lambda other: self._unfollow(name, other),
+            k.USER_FOLLOWERS_RECENT(name): lambda other: self._unfollow(other, name),
+            # Those two have all that these have, unless something was broken.
+            k.USER_FOLLOWING(name): lambda other: self._unfollow(name, other),
+            k.USER_FOLLOWERS(name): lambda other: self._unfollow(other, name),
+            k.USER_BLOCKED(name): lambda other: self._end("unblock", [k.USER_BLOCKED(name)], name, other),
+            k.USER_BLOCKED_BY(name): lambda other: self._end("unblock", [k.USER_BLOCKED(other)], other, name),
+            k.USER_MUTED(name): lambda other: self._end("unmute", [k.USER_MUTED(name)], name, other),
+            k.USER_MUTED_BY(name): lambda other: self._end("unmute", [k.USER_MUTED(other)], other, name),
+        }
+
+    async def _left(self, name: str, since: str, keys: Sequence[str]) -> bool:
         mine = [k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
-        return bool(await self.functions.call("social_left", [*mine, *keys, k.USER_POINTS(name)], name))
+        return bool(await self.functions.call("social_left", [*mine, *keys, k.USER_POINTS(name)], name, since))
 
-    async def _empty(self, key: str, end: Callable[[str], Awaitable[Any]]) -> None:
-        while members := await self.valkey.call("ZRANGE", key, 0, BATCH - 1):
+    async def _some(self, name: str, since: str, key: str) -> list[str]:
+        """Some of what a list still names; nothing once the name is free."""
+        sets = (k.USER_FOLLOWING(name), k.USER_FOLLOWERS(name))
+        some = ("SRANDMEMBER", key, BATCH) if key in sets else ("ZRANGE", key, 0, BATCH - 1)
+        mark, members = await self.valkey.batch([("GET", k.USER_LEAVING(name)), some])
+        return members if mark == since else []
+
+    async def _drop(self, name: str, since: str, key: str, members: Sequence[str]) -> None:
+        """Take out what could not be undone because its other side is long gone."""
+        await self.functions.call("social_drop_left", [k.USER_LEAVING(name), key], since, *members)
+
+    async def _empty(self, name: str, since: str, key: str, end: End) -> None:
+        while members := await self._some(name, since, key):
             await asyncio.gather(*map(end, members))
-            # What could not be undone because its other side is long gone.
-            await self.valkey.call("ZREM", key, *members)
+            await self._drop(name, since, key, members)
 
-    async def _delete_posts(self, name: str) -> None:
-        while ids := await self.valkey.call("ZRANGE", k.USER_POSTS(name), 0, BATCH - 1):
+    async def _delete_posts(self, name: str, since: str) -> None:
+        while ids := await self._some(name, since, k.USER_POSTS(name)):
             await asyncio.gather(*map(self.posts.remove, ids))
             await self.fanout.take_out(name, ids)
-            await self.valkey.call("ZREM", k.USER_POSTS(name), *ids)  # what was no post any more
+            await self._drop(name, since, k.USER_POSTS(name), ids)
 
     async def _unlike(self, name: str, id: str) -> None:
         keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]

@@ -388,9 +388,18 @@ verb('leave', function(keys, args)
   return redis.call('ZCARD', posts)
 end)
 
+-- drop_left: out of a list of someone who leaves, unless they are gone for good already.
+-- KEYS leaving, list   ARGV since when they leave, member, …
+verb('drop_left', function(keys, args)
+  if redis.call('GET', keys[1]) ~= args[1] or not exists(keys[2]) then return end
+  redis.call(redis.call('TYPE', keys[2]).ok == 'set' and 'SREM' or 'ZREM', keys[2], unpack(args, 2))
+end)
+
 -- left: the name is free, if nothing is left of it.
--- KEYS leaving, home, home state, then every other key of the user   ARGV name   Reply 1, or 0 if something is left
+-- KEYS leaving, home, home state, then every other key of the user   ARGV name, since when they leave
+-- Reply 1, also if it was free before, or 0 if something is left
 verb('left', function(keys, args)
+  if redis.call('GET', keys[1]) ~= args[2] then return 1 end
   for i = 4, #keys do
     if exists(keys[i]) then return 0 end
   end
