@@ -18,6 +18,7 @@
   const FIRST_WAIT_MS = 1000;
   const LONGEST_WAIT_MS = 5 * 60 * 1000;
   const GRACE_MS = 5000;
+  const ASKING_MS = 30 * 1000; // what an answer may take
 
   // What this browser keeps for us. One that keeps nothing gets a new token on every page.
   const storage = {
@@ -113,6 +114,7 @@
         await ensureToken();
         if (stopped) return;
         there = true; // the answer may be lost, the beat not
+        tabs.stay(ASKING_MS); // a tab that closes while we ask is not the last one
         const heard = await post(`${at}/heartbeat`, token, groups ? { ...where, groups } : where);
         failures = 0;
         tabs.stay(heard.next_heartbeat_ms + GRACE_MS);
