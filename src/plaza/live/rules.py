@@ -35,11 +35,17 @@ def _country_number(code: str) -> int:
 
 def _audience(kind: str) -> list[Rule]:
     """The rules of an event's audience, or a session's."""
-    event = kind == "event"
-    heartbeat, statistics, attended, _, viewers, countries, groups, names, left, _ = (
-        k.EVENT_AUDIENCE if event else k.SESSION_AUDIENCE
-    )
-    mend = f"{kind}_viewer <{kind}> <viewer>"
+    audience = k.EVENT_AUDIENCE if kind == "event" else k.SESSION_AUDIENCE
+    return [*_noted(kind, audience), *_counted(kind, audience)]
+
+
+def _mend(kind: str) -> str:
+    return f"{kind}_viewer <{kind}> <viewer>"
+
+
+def _noted(kind: str, audience: Sequence[Key]) -> list[Rule]:
+    """Of whom there is a note of the last beat, all else that it says is counted."""
+    heartbeat, statistics, attended, _, viewers, countries, *_ = audience
 
     def asks_counted(entry: Entry) -> Sequence[Command]:
         id, viewer = entry.parts[0], entry.member
@@ -68,6 +74,17 @@ def _audience(kind: str) -> list[Rule]:
 
     def grouped(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return f"has {entry.member}, who is not counted for the group {replies[0]}" if any(replies) else None
+
+    return [
+        Rule("viewer", viewers, asks_counted, counted, _mend(kind)),
+        Rule("group", viewers, asks_grouped, grouped, _mend(kind)),
+    ]
+
+
+def _counted(kind: str, audience: Sequence[Key]) -> list[Rule]:
+    """Who is counted anywhere has a note of the last beat, which says the same."""
+    heartbeat, statistics, attended, _, viewers, countries, groups, names, left, _ = audience
+    mend = _mend(kind)
 
     def asks_known(entry: Entry) -> Sequence[Command]:
         return (("HGET", viewers(entry.parts[0]), entry.ids[-1]),)
@@ -102,8 +119,6 @@ def _audience(kind: str) -> list[Rule]:
         return f"has {entry.member} at {entry.value:.0f}, and the heartbeat is at {replies[0]}"
 
     return [
-        Rule("viewer", viewers, asks_counted, counted, mend),
-        Rule("group", viewers, asks_grouped, grouped, mend),
         *(Rule("viewer", key, asks_known, known, mend) for key in (heartbeat, attended, countries)),
         Rule("viewer", statistics, asks_statistic, statistic, f"{kind}_statistic <{kind}> <viewer> <rest>"),
         Rule("group", groups, asks_group, group, mend),
