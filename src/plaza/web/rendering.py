@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
@@ -66,20 +67,29 @@ ENVIRONMENT.filters.update(
 ENVIRONMENT.filters.update(
     clock=measures.clock, size=measures.size, span=measures.span, ticks=measures.ticks, utc=measures.utc
 )
-ENVIRONMENT.globals.update(
-    assets=assets.PREFIX,
-    sections=SECTIONS,
-    avatar=avatar,
-    tag_path=text.tag_path,
-    user_path=text.user_path,
-    event_path=text.event_path,
-    ago=text.ago,
-)
+
+# What every template may use, besides what it is given.
+_COMMON: Final[dict[str, Any]] = {
+    **ENVIRONMENT.globals,
+    "assets": assets.PREFIX,
+    "sections": SECTIONS,
+    "avatar": avatar,
+    "tag_path": text.tag_path,
+    "user_path": text.user_path,
+    "event_path": text.event_path,
+    "ago": text.ago,
+    "once": lambda: secrets.token_hex(8),
+}
 
 
 def render(template: str, /, **context: Any) -> str:
-    """A template as text."""
-    return ENVIRONMENT.get_template(template).render(context)
+    """A template as text.
+
+    `Template.render` would do, but for a small page half its time goes into a chain of dictionaries that ours, being
+    one, does not need.
+    """
+    found = ENVIRONMENT.get_template(template)
+    return "".join(found.root_render_func(found.new_context({**_COMMON, **context}, shared=True)))
 
 
 def fragment(template: str, /, **context: Any) -> Markup:
@@ -91,6 +101,12 @@ def fragment(template: str, /, **context: Any) -> Markup:
 def chrome(section: str, name: str, is_admin: bool, here: str) -> Markup:
     """What is around a page: the brand, the sections, and the account or, for nobody, the way to one."""
     return fragment("chrome.html", section=section, name=name, is_admin=is_admin, here=here)
+
+
+@lru_cache(1024)
+def tabs(label: str, every: tuple[tuple[str, str], ...], on: str) -> Markup:
+    """Other views of the same: the name and address of each, and the name of this one."""
+    return fragment("tabs.html", label=label, tabs=every, on=on)
 
 
 def page(body: str | bytes, *headers: tuple[str, str], status: int = 200, personal: bool = False) -> Answer[str]:

@@ -23,6 +23,7 @@ from plaza.core.call import Call
 from plaza.core.errors import Conflict, Invalid
 from plaza.web import forms, links
 from plaza.web.noticeboard import Noticeboard
+from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text import older
@@ -77,8 +78,7 @@ async def _list(
         section="Articles",
         title=title,
         rows=links.rows(found.articles, site.clock.now_ms()),
-        tabs=[(shown, f"{path}?order={name}", name == order) for name, shown in ORDERS.items()],
-        tabs_label="Order",
+        tabs=tabs("Order", tuple((shown, f"{path}?order={name}") for name, shown in ORDERS.items()), ORDERS[order]),
         groups=notices.groups(title),
         more=older(f"{path}?order={order}", found.pagination, "More"),
     )

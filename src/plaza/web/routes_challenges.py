@@ -23,6 +23,7 @@ from plaza.core.call import Call
 from plaza.core.errors import Invalid
 from plaza.core.paging import Page
 from plaza.web import forms
+from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text import cut, fitting, older
@@ -39,7 +40,7 @@ TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"
 
 
 def _tabs(on: str) -> dict[str, Any]:
-    return {"tabs": [(name, path, name == on) for name, path in TABS], "tabs_label": "Challenges"}
+    return {"tabs": tabs("Challenges", TABS, on)}
 
 
 @page.get("/challenges")

@@ -15,7 +15,7 @@ from plaza.live.figures import Figures
 from plaza.live.model import SLOT_MS, EventId, LiveFigures, Statistics
 from plaza.live.programme import Programme
 from plaza.live.stream import Stream
-from plaza.web import charts, measures
+from plaza.web import charts, measures, rendering
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.visitors import Visitor
@@ -29,10 +29,10 @@ SLOTS: Final = 72
 MOST_SENT: Final = 300
 
 
-def tabs(here: str) -> dict[str, Any]:
+def tabs(on: str) -> dict[str, Any]:
     """The operators' pages, and which of them this is."""
     every = (("Live", "/app/operator/live"), ("Keys", "/app/operator/keys"), ("Health", "/app/operator/health"))
-    return {"tabs": [(name, path, name == here) for name, path in every], "tabs_label": "For operators"}
+    return {"tabs": rendering.tabs("For operators", every, on)}
 
 
 async def operator(call: Call, site: Site) -> Visitor:

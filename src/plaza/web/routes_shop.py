@@ -17,6 +17,7 @@ from plaza.shop.sessions import Sessions
 from plaza.shop.views import Views
 from plaza.web import forms
 from plaza.web.products import Products
+from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text import older
@@ -33,7 +34,7 @@ TABS: Final = (
 
 
 def _tabs(on: str) -> dict[str, Any]:
-    return {"tabs": [(name, path, name == on) for name, path in TABS], "tabs_label": "Shop", "section": "Shop"}
+    return {"tabs": tabs("Shop", TABS, on), "section": "Shop"}
 
 
 @page.get("/shop")

@@ -13,6 +13,7 @@ from plaza.social.model import FeedItem
 from plaza.social.tags import require_tag
 from plaza.web import posts
 from plaza.web.noticeboard import Noticeboard
+from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME
 from plaza.web.site import Site
@@ -24,7 +25,7 @@ page = PageRoutes()
 
 def feed(site: Site, call: Call, who: Visitor, found: Paged[FeedItem], path: str, **said: Any) -> Answer[str]:
     """A page with a list of posts."""
-    given = {"section": "", "lead": "", "composer": False, "tabs": None, "empty": "Nothing here yet."}
+    given = {"section": "", "lead": "", "composer": False, "tabs": "", "empty": "Nothing here yet."}
     more = older(path, found.pagination)
     cards = posts.cards(found.items, site.clock.now_ms())
     return site.page(call, who, "feed.html", rows=cards, more=more, **{**given, **said})
@@ -83,6 +84,6 @@ async def tag_by_rank(call: Call, site: Site, tag: str, feeds: Feeds, cursor: st
 def _tag(site: Site, call: Call, who: Visitor, found: Paged[FeedItem], tag: str, *, ranked: bool) -> Answer[str]:
     tag = require_tag(tag, "tag")
     new, best = tag_path(tag), f"{tag_path(tag)}/ranked"
-    tabs = [("New", new, not ranked), ("Best", best, ranked)]
-    said = {"title": f"#{tag}", "tabs": tabs, "tabs_label": "Order", "empty": "Nobody has used this tag lately."}
+    orders = tabs("Order", (("New", new), ("Best", best)), "Best" if ranked else "New")
+    said = {"title": f"#{tag}", "tabs": orders, "empty": "Nobody has used this tag lately."}
     return feed(site, call, who, found, best if ranked else new, **said)

@@ -76,7 +76,6 @@ class Site:
             "here": here,
             "chrome": rendering.chrome(section, who.name, who.is_admin, "" if who.actor else here),
             "csrf": "" if who.session is None else self._forms.token(who.session),
-            "once": secrets.token_hex(8),
             "now": self.clock.now_ms(),
             "notices": self._notices(),
         }

@@ -99,15 +99,13 @@ def event_path(event: str) -> str:
     return f"/app/events/{quote(event, safe='')}"
 
 
-_NEXT: Final = Markup('<p class="more"><a class="button" href="{}" rel="next">{}</a></p>')
-
-
 def older(path: str, pagination: Pagination, word: str = "Older") -> Markup:
     """The way to the next page of a list, if there is one."""
     if not pagination.next_cursor:
         return Markup("")
     between = "&" if "?" in path else "?"
-    return _NEXT.format(f"{path}{between}cursor={pagination.next_cursor}", word)
+    next_page = escape(f"{path}{between}cursor={pagination.next_cursor}")
+    return Markup(f'<p class="more"><a class="button" href="{next_page}" rel="next">{escape(word)}</a></p>')  # noqa: S704
 
 
 def cut(text: str, most: int) -> str:
@@ -120,13 +118,14 @@ def cut(text: str, most: int) -> str:
 
 def ago(ms: float, now_ms: int) -> str:
     """How long ago, as one would say it."""
-    seconds = max(0, (now_ms - int(ms)) // 1000)
-    if seconds >= 30 * 86_400:
-        return moment(ms)
-    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {word}"
-    return "now"
+    seconds = (now_ms - int(ms)) // 1000
+    if seconds < 60:
+        return "now"
+    if seconds < 3_600:
+        return f"{seconds // 60} min"
+    if seconds < 86_400:
+        return f"{seconds // 3_600} h"
+    return f"{seconds // 86_400} d" if seconds < 30 * 86_400 else moment(ms)
 
 
 def moment(ms: float) -> str:
