@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +37,15 @@ def plaza(data_dir: Path, *arguments: str, **settings: str) -> subprocess.Comple
         timeout=PATIENCE_SECONDS,
         check=False,
     )
+
+
+async def run_program(program: str) -> None:
+    """Run some Python to its end, beside whatever else goes on."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(program), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
 
 
 def until(true: Callable[[], object]) -> None:

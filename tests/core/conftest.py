@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import uvloop
+
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from tests.core.garden import BEDS, with_garden
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -16,3 +20,13 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
     if item.path.name.startswith("test_wire"):
         loops["uvloop"] = uvloop.new_event_loop
     return loops
+
+
+@pytest.fixture
+async def garden(sql_settings: Settings) -> AsyncIterator[Sql]:
+    """A database with the test domain's tables and one bed with five free places."""
+    sql = await Sql.open(sql_settings, with_garden())
+    async with sql.begin() as tx:
+        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
+    yield sql
+    await sql.close()

@@ -3,80 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
 import os
-import pkgutil
 import signal
-import subprocess
-import sys
-import textwrap
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy import (
-    Column,
-    Connection,
-    ForeignKey,
-    Integer,
-    MetaData,
-    String,
-    Table,
     exc,
-    inspect,
     select,
     text,
     update,
 )
 
-import plaza
-from plaza.core import migrate
 from plaza.core import sql as sql_module
 from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
-from plaza.core.sql import Sql, metadata
-from tests.core.garden import FOLDER
+from plaza.core.sql import Sql
+from tests.core.garden import BEDS, PLANTS, free, with_garden
 from tests.postgres import Postgres
+from tests.processes import run_program
 from tests.servers import free_port
-
-TABLES = metadata()
-BEDS = Table(
-    "beds",
-    TABLES,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(50), unique=True, nullable=False),
-    Column("free", Integer, nullable=False),
-)
-PLANTS = Table(
-    "plants",
-    TABLES,
-    Column("id", Integer, primary_key=True),
-    Column("bed", Integer, ForeignKey("beds.id"), nullable=False),
-    Column("name", String(50), nullable=False),
-)
-
-
-def with_garden() -> list[Path]:
-    return [*migrate.folders(), FOLDER]
-
-
-@pytest.fixture
-async def garden(sql_settings: Settings) -> AsyncIterator[Sql]:
-    """A database with the test domain's tables and one bed with five free places."""
-    sql = await Sql.open(sql_settings, with_garden())
-    async with sql.begin() as tx:
-        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
-    yield sql
-    await sql.close()
-
-
-async def free(sql: Sql) -> int:
-    async with sql.read() as tx:
-        return int((await tx.execute(select(BEDS.c.free))).scalar_one())
 
 
 async def test_a_transaction_is_kept_whole_or_not_at_all(garden: Sql) -> None:
@@ -371,138 +317,6 @@ async def test_what_a_statement_was_given_is_not_in_its_error(garden: Sql) -> No
     assert "hunter2" not in str(caught.value)
 
 
-async def test_each_domain_is_migrated_on_a_branch_of_its_own(garden: Sql) -> None:
-    async with garden.read() as tx:
-        heads = (await tx.execute(text("SELECT version_num FROM alembic_version"))).scalars().all()
-    assert {"core_0001", "garden_0002"} <= set(heads)
-
-
-async def test_a_database_at_an_older_revision_is_brought_forward_and_keeps_its_rows(
-    sql_settings: Settings, tmp_path: Path
-) -> None:
-    older = tmp_path / "older"
-    older.mkdir()
-    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
-    sql = await Sql.open(sql_settings, [older])
-    async with sql.begin() as tx:
-        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
-    await sql.close()
-    sql = await Sql.open(sql_settings, [FOLDER])
-    async with sql.begin() as tx:
-        await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
-    assert await free(sql) == 5
-    await sql.close()
-
-
-async def test_a_database_newer_than_the_code_is_refused_and_left_alone(
-    garden: Sql, sql_settings: Settings, tmp_path: Path
-) -> None:
-    older = tmp_path / "older"
-    older.mkdir()
-    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
-    with pytest.raises(SettingError, match=r"newer than this Plaza.*garden_0002.*backup"):
-        await Sql.open(sql_settings, [*migrate.folders(), older])
-    assert await free(garden) == 5
-
-
-async def test_a_migration_that_fails_half_way_leaves_the_database_as_it_was(
-    sql_settings: Settings, tmp_path: Path
-) -> None:
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "one.py").write_text(
-        textwrap.dedent("""
-        from alembic import op
-        revision, down_revision, branch_labels, depends_on = "broken_0001", None, ("broken",), None
-
-        def upgrade() -> None:
-            op.execute("CREATE TABLE half (id int)")
-            raise ZeroDivisionError
-        """)
-    )
-    with pytest.raises(ZeroDivisionError):
-        await Sql.open(sql_settings, [FOLDER, broken])
-    sql = await Sql.open(sql_settings, [])
-    async with sql.read() as tx:
-        assert await tx.run_sync(lambda connection: inspect(connection).get_table_names()) == []
-    await sql.close()
-
-
-async def test_many_processes_that_start_at_once_migrate_once(sql_settings: Settings, tmp_path: Path) -> None:
-    counting = tmp_path / "counting"
-    counting.mkdir()
-    (counting / "one.py").write_text(
-        textwrap.dedent(f"""
-        import os, time
-        from alembic import op
-        revision, down_revision, branch_labels, depends_on = "counting_0001", None, ("counting",), None
-
-        def upgrade() -> None:
-            with open({str(tmp_path / "ran")!r}, "a") as file:
-                file.write(f"{{os.getpid()}}\\n")
-            time.sleep(0.3)  # long enough for the others to meet us here
-            op.execute("CREATE TABLE counted (id int)")
-        """)
-    )
-    program = f"""
-        import asyncio
-        from pathlib import Path
-        from plaza.core.settings import Settings
-        from plaza.core.sql import Sql
-
-        async def main():
-            settings = Settings(
-                data_dir=Path({str(sql_settings.data_dir)!r}), database_url={sql_settings.database_url!r}
-            )
-            sql = await Sql.open(settings, [Path({str(counting)!r})])
-            await sql.ping()
-            await sql.close()
-
-        asyncio.run(main())
-    """
-    await asyncio.gather(*(run_program(program) for _ in range(3)))
-    assert len((tmp_path / "ran").read_text().splitlines()) == 1
-
-
-async def test_migrations_make_the_tables_that_the_code_declares(sql: Sql) -> None:
-    """A column that was added to a `Table` and to no migration, or the other way round, is found here."""
-    declared: dict[int, MetaData] = {}
-    for found in pkgutil.walk_packages(plaza.__path__, "plaza."):
-        if ".migrations" not in found.name and not found.name.endswith("__main__"):
-            module = importlib.import_module(found.name)
-            declared |= {id(value): value for value in vars(module).values() if isinstance(value, MetaData)}
-    ours = {name for tables in declared.values() for name in tables.tables}
-    assert ours
-
-    def differences(connection: Connection) -> list[Any]:
-        found: list[Any] = []
-        for tables in declared.values():
-            here = set(tables.tables)
-            options = {"include_name": lambda name, kind, _, here=here: kind != "table" or name in here}
-            found += compare_metadata(MigrationContext.configure(connection, opts=options), tables)
-        return found
-
-    async with sql.read() as tx:
-        assert await tx.run_sync(differences) == []
-
-
-async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
-    sql_settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        if sql_settings.database_url:
-            other = await Sql.open(sql_settings)
-            stack.push_async_callback(other.close)
-            tx = await stack.enter_async_context(other.begin())
-            await tx.execute(text(f"SELECT pg_advisory_xact_lock({migrate.LOCK})"))
-        else:
-            await stack.enter_async_context(migrate.file_lock(sql_settings.data_dir / "plaza.lock"))
-        monkeypatch.setattr(migrate, "LOCK_WAIT_SECONDS", 0.1)
-        async with asyncio.timeout(10):
-            with pytest.raises(Unavailable):
-                await Sql.open(sql_settings)
-
-
 def open_to_others(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode & 0o077 for file in folder.iterdir()}
 
@@ -514,11 +328,3 @@ def everything_said(error: BaseException | None) -> str:
         said += f"{error!r} {error} "
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return said
-
-
-async def run_program(program: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", textwrap.dedent(program), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()

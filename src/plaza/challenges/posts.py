@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.derived import Derived
 from plaza.challenges.model import IsBreak, NewPost, NotMember, Post, PostsPage, Reaction, clean, day_of
-from plaza.challenges.record import challenge_of, member_of, note, require_ongoing, require_sight
+from plaza.challenges.record import challenge_for, challenge_of, member_of, note, require_ongoing, require_sight
 from plaza.challenges.tables import ARRIVAL, POST, REACTION, REMOVAL
 from plaza.core.auth import USER, Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
-from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.listing import below, newest
+from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 
 REACTIONS = (select(func.count()).select_from(REACTION).where(REACTION.c.post_id == POST.c.id).scalar_subquery()).label(
     "reactions"
 )
+
+_OF_CHALLENGE = newest(POST.c.id, POST.c.challenge_id == bindparam("challenge"))
+_BY_IDS = select(POST, REACTIONS).where(POST.c.id.in_(bindparam("ids", expanding=True)))
 
 
 class Posts:
@@ -58,36 +62,24 @@ class Posts:
 
     async def page(self, actor: Actor | None, challenge: int, page: Page) -> PostsPage:
         """A challenge's posts, the newest first."""
-        async with self._sql.read() as tx:
-            await require_sight(tx, actor, await challenge_of(tx, challenge))
+        await challenge_for(self._sql, actor, challenge)
         name = f"posts of challenge {challenge}"
-
-        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            statement = select(POST.c.id).where(POST.c.challenge_id == challenge)
-            if start is not None:
-                statement = statement.where(POST.c.id < int(start.score))
-            async with self._sql.read() as tx:
-                ids = (await tx.execute(statement.order_by(POST.c.id.desc()).limit(count))).scalars().all()
-            return [(str(id), Position(checksum(name), id, str(id))) for id in ids]
-
-        paged = await page_by_position(name, page, after, self._read_many)
+        paged = await page_by_position(
+            name, page, below(self._sql, name, _OF_CHALLENGE, challenge=challenge), self._read_many
+        )
         return PostsPage(paged.items, paged.pagination)
 
     async def read(self, actor: Actor | None, id: int) -> Post:
         """One post, for who may look into its challenge."""
-        async with self._sql.read() as tx:
-            row = await _post_of(tx, id)
-            await require_sight(tx, actor, await challenge_of(tx, row.challenge_id))
         (post,) = await self._read_many([str(id)])
         if post is None:
-            raise NotFound("There is no such post.", id=id)
+            raise _unknown(id)
+        await challenge_for(self._sql, actor, post.challenge_id)
         return post
 
     async def _read_many(self, ids: Sequence[str]) -> list[Post | None]:
         wanted = [int(id) for id in ids]
-        async with self._sql.read() as tx:
-            rows = await tx.execute(select(POST, REACTIONS).where(POST.c.id.in_(wanted)))
-            found = {row.id: as_post(row) for row in rows}
+        found = {row.id: as_post(row) for row in await self._sql.look(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]
 
     async def react(self, actor: Actor, post: int) -> Reaction:
@@ -110,8 +102,8 @@ class Posts:
 
     async def _reachable(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
         row = await _post_of(tx, post)
-        challenge = await challenge_of(tx, row.challenge_id)
-        await require_sight(tx, actor, challenge)
+        challenge = await challenge_of(tx, row.challenge_id, actor)
+        require_sight(actor, challenge)
         require_ongoing(challenge, today)
         if row.is_break:
             raise IsBreak("A break takes no reactions.")
@@ -132,8 +124,12 @@ class Posts:
 async def _post_of(tx: AsyncConnection, id: int) -> Any:
     row = (await tx.execute(select(POST).where(POST.c.id == id))).one_or_none()
     if row is None:
-        raise NotFound("There is no such post.", id=id)
+        raise _unknown(id)
     return row
+
+
+def _unknown(id: int) -> NotFound:
+    return NotFound("There is no such post.", id=id)
 
 
 def as_post(row: Any) -> Post:

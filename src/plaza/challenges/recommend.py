@@ -8,13 +8,14 @@ ended since the last roll is not shown, whatever the pool still has. `choosing.p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, Protocol
 
 import msgspec
-from sqlalchemy import Select, exists, func, select, union_all
+from sqlalchemy import BindParameter, CompoundSelect, bindparam, exists, func, select, union_all
 
-from plaza.challenges.choosing import Own, Taste, alike, choose, one_of_each
+from plaza.challenges.choosing import MOST_ALIKE, Own, Taste, alike, choose, one_of_each
 from plaza.challenges.derived import Derived
 from plaza.challenges.keys import (
     CLG_NEIGHBOURS,
@@ -42,6 +43,29 @@ MOST_DAYS_SHOWN: Final = 3
 # Of posts that were shown, so many are remembered: some weeks of reading, and 20 kB.
 MOST_REMEMBERED: Final = 1_000
 
+_VIEWER: BindParameter[str] = bindparam("viewer")
+_REACTED = (
+    select(REACTION.c.challenge_id, func.max(REACTION.c.id).label("last"))
+    .where(REACTION.c.username == _VIEWER)
+    .group_by(REACTION.c.challenge_id)
+    .subquery()
+)
+_GOING = select(CHALLENGE.c.id, CHALLENGE.c.title).where(CHALLENGE.c.ends_day > bindparam("today")).limit(MOST_OWN)
+# The challenges that go on and that somebody has something to do with, by what: the newest first.
+_OWN: Final = {
+    "reacted in": _GOING.join(_REACTED, _REACTED.c.challenge_id == CHALLENGE.c.id).order_by(_REACTED.c.last.desc()),
+    "joined": _GOING.join(MEMBER).where(MEMBER.c.username == _VIEWER).order_by(MEMBER.c.id.desc()),
+}
+_OF_OTHERS = (
+    POST.c.username != _VIEWER,
+    ~exists().where(REACTION.c.post_id == POST.c.id, REACTION.c.username == _VIEWER),
+)
+_CANDIDATES = (
+    select(POST, REACTIONS, CHALLENGE.c.title, CHALLENGE.c.category, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
+    .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
+    .where(POST.c.id.in_(bindparam("ids", expanding=True)), *_OF_OTHERS)
+)
+
 
 class Recommended(msgspec.Struct, frozen=True):
     post: Post
@@ -65,6 +89,7 @@ class Recommender:
     def __init__(self, derived: Derived) -> None:
         self._derived = derived
         self._valkey = derived.valkey
+        self._sql = derived.sql
         self.blocks: Blocks | None = None
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
@@ -123,19 +148,10 @@ class Recommender:
 
     async def _own(self, name: str, today: int) -> list[Own]:
         """The challenges that go on in which one reacted or which one joined: the newest of each in turn."""
-        reacted = (
-            select(REACTION.c.challenge_id, func.max(REACTION.c.id).label("last"))
-            .where(REACTION.c.username == name)
-            .group_by(REACTION.c.challenge_id)
-            .subquery()
-        )
-        going = select(CHALLENGE.c.id, CHALLENGE.c.title).where(CHALLENGE.c.ends_day > today).limit(MOST_OWN)
-        both = {
-            "reacted in": going.join(reacted, reacted.c.challenge_id == CHALLENGE.c.id).order_by(reacted.c.last.desc()),
-            "joined": going.join(MEMBER).where(MEMBER.c.username == name).order_by(MEMBER.c.id.desc()),
-        }
-        async with self._derived.sql.read() as tx:
-            found = [[Own(row.id, row.title, did) for row in await tx.execute(q)] for did, q in both.items()]
+        found = [
+            [Own(row.id, row.title, did) for row in await self._sql.look(statement, viewer=name, today=today)]
+            for did, statement in _OWN.items()
+        ]
         own: dict[int, Own] = {}
         for one in one_of_each(found):
             own.setdefault(one.id, one)
@@ -143,16 +159,11 @@ class Recommender:
 
     async def _rows(self, name: str, taste: Taste) -> list[Any]:
         """The candidates with their challenges, without one's own and those reacted to."""
-        reacted = exists().where(REACTION.c.post_id == POST.c.id, REACTION.c.username == name)
-        others = (POST.c.username != name, ~reacted)
-        details = (CHALLENGE.c.title, CHALLENGE.c.category, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
-        whole = select(POST, REACTIONS, *details).join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
         ids = set(taste.pool)
-        async with self._derived.sql.read() as tx:
-            if challenges := {*taste.reactions, *taste.alike}:
-                newest = _newest(select(POST.c.id).where(*others), challenges)
-                ids.update((await tx.execute(newest)).scalars())
-            return list((await tx.execute(whole.where(POST.c.id.in_(ids), *others))).all())
+        if challenges := {*taste.reactions, *taste.alike}:
+            wanted = {f"challenge{n}": id for n, id in enumerate(challenges)}
+            ids.update(id for (id,) in await self._sql.look(_newest(len(wanted)), viewer=name, **wanted))
+        return list(await self._sql.look(_CANDIDATES, viewer=name, ids=list(ids)))
 
     def _fit(self, row: Any, today: int, taste: Taste) -> bool:
         days, last = taste.shown.get(row.id, (0, today))
@@ -177,10 +188,15 @@ class Recommender:
         await self._valkey.batch(commands)
 
 
-def _newest(posts: Select[tuple[int]], challenges: Iterable[int]) -> Any:
-    """The newest posts of each of these challenges, by one statement that reads no more than it gives."""
+@lru_cache(TOP_CHALLENGES + MOST_ALIKE)
+def _newest(count: int) -> CompoundSelect[tuple[int]]:
+    """The newest posts of each of so many challenges, by one statement that reads no more than it gives."""
     each = (
-        posts.where(POST.c.challenge_id == challenge).order_by(POST.c.id.desc()).limit(PER_CHALLENGE).subquery()
-        for challenge in sorted(challenges)
+        select(POST.c.id)
+        .where(POST.c.challenge_id == bindparam(f"challenge{n}"), *_OF_OTHERS)
+        .order_by(POST.c.id.desc())
+        .limit(PER_CHALLENGE)
+        .subquery()
+        for n in range(count)
     )
     return union_all(*(select(newest.c.id) for newest in each))

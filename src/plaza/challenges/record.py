@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Table, func, insert, select
+from sqlalchemy import Table, bindparam, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.model import Ended, Private
 from plaza.challenges.tables import CHALLENGE, MEMBER
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
+from plaza.core.sql import Sql
 
 MEMBERS = (
     select(func.count()).select_from(MEMBER).where(MEMBER.c.challenge_id == CHALLENGE.c.id).scalar_subquery()
 ).label("members")
 
 
-async def challenge_of(tx: AsyncConnection, id: int) -> Any:
-    row = (await tx.execute(select(CHALLENGE, MEMBERS).where(CHALLENGE.c.id == id))).one_or_none()
-    if row is None:
-        raise NotFound("There is no such challenge.", id=id)
+_IS_MEMBER = (
+    select(MEMBER.c.id)
+    .where(MEMBER.c.challenge_id == CHALLENGE.c.id, MEMBER.c.username == bindparam("viewer"))
+    .exists()
+    .label("is_member")
+)
+_CHALLENGE = select(CHALLENGE, MEMBERS, _IS_MEMBER).where(CHALLENGE.c.id == bindparam("id"))
+
+
+async def challenge_of(tx: AsyncConnection, id: int, viewer: Actor | None = None) -> Any:
+    """A challenge, and whether somebody takes part in it."""
+    return _the_one((await tx.execute(_CHALLENGE, _asked(id, viewer))).all(), id)
+
+
+async def challenge_for(sql: Sql, viewer: Actor | None, id: int) -> Any:
+    """A challenge that somebody may look into. One look."""
+    row = _the_one(await sql.look(_CHALLENGE, **_asked(id, viewer)), id)
+    require_sight(viewer, row)
     return row
+
+
+def _asked(id: int, viewer: Actor | None) -> dict[str, Any]:
+    return {"id": id, "viewer": "" if viewer is None else viewer.name}
+
+
+def _the_one(rows: Sequence[Any], id: int) -> Any:
+    if not rows:
+        raise NotFound("There is no such challenge.", id=id)
+    return rows[0]
 
 
 async def member_of(tx: AsyncConnection, challenge: int, username: str, *, lock: bool = False) -> Any:
@@ -33,11 +58,11 @@ async def member_of(tx: AsyncConnection, challenge: int, username: str, *, lock:
     return (await tx.execute(statement)).one_or_none()
 
 
-async def require_sight(tx: AsyncConnection, actor: Actor | None, challenge: Any) -> None:
+def require_sight(viewer: Actor | None, challenge: Any) -> None:
     """Refuse who may not look into a private challenge: it is for its creator, its members and admins."""
-    if challenge.is_public or (actor is not None and (actor.is_admin or actor.name == challenge.creator)):
+    if challenge.is_public:
         return
-    if actor is None or await member_of(tx, challenge.id, actor.name) is None:
+    if viewer is None or not (viewer.is_admin or viewer.name == challenge.creator or challenge.is_member):
         raise Private("This challenge is private.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, or_, select, true
+from sqlalchemy import bindparam, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.derived import Derived
@@ -26,13 +26,23 @@ from plaza.challenges.model import (
     day_named,
     day_of,
 )
-from plaza.challenges.record import MEMBERS, challenge_of, member_of, note, require_ongoing, require_sight
+from plaza.challenges.record import MEMBERS, challenge_for, challenge_of, member_of, note, require_ongoing
 from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, REMOVAL, TRACKING
 from plaza.core.auth import USER, Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
-from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.listing import below, newest
+from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
+
+_ALL = newest(CHALLENGE.c.id)
+_PUBLIC = newest(CHALLENGE.c.id, CHALLENGE.c.is_public)
+_JOINED = select(MEMBER.c.challenge_id).where(MEMBER.c.username == bindparam("viewer"))
+_PUBLIC_AND_OWN = newest(
+    CHALLENGE.c.id,
+    or_(CHALLENGE.c.is_public, CHALLENGE.c.creator == bindparam("viewer"), CHALLENGE.c.id.in_(_JOINED)),
+)
+_BY_IDS = select(CHALLENGE, MEMBERS).where(CHALLENGE.c.id.in_(bindparam("ids", expanding=True)))
 
 
 class Challenges:
@@ -70,37 +80,24 @@ class Challenges:
         return as_challenge(row)
 
     async def read(self, actor: Actor | None, id: int) -> Challenge:
-        async with self._sql.read() as tx:
-            row = await challenge_of(tx, id)
-            await require_sight(tx, actor, row)
-        return as_challenge(row)
+        return as_challenge(await challenge_for(self._sql, actor, id))
 
     async def page(self, actor: Actor | None, page: Page) -> ChallengesPage:
         """Challenges, the newest first: the public ones, and one's own. An admin sees all."""
-        name = "challenges" if actor is None else f"challenges for {actor.name}"
-        seen: ColumnElement[bool] = CHALLENGE.c.is_public
-        if actor is not None and actor.is_admin:
-            seen = true()
-        elif actor is not None:
-            joined = select(MEMBER.c.challenge_id).where(MEMBER.c.username == actor.name)
-            seen = or_(seen, CHALLENGE.c.creator == actor.name, CHALLENGE.c.id.in_(joined))
-
-        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            statement = select(CHALLENGE.c.id).where(seen).order_by(CHALLENGE.c.id.desc()).limit(count)
-            if start is not None:
-                statement = statement.where(CHALLENGE.c.id < int(start.score))
-            async with self._sql.read() as tx:
-                ids = (await tx.execute(statement)).scalars().all()
-            return [(str(id), Position(checksum(name), id, str(id))) for id in ids]
-
+        if actor is None:
+            name, after = "challenges", below(self._sql, "challenges", _PUBLIC)
+        else:
+            name = f"challenges for {actor.name}"
+            if actor.is_admin:
+                after = below(self._sql, name, _ALL)
+            else:
+                after = below(self._sql, name, _PUBLIC_AND_OWN, viewer=actor.name)
         paged = await page_by_position(name, page, after, self._read_many)
         return ChallengesPage(paged.items, paged.pagination)
 
     async def _read_many(self, ids: Sequence[str]) -> list[Challenge | None]:
         wanted = [int(id) for id in ids]
-        async with self._sql.read() as tx:
-            rows = await tx.execute(select(CHALLENGE, MEMBERS).where(CHALLENGE.c.id.in_(wanted)))
-            found = {row.id: as_challenge(row) for row in rows}
+        found = {row.id: as_challenge(row) for row in await self._sql.look(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]
 
     async def join(self, actor: Actor, id: int) -> Membership:

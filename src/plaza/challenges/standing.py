@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import BindParameter, bindparam, select
 
 from plaza.challenges.model import day_of
-from plaza.challenges.record import member_of
 from plaza.challenges.tables import MEMBER, REACTION, TRACKING
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.sql import Sql
+
+_VIEWER: BindParameter[str] = bindparam("viewer")
+_IDS: BindParameter[int] = bindparam("ids", expanding=True)
+_DAYS = (
+    select(TRACKING.c.day)
+    .where(TRACKING.c.challenge_id == bindparam("challenge"), TRACKING.c.username == _VIEWER)
+    .order_by(TRACKING.c.day)
+)
+_JOINED = select(MEMBER.c.challenge_id).where(MEMBER.c.username == _VIEWER, MEMBER.c.challenge_id.in_(_IDS))
+_REACTED = select(REACTION.c.post_id).where(REACTION.c.username == _VIEWER, REACTION.c.post_id.in_(_IDS))
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -36,22 +45,14 @@ class Standings:
 
     async def of(self, actor: Actor, challenge: int) -> Standing:
         """How someone stands to a challenge."""
-        mine = (TRACKING.c.challenge_id == challenge, TRACKING.c.username == actor.name)
-        async with self._sql.read() as tx:
-            member = await member_of(tx, challenge, actor.name)
-            days = (await tx.execute(select(TRACKING.c.day).where(*mine).order_by(TRACKING.c.day))).scalars().all()
-        return Standing(member is not None, list(days), day_of(self._clock.now_ms()))
+        days = await self._sql.look(_DAYS, viewer=actor.name, challenge=challenge)
+        joined = await self.joined(actor, [challenge])
+        return Standing(bool(joined), [day for (day,) in days], day_of(self._clock.now_ms()))
 
     async def joined(self, actor: Actor, challenges: Sequence[int]) -> set[int]:
         """Which of some challenges someone takes part in."""
-        statement = select(MEMBER.c.challenge_id).where(
-            MEMBER.c.username == actor.name, MEMBER.c.challenge_id.in_(challenges)
-        )
-        async with self._sql.read() as tx:
-            return set((await tx.execute(statement)).scalars().all())
+        return {id for (id,) in await self._sql.look(_JOINED, viewer=actor.name, ids=challenges)}
 
     async def reacted(self, actor: Actor, posts: Sequence[int]) -> set[int]:
         """Which of some posts someone has reacted to."""
-        statement = select(REACTION.c.post_id).where(REACTION.c.username == actor.name, REACTION.c.post_id.in_(posts))
-        async with self._sql.read() as tx:
-            return set((await tx.execute(statement)).scalars().all())
+        return {id for (id,) in await self._sql.look(_REACTED, viewer=actor.name, ids=posts)}

@@ -147,7 +147,7 @@ CACHE_ROWS = Counter(
 )
 SQL_TRANSACTIONS = Counter(
     "plaza_sql_transactions_total",
-    "SQL transactions, by kind (read, write) and how they ended: done, failed, away.",
+    "SQL transactions, by kind (look, read, write) and how they ended: done, failed, away.",
     ["kind", "result"],
     registry=REGISTRY,
 )

@@ -1,12 +1,14 @@
-"""The SQL database: SQLite in the data directory, or PostgreSQL, behind the same two verbs.
+"""The SQL database: SQLite in the data directory, or PostgreSQL, behind the same three verbs.
 
     async with sql.begin() as tx:       # may write; commits at the end, or rolls back
     async with sql.read() as tx:        # sees one moment; a write here is refused
+    rows = await sql.look(statement)    # one short read: a row by its key, a page by an index
 
 SQLite has one writer at a time, so we have one writing connection: writers of this process queue for it in the order
 they came, and `BEGIN IMMEDIATE` makes those of other processes queue in SQLite, instead of failing half-way when a
-reader turns into a writer. Readers have connections of their own and, with the write-ahead log, wait for nobody.
-PostgreSQL has one pool. A read is a repeatable one there, so that both databases promise the same.
+reader turns into a writer. Readers have connections of their own and, with the write-ahead log, wait for nobody; short
+reads need no thread even (`here.py`). PostgreSQL has one pool. A read is a repeatable one there, so that both databases
+promise the same; a look is one statement, which needs no transaction around it.
 
 Whatever says "not now" (no connection, a full pool, a lock held too long, a deadlock) becomes `Unavailable`;
 what says "wrong" (a constraint, bad SQL) stays what it is. Neither the URL nor a statement's parameters appear in an
@@ -24,13 +26,14 @@ from time import monotonic
 from typing import Any
 
 import asyncpg
-from sqlalchemy import MetaData, Table, event, exc, text
+from sqlalchemy import Executable, MetaData, Row, Table, event, exc, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from plaza.core import metrics, migrate
 from plaza.core.errors import SettingError, Unavailable
+from plaza.core.here import Here
 from plaza.core.settings import Settings
 
 SQLITE_READERS = 4
@@ -44,6 +47,12 @@ SILENCE_SECONDS = 5.0
 
 _AWAY = "The database is away or busy."
 
+# What a connection that only reads is told.
+_READS = ("query_only = ON",)
+
+_LOOKS_DONE = metrics.SQL_TRANSACTIONS.labels("look", "done")
+_LOOK_DURATION = metrics.SQL_DURATION.labels("look")
+
 # Constraints get names by rule, so that a migration can name what it alters.
 NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -53,8 +62,9 @@ NAMES = {
     "pk": "pk_%(table_name)s",
 }
 
-# The SQLite codes that may pass by themselves, or by an operator: busy, locked, out of memory, I/O, full, cannot open.
-_SQLITE_AWAY = {5, 6, 7, 10, 13, 14}
+# The SQLite codes that may pass by themselves, or by an operator: busy, locked, out of memory, interrupted, I/O, full,
+# cannot open.
+_SQLITE_AWAY = {5, 6, 7, 9, 10, 13, 14}
 # PostgreSQL's: connection trouble, out of resources, a statement that took too long, operator intervention, deadlock,
 # failed serialisation, a lock not available.
 _POSTGRES_AWAY = ("08", "53", "57014", "57P", "40001", "40P01", "55P03")
@@ -68,9 +78,11 @@ def metadata() -> MetaData:
 class Sql:
     """A database, open and migrated."""
 
-    def __init__(self, writer: AsyncEngine, reader: AsyncEngine) -> None:
+    def __init__(self, writer: AsyncEngine, reader: AsyncEngine, looker: AsyncEngine, here: Here | None = None) -> None:
         self._writer = writer
         self._reader = reader
+        self._looker = looker
+        self._here = here
         self.dialect = writer.dialect.name
 
     @classmethod
@@ -82,7 +94,8 @@ class Sql:
             return cls(*_postgres_engines(url))
         file = settings.data_dir / "plaza.sqlite"
         await _migrate_sqlite(file, migrate.folders() if folders is None else folders)
-        return cls(_sqlite_writer(file), _sqlite_reader(file))
+        reader = _sqlite_reader(file)
+        return cls(_sqlite_writer(file), reader, reader, Here(file, _READS))
 
     def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that may write. On SQLite it is the only one that does."""
@@ -91,6 +104,22 @@ class Sql:
     def read(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that only reads, all of it as of one moment."""
         return _counted(self._reader, "read")
+
+    async def look(self, statement: Executable, **values: Any) -> Sequence[Row[Any]]:
+        """All that a short read finds. On SQLite it is done at once, unless it turns out to be a long one."""
+        if self._here is not None:
+            begun = monotonic()
+            try:
+                found = self._here.rows(statement, values)
+            except exc.OperationalError as error:
+                if not _is_away(error):
+                    raise
+            else:
+                _LOOKS_DONE.inc()
+                _LOOK_DURATION.observe(monotonic() - begun)
+                return found
+        async with _counted(self._looker, "look") as tx:
+            return (await tx.execute(statement, values)).all()
 
     def insert(self, table: Table) -> Any:
         """An INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, which both databases spell alike."""
@@ -102,6 +131,8 @@ class Sql:
             await tx.execute(text("SELECT 1"))
 
     async def close(self) -> None:
+        if self._here is not None:
+            self._here.close()
         await self._reader.dispose()
         await self._writer.dispose()
 
@@ -179,7 +210,7 @@ def _sqlite_reader(file: Path) -> AsyncEngine:
     return _sqlite_engine(
         file,
         "BEGIN",
-        ("query_only = ON",),
+        _READS,
         pool_size=SQLITE_READERS,
         max_overflow=0,
         pool_timeout=POOL_WAIT_SECONDS,
@@ -241,7 +272,7 @@ def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> 
     return engine
 
 
-def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
+def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
     # A connection is tried before it is lent: after a restart of the database the first request would fail otherwise.
     writer = _postgres_engine(
         url,
@@ -252,7 +283,7 @@ def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
         pool_pre_ping=True,
     )
     reader = writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    return writer, reader
+    return writer, reader, writer.execution_options(isolation_level="AUTOCOMMIT")
 
 
 async def _migrate_postgres(url: str, folders: Sequence[Path]) -> None:

@@ -147,9 +147,9 @@ class History:
         """The totals of every life of an event (session empty) and of its sessions."""
         found: dict[str, list[Totals]] = {}
         columns = (TOTALS.c.session, *(TOTALS.c[name] for name in Totals.__dataclass_fields__))
-        async with self._sql.read() as tx:
-            for session, *values in await tx.execute(select(*columns).where(TOTALS.c.event == event)):
-                found.setdefault(session, []).append(Totals(*values))
+        for row in await self._sql.look(select(*columns).where(TOTALS.c.event == event)):
+            session, *totals = tuple(row)
+            found.setdefault(session, []).append(Totals(*totals))
         return found
 
     async def records(self, event: str, session: str, from_ms: int, to_ms: int) -> list[Statistics]:
@@ -159,8 +159,7 @@ class History:
             .order_by(RECORDS.c.at)
             .limit(MOST_RECORDS)
         )
-        async with self._sql.read() as tx:
-            return [json.decode(text, type=Statistics) for (text,) in await tx.execute(query)]
+        return [json.decode(text, type=Statistics) for (text,) in await self._sql.look(query)]
 
     async def viewings(self, event: str, session: str | None = None) -> AsyncIterator[Viewing]:
         """All of an event, or of one session, in the order of the primary key, a page at a time."""

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import NotFound
-from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.listing import below, newest
+from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, is_item_id, price_text
 from plaza.shop.rows import Data, Row, RowCache
@@ -22,6 +23,8 @@ Purge = Callable[[str], Awaitable[object]]
 
 # Cursors of the list of items are told from others' by it.
 _LIST = "shop items"
+_NEWEST = newest(ITEMS.c.id)
+_BY_IDS = select(ITEMS).where(ITEMS.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]:
@@ -30,9 +33,7 @@ def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]
     async def load(ids: Sequence[str]) -> dict[str, Data]:
         # Others may schedule rows too; what no item can be called must not spoil the query for the rest.
         numbers = [int(id) for id in ids if is_item_id(id)]
-        async with sql.read() as tx:
-            found = await tx.execute(select(ITEMS).where(ITEMS.c.id.in_(numbers)))
-            return {str(row.id): as_data(row) for row in found}
+        return {str(row.id): as_data(row) for row in await sql.look(_BY_IDS, ids=numbers)}
 
     return load
 
@@ -133,16 +134,8 @@ class Items:
 
     async def page(self, page: Page) -> ItemsPage:
         """Items, the newest first."""
-        paged = await page_by_position(_LIST, page, self._after, self.read_many)
+        paged = await page_by_position(_LIST, page, below(self._sql, _LIST, _NEWEST), self.read_many)
         return ItemsPage(paged.items, paged.pagination)
-
-    async def _after(self, start: Position | None, count: int) -> list[tuple[str, Position]]:
-        statement = select(ITEMS.c.id).order_by(ITEMS.c.id.desc()).limit(count)
-        if start is not None:
-            statement = statement.where(ITEMS.c.id < int(start.score))
-        async with self._sql.read() as tx:
-            ids = (await tx.execute(statement)).scalars().all()
-        return [(str(id), Position(checksum(_LIST), id, str(id))) for id in ids]
 
 
 def _item(row: Row) -> Item:

@@ -9,14 +9,15 @@ however many check out at once, the last piece is sold once.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.core.clock import Clock
-from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.listing import below, newest
+from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.shop.items import Items, as_data
 from plaza.shop.keys import of_account, of_session
@@ -27,6 +28,13 @@ from plaza.shop.tables import ITEMS, LINES, ORDERS
 
 # A second click that comes this much later, onto the emptied cart, gets the order that the first one made.
 AGAIN_SECONDS: Final = 60
+
+_HAS_BUYER = ORDERS.c.buyer == bindparam("buyer")
+_OF_BUYER = newest(ORDERS.c.id, _HAS_BUYER)
+_ALL_OF_BUYER = select(ORDERS).where(_HAS_BUYER).order_by(ORDERS.c.id)
+_BY_IDS = select(ORDERS).where(ORDERS.c.id.in_(bindparam("ids", expanding=True)))
+_BY_CART = select(ORDERS).where(ORDERS.c.cart == bindparam("cart"))
+_LINES_OF = select(LINES).where(LINES.c.order_id.in_(bindparam("orders", expanding=True))).order_by(LINES.c.item_id)
 
 
 class _AlreadyOrdered(Exception):
@@ -122,38 +130,31 @@ class Orders:
         return order
 
     async def _find(self, cart: str) -> Order | None:
-        async with self._sql.read() as tx:
-            rows = (await tx.execute(select(ORDERS).where(ORDERS.c.cart == cart))).all()
-            found = await _with_lines(tx, rows)
+        found = await self._with_lines(await self._sql.look(_BY_CART, cart=cart))
         return found[0] if found else None
 
     async def page(self, visit: Visit, page: Page) -> OrdersPage:
         """One's own orders, the newest first: a person's, or those of a guest's session."""
         buyer = f"guest:{visit.id}" if visit.moved else visit.buyer
         name = f"orders of {buyer}"
-
-        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            statement = select(ORDERS.c.id).where(ORDERS.c.buyer == buyer).order_by(ORDERS.c.id.desc()).limit(count)
-            if start is not None:
-                statement = statement.where(ORDERS.c.id < int(start.score))
-            async with self._sql.read() as tx:
-                ids = (await tx.execute(statement)).scalars().all()
-            return [(str(id), Position(checksum(name), id, str(id))) for id in ids]
-
-        paged = await page_by_position(name, page, after, self._read_many)
+        paged = await page_by_position(name, page, below(self._sql, name, _OF_BUYER, buyer=buyer), self._read_many)
         return OrdersPage(paged.items, paged.pagination)
 
     async def _read_many(self, ids: Sequence[str]) -> list[Order | None]:
-        async with self._sql.read() as tx:
-            rows = (await tx.execute(select(ORDERS).where(ORDERS.c.id.in_([int(id) for id in ids])))).all()
-            orders = {order.id: order for order in await _with_lines(tx, rows)}
-        return [orders.get(int(id)) for id in ids]
+        wanted = [int(id) for id in ids]
+        orders = {order.id: order for order in await self._with_lines(await self._sql.look(_BY_IDS, ids=wanted))}
+        return [orders.get(id) for id in wanted]
+
+    async def _with_lines(self, rows: Sequence[Any]) -> list[Order]:
+        """Whole orders. Their lines never change, so they need not be of the same moment."""
+        lines: dict[int, list[OrderLine]] = {row.id: [] for row in rows}
+        for line in await self._sql.look(_LINES_OF, orders=list(lines)) if lines else ():
+            lines[line.order_id].append(_line(line.item_id, line.name, line.price, line.qty))
+        return [Order(row.id, row.created_ms / 1000, lines[row.id], price_text(row.total)) for row in rows]
 
     async def of_person(self, username: str) -> list[Order]:
         """Every order of a person, for export."""
-        async with self._sql.read() as tx:
-            rows = (await tx.execute(select(ORDERS).where(ORDERS.c.buyer == f"user:{username}"))).all()
-            return await _with_lines(tx, rows)
+        return await self._with_lines(await self._sql.look(_ALL_OF_BUYER, buyer=f"user:{username}"))
 
     async def hand_over(self, old: str, new: str | None) -> None:
         """Put a person's new name on their orders, or none. The orders stay: stock and sums must add up."""
@@ -175,15 +176,6 @@ async def _take(tx: AsyncConnection, item: int, qty: int) -> Any:
         left = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == item))).scalar() or 0
         raise OutOfStock("There is not enough of an item left.", id=item, wanted=qty, left=left)
     return row
-
-
-async def _with_lines(tx: AsyncConnection, rows: Iterable[Any]) -> list[Order]:
-    rows = list(rows)
-    lines: dict[int, list[OrderLine]] = {row.id: [] for row in rows}
-    statement = select(LINES).where(LINES.c.order_id.in_(list(lines))).order_by(LINES.c.item_id)
-    for line in await tx.execute(statement):
-        lines[line.order_id].append(_line(line.item_id, line.name, line.price, line.qty))
-    return [Order(row.id, row.created_ms / 1000, lines[row.id], price_text(row.total)) for row in rows]
 
 
 def _line(id: int, name: str, price: int, qty: int) -> OrderLine:

@@ -1,0 +1,35 @@
+"""Lists that are in SQL, the newest first, by the page: ids only ever grow, so an id is a place.
+
+_LIST = newest(ITEMS.c.id)                                      # made once: building one costs more than running it
+await page_by_position(name, page, below(sql, name, _LIST), load)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Column, ColumnElement, Select, bindparam, select
+
+from plaza.core.paging import After, Position, checksum
+from plaza.core.sql import Sql
+
+# Above every id.
+_TOP: Final = 2**63 - 1
+
+
+def newest(id: Column[Any], *where: ColumnElement[bool]) -> Select[tuple[int]]:
+    """The ids for which all this is true, the newest first. `below` says from where on, and how many."""
+    before = bindparam("before", type_=BigInteger)
+    return select(id).where(id < before, *where).order_by(id.desc()).limit(bindparam("count", type_=BigInteger))
+
+
+def below(sql: Sql, name: str, ids: Select[tuple[int]], **values: Any) -> After[Position]:
+    """Places in such a list, for `page_by_position(name, …)`. One look."""
+    mark = checksum(name)
+
+    async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
+        before = _TOP if start is None else int(start.score)
+        rows = await sql.look(ids, before=before, count=count, **values)
+        return [(str(id), Position(mark, id, str(id))) for (id,) in rows]
+
+    return after
