@@ -27,6 +27,7 @@ from plaza import __version__
 from plaza.app import Plaza, running
 from plaza.core.clock import Clock
 from plaza.core.errors import OperatorError
+from plaza.core.process.garbage import settle
 from plaza.core.process.listen import address_of, listen
 from plaza.core.server import EmbeddedValkey, running_url
 from plaza.core.serving.inbound import Inbound
@@ -144,6 +145,7 @@ async def answer(
         api = Api(plaza)
         serving = asyncio.ensure_future(api.serve(sockets=[sock]))
         await first(serving, api.up)
+        settle()
         ready()
         await first(serving, life.ending)
         await api.drain(serving, life)
