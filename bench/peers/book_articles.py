@@ -43,10 +43,6 @@ class BookArticles:
         conn.zadd("time:", {article: now})
         return article_id
 
-    def add_groups(self, article_id: str, groups: list[str]) -> None:
-        for group in groups:
-            self.conn.sadd("group:" + group, "article:" + article_id)
-
     def get_articles(self, page: int, order: str = "score:") -> list[dict[str, str]]:
         start = (page - 1) * ARTICLES_PER_PAGE
         articles = []

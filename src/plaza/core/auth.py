@@ -133,7 +133,11 @@ class Auth:
         return self._tokens.issue(username, role, stamp, claims)
 
     async def cut_off(self, username: str) -> None:
-        """Void every token this name has: it was deleted, renamed or suspended. One round trip."""
+        """Void every token this name has: it was deleted, renamed or suspended. One round trip.
+
+        Verbs that do so note it in the same step as their facts. Their callers say it again here: then this process
+        knows it now, and not when the news arrives.
+        """
         await self.cutoffs.note(username)
 
     def _by_token(self, token: str, *, may_be_key: bool) -> Actor:

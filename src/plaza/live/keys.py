@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from plaza.core.keys import Access, Catalogue, Field, Formula, Key
 
-DOCUMENT = "002_f6b5ce1a91bb619c"
 RETENTION = "until the event has been silent for `PLAZA_LIVE_RETENTION_DAYS`"
 
 # Address, groups and country are behind the viewer; an address may be anything without a `#`.

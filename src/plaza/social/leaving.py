@@ -49,7 +49,7 @@ class Leaving:
             if not await self._is_known(name):
                 raise
             posts = await self._begin(name, known=1)
-        await self.auth.cutoffs.note(name)  # noted by the verb already; this process hears of it now, not soon
+        await self.auth.cut_off(name)
         if posts > MOST_POSTS_WAITED_FOR:
             return False
         await self.sweep(name)

@@ -77,8 +77,6 @@ PRIVATE_FIELDS: Final = (
     "ip_address",
     "device_id",
 )
-# What posts copy from their author.
-COPIED_FIELDS: Final = ("avatar", "display_name", "role")
 POST_FIELDS: Final = (
     "id",
     "user_id",

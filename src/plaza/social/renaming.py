@@ -146,7 +146,7 @@ class Renaming:
     async def _freeze(self, names: Names) -> None:
         keys = [k.AUTH_USER(names.old), k.USER_RENAMING(names.old)]
         await self.functions.call("social_rename_freeze", keys, names.old, self.auth.stamp(names.old))
-        await self.auth.cutoffs.note(names.old)  # noted by the verb already; this process hears of it now, not soon
+        await self.auth.cut_off(names.old)
 
     async def _arrive(self, names: Names) -> None:
         profile = await self.valkey.call("HGETALL", k.USER(names.old))

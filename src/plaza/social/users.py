@@ -108,7 +108,7 @@ class People:
         by, at = actor.name if on else "", self.auth.stamp(name)
         reply = as_dict(await self.functions.call("social_suspend", [USER(name), AUTH_USER(name)], name, by, at))
         if on:
-            await self.auth.cutoffs.note(name)  # noted by the verb already; this process hears of it now, not soon
+            await self.auth.cut_off(name)
         user = user_of(reply)
         user.suspended_at = int(reply["suspended_at"]) if "suspended_at" in reply else None
         return user
