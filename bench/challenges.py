@@ -25,9 +25,11 @@ from sqlalchemy import Table, insert
 from plaza.challenges.derived import Derived
 from plaza.challenges.domain import LIBRARY
 from plaza.challenges.model import day_of
+from plaza.challenges.recommend import Recommender
 from plaza.challenges.roll import Roll, Rolled
 from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
 from plaza.core import leases
+from plaza.core.auth import USER, Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.leases import Leases
@@ -137,6 +139,17 @@ async def standstill() -> AsyncIterator[list[float]]:
         watching.cancel()
 
 
+async def recommended(recommender: Recommender, people: list[str]) -> None:
+    """What an answer costs this process, of somebody who was not here before."""
+    readers = [Actor(name, USER) for name in people]
+    for reader in readers[:20]:
+        await recommender.recommend(reader, 20)
+    began = time.process_time()
+    posts = sum([len((await recommender.recommend(reader, 20)).posts) for reader in readers[20:]])
+    each = (time.process_time() - began) / len(readers[20:])
+    print(f"  20 recommendations: {each * 1e3:.1f} ms of CPU, {posts / len(readers[20:]):.0f} posts each\n")
+
+
 async def at_size(share: float) -> None:
     town = Town(share)
     with tempfile.TemporaryDirectory() as folder, one_server() as server:
@@ -144,7 +157,8 @@ async def at_size(share: float) -> None:
         functions = Functions(valkey, [LIBRARY, leases.JOBS])
         await functions.load()
         clock = Clock()
-        roll = Roll(Derived(sql, functions, clock, MAX_POST_AGE), Leases(functions))
+        derived = Derived(sql, functions, clock, MAX_POST_AGE)
+        roll = Roll(derived, Leases(functions))
         now = clock.now_ms()
         rows = await fill(sql, CHALLENGE, town.challenge_rows(int(CHALLENGES * share), now))
         rows += await fill(sql, POST, town.post_rows(int(POSTS * share), now, 120))
@@ -157,7 +171,8 @@ async def at_size(share: float) -> None:
         more += await fill(sql, REACTION, town.reaction_rows(town.posts - more + 1, now))
         second = await timed("1% more", roll, more)
         await timed("nothing new", roll, 0)
-        print(f"  1% more took {second / first:.1%} of the first roll\n")
+        print(f"  1% more took {second / first:.1%} of the first roll")
+        await recommended(Recommender(derived), town.people[:500])
         await valkey.close()
         await sql.close()
 

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN, CLG_TURN
 from plaza.challenges.recommend import MOST_DAYS_SHOWN
-from plaza.challenges.tables import ARRIVAL, REMOVAL
+from plaza.challenges.tables import ARRIVAL, POST, REMOVAL
 from plaza.core.auth import Actor
 from plaza.core.wire import Valkey
 from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
@@ -170,6 +170,36 @@ async def test_an_answer_has_many_voices_and_the_recent_come_first(world: World)
     assert [r.post.username for r in found.posts].count("ben") == 2
     assert found.posts[0].post.id == mine[-1]
     assert len((await world.recommender.recommend(ANA, 20)).posts) == 7  # with nobody else left, all of them
+
+
+async def test_whatever_must_not_be_shown_makes_room_for_the_next(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is at hand by the first answer, and most of it is not for her by the second."""
+    monkeypatch.setattr("plaza.challenges.recommend.LOOKED_UP", 2)
+    world.recommender.blocks = Blocking()
+    id = await world.joined(ANA, BEN, CLEO)
+    posts = [(await world.post(who, id)).id for who in (BEN, CLEO, BEN, CLEO, BEN, ANA)]
+    assert set(await reasons(world, ANA)) == set(posts[:5])
+    for post in posts[2:4]:
+        await world.posts.react(ANA, post)
+    async with world.sql.begin() as tx:
+        await tx.execute(delete(POST).where(POST.c.id == posts[4]))
+    assert set(await reasons(world, ANA, 1)) == {posts[1]}
+    await stranger.zadd(USER_BLOCKED("ana"), {"cleo": 1})
+    assert set(await reasons(world, ANA, 2)) == {posts[0]}
+
+
+async def test_few_posts_stay_at_hand_and_any_number_can_be_chosen_from(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plaza.challenges.candidates.MOST", 10)
+    monkeypatch.setattr("plaza.challenges.candidates.STEP", 4)
+    id = await world.joined(BEN)
+    posts = {(await world.post(BEN, id)).id for _ in range(15)}
+    for _ in range(2):
+        assert set(await reasons(world, ANA)) == posts
+    assert len(world.recommender._candidates._at_hand) <= 10
 
 
 async def test_what_was_shown_is_not_shown_for_ever(world: World, stranger: Any) -> None:

@@ -8,10 +8,10 @@ one's own. They take turns, so that no source crowds out another, and a fifth of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,25 @@ MOST_OF_AUTHOR, MOST_OF_CHALLENGE = 2, 3
 # Whose turn it is: two by the documents' rule, two by the model, and one in five to discover.
 TURNS: Final = ("category", "alike", "challenge", "alike", "discover")
 
-Chosen = list[tuple[Any, str]]  # rows of posts with the reason for each
+
+class Candidate(NamedTuple):
+    """What never changes of a post and its challenge, but for a name that may be an older one."""
+
+    id: int
+    challenge_id: int
+    username: str
+    day: int
+    is_break: bool
+    category: int
+    is_public: bool
+    ends_day: int
+
+
+class Chosen(NamedTuple):
+    """A post, and the source that it comes from."""
+
+    post: Candidate
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +68,8 @@ class Taste:
     reactions: Mapping[int, int]  # by challenge, the most first
     shown: Mapping[int, tuple[int, int]]  # by post: on how many days, and when last
     pool: frozenset[int]  # posts that may be shown
-    hidden: frozenset[str] = frozenset()  # whose posts may not
+    popular: Mapping[int, int] = field(default_factory=dict)  # those of them with most reactions, and how many
+    hidden: frozenset[str] = frozenset()  # whose posts may not be shown
     alike: Mapping[int, Own] = field(default_factory=dict)  # what the model finds, the best first; and due to what
 
     @property
@@ -89,49 +108,76 @@ def _numbers(text: str | None) -> NDArray[np.float64] | None:
     return row if len(row) and len(row) % 2 == 0 and np.isfinite(row).all() else None
 
 
-def choose(rows: Sequence[Any], taste: Taste, limit: int) -> Chosen:
-    """The sources in turn, each its best first; few of one author or challenge as long as there are others."""
-    waiting = [*_in_turn(_sources(rows, taste))]
-    chosen: Chosen = []
-    taken: set[int] = set()
-    for strict in (True, False):
-        authors = Counter(row.username for row, _ in chosen)
-        challenges = Counter(row.challenge_id for row, _ in chosen)
-        for row, reason in waiting:
-            crowded = authors[row.username] >= MOST_OF_AUTHOR or challenges[row.challenge_id] >= MOST_OF_CHALLENGE
-            if len(chosen) == limit or row.id in taken or (strict and crowded):
+class Menu:
+    """What there is to choose from: each source with its best first."""
+
+    def __init__(self, posts: Iterable[Candidate], taste: Taste) -> None:
+        self._taste = taste
+        shown = taste.shown
+        self._recent = sorted(posts, key=lambda post: (shown.get(post.id, (0, 0))[0], -post.day, -post.id))
+        liked = sorted(
+            (post for post in self._recent if post.id in taste.popular), key=lambda post: -taste.popular[post.id]
+        )
+        self._queues = {
+            "category": self._by("category", taste.categories),
+            "challenge": self._by("challenge_id", taste.reactions),
+            "alike": self._by("challenge_id", taste.alike),
+            "discover": [liked, self._recent],
+        }
+
+    def _by(self, field: str, values: Iterable[int]) -> list[list[Candidate]]:
+        """A queue for each of these, the newest first."""
+        queues: dict[int, list[Candidate]] = {value: [] for value in values}
+        for post in self._recent if queues else ():
+            if (queue := queues.get(getattr(post, field))) is not None:
+                queue.append(post)
+        return list(queues.values())
+
+    def choose(self, limit: int, but: Container[int] = ()) -> list[Chosen]:
+        """The sources in turn, each its best first; few of one author or challenge as long as there are others.
+
+        To ask for more changes nothing about the first ones.
+        """
+        authors: Counter[str] = Counter()
+        challenges: Counter[int] = Counter()
+        chosen: list[Chosen] = []
+        crowded: list[Chosen] = []
+        for one in self._in_turn(but):
+            author, challenge = one.post.username, one.post.challenge_id
+            if authors[author] >= MOST_OF_AUTHOR or challenges[challenge] >= MOST_OF_CHALLENGE:
+                crowded.append(one)
                 continue
-            chosen.append((row, reason))
-            taken.add(row.id)
-            authors[row.username] += 1
-            challenges[row.challenge_id] += 1
-    return chosen
+            chosen.append(one)
+            if len(chosen) == limit:
+                return chosen
+            authors[author] += 1
+            challenges[challenge] += 1
+        return [*chosen, *crowded[: limit - len(chosen)]]
 
+    def _in_turn(self, but: Container[int]) -> Iterator[Chosen]:
+        sources = {name: one_of_each(queues) for name, queues in self._queues.items()}
+        done: set[int] = set()
+        for name in cycle(TURNS):
+            if not sources:
+                return
+            for post in sources.get(name, ()):
+                if post.id not in done and post.id not in but:
+                    done.add(post.id)
+                    yield Chosen(post, name)
+                    break
+            else:
+                sources.pop(name, None)
 
-def _sources(rows: Sequence[Any], taste: Taste) -> dict[str, Chosen]:
-    def newest(row: Any) -> tuple[int, int, int]:
-        return taste.shown.get(row.id, (0, 0))[0], -row.day, -row.id
-
-    recent = sorted(rows, key=newest)
-    liked = sorted(rows, key=lambda row: (-row.reactions, *newest(row)))
-
-    def of(field: str, values: Iterable[int]) -> Iterator[Any]:
-        """One of each of these, the newest first."""
-        queues: dict[int, list[Any]] = {value: [] for value in values}
-        for row in recent:
-            queues.get(getattr(row, field), []).append(row)
-        return one_of_each(list(queues.values()))
-
-    spent = {category: _days(taste.days[category - 1], category) for category in taste.categories}
-    return {
-        "category": [(row, spent[row.category]) for row in of("category", spent)],
-        "challenge": [
-            (row, f"You reacted {_times(taste.reactions[row.challenge_id])} in {row.title}")
-            for row in of("challenge_id", taste.reactions)
-        ],
-        "alike": [(row, _because(taste.alike[row.challenge_id])) for row in of("challenge_id", taste.alike)],
-        "discover": [(row, _popular(row)) for row in one_of_each([liked, recent])],
-    }
+    def reason(self, source: str, row: Any) -> str:
+        """Why a post is there, from its row as it is now."""
+        taste = self._taste
+        if source == "category":
+            return _days(taste.days[row.category - 1], row.category)
+        if source == "challenge":
+            return f"You reacted {_times(taste.reactions[row.challenge_id])} in {row.title}"
+        if source == "alike":
+            return _because(taste.alike[row.challenge_id])
+        return _popular(row)
 
 
 def one_of_each(queues: Sequence[Sequence[T]]) -> Iterator[T]:
@@ -140,22 +186,6 @@ def one_of_each(queues: Sequence[Sequence[T]]) -> Iterator[T]:
         for queue in queues:
             if place < len(queue):
                 yield queue[place]
-
-
-def _in_turn(sources: dict[str, Chosen]) -> Iterator[tuple[Any, str]]:
-    queues = {name: iter(found) for name, found in sources.items()}
-    done: set[int] = set()
-    for name in cycle(TURNS):
-        if not queues:
-            return
-        while name in queues:
-            following = next(queues[name], None)
-            if following is None:
-                del queues[name]
-            elif following[0].id not in done:
-                done.add(following[0].id)
-                yield following
-                break
 
 
 def _days(days: int, category: int) -> str:

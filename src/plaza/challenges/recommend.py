@@ -1,8 +1,10 @@
 """What to read next. Valkey gives, in one round trip, what is known of a reader, what goes with the challenges that
 they take part in, and the newest of all five categories, for only one's own days say which of these count.
 
-What is shown is then looked up in SQL, which is the record: an own post, one reacted to, or one whose challenge has
-ended since the last roll is not shown, whatever the pool still has. `choosing.py` has the rules of what comes first.
+Some thousand posts are to choose from, and twenty are shown. What the choice goes by never changes, so it stays at hand
+in the process (`candidates.py`). What is chosen is then looked up in SQL, which is the record: an own post, one reacted
+to, or one whose challenge has ended since the last roll is not shown, whatever the pool still has. The rules of what
+comes first are in `choosing.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Any, Final, Protocol
 import msgspec
 from sqlalchemy import BindParameter, CompoundSelect, bindparam, exists, func, select, union_all
 
-from plaza.challenges.choosing import MOST_ALIKE, Own, Taste, alike, choose, one_of_each
+from plaza.challenges.candidates import Candidates
+from plaza.challenges.choosing import MOST_ALIKE, Candidate, Menu, Own, Taste, alike, one_of_each
 from plaza.challenges.derived import Derived
 from plaza.challenges.keys import (
     CLG_NEIGHBOURS,
@@ -40,6 +43,8 @@ PER_CHALLENGE: Final = 25
 MOST_OWN: Final = 100
 # After being shown on so many days, a post has had its chance.
 MOST_DAYS_SHOWN: Final = 3
+# Of what is chosen, at least so many are looked up at a time: who has reacted to most of it needs further ones.
+LOOKED_UP: Final = 50
 # Of posts that were shown, so many are remembered: some weeks of reading, and 20 kB.
 MOST_REMEMBERED: Final = 1_000
 
@@ -60,7 +65,7 @@ _OF_OTHERS = (
     POST.c.username != _VIEWER,
     ~exists().where(REACTION.c.post_id == POST.c.id, REACTION.c.username == _VIEWER),
 )
-_CANDIDATES = (
+_ROWS = (
     select(POST, REACTIONS, CHALLENGE.c.title, CHALLENGE.c.category, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
     .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
     .where(POST.c.id.in_(bindparam("ids", expanding=True)), *_OF_OTHERS)
@@ -90,6 +95,7 @@ class Recommender:
         self._derived = derived
         self._valkey = derived.valkey
         self._sql = derived.sql
+        self._candidates = Candidates(derived.sql)
         self.blocks: Blocks | None = None
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
@@ -97,25 +103,46 @@ class Recommender:
         actor.require(USER)
         today = self._derived.today()
         taste = await self._taste(actor.name, today, await self._own(actor.name, today))
-        rows = [row for row in await self._rows(actor.name, taste) if self._fit(row, today, taste)]
-        chosen = choose(rows, taste, limit)
-        await self._remember(actor.name, taste, [row.id for row, _ in chosen], today)
-        return Recommendations([Recommended(as_post(row), reason) for row, reason in chosen])
+        posts = await self._candidates.of(taste.pool | await self._newest(actor.name, taste))
+        menu = Menu((post for post in posts if self._may_be_shown(post, today, taste)), taste)
+        chosen = await self._choose(menu, actor.name, today, taste, limit)
+        await self._remember(actor.name, taste, [one.post.id for one in chosen], today)
+        return Recommendations(chosen)
+
+    async def _choose(self, menu: Menu, name: str, today: int, taste: Taste, limit: int) -> list[Recommended]:
+        """The first of the menu that the record has for this reader. What it has not makes room for the next."""
+        rows: dict[int, Any] = {}
+        gone: set[int] = set()
+        while True:
+            chosen = menu.choose(max(2 * limit, LOOKED_UP), gone)
+            unknown = [one.post.id for one in chosen if one.post.id not in rows]
+            if unknown:
+                found = await self._sql.look(_ROWS, viewer=name, ids=unknown)
+                rows |= {
+                    row.id: row
+                    for row in found
+                    if row.username not in taste.hidden and in_pool(row, today, self._derived.max_post_age)
+                }
+                gone.update(id for id in unknown if id not in rows)
+            if gone.isdisjoint(one.post.id for one in chosen[:limit]):
+                first = [(rows[one.post.id], one.source) for one in chosen[:limit]]
+                return [Recommended(as_post(row), menu.reason(source, row)) for row, source in first]
 
     async def _taste(self, name: str, today: int, own: Sequence[Own]) -> Taste:
         """What is known of a reader who takes part in these challenges. One round trip."""
         hiding = [] if self.blocks is None else self.blocks.hiding(name)
-        (days, preference, shown, ids), pools, hidden, neighbours = await self._batches(
+        (days, preference, shown, popular), pools, hidden, neighbours = await self._batches(
             [
                 ["HGET", USER_CONTRIBUTION(), name],
                 ["ZRANGE", CLGS_PREFERENCE(name), 0, TOP_CHALLENGES - 1, "REV", "WITHSCORES"],
                 ["HGETALL", CLG_SHOWN(name)],
-                ["ZRANGE", CLG_POPULAR(), 0, -1],
+                ["ZRANGE", CLG_POPULAR(), 0, -1, "WITHSCORES"],
             ],
             self._pool_commands(today),
             [["ZRANGE", key, 0, -1] for key in hiding],
             [["GET", CLG_NEIGHBOURS(one.id)] for one in own],
         )
+        ids = [id for id, _ in popular]
         for new, old, any_ in zip(pools[::3], pools[1::3], pools[2::3], strict=True):
             ids += [*(new + old)[:PER_CATEGORY], *any_]
         return Taste(
@@ -123,6 +150,7 @@ class Recommender:
             reactions={int(id): int(float(count)) for id, count in preference},
             shown={int(id): shown_of(text) for id, text in shown.items()},
             pool=frozenset(map(int, ids)),
+            popular={int(id): int(float(count)) for id, count in popular},
             hidden=frozenset(name for names in hidden for name in names),
             alike=alike(own, neighbours),
         )
@@ -157,18 +185,17 @@ class Recommender:
             own.setdefault(one.id, one)
         return list(own.values())[:MOST_OWN]
 
-    async def _rows(self, name: str, taste: Taste) -> list[Any]:
-        """The candidates with their challenges, without one's own and those reacted to."""
-        ids = set(taste.pool)
-        if challenges := {*taste.reactions, *taste.alike}:
-            wanted = {f"challenge{n}": id for n, id in enumerate(challenges)}
-            ids.update(id for (id,) in await self._sql.look(_newest(len(wanted)), viewer=name, **wanted))
-        return list(await self._sql.look(_CANDIDATES, viewer=name, ids=list(ids)))
+    async def _newest(self, name: str, taste: Taste) -> set[int]:
+        """The newest posts of the challenges that somebody reacts in most, or that go with theirs."""
+        wanted = {f"challenge{n}": id for n, id in enumerate({*taste.reactions, *taste.alike})}
+        if not wanted:
+            return set()
+        return {id for (id,) in await self._sql.look(_newest(len(wanted)), viewer=name, **wanted)}
 
-    def _fit(self, row: Any, today: int, taste: Taste) -> bool:
-        days, last = taste.shown.get(row.id, (0, today))
+    def _may_be_shown(self, post: Candidate, today: int, taste: Taste) -> bool:
+        days, last = taste.shown.get(post.id, (0, today))
         seen_enough = days >= MOST_DAYS_SHOWN and (days > MOST_DAYS_SHOWN or last != today)
-        return row.username not in taste.hidden and not seen_enough and in_pool(row, today, self._derived.max_post_age)
+        return not seen_enough and in_pool(post, today, self._derived.max_post_age)
 
     async def _remember(self, name: str, taste: Taste, ids: Iterable[int], today: int) -> None:
         """Count the day for what is shown for the first time on it; forget what has left the pool, and the oldest."""
