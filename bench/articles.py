@@ -23,8 +23,8 @@ import redis.asyncio
 from bench.harness import CALLERS, compare, show
 from bench.peers.book_articles import AsyncBookArticles, BookArticles
 from plaza.articles.cuts import Cuts
-from plaza.articles.domain import LIBRARY
 from plaza.articles.keys import ARTICLES_BY_SCORE, CUTS, GROUP
+from plaza.articles.library import LIBRARY
 from plaza.articles.lists import Lists
 from plaza.articles.model import ArticlesQuery, NewArticle
 from plaza.articles.service import Articles

@@ -23,7 +23,7 @@ from typing import Any
 from sqlalchemy import Table, insert
 
 from plaza.challenges.derived import Derived
-from plaza.challenges.domain import LIBRARY
+from plaza.challenges.library import LIBRARY
 from plaza.challenges.model import day_of
 from plaza.challenges.recommend import Recommender
 from plaza.challenges.roll import Roll, Rolled

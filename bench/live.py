@@ -33,8 +33,9 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.wire import connect
 from plaza.live import keys
+from plaza.live.library import LIBRARY
 from plaza.live.model import Beat, Watcher
-from plaza.live.service import LIBRARY, Live
+from plaza.live.service import Live
 from tests.servers import Server, one_server
 
 ROUNDS = 4

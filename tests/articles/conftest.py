@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from plaza.articles.cuts import Cuts
-from plaza.articles.domain import LIBRARY
+from plaza.articles.library import LIBRARY
 from plaza.articles.lists import Lists
 from plaza.articles.model import Article, NewArticle
 from plaza.articles.routes import route

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plaza.challenges.derived import Derived
-from plaza.challenges.domain import LIBRARY
+from plaza.challenges.library import LIBRARY
 from plaza.challenges.model import Challenge, NewChallenge, NewPost, NewTracking, Post
 from plaza.challenges.people import Participants
 from plaza.challenges.posts import Posts

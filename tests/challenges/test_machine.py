@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
 from sqlalchemy import delete, text
 
-from plaza.challenges.domain import LIBRARY
+from plaza.challenges.library import LIBRARY
 from plaza.challenges.tables import ARRIVAL, BY_NAME, REMOVAL
 from plaza.core import leases
 from plaza.core.clock import SetClock

@@ -19,9 +19,10 @@ from plaza.core.wire import Valkey
 from plaza.live import domain
 from plaza.live.figures import Figures
 from plaza.live.history import History
+from plaza.live.library import LIBRARY
 from plaza.live.model import Beat, Heard, Leaving, Left, Watcher
 from plaza.live.recorder import Recorder
-from plaza.live.service import LIBRARY, Live
+from plaza.live.service import Live
 from tests.servers import Cluster, Server
 from tests.web import client_of
 

@@ -12,8 +12,8 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.wire import connect
 from plaza.live.history import History
+from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
-from plaza.live.service import LIBRARY
 
 
 async def record(url: str, data_dir: Path) -> None:

@@ -15,8 +15,9 @@ from plaza.core.sql import Sql
 from plaza.core.wire import connect
 from plaza.live.figures import Figures
 from plaza.live.history import History
+from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
-from plaza.live.service import LIBRARY, Live
+from plaza.live.service import Live
 from tests.live.conftest import Crowd
 from tests.servers import Server
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from plaza.articles.cuts import Cuts
 from plaza.articles.jobs import timers
-from plaza.articles.keys import CATALOGUE
+from plaza.articles.library import LIBRARY
 from plaza.articles.lists import Lists
 from plaza.articles.people import People
 from plaza.articles.routes import route
 from plaza.articles.rules import RULES
 from plaza.articles.service import Articles
 from plaza.core.domain import Core, Domain, Parts
-from plaza.core.functions import Library
 from plaza.core.paging import Snapshots
-
-LIBRARY = Library("articles", CATALOGUE, files("plaza.articles").joinpath("functions.lua").read_text())
 
 
 def build(core: Core) -> Parts:

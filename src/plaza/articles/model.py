@@ -183,7 +183,7 @@ def _is_in_names(character: str) -> bool:
 
 
 def link_digest(link: str) -> str:
-    """What two links have in common that lead to the same place. `functions.lua` has the same rule.
+    """What two links have in common that lead to the same place. `lua/articles.lua` has the same rule.
 
     The fragment is the browser's own business, and no path is the path `/`.
     """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from plaza.challenges.derived import Derived
 from plaza.challenges.inspecting import Inspection
 from plaza.challenges.jobs import timers
-from plaza.challenges.keys import CATALOGUE
+from plaza.challenges.library import LIBRARY
 from plaza.challenges.people import Participants
 from plaza.challenges.posts import Posts
 from plaza.challenges.recommend import Recommender
@@ -16,10 +14,7 @@ from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
 from plaza.challenges.standing import Standings
 from plaza.core.domain import Core, Domain, Parts
-from plaza.core.functions import Library
 from plaza.core.leases import Leases
-
-LIBRARY = Library("challenges", CATALOGUE, files("plaza.challenges").joinpath("functions.lua").read_text())
 
 
 def build(core: Core) -> Parts:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import structlog
@@ -20,7 +19,7 @@ from plaza.core import metrics
 from plaza.core.functions import Functions, Library
 from plaza.core.wire import Arg, ReplyError
 
-EVENTS = Library("events", core.CATALOGUE, files("plaza.core").joinpath("events.lua").read_text())
+EVENTS = Library.read("events", core.CATALOGUE, "plaza.core", "events")
 
 # A stream nobody empties must not fill the memory. A million small events take some 100 MB.
 MOST_EVENTS = 1_000_000

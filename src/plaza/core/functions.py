@@ -1,6 +1,6 @@
 """Builds each domain's Lua library, loads it, and calls its verbs.
 
-A library is the prelude, the catalogue's key names and the domain's `functions.lua`, in that order. Its functions are
+A library is the prelude, the catalogue's key names and the domain's own Lua, in that order. Its functions are
 registered under names that end in a hash of the whole source, so a process always runs exactly the code it was
 shipped with: while a rolling upgrade lasts, old and new libraries stand side by side. That is safe only as long as
 both mean the same by the keys. When they no longer do, `GENERATION` is raised: the first new process removes the
@@ -41,11 +41,17 @@ class Outdated(Unavailable):
 
 @dataclass(frozen=True)
 class Library:
-    """A domain's verbs: its catalogue and the text of its `functions.lua`."""
+    """A domain's verbs: its catalogue and its Lua."""
 
     name: str
     catalogue: Catalogue
     lua: str
+
+    @classmethod
+    def read(cls, name: str, catalogue: Catalogue, package: str, *nouns: str, upon: Library | None = None) -> Library:
+        """The library whose Lua lies in a package's folder, one file per noun; each may use what comes before it."""
+        parts = [(files(package) / f"{noun}.lua").read_text() for noun in nouns]
+        return cls(name, catalogue, "\n".join([upon.lua, *parts] if upon else parts))
 
     def build(self, layout: Layout, effect_ms: int) -> Built:
         keys = join([core.CATALOGUE, self.catalogue]).lua(layout)

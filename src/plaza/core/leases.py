@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from importlib.resources import files
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -24,7 +23,7 @@ from plaza.core import catalogue as core
 from plaza.core.errors import Conflict, Unavailable
 from plaza.core.functions import Functions, Library
 
-JOBS = Library("jobs", core.CATALOGUE, files("plaza.core").joinpath("jobs.lua").read_text())
+JOBS = Library.read("jobs", core.CATALOGUE, "plaza.core", "jobs")
 
 # Long enough for a slow moment, short enough that a dead worker's job is not missed.
 LEASE_SECONDS = 30.0

@@ -16,7 +16,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
@@ -28,7 +27,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import TooFast
 from plaza.core.functions import Functions, Library
 
-LIBRARY: Final = Library("limits", CATALOGUE, files("plaza.core").joinpath("limits.lua").read_text())
+LIBRARY: Final = Library.read("limits", CATALOGUE, "plaza.core", "limits")
 
 
 @dataclass(frozen=True, slots=True)

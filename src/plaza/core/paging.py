@@ -19,7 +19,6 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
@@ -35,7 +34,7 @@ T = TypeVar("T")
 C = TypeVar("C", "Position", "Mark")
 P = TypeVar("P")
 
-LIBRARY: Final = Library("paging", CATALOGUE, files("plaza.core").joinpath("paging.lua").read_text())
+LIBRARY: Final = Library.read("paging", CATALOGUE, "plaza.core", "paging")
 
 # However much of a list is hidden from a reader, one page costs no more than this.
 MOST_LOOKED_AT: Final = 1_000

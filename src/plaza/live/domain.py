@@ -6,6 +6,7 @@ from plaza.core.domain import Core, Domain, Parts
 from plaza.live.figures import Figures
 from plaza.live.history import History
 from plaza.live.jobs import timers
+from plaza.live.library import LIBRARY
 from plaza.live.people import People
 from plaza.live.places import GeoIp, Places
 from plaza.live.programme import Programme
@@ -14,7 +15,7 @@ from plaza.live.report import Reports
 from plaza.live.routes import route
 from plaza.live.rules import RULES
 from plaza.live.salts import Salts
-from plaza.live.service import LIBRARY, Live
+from plaza.live.service import Live
 from plaza.live.stream import Stream
 from plaza.live.viewers import Viewers
 from plaza.live.viewings import Viewings

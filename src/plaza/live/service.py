@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from importlib.resources import files
 
 from plaza.core.clock import Clock
-from plaza.core.functions import Functions, Library
+from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.model import (
@@ -29,11 +28,6 @@ from plaza.live.model import (
     Watcher,
     groups_of,
 )
-
-# One library in five files, in the order they build on one another.
-_FILES = ("audience", "functions", "questions", "upkeep", "mending")
-LUA = [files("plaza.live").joinpath(f"{name}.lua") for name in _FILES]
-LIBRARY = Library("live", keys.CATALOGUE, "".join(file.read_text() for file in LUA))
 
 # Names of an event's keys are asked for at every beat; those of the last few thousand places are kept.
 REMEMBERED = 4096

@@ -2,7 +2,7 @@
 
 On one server each write is one round trip, and whether the other person exists is looked at in the same atomic step. On
 a cluster the other person is elsewhere: the look comes before, and if they leave in between, their side withdraws the
-fact again (`functions.lua`).
+fact again (`lua/users.lua`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ leaderboard through its author.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from plaza.core.functions import Library
 from plaza.core.keys import Catalogue, Key
 
@@ -18,4 +16,4 @@ SHELF_BOXES = Key("shelf:<shelf>:boxes", "hash", "Totals of a shelf's boxes.", o
 SHELVES_TOP = Key("shelves:top", "zset", "Shelves by total.", of="shelf", score="sum of the boxes' totals")
 
 CATALOGUE = Catalogue.of("ledger", globals(), {"box": "[a-z0-9-]+", "shelf": "[a-z0-9-]+"})
-LIBRARY = Library("ledger", CATALOGUE, Path(__file__).with_name("functions.lua").read_text())
+LIBRARY = Library.read("ledger", CATALOGUE, "tests.core.ledger", "functions")

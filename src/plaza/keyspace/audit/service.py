@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.resources import files
 from time import monotonic
 
 import msgspec
@@ -17,7 +16,7 @@ from plaza.keyspace.audit.auditing import AUDIT, DRY_RUN, REPAIR, Auditor, Told
 from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
 from plaza.keyspace.audit.report import Report
 
-LIBRARY = Library("audit", CATALOGUE, files("plaza.keyspace.audit").joinpath("audit.lua").read_text())
+LIBRARY = Library.read("audit", CATALOGUE, "plaza.keyspace.audit", "audit")
 
 # How often the report under way is written down for others to see.
 TELL_SECONDS = 0.5

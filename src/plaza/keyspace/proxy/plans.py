@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, Final
 
 from plaza.core.functions import Functions, Library
@@ -17,9 +16,7 @@ from plaza.core.wire import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.commands import Asked, Refused, read
 from plaza.keyspace.proxy.rules import Caller, Place, Rules
 
-LIBRARY: Final = Library(
-    "proxy", Catalogue("proxy", {}, {}), files("plaza.keyspace.proxy").joinpath("proxy.lua").read_text()
-)
+LIBRARY: Final = Library.read("proxy", Catalogue("proxy", {}, {}), "plaza.keyspace.proxy", "proxy")
 
 # What a profile may grow to through the proxy. All of it is read at once, so it stays as small as one page.
 MOST_FIELDS: Final = 128

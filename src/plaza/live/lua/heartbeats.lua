@@ -1,4 +1,4 @@
--- What viewers do and admins declare. audience.lua says what an audience is.
+-- What viewers do and admins declare. `audience.lua` says what an audience is.
 --
 -- On one server a beat changes the event's audience and the session's in one function. On a cluster the session is
 -- another owner, and its part is a call of its own, made right after: a beat needs no note for a worker to finish it,

@@ -1,0 +1,60 @@
+-- What the audit and a repair call: whatever follows from an article's facts is said once more.
+
+-- counted: the counter is not behind an article that is there.
+recipe('counted', function(id)
+  if redis.call('EXISTS', key.article(id)) == 0 then return nil end
+  return perform('at_least', {key.articles_last()}, {id})
+end)
+
+-- at_least: an id was given.   KEYS counter   ARGV id
+verb('at_least', function(keys, args)
+  if tonumber(redis.call('GET', keys[1]) or 0) < tonumber(args[1]) then redis.call('SET', keys[1], args[1]) end
+end)
+
+-- Everything that follows from an article's facts is said once more, whatever another writer has made of it.
+-- Returns 1, or 0 if there is no such article.
+local function mend(id)
+  local article, up, down, in_groups = key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)
+  local author = redis.call('HGET', article, 'author')
+  local groups = redis.call('SMEMBERS', in_groups)
+  if author then
+    for _, voter in ipairs(redis.call('SINTER', up, down)) do -- an upvoter
+      redis.call('SREM', down, voter)
+      effect('cast', id, voter:sub(6))
+    end
+    count(id, article, up, down)
+    effect('posted', id, author:sub(6))
+  else
+    redis.call('DEL', article, in_groups)
+    effect('ranked', id)
+    shed(id, up, down)
+  end
+  effect('dated', id)
+  effect('counted', id)
+  for _, group in ipairs(groups) do effect('grouped', id, group) end
+  return author and 1 or 0
+end
+
+-- mend   KEYS article, up, down, groups   ARGV id   Reply as above
+verb('mend', function(keys, args)
+  return mend(args[1])
+end)
+
+-- What the audit calls, for one article or one of its relations.   KEYS article   ARGV now_ms, id, and whom or what
+verb('mend_article', function(keys, args)
+  return mend(args[2])
+end)
+
+verb('mend_vote', function(keys, args)
+  local article, id, voter = keys[1], args[2], 'user:' .. args[3]
+  local up, down = key.article_up(id), key.article_down(id)
+  if redis.call('SISMEMBER', up, voter) == 1 then redis.call('SREM', down, voter) end
+  effect('cast', id, args[3])
+  if redis.call('EXISTS', article) == 1 then count(id, article, up, down) end
+end)
+
+verb('mend_group', function(keys, args) effect('grouped', args[2], args[3]) end)
+verb('mend_posted', function(keys, args) effect('posted', args[2], args[3]) end)
+
+-- mend_sized: how many articles a group has.   KEYS group   ARGV now_ms, group
+verb('mend_sized', function(keys, args) effect('sized', args[2]) end)
