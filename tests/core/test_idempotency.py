@@ -10,7 +10,7 @@ import pytest
 
 from plaza.core import idempotency as module
 from plaza.core.auth import ADMIN, API, USER, Actor
-from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY
+from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.errors import Invalid, NotFound, Unavailable
 from plaza.core.idempotency import Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
 from plaza.core.valkey.calls import USAGE, Usage
@@ -150,7 +150,7 @@ async def test_any_visible_key_works_and_becomes_a_declared_name(
     shop = Shop()
     await idempotency.once(keyed(key=key), shop)
     assert (await idempotency.once(keyed(key=key), shop)).replayed
-    name = IDEMPOTENCY(keyed(key=key).operation)
+    name = IDEMPOTENCY(keyed(key=key).key)
     assert await stranger.exists(name) == 1
     found = CATALOGUE.match(name)
     assert found is not None
@@ -197,10 +197,10 @@ async def test_a_request_that_is_cancelled_frees_the_key(idempotency: Idempotenc
 async def test_the_answer_stays_for_a_day_and_a_claim_for_seconds(idempotency: Idempotency, stranger: Any) -> None:
     shop = Shop()
     running = await begin(idempotency, shop)
-    assert 0 < await stranger.pttl(IDEMPOTENCY(keyed().operation)) <= 10_000
+    assert 0 < await stranger.pttl(IDEMPOTENCY(keyed().key)) <= 10_000
     shop.go.set()
     await running
-    assert 86_390_000 < await stranger.pttl(IDEMPOTENCY(keyed().operation)) <= 86_400_000
+    assert 86_390_000 < await stranger.pttl(IDEMPOTENCY(keyed().key)) <= 86_400_000
 
 
 async def test_what_is_kept_holds_no_request_no_key_no_cookie_and_no_name(
@@ -209,7 +209,7 @@ async def test_what_is_kept_holds_no_request_no_key_no_cookie_and_no_name(
     shop = Shop(headers=(("Set-Cookie", "plaza=secret-cookie"), ("x-request-id", "r1"), ("ETag", '"1"')))
     request = keyed(b'{"card": "4111"}', key="the-key")
     await idempotency.once(request, shop)
-    kept = await stranger.get(IDEMPOTENCY(request.operation))
+    kept = await stranger.get(IDEMPOTENCY(request.key))
     for secret in ("4111", "the-key", "secret-cookie", "ana", "r1"):
         assert secret not in kept
     again = await idempotency.once(request, shop)
@@ -224,17 +224,28 @@ async def test_a_body_of_any_bytes_comes_back_as_it_was(idempotency: Idempotency
     assert (await idempotency.once(keyed(), binary)).body == bytes(range(256))
 
 
-async def test_the_dead_free_their_key_after_the_lease_and_the_next_run_has_the_same_operation(valkey: Valkey) -> None:
+async def test_the_dead_free_their_key_after_the_lease(valkey: Valkey) -> None:
     idempotency = Idempotency(valkey, lease_ms=200)
     shop = Shop()
     # A process that dies says nothing more: its claim is all that is left of it.
-    name, claim = IDEMPOTENCY(keyed().operation), module._encode(module.Running(keyed().request, "of the dead"))
+    name, claim = IDEMPOTENCY(keyed().key), module._encode(module.Running(keyed().request, "of the dead"))
     await valkey.call("SET", name, claim, "PX", 200)
     with pytest.raises(StillRunning):
         await idempotency.once(keyed(), shop)
     await asyncio.sleep(0.25)
     assert not (await idempotency.once(keyed(), shop)).replayed
-    assert shop.runs == [keyed().operation]
+
+
+async def test_an_operation_is_one_request_within_a_day(idempotency: Idempotency, stranger: Any) -> None:
+    shop = Shop(status=503)  # whether anything was done, nobody knows: the key is free, and the operation the same
+    for request in (keyed(), keyed(), keyed(b'{"title": "b"}')):
+        await idempotency.once(request, shop)
+    first, again, other = shop.runs
+    assert first == again != other
+    assert 86_390_000 < await stranger.pttl(IDEMPOTENCY_DAY(keyed().key)) <= 86_400_000
+    await stranger.delete(IDEMPOTENCY_DAY(keyed().key))  # as if that day were over
+    await idempotency.once(keyed(), shop)
+    assert shop.runs[-1] not in (first, other)
 
 
 async def test_work_longer_than_the_lease_keeps_its_key(valkey: Valkey) -> None:
@@ -249,7 +260,7 @@ async def test_work_longer_than_the_lease_keeps_its_key(valkey: Valkey) -> None:
     await running
     await asyncio.sleep(0.2)  # no renewal comes after the answer and shortens its day
     assert not [task for task in asyncio.all_tasks() if "renew" in repr(task)]
-    assert await valkey.call("PTTL", IDEMPOTENCY(keyed().operation)) > 80_000_000
+    assert await valkey.call("PTTL", IDEMPOTENCY(keyed().key)) > 80_000_000
     assert (await idempotency.once(keyed(), shop)).replayed
     assert len(shop.runs) == 1
 
@@ -260,7 +271,7 @@ async def test_a_run_that_lost_its_lease_touches_nobodys_answer(
 ) -> None:
     slow, quick = Shop(status), Shop(202)
     lost = await begin(idempotency, slow)
-    await valkey.call("DEL", IDEMPOTENCY(keyed().operation))  # as if it had stalled past its lease
+    await valkey.call("DEL", IDEMPOTENCY(keyed().key))  # as if it had stalled past its lease
     assert (await idempotency.once(keyed(), quick)).status == 202
     slow.go.set()
     assert (await lost).status == status  # what it did, it did

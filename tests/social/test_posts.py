@@ -77,8 +77,11 @@ async def test_a_profile_that_another_service_wrote_will_do(social: Social, stra
 async def test_an_operation_run_twice_makes_one_post_and_one_comment(social: Social, ana: Actor, true: Any) -> None:
     posts = [await social.posts.create(ana, NewPost("once"), "ab" * 16) for _ in range(2)]
     assert posts[0] == posts[1]
+    comments = []
     for _ in range(2):
-        await social.posts.comment(ana, posts[0].id, NewComment("once"), "cd" * 16)
+        comments.append(await social.posts.comment(ana, posts[0].id, NewComment("once"), "cd" * 16))
+        social.clock.forward(seconds=1)
+    assert comments[0] == comments[1]
     facts = await true()
     assert len(facts["post"]) == len(facts["comment"]) == 1
 

@@ -125,10 +125,18 @@ LIMIT_ADDRESS = Key(
     read=Access.ADMIN,
 )
 IDEMPOTENCY = Key(
-    "idempotency:<operation>",
+    "idempotency:<key>",
     "string",
     "A request with an `Idempotency-Key`: who is running it, or what it answered.",
     lifetime="10 seconds, renewed, while it runs; 24 hours once answered",
+    ttl_seconds=86_400,
+)
+IDEMPOTENCY_DAY = Key(
+    "idempotency:<key>:day",
+    "string",
+    "Tells the runs of one request with an `Idempotency-Key` from what the same key is used for another day.",
+    of="a random token",
+    lifetime="24 hours from the first run",
     ttl_seconds=86_400,
 )
 SNAPSHOT = Key(
@@ -152,7 +160,7 @@ CATALOGUE = Catalogue.of(
         "job": "[a-z0-9_.]+",
         "kind": "[a-z]+",
         "subject": "[A-Za-z0-9._-]{1,64}|~[0-9a-f]{32}",
-        "operation": "[0-9a-f]{32}",
+        "key": "[0-9a-f]{32}",
         "snapshot": "[0-9a-f]{32}",
     },
 )

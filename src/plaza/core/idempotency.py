@@ -3,7 +3,9 @@
 A caller's key is claimed before the work starts, by one `SET … NX GET`, so of any number of equal requests exactly one
 runs. The claim is a lease that is renewed while the work goes on: if the process dies, the key is free again after
 `LEASE_MS`. Whether the work had been done by then only the facts can tell, so the second run gets the same
-`operation` id, by which a verb recognises what it has already done.
+`operation` id, by which a verb recognises what it has already done. That id is made of the key, the request, and a
+token that lasts as long as answers do: whoever uses a key again days later, or for something else after a failure,
+asks for a new thing, and must not be told of an old one.
 
 The answer replaces the claim (`SET … IFEQ`, so a run that lost its lease overwrites nobody's) and stays for a day.
 Of the request only a hash is kept; of the answer what the caller got, without cookies.
@@ -23,7 +25,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from plaza.core.auth import Actor
-from plaza.core.catalogue import IDEMPOTENCY
+from plaza.core.catalogue import IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.errors import Conflict, Invalid, Unavailable
 from plaza.core.wire import Valkey
 
@@ -84,15 +86,15 @@ class Reply:
     replayed: bool = False
 
 
-# Makes the answer, errors included. It gets an id that is the same in every run of the same request.
+# Makes the answer, errors included. It gets an id that is the same in every run of the same request within a day.
 Work = Callable[[str], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A request with an `Idempotency-Key`: whose, which key, and a hash of what it asks."""
+    """A request with an `Idempotency-Key`: a hash of whose it is and of the key, and one of what it asks."""
 
-    operation: str
+    key: str
     request: str
 
     @classmethod
@@ -100,9 +102,13 @@ class Keyed:
         """`target` is the path with its query. `caller` is what `caller_of` says."""
         if _VISIBLE.fullmatch(key) is None:
             raise Invalid("must be 1 to 255 visible ASCII characters", field="Idempotency-Key")
-        operation = hashlib.sha256(f"{caller}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        whose = hashlib.sha256(f"{caller}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
         request = hashlib.sha256(f"{method} {target}\n".encode("utf-8", "surrogatepass") + body).hexdigest()
-        return cls(operation, request)
+        return cls(whose, request)
+
+    def operation(self, day: str) -> str:
+        """What a run of this request is known by."""
+        return hashlib.sha256(f"{self.key} {self.request} {day}".encode()).hexdigest()[:32]
 
 
 def caller_of(actor: Actor | None, address: str) -> str:
@@ -119,14 +125,19 @@ class Idempotency:
 
     async def once(self, keyed: Keyed, work: Work) -> Reply:
         """The answer of `work`, or the kept one of an earlier run. Two round trips if it runs, one if not."""
-        name = IDEMPOTENCY(keyed.operation)
-        claim = _encode(Running(keyed.request, secrets.token_hex(8))).decode()
-        found = await self._valkey.call("SET", name, claim, "NX", "GET", "PX", self._lease_ms)
+        name, run = IDEMPOTENCY(keyed.key), secrets.token_hex(8)
+        claim = _encode(Running(keyed.request, run)).decode()
+        found, day = await self._valkey.batch(
+            [
+                ("SET", name, claim, "NX", "GET", "PX", self._lease_ms),
+                ("SET", IDEMPOTENCY_DAY(keyed.key), run, "NX", "GET", "PX", KEPT_MS),
+            ]
+        )
         if found is not None:
             return _replay(keyed, _decode(found))
         try:
             async with self._renewed(name, claim):
-                reply = await work(keyed.operation)
+                reply = await work(keyed.operation(day or run))
         except BaseException:  # also a cancelled request's: whoever comes next may try
             await self._release(name, claim)
             raise

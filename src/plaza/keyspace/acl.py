@@ -28,7 +28,7 @@ _ONE, _MOST = "[-A-Za-z0-9._]", 30
 assert f"[A-Za-z0-9._-]{{1,{_MOST}}}" == USERNAME
 
 # What requests leave behind by being asked, whatever they ask for.
-OF_REQUESTS: Final = (core.LIMIT_USER, core.LIMIT_ADDRESS, core.IDEMPOTENCY, core.SNAPSHOT)
+OF_REQUESTS: Final = (core.LIMIT_USER, core.LIMIT_ADDRESS, core.IDEMPOTENCY, core.IDEMPOTENCY_DAY, core.SNAPSHOT)
 
 # What every client does to begin with; the last ones only on a cluster.
 _CONNECT: Final = (
