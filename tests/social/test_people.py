@@ -44,10 +44,19 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
     await social.people.follow(bob, "ana")
     posts = {who.name: await social.post(who, "#tea") for who in (ana, bob)}
     await social.posts.comment(bob, posts["bob"].id, NewComment("hi"))
+    cat = await social.person("cat")
+    social.clock.forward(seconds=1)
+    of_cat = await social.post(cat)
+    for who, other in ((ana, bob), (bob, ana)):
+        await social.people.give_role(ADMIN, who.name, "model")
+        await social.people.follow(cat, who.name)
+        await social.people.follow(who, "cat")
+        await social.posts.like(who, of_cat.id)
+        await social.posts.bookmark(who, posts[other.name].id)
     await social.people.block(ana, "bob")
     facts = await true()
-    assert not facts["user_following"]
-    assert not facts["user_followers"]
+    assert facts["user_following"] == {("cat",): {"ana", "bob"}, ("ana",): {"cat"}, ("bob",): {"cat"}}
+    assert facts["user_followers"] == facts["user_following"]
     for who, other in ((ana, bob), (bob, ana)):
         post = posts[other.name]
         for work in (
@@ -56,22 +65,36 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
             social.people.mute(who, other.name),
             social.posts.get(who, post.id),
             social.posts.like(who, post.id),
+            social.posts.unlike(who, post.id),
             social.posts.bookmark(who, post.id),
             social.posts.comment(who, post.id, NewComment("x")),
             social.posts.comments(who, post.id, Page()),
+            social.posts.likes(who, post.id, Page()),
             social.feeds.of_user(who, other.name, Page()),
             social.people.followers(who, other.name, Page()),
         ):
             with pytest.raises(NotFound):
                 await work
         mine = [posts[who.name].id]
-        assert [item.post.id for item in (await social.feeds.explore(who, Page())).items] == mine
+        assert [item.post.id for item in (await social.feeds.explore(who, Page())).items] == [of_cat.id, *mine]
         assert [item.post.id for item in (await social.feeds.hashtag(who, "tea", Page())).items] == mine
         assert [item.post.id for item in (await social.feeds.ranked(who, "tea", Page())).items] == mine
         assert [item.post.id for item in (await social.feeds.top_posts(who, "tea", 5))[0].posts] == mine
-        assert other.name not in [user.username for user in (await social.people.newest(who, "user", Page())).items]
+        assert (await social.feeds.bookmarked(who, who.name, Page())).items == []
+        assert [item.post.id for item in (await social.home.page(who, Page())).items] == [of_cat.id]
+        for people in (
+            await social.people.newest(who, "model", Page()),
+            await social.feeds.top_models(who, Page()),
+            await social.people.followers(who, "cat", Page()),
+            await social.people.following(who, "cat", Page()),
+            await social.posts.likes(who, of_cat.id, Page()),
+        ):
+            assert [user.username for user in people.items] == [who.name]
+        assert (await social.posts.unbookmark(who, post.id)).changed, "what is one's own can be taken back"
+        with pytest.raises(NotFound):
+            await social.posts.unbookmark(who, post.id)
     assert [user.username for user in (await social.people.blocked(ana, Page())).items] == ["bob"]
-    assert len((await social.feeds.explore(None, Page())).items) == 2
+    assert len((await social.feeds.explore(None, Page())).items) == 3
     await social.people.unblock(ana, "bob")
     assert (await social.people.follow(bob, "ana")).changed
     await true()

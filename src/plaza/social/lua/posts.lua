@@ -234,13 +234,9 @@ verb('bookmark', function(keys, args)
   return 1
 end)
 
--- unbookmark   KEYS bookmarked, the post (one server, if it must be there)   ARGV name, id, now
--- Reply 1, or 0 if it was so already
+-- unbookmark   KEYS bookmarked   ARGV name, id, now   Reply 1, or 0 if it was so already
 verb('unbookmark', function(keys, args)
-  if redis.call('ZREM', keys[1], args[2]) == 0 then
-    if keys[2] and not exists(keys[2]) then fail('not_found', 'There is no such post.') end
-    return 0
-  end
+  if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
   effect('bookmarking', args[1], args[2], args[3])
   return 1
 end)
