@@ -114,6 +114,8 @@ def test_operators_pages_are_for_everybody_in_light_and_dark_wide_and_narrow(rob
     pages = {
         "operator-live": "/app/operator/live",
         "operator-keys": "/app/operator/keys",
+        "operator-family": "/app/operator/keys/user",
+        "operator-secrets": "/app/operator/keys/auth_user",
         "operator-key": "/app/operator/keys/user/key?name=user:mira",
         "operator-health": "/app/operator/health",
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.community import Community, Reader, community
 
@@ -74,6 +74,31 @@ def test_a_newcomer_posts_likes_and_comments_and_all_is_there_after_a_reload(rea
     expect(page.get_by_role("link", name="Sign in").first).to_be_visible()
     page.go_back()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()  # and not what nia has bookmarked
+
+
+def test_a_button_that_is_pressed_twice_is_pressed_once_and_does_not_hold_up_others(
+    readers: Readers, plaza: Community
+) -> None:
+    page = readers().sign_up("tim")
+    held: list[Route] = []
+    page.route("**/like", lambda route: held.append(route))
+    likes = page.locator(".like")
+    for press in (likes.nth(0).dblclick, likes.nth(1).click):
+        with page.expect_request("**/like"):
+            press()
+    expect(page.locator("[data-busy]")).to_have_count(2)
+    assert len({route.request.url for route in held}) == len(held) == 2
+    for route in held:
+        route.continue_()
+    expect(page.locator('.like[aria-pressed="true"]')).to_have_count(2)
+    empty = plaza.ask("POST", "/challenges", "jonas", title="Nap", category=3, is_public=True, duration=7)["id"]
+    page.goto(f"/app/challenges/{empty}")
+    expect(page.get_by_text("Nobody has told anything yet.")).to_be_visible()
+    page.get_by_role("button", name="Take part").click()
+    page.get_by_label("How is it going?").fill("Zzz.")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".tale")).to_have_text(re.compile("Zzz."))
+    expect(page.get_by_text("Nobody has told anything yet.")).to_be_hidden()
 
 
 def test_whom_one_follows_one_reads(readers: Readers) -> None:
@@ -158,8 +183,13 @@ def test_the_last_piece_is_sold_once(readers: Readers, plaza: Community) -> None
     expect(other.get_by_role("alert")).to_be_visible()
     assert all("409" in line for line in readers.all[-1].complaints)
     readers.all[-1].complaints.clear()
+    held: list[Route] = []
+    other.route("**/cart/*", lambda route: held.append(route))
     other.get_by_label("How many of").fill("0")
-    other.get_by_role("button", name="Change").click()
+    with other.expect_request("**/cart/*"):
+        other.keyboard.press("Tab")
+    expect(other.get_by_role("button", name="Order now")).to_be_disabled()  # which would order what is no longer meant
+    held[0].continue_()
     expect(other.get_by_text("The cart is empty.")).to_be_visible()
     other.goto(f"/app/shop/items/{item}")
     expect(other.locator(".stock")).to_have_text("Sold out")
@@ -191,8 +221,10 @@ def test_everything_works_without_scripts(readers: Readers, plaza: Community) ->
     page.goto(f"/app/shop/items/{plaza.offer('A plain lamp', 3)}")
     page.get_by_label("How many").fill("2")
     page.get_by_role("button", name="Put in the cart").click()
+    page.get_by_label("How many of").fill("3")
+    page.get_by_role("button", name="Change").click()
     page.get_by_role("button", name="Order now").click()
-    expect(page.locator(".order")).to_contain_text("2 × 19.90")
+    expect(page.locator(".order")).to_contain_text("3 × 19.90")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("link", name="Sign in").first).to_be_visible()
 

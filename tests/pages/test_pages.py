@@ -65,6 +65,32 @@ async def test_a_form_that_is_sent_twice_does_its_work_once(ana: Surfer) -> None
     for _ in range(2):
         assert (await ana.post("/app/posts", data=form)).status_code == 303
     assert (await ana.get("/app")).text.count("only once") == 1
+    assert "Your post" not in (await ana.get("/app/following")).text, "what one posts there would not be there"
+
+
+async def test_what_is_so_already_when_a_form_comes_again_is_no_mistake(ana: Surfer, guest: Surfer) -> None:
+    post = (await ana.fill("/app/posts", next="", content="hello")).headers["location"]
+    said = (await ana.fill(f"{post}/comments", page=post, content="hi")).headers["location"].rpartition("#comment-")[2]
+    await ana.fill("/app/articles", page="/app/articles/new", title="A link", link="https://example.org/")
+    walk = {"title": "Walk", "category": "1", "duration": "7", "is_public": "1"}
+    await ana.fill("/app/challenges", page="/app/challenges/new", **walk)
+    for path, fields in (
+        ("/app/challenges/1/join", {"on": "1"}),
+        ("/app/challenges/1/track", {}),
+        ("/app/challenges/1/join", {"on": "0"}),
+        (f"{post}/comments/{said}/delete", {}),
+        (f"{post}/delete", {}),
+        ("/app/articles/1/delete", {}),
+    ):
+        form = {**await ana.form("/app/bookmarks"), **fields}
+        assert [(await ana.post(path, data=form)).status_code for _ in range(2)] == [303, 303], path
+    form = {**await guest.form("/app/sign-up"), "username": "bob", "password": "correct horse"}
+    cookie = guest.cookies["plaza"]
+    assert (await guest.post("/app/sign-up", data=form)).status_code == 303
+    for password, status in (("correct horse", 303), ("incorrect horse", 409)):
+        guest.cookies.clear()
+        guest.cookies.set("plaza", cookie)
+        assert (await guest.post("/app/sign-up", data={**form, "password": password})).status_code == status
 
 
 @pytest.mark.parametrize("evil", ["<", "'", "👩", "#ab ", "https://a.example/' ", "ل"])
@@ -121,6 +147,17 @@ async def test_what_is_wrong_is_told_on_a_page_and_to_scripts_as_a_problem(ana: 
     told = await ana.get("/app/people/nobody", headers={"x-fragment": "1"})
     assert told.json()["code"] == "no_profile"
     assert (await ana.get("/nowhere")).json()["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/posts/x", "/articles/0", "/articles?order=odd", "/shop/items/lamp", "/people/%C3%A9", "/tags/a-b", "?cursor=x",
+     "/sign-out", "/shop/checkout", "/people/ana/friends"],
+)  # fmt: skip
+async def test_an_address_that_was_mistyped_is_a_page_that_is_not_there(ana: Surfer, path: str) -> None:
+    answer = await ana.get(f"/app{path}")
+    assert answer.status_code == 404
+    assert "There is nothing at this address." in answer.text
 
 
 async def test_while_valkey_is_away_a_page_says_so(tmp_path: Path) -> None:
@@ -188,7 +225,7 @@ async def test_an_avatar_is_the_same_for_ever_and_another_for_others(guest: Surf
     assert "default-src 'none'" in first.headers["content-security-policy"]
     assert (await guest.get("/app/avatars/ana")).content == first.content
     assert (await guest.get("/app/avatars/bob")).content != first.content
-    assert (await guest.get("/app/avatars/%3Cscript%3E")).status_code == 422
+    assert (await guest.get("/app/avatars/%3Cscript%3E")).status_code == 404
 
 
 async def test_styles_and_scripts_are_kept_for_ever_by_their_version(guest: Surfer) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
-from plaza.core.errors import BadRequest, PlazaError
+from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.serving.problems import headers_of, problem
 from plaza.web.forms import NEXT, fields_of
 from plaza.web.rendering import chrome, page, render
@@ -36,6 +36,8 @@ def problem_page(error: PlazaError, call: Call) -> Answer[Any]:
         return problem(error, call.request_id)
     if error.status == 401:
         return Answer(status=303, headers=[("location", sign_in_path(_wanted(call)))])
+    if isinstance(error, Invalid | MethodNotAllowed) and call.method in ("GET", "HEAD"):
+        error = NotFound("There is nothing at this address.")  # mistyped; to people a number out of range is no field
     # Errors are told without asking who it is.
     nobody = {"chrome": chrome("", "", False, ""), "here": HOME, "csrf": "", "notices": ""}
     advice = _ADVICE.get(error.status, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from plaza.core.answers import Answer
@@ -9,9 +10,9 @@ from plaza.core.call import Call
 from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
 from plaza.shop.cookies import clear_cookie, token_of
 from plaza.shop.model import Login
-from plaza.shop.sessions import Sessions
+from plaza.shop.sessions import Sessions, Visit
 from plaza.social.accounts import Accounts
-from plaza.social.model import Registration, Username
+from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME, local
@@ -92,13 +93,23 @@ async def sign_up(call: Call, body: bytes, site: Site, sessions: Sessions, accou
     fields = forms.fields_of(body)
     next = local(fields.get(forms.NEXT))
     try:
-        new = await accounts.register(forms.read(body, Registration), call.address)
+        visit = await _joined(call, forms.read(body, Registration), sessions, accounts)
     except (Conflict, Invalid, TooFast) as error:
         given = {name: fields.get(name, "") for name in ("username", "display_name")}
         field = error.extra.get("field", "username" if isinstance(error, Conflict) else "")
         return await _sign_up(call, site, next, status=_status(error), problem=error.detail, field=field, **given)
-    visit = await sessions.admit(token_of(call), new.user.username)
     return _sent_on(await site.visitors.behind(call, visit), next)
+
+
+async def _joined(call: Call, given: Registration, sessions: Sessions, accounts: Accounts) -> Visit:
+    """A session of a new account. Who clicked twice has it already, and is signed in to it by the same password."""
+    try:
+        new = await accounts.register(given, call.address)
+    except UsernameTaken:
+        with suppress(Unauthenticated, TooFast):
+            return await sessions.login(token_of(call), Login(given.username, given.password), call.address)
+        raise
+    return await sessions.admit(token_of(call), new.user.username)
 
 
 @page.post("/sign-out")

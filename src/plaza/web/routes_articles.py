@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, get_args
 from urllib.parse import quote
 
@@ -20,7 +21,7 @@ from plaza.articles.model import (
 from plaza.articles.service import Articles
 from plaza.core.answers import Answer
 from plaza.core.call import Call
-from plaza.core.errors import Conflict, Invalid
+from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.web import forms, links
 from plaza.web.noticeboard import Noticeboard
 from plaza.web.rendering import tabs
@@ -135,7 +136,8 @@ async def vote(call: Call, body: bytes, site: Site, id: ArticleId, articles: Art
 async def delete(call: Call, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Answer[str]:
     """Remove one's own article."""
     who = await site.visitors.of(call)
-    await articles.delete(who.person(), id)
+    with suppress(NotFound):  # by a second click: then it is gone
+        await articles.delete(who.person(), id)
     return site.done(call, who, b"", "/app/articles?order=time")
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from plaza.challenges.model import (
     CATEGORY_NAMES,
+    AlreadyJoined,
+    AlreadyTracked,
     Challenge,
     ChallengeId,
     NewChallenge,
     NewPost,
     NewTracking,
+    NotJoined,
     PostId,
 )
 from plaza.challenges.posts import Posts
@@ -156,7 +160,8 @@ async def join(
     """Take part, or no longer."""
     who = await site.visitors.of(call)
     on = forms.is_on(body)
-    await (service.join if on else service.leave)(who.person(), id)
+    with suppress(AlreadyJoined, NotJoined):  # by a second click: then it is so
+        await (service.join if on else service.leave)(who.person(), id)
     head = await _standing(site, who, await service.read(who.actor, id), standings)
     said = "You take part." if on else "You take part no longer."
     return site.done(call, who, body, f"/app/challenges/{id}", "challenge-changed.html", said=said, **head)
@@ -168,7 +173,8 @@ async def track(
 ) -> Answer[str]:
     """Note today as a day of progress."""
     who = await site.visitors.of(call)
-    await service.track(who.person(), id, NewTracking())
+    with suppress(AlreadyTracked):
+        await service.track(who.person(), id, NewTracking())
     head = await _standing(site, who, await service.read(who.actor, id), standings)
     to = f"/app/challenges/{id}"
     return site.done(call, who, body, to, "challenge-changed.html", said="Today counts.", **head)

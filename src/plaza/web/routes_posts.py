@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from markupsafe import Markup
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
+from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.social.model import CommentId, NewComment, NewPost, PostId
 from plaza.social.posts import Posts
@@ -71,7 +74,8 @@ async def bookmark(call: Call, body: bytes, site: Site, id: PostId, social: Post
 async def delete(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
     """Delete one's own post."""
     who = await site.visitors.of(call)
-    await social.delete(who.person(), id)
+    with suppress(NotFound):  # by a second click: then it is gone
+        await social.delete(who.person(), id)
     return site.done(call, who, b"", "/app")
 
 
@@ -90,5 +94,6 @@ async def comment(call: Call, body: bytes, site: Site, id: PostId, social: Posts
 async def uncomment(call: Call, body: bytes, site: Site, id: PostId, comment: CommentId, social: Posts) -> Answer[str]:
     """Take a comment away: its author, the post's owner or an admin."""
     who = await site.visitors.of(call)
-    await social.uncomment(who.person(), comment)
+    with suppress(NotFound):
+        await social.uncomment(who.person(), comment)
     return site.done(call, who, body, f"/app/posts/{id}#comments")

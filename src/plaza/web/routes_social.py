@@ -52,8 +52,8 @@ async def following(call: Call, site: Site, home: Home, cursor: str | None = Non
     """The posts of everyone one follows, newest first."""
     who = await site.visitors.of(call)
     found = await home.page(who.person(), Page(cursor=cursor), users=False)
-    said = {"composer": cursor is None, "empty": "Follow people, and what they post is here."}
-    return feed(site, call, who, found, "/app/following", section="Following", title="Following", **said)
+    empty = "Follow people, and what they post is here."
+    return feed(site, call, who, found, "/app/following", section="Following", title="Following", empty=empty)
 
 
 @page.get("/bookmarks")

@@ -16,7 +16,7 @@ function say(text, failed = false) {
 function focusIn(element) {
   const active = document.activeElement;
   if (!element.contains(active)) return null;
-  const name = ["formaction", "id", "name"].find((each) => active.hasAttribute(each));
+  const name = ["formaction", "id", "name", "href"].find((each) => active.hasAttribute(each));
   return name ? `[${name}="${CSS.escape(active.getAttribute(name))}"]` : "textarea, input:not([type=hidden]), button, a";
 }
 
@@ -58,19 +58,26 @@ async function send(form, button) {
 
 document.addEventListener("submit", async (event) => {
   const form = event.target, button = event.submitter;
-  if (!(button?.hasAttribute("data-swap") || form.hasAttribute("data-swap")) || form.dataset.busy) {
-    if (form.dataset.busy) event.preventDefault();
-    return;
-  }
+  if (!(button?.hasAttribute("data-swap") || form.hasAttribute("data-swap"))) return;
   event.preventDefault();
-  form.dataset.busy = "1";
+  // Pressed again before the answer is there, it is one press. Buttons that share a form do not wait for each other.
+  const pressed = button?.hasAttribute("formaction") ? button : form;
+  if (pressed.dataset.busy) return;
+  pressed.dataset.busy = "1";
   try {
     await send(form, button);
   } catch {
     say("Plaza does not answer. Try again in a moment.", true);
   } finally {
-    delete form.dataset.busy;
+    delete pressed.dataset.busy;
   }
+});
+
+// What is changed in a cart counts at once: nothing can be ordered that the page does not show yet.
+document.addEventListener("change", ({ target }) => {
+  if (!target.matches("[data-send]")) return;
+  document.querySelector("[formaction='/app/shop/checkout']").disabled = true;
+  target.form.requestSubmit();
 });
 
 // A composer grows with its text where the style alone cannot make it; Ctrl or Cmd with Enter sends it.
