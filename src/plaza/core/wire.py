@@ -380,12 +380,13 @@ class Wire:
         if address.database:
             commands.append(("SELECT", address.database))
         needed = len(commands)
+        commands.append(("PING",))
         if self._tracking:
             # It costs nothing until a read asks for it, and a user who may not have it can do without.
             commands.append(("CLIENT", "TRACKING", "ON", "OPTIN"))
         future = self._new_future()
         now = monotonic()
-        gather = Gather(len(commands), lambda replies: all_or_first_error(replies[:needed]))
+        gather = Gather(len(commands), lambda replies: _welcome(replies, needed))
         link.pending.append((b"", future, gather, None, now, now + self.options.connect_timeout))
         link.transport.write(b"".join(map(pack, commands)))
         try:
@@ -437,6 +438,14 @@ class Wire:
             fail(entry, error, now)
         self._queue = [entry for entry in self._queue if not entry[1].done()]
         self.late = bool(self._queue)
+
+
+def _welcome(replies: list[Any], needed: int) -> None:
+    """Raise what keeps a connection from being of use. One that may not PING is."""
+    all_or_first_error(replies[:needed])
+    # A server that still loads its data takes connections. Calls wait for it as they do for one that is not there yet.
+    if isinstance(replies[needed], NotReady):
+        raise replies[needed]
 
 
 async def connect(url: str, **options: Any) -> Valkey:
