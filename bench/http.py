@@ -1,6 +1,6 @@
 """What our HTTP layer costs: beside a bare ASGI function and other frameworks, and stage by stage.
 
-`python -m bench.http`. Each server is a process of its own, under the same load, turn by turn; CPU is the server
+`python -m bench http`. Each server is a process of its own, under the same load, turn by turn; CPU is the server
 process's. The best of the rounds counts, for the machine's other work can only add. The stages are timed inside this
 process, without sockets.
 """

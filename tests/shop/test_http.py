@@ -1,4 +1,4 @@
-"""The shop over HTTP: every route of the contract, through the real application."""
+"""The shop over HTTP: every route, through the real application."""
 
 from __future__ import annotations
 

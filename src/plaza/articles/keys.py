@@ -143,7 +143,7 @@ def _cut(name: str, document: str = "") -> Key:
 ARTICLES_BY_TIME = _ranking("time", "`time` of the article", "time:")
 ARTICLES_BY_SCORE = _ranking("score", "`time + 432 × votes`", "score:")
 ARTICLES_BY_HOT = _ranking("hot", "`sign(votes) × log10(max(|votes|, 1)) + (time − 1134028003) / 45000`")
-ARTICLES_BY_BEST = _ranking("best", "the lower bound of Wilson's interval for the share of votes up, at 80 %")
+ARTICLES_BY_BEST = _ranking("best", "the lower bound of Wilson's interval for the share of votes up, at 80%")
 ARTICLES_BY_CONTROVERSIAL = _ranking(
     "controversial", "`(up + down) ^ (min(up, down) / max(up, down))`, 0 if either is 0"
 )

@@ -4,7 +4,7 @@ local MOVING = {'score', 'hot', 'best', 'controversial'} -- with every vote
 local VOTE_SECONDS = 432       -- 86,400 s a day / 200 votes: with 200 votes an article stays up for a day
 local HOT_EPOCH = 1134028003   -- 8 December 2005; any fixed moment gives the same order
 local HOT_SECONDS = 45000      -- ten times the votes are worth twelve and a half hours
-local Z = 1.281551565545       -- 80 % confidence
+local Z = 1.281551565545       -- 80% confidence
 
 local function hot(votes, time)
   local size = math.log10(math.max(math.abs(votes), 1))
