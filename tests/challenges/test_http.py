@@ -72,6 +72,23 @@ async def test_a_challenge_from_its_start_to_a_reaction(web: httpx.AsyncClient) 
     assert (await web.delete(f"/challenges/{id}/join", headers=as_("ben"))).json()["member"] is False
 
 
+async def test_a_request_that_is_sent_again_with_its_key_gets_the_first_answer(web: httpx.AsyncClient) -> None:
+    async def twice(path: str, body: dict[str, Any], who: str) -> dict[str, Any]:
+        key = {"idempotency-key": path}
+        first, again = [await web.post(path, json=body, headers=as_(who) | key) for _ in range(2)]
+        assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+        refused(await web.post(path, json=body | {"colour": "red"}, headers=as_(who) | key), 422)
+        made: dict[str, Any] = first.json()
+        return made
+
+    id = (await twice("/challenges", NEW, "ana"))["id"]
+    await twice(f"/challenges/{id}/join", {}, "ben")
+    await twice(f"/challenges/{id}/track", {}, "ben")
+    await twice(f"/challenges/{id}/posts", {"text": "5 km"}, "ben")
+    assert len((await web.get("/challenges")).json()["challenges"]) == 1
+    assert len((await web.get(f"/challenges/{id}/posts")).json()["posts"]) == 1
+
+
 async def test_bad_input_is_refused_by_its_field(web: httpx.AsyncClient) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"category": 6}, "category"),

@@ -14,9 +14,13 @@ from sqlalchemy import Table, delete, insert, select
 from plaza.challenges.jobs import timers
 from plaza.challenges.keys import (
     CLG_NEIGHBOURS,
+    CLGS_PREFERENCE,
+    COUNTS,
+    DB_CURSOR,
     DB_LEN,
     LIKED_POSTS,
     ON_CLG_INFO,
+    POST_CLG_PAIR,
     RECENT_POSTS,
     RS_PARAM,
     USER_CONTRIBUTION,
@@ -226,6 +230,26 @@ async def test_a_place_that_is_lost_is_found_again_from_the_tables(world: World,
         assert not (await Place.read(world.functions.valkey)).known
         assert (await world.roll.run()).rebuilt
         await assert_true(world, stranger)
+    for key, field in (("db_len", "post"), (RS_PARAM(), "max_post_age"), (DB_CURSOR(COUNTS), "day")):
+        await stranger.hset(key, field, "somebody else's")
+        assert (await world.roll.run()).rebuilt
+        await assert_true(world, stranger)
+
+
+async def test_what_others_wrote_there_by_mistake_stops_nobody_and_goes_with_the_roll(
+    world: World, stranger: Any
+) -> None:
+    await lived_in(world)
+    await world.roll.run()
+    for odd in ("abc", "007", "9" * 20, "²"):
+        await stranger.hset(ON_CLG_INFO(), odd, "x")
+        await stranger.hset(POST_CLG_PAIR(), odd, "x")
+        await stranger.zadd(RECENT_POSTS(3), {odd: 1})
+        await stranger.zadd(CLGS_PREFERENCE("ana"), {odd: 1e6})
+        await stranger.hset(USER_CONTRIBUTION(), mapping={f"{odd} has no name": "1,1,1,1,1", "ana": odd})
+    assert (await world.recommender.recommend(ANA, 20)).posts
+    assert (await world.roll.run()).rebuilt == ["clg", "post", "reaction", "tracking"]
+    await assert_true(world, stranger)
 
 
 async def test_any_history_ends_where_the_tables_say(world: World, stranger: Any) -> None:

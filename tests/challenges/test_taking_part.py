@@ -20,8 +20,8 @@ from plaza.challenges.model import (
     date_of,
 )
 from plaza.core.errors import Invalid, NotFound
-from plaza.core.paging import Page
-from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World
+from plaza.core.paging import Page, Position, checksum, encode_cursor
+from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World, person
 
 
 async def test_creating_does_not_join(world: World) -> None:
@@ -58,20 +58,43 @@ async def test_who_leaves_is_a_member_no_more_and_may_come_back(world: World) ->
 
 async def test_a_private_challenge_is_its_creators_and_admins(world: World) -> None:
     made = await world.challenge(public=False)
-    with pytest.raises(Private):
-        await world.challenges.join(BEN, made.id)
-    with pytest.raises(Private):
-        await world.challenges.read(BEN, made.id)
-    with pytest.raises(Private):
-        await world.posts.page(None, made.id, Page())
     await world.challenges.join(ROOT, made.id)
     await world.challenges.join(ANA, made.id)
     post = await world.post(ANA, made.id)
-    with pytest.raises(Private):
-        await world.posts.react(BEN, post.id)
+    refused: list[Any] = [
+        world.challenges.read(BEN, made.id),
+        world.challenges.read(None, made.id),
+        world.challenges.join(BEN, made.id),
+        world.challenges.leave(BEN, made.id),
+        world.posts.page(BEN, made.id, Page()),
+        world.posts.page(None, made.id, Page()),
+        world.posts.react(BEN, post.id),
+        world.posts.take_back(BEN, post.id),
+    ]
+    for asked in refused:
+        with pytest.raises(Private):
+            await asked
     assert (await world.posts.react(ROOT, post.id)).changed
     assert [c.id for c in (await world.challenges.page(BEN, Page())).challenges] == []
+    assert [c.id for c in (await world.challenges.page(ROOT, Page())).challenges] == [made.id]
     assert [c.id for c in (await world.challenges.page(ANA, Page())).challenges] == [made.id]
+
+
+async def test_a_member_of_a_private_challenge_sees_it_until_they_leave(world: World) -> None:
+    made = await world.challenge(public=False)
+    await world.challenges.join(ROOT, made.id)
+    post = await world.post(ROOT, made.id)
+    member = person("root")  # an admin no more
+    assert (await world.challenges.read(member, made.id)).members == 1
+    assert [p.id for p in (await world.posts.page(member, made.id, Page())).posts] == [post.id]
+    assert [c.id for c in (await world.challenges.page(member, Page())).challenges] == [made.id]
+    assert (await world.posts.react(member, post.id)).changed
+    await world.challenges.leave(member, made.id)
+    assert (await world.posts.take_back(member, post.id)).changed  # their own they may always take back
+    for asked in (world.challenges.read(member, made.id), world.posts.take_back(member, post.id)):
+        with pytest.raises(Private):
+            await asked
+    assert [c.id for c in (await world.challenges.page(member, Page())).challenges] == []
 
 
 async def test_a_day_is_tracked_once_and_neither_ahead_nor_before_joining(world: World) -> None:
@@ -138,3 +161,10 @@ async def test_pages_neither_repeat_nor_skip(world: World) -> None:
     await world.challenge()
     second = await world.challenges.page(None, Page(limit=3, cursor=first.pagination.next_cursor))
     assert [c.id for c in (*first.challenges, *second.challenges)] == ids[::-1]
+
+
+async def test_a_made_up_cursor_is_refused(world: World) -> None:
+    for score in (float("inf"), -1.0, 1e300, 2.0**63):
+        made_up = encode_cursor(Position(checksum("challenges"), score, "1"))
+        with pytest.raises(Invalid, match="no cursor of ours"):
+            await world.challenges.page(None, Page(cursor=made_up))

@@ -16,7 +16,7 @@ from sqlalchemy import and_, func, select, true
 
 from plaza.challenges import keys as k
 from plaza.challenges.derived import BATCH, Derived
-from plaza.challenges.model import CATEGORIES, clg_info
+from plaza.challenges.model import CATEGORIES, clg_info, is_id
 from plaza.challenges.roll import Roll
 from plaza.challenges.survey import Place
 from plaza.challenges.tables import BY_NAME, CHALLENGE, POST, REACTION, REMOVAL, TRACKING
@@ -236,7 +236,7 @@ class Inspection:
     async def inspect(self) -> AsyncIterator[Fault]:
         """What differs from the tables and stays so. On a day that has not been rolled yet, nothing is judged."""
         place = await Place.read(self._derived.valkey)
-        if not place.cursor.get("day", "").isdigit() or int(place.cursor["day"]) != self._derived.today():
+        if place.day != self._derived.today():
             return
         async for fault in self._job(place):
             yield fault
@@ -265,7 +265,7 @@ class Inspection:
                 wrong = sorted(set(wrong) - await part.waiting(wrong, place))
             ought, held = await part.compare(wrong) if wrong else ({}, {})
             wrong = [id for id in wrong if ought.get(id) != held.get(id)]
-        if self._derived.today() != int(place.cursor["day"]):
+        if self._derived.today() != place.day:
             return []  # midnight has passed meanwhile
         return [
             Fault(
@@ -281,7 +281,7 @@ class Inspection:
 
     async def _job(self, place: Place) -> AsyncIterator[Fault]:
         """What the last roll left: its parameters, and how many rows it counted."""
-        age, day = self._derived.max_post_age, int(place.cursor["day"])
+        age, day = self._derived.max_post_age, place.day
         if place.params != {
             "max_post_age": str(age),
             "distinct_category": str(CATEGORIES),
@@ -328,4 +328,4 @@ def _there(ids: Sequence[str], values: Sequence[Any]) -> Held:
 
 def _numbers(ids: Sequence[str]) -> list[str]:
     """What can be ids; anything else is for the shape of the key to say."""
-    return [id for id in ids if id.isdigit() and len(id) < 17]
+    return [id for id in ids if is_id(id)]

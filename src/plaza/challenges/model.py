@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -21,6 +23,10 @@ CATEGORY_NAMES: Final = ("fitness", "food", "mind", "learning", "habits")
 
 ChallengeId = Annotated[int, Meta(ge=1, lt=2**53, description="Id of a challenge.")]
 PostId = Annotated[int, Meta(ge=1, lt=2**53, description="Id of a challenge's post.")]
+# As these are written in Valkey; a 17th digit would be beyond what a score can hold.
+_ID: Final = re.compile("[1-9][0-9]{0,15}")
+_FIVE_COUNTS: Final = re.compile("[0-9]{1,9}(?:,[0-9]{1,9}){4}")
+
 Category = Annotated[int, Meta(ge=1, le=CATEGORIES, description="1 to 5.")]
 
 
@@ -147,6 +153,21 @@ def clean(text: str, field: str) -> str:
     if not text.strip() or "\0" in text:
         raise Invalid("must have something to read, and no NUL", field=field)
     return text.strip()
+
+
+def is_id(text: str) -> bool:
+    """Whether a challenge or a post may be called so. Other services may write the documents' keys, too."""
+    return _ID.fullmatch(text) is not None
+
+
+def ids_of(texts: Iterable[str]) -> list[int]:
+    """The ids among these; what else somebody wrote there is for the audit to say."""
+    return [int(text) for text in texts if is_id(text)]
+
+
+def days_of(text: str | None) -> list[int]:
+    """The days by category, as `user_contribution` has them; none if it has nothing of the kind."""
+    return [int(days) for days in text.split(",")] if text and _FIVE_COUNTS.fullmatch(text) else [0] * CATEGORIES
 
 
 def clg_info(row: Any) -> str:

@@ -110,12 +110,14 @@ class Posts:
         return row
 
     async def take_back(self, actor: Actor, post: int) -> Reaction:
-        """Take a reaction back. Without one, nothing changes."""
+        """Take a reaction back. Without one, nothing changes. Who left a private challenge may still do it."""
         actor.require(USER)
         mine = (REACTION.c.post_id == post, REACTION.c.username == actor.name)
         async with self._sql.begin() as tx:
             row = await _post_of(tx, post)
             gone = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).all()
+            if not gone:
+                require_sight(actor, await challenge_of(tx, row.challenge_id, actor))
             await note(tx, REMOVAL, "reaction", gone)
         await self._derived.reactions([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, False, bool(gone))

@@ -21,9 +21,10 @@ from plaza.challenges.keys import (
     RECENT_POSTS,
     USER_CONTRIBUTION,
 )
-from plaza.challenges.model import CATEGORIES
+from plaza.challenges.model import CATEGORIES, is_id
 from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
 from plaza.core.sql import Sql
+from plaza.core.tokens import is_username
 
 # What is being done, how much of it just was, and how much of it there is in all.
 Progress = Callable[[str, int, int], None]
@@ -51,24 +52,24 @@ class Rebuilding:
             async for names, total in self._names(TRACKING):
                 await self._derived.contributions(names, "exact")
                 progress("people with days", len(names), total)
-            await self._derived.contributions(await self._in_hash(USER_CONTRIBUTION()), "exact")
+            held = await self._swept(USER_CONTRIBUTION(), is_username)
+            await self._derived.contributions(held, "exact")
 
     async def _challenges(self, today: int, progress: Progress) -> None:
         going = select(CHALLENGE.c.id).where(CHALLENGE.c.ends_day > today)
         async for rows, total in paged(self._sql, going, CHALLENGE.c.id):
             await self._derived.challenges([row.id for row in rows])
             progress("challenges", len(rows), total)
-        for ids in batches(await self._in_hash(ON_CLG_INFO())):
-            await self._derived.challenges([int(id) for id in ids])
+        await self._derived.challenges([int(id) for id in await self._swept(ON_CLG_INFO(), is_id)])
 
     async def _posts(self, today: int, progress: Progress) -> None:
         recent = select(POST.c.id).where(POST.c.day > today - self._derived.max_post_age)
         async for rows, total in paged(self._sql, recent, POST.c.id):
             await self._derived.posts([row.id for row in rows], today=today)
             progress("posts", len(rows), total)
-        there = await self._in_hash(POST_CLG_PAIR())
+        there = await self._swept(POST_CLG_PAIR(), is_id)
         for category in range(1, CATEGORIES + 1):
-            there |= await self._in_zset(RECENT_POSTS(category))
+            there |= await self._swept(RECENT_POSTS(category), is_id, "ZSCAN", "ZREM")
         await self._derived.posts([int(id) for id in there], today=today)
 
     async def _names(self, table: Any) -> AsyncIterator[tuple[list[str], int]]:
@@ -84,11 +85,15 @@ class Rebuilding:
             yield found, total
             last = found[-1]
 
-    async def _in_hash(self, key: str) -> set[str]:
-        return {name async for page in self._scan(self._valkey, "HSCAN", key) for name in page[::2]}
-
-    async def _in_zset(self, key: str) -> set[str]:
-        return {name async for page in self._scan(self._valkey, "ZSCAN", key) for name in page[::2]}
+    async def _swept(
+        self, key: str, may_be: Callable[[str], bool], scan: str = "HSCAN", remove: str = "HDEL"
+    ) -> set[str]:
+        """What a key holds, after what the tables can never have given it is gone: somebody else wrote that."""
+        there = {name async for page in self._scan(self._valkey, scan, key) for name in page[::2]}
+        foreign = {name for name in there if not may_be(name)}
+        for names in batches(foreign):
+            await self._valkey.call(remove, key, *names)
+        return there - foreign
 
     async def _people_in_valkey(self) -> list[str]:
         found = set()

@@ -28,7 +28,7 @@ from plaza.challenges.keys import (
     RECENT_POSTS,
     USER_CONTRIBUTION,
 )
-from plaza.challenges.model import CATEGORIES, Post, in_pool, shown_of
+from plaza.challenges.model import CATEGORIES, Post, days_of, ids_of, in_pool, is_id, shown_of
 from plaza.challenges.posts import REACTIONS, as_post
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.auth import USER, Actor
@@ -146,11 +146,11 @@ class Recommender:
         for new, old, any_ in zip(pools[::3], pools[1::3], pools[2::3], strict=True):
             ids += [*(new + old)[:PER_CATEGORY], *any_]
         return Taste(
-            days=[int(n) for n in days.split(",")] if days else [0] * CATEGORIES,
-            reactions={int(id): int(float(count)) for id, count in preference},
+            days=days_of(days),
+            reactions={int(id): int(float(count)) for id, count in preference if is_id(id)},
             shown={int(id): shown_of(text) for id, text in shown.items()},
-            pool=frozenset(map(int, ids)),
-            popular={int(id): int(float(count)) for id, count in popular},
+            pool=frozenset(ids_of(ids)),
+            popular={int(id): int(float(count)) for id, count in popular if is_id(id)},
             hidden=frozenset(name for names in hidden for name in names),
             alike=alike(own, neighbours),
         )

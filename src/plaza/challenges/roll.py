@@ -80,7 +80,7 @@ class Roll:
                 rows[name] = await self._take_in(name, place, found, today, progress)
         await self._take_back([*found.removals, *found.vanished], today)
         if place.known:
-            await self._change_day(int(place.cursor["day"]), today, progress)
+            await self._change_day(place.day, today, progress)
         parts |= await self._surplus(today)
         for part in sorted(parts):
             await self._rebuilding.part(part, today, progress)

@@ -58,7 +58,7 @@ async def read(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> 
     return await challenges.read(actor, id)
 
 
-@route.post("/challenges/{id}/join", status=201)
+@route.post("/challenges/{id}/join", status=201, idempotent=True)
 async def join(actor: Actor, id: ChallengeId, challenges: Challenges) -> Membership:
     """Take part; twice is 409, and a private one is for its creator and admins."""
     return await challenges.join(actor, id)
@@ -70,7 +70,7 @@ async def leave(actor: Actor, id: ChallengeId, challenges: Challenges) -> Member
     return await challenges.leave(actor, id)
 
 
-@route.post("/challenges/{id}/track", status=201)
+@route.post("/challenges/{id}/track", status=201, idempotent=True)
 async def track(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> Tracked:
     """Note a day of progress, today's if none is given; each day once."""
     return await challenges.track(actor, id, body)

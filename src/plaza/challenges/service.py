@@ -26,7 +26,15 @@ from plaza.challenges.model import (
     day_named,
     day_of,
 )
-from plaza.challenges.record import MEMBERS, challenge_for, challenge_of, member_of, note, require_ongoing
+from plaza.challenges.record import (
+    MEMBERS,
+    challenge_for,
+    challenge_of,
+    member_of,
+    note,
+    require_ongoing,
+    require_sight,
+)
 from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, REMOVAL, TRACKING
 from plaza.core.auth import USER, Actor
 from plaza.core.clock import Clock
@@ -119,9 +127,10 @@ class Challenges:
         actor.require(USER)
         mine = (MEMBER.c.challenge_id == id, MEMBER.c.username == actor.name)
         async with self._sql.begin() as tx:
-            await challenge_of(tx, id)
+            challenge = await challenge_of(tx, id, actor)
             gone = (await tx.execute(delete(MEMBER).where(*mine).returning(MEMBER))).all()
             if not gone:
+                require_sight(actor, challenge)
                 raise NotJoined("You are no member of this challenge.")
             await note(tx, REMOVAL, "mmbr", gone)
         return Membership(id, actor.name, False)

@@ -7,9 +7,10 @@ moment: whatever comes later has a higher id. SQLite has one writer at a time, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Select, func, select, text
 
@@ -17,6 +18,8 @@ from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, RS_PARAM
 from plaza.challenges.tables import ARRIVAL, BY_NAME, NOTED, REMOVAL
 from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
+
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +37,30 @@ class Place:
 
     @property
     def known(self) -> bool:
-        """Whether there was a roll before, and everything that it left is still there."""
-        counted = all(f"{name}:counted" in self.cursor and name in self.counts for name in BY_NAME)
-        return counted and "day" in self.cursor and "max_post_age" in self.params
+        """Whether there was a roll before, and everything that it left is still there, as it left it."""
+        counted = [(self.cursor, f"{name}:counted") for name in BY_NAME] + [(self.counts, name) for name in BY_NAME]
+        needed = [*counted, (self.cursor, "day"), (self.params, "max_post_age")]
+        return all(_number(held.get(field)) is not None for held, field in needed)
 
     def at(self, table: str) -> int:
-        return int(self.cursor.get(table, 0))
+        return _number(self.cursor.get(table)) or 0
 
     def counted(self, table: str) -> int:
-        return int(self.cursor.get(f"{table}:counted", 0))
+        return self.at(f"{table}:counted")
 
     def taken(self, table: str) -> int:
         """How many rows a roll that did not end took in behind those that are counted."""
-        return int(self.cursor.get(f"{table}:taken", 0))
+        return self.at(f"{table}:taken")
+
+    @property
+    def day(self) -> int:
+        """The day rolled last."""
+        return self.at("day")
+
+
+def _number(text: str | None) -> int | None:
+    """A number as a roll writes it; None if there is none, or somebody else wrote something there."""
+    return int(text) if text and _NUMBER.fullmatch(text) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, ColumnElement, Select, bindparam, select
 
+from plaza.core.errors import Invalid
 from plaza.core.paging import After, Position, checksum
 from plaza.core.sql import Sql
 
@@ -28,8 +29,14 @@ def below(sql: Sql, name: str, ids: Select[tuple[int]], **values: Any) -> After[
     mark = checksum(name)
 
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-        before = _TOP if start is None else int(start.score)
+        before = _TOP if start is None else _id_at(start)
         rows = await sql.look(ids, before=before, count=count, **values)
         return [(str(id), Position(mark, id, str(id))) for (id,) in rows]
 
     return after
+
+
+def _id_at(place: Position) -> int:
+    if not 0 <= place.score <= _TOP:  # nobody was given that one
+        raise Invalid("This is no cursor of ours.", field="cursor")
+    return int(place.score)
