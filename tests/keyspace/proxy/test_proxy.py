@@ -20,7 +20,11 @@ async def test_own_keys_are_read_whole_and_me_is_the_caller(ana: Door) -> None:
     assert await ana.ask("hget", "user:AUTH", "username") == "ana"
     assert await ana.ask("ZRANGE", "user:me:bookmarked", 0, -1, "WITHSCORES") == [POST, "5"]
     assert await ana.ask("ZRANGE", "user:ana:blocked", 0, 10) == ["anas-enemy"]
-    assert "password_hash" not in await ana.ask("HKEYS", "user:me")
+    assert await ana.ask("HKEYS", "user:me") == mine[::2]
+    assert await ana.ask("HVALS", "user:me") == mine[1::2]
+    assert await ana.ask("HSCAN", "user:me", 0, "COUNT", 1000) == ["0", mine]
+    assert await ana.ask("HSCAN", "user:me", 0, "MATCH", "p*", "COUNT", 1000, "NOVALUES") == ["0", ["postCount"]]
+    assert "password_hash" not in profile
     assert (await ana.ask("HGET", "user:menace", "bio")) is None  # not `user:me` and something behind it
 
 
@@ -122,6 +126,9 @@ async def test_a_banned_post_looks_absent_but_to_admins(ana: Door, server_: Door
         (("SCARD", f"post:{BANNED}:likes"), 0),
         (("LRANGE", f"post:{BANNED}:comments", 0, -1), []),
         (("EXISTS", f"post:{BANNED}", f"post:{POST}"), 1),
+        (("EXISTS", f"comment:{ON_BANNED}", f"post:{POST}", f"comment:{POST.replace('1', '3')}"), 2),
+        (("HVALS", f"post:{BANNED}"), []),
+        (("HSCAN", f"comment:{ON_BANNED}", 0), ["0", []]),
         (("TYPE", f"post:{BANNED}"), "none"),
         (("HGET", f"comment:{ON_BANNED}", "content"), None),
         (("HGETALL", f"comment:{ON_BANNED}"), []),

@@ -23,6 +23,8 @@ MOST_FIELDS: Final = 128
 MOST_BYTES: Final = 32_768
 
 Step = tuple[Arg, ...]
+# From the replies, and from whether what was looked for is there, to the answer.
+Finish = Callable[[list[Any], list[bool]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,10 @@ class Plan:
     asked: Asked
     count: int  # of steps
     steps: Callable[[int], list[Step]]
-    finish: Callable[[list[Any]], Any]
+    finish: Finish
     sized: bool = False  # the answer may be long
-    # What to ask, now that the replies tell of whom: if it is there, the answer is not for this caller.
-    look: Callable[[list[Any]], Step | None] = lambda replies: None
+    # What to ask, now that the replies tell of whom; `finish` hears what was said to it.
+    look: Callable[[list[Any]], list[Step | None]] = lambda replies: []
 
     @property
     def writes(self) -> bool:
@@ -60,15 +62,18 @@ class Planner:
         if asked.command.many == ("key",):
             return self._several(asked, places)
         if not places:
-            return Plan(asked, 0, lambda most: [], lambda replies: asked.command.absent(asked))
+            return Plan(asked, 0, lambda most: [], lambda replies, looked: asked.command.absent(asked))
         return self._single(asked, places[0])
 
     def _single(self, asked: Asked, place: Place) -> Plan:
         size = _size(asked, place)
         rest = asked.given[1:]
-        name = asked.command.name
+        # Which value is whose is seen only beside its field's name.
+        name = "HGETALL" if asked.command.name == "HVALS" and place.family.fields else asked.command.name
 
-        def finish(replies: list[Any]) -> Any:
+        def finish(replies: list[Any], looked: list[bool]) -> Any:
+            if any(looked):
+                return asked.command.absent(asked)
             heard = _heard(asked, replies[0])
             return int(heard) if name == "HINCRBY" else _shown(asked, place, heard)
 
@@ -78,36 +83,36 @@ class Planner:
             return Plan(asked, 1, lambda most: [write], finish)
         behind = self._rules.behind(place)
         if behind is not None:
-            return self._looking(asked, place, finish, *behind)
+            steps = [self._step(name, place, rest, (), 0), self._who(place, behind)]
+            return Plan(asked, 2, lambda most: steps, finish, look=lambda replies: [self._look(behind, replies[1])])
         return Plan(asked, 1, lambda most: [self._step(name, place, rest, size, most)], finish, sized=bool(size))
 
-    def _looking(
-        self, asked: Asked, place: Place, finish: Callable[[list[Any]], Any], family: Key, hidden: Hidden
-    ) -> Plan:
-        """Read, and along with it who is behind it; that one is looked at next."""
-        steps = [
-            self._step(asked.command.name, place, asked.given[1:], (), 0),
-            ("HGET", place.name(self._layout), hidden.via),
-        ]
+    def _several(self, asked: Asked, places: list[Place]) -> Plan:
+        """A step for each key; after them, for each that somebody may be behind, one that tells who."""
+        name, count = "GET" if asked.command.name == "MGET" else asked.command.name, len(places)
+        behind = {i: found for i, place in enumerate(places) if (found := self._rules.behind(place))}
+        steps = [self._step(name, place, [], (), 0) for place in places]
+        steps += [self._who(places[i], found) for i, found in behind.items()]
 
-        def look(replies: list[Any]) -> Step | None:
-            named = replies[1]
-            if not isinstance(named, bytes):
-                return None
-            return ("HEXISTS", family.name(self._layout, _text(named)), hidden.field)
+        def look(replies: list[Any]) -> list[Step | None]:
+            return [self._look(found, who) for found, who in zip(behind.values(), replies[count:], strict=True)]
+
+        def finish(replies: list[Any], looked: list[bool]) -> Any:
+            hidden = {i for i, there in zip(behind, looked, strict=True) if there}
+            if name == "GET":
+                return [None if _is(reply, "WRONGTYPE") else _heard(asked, reply) for reply in replies]
+            return sum(_heard(asked, reply) for i, reply in enumerate(replies[:count]) if i not in hidden)
 
         return Plan(asked, len(steps), lambda most: steps, finish, look=look)
 
-    def _several(self, asked: Asked, places: list[Place]) -> Plan:
-        name = "GET" if asked.command.name == "MGET" else asked.command.name
-        steps = [self._step(name, place, [], (), 0) for place in places]
+    def _who(self, place: Place, behind: tuple[Key, Hidden]) -> Step:
+        """Asks who is behind a key."""
+        return ("HGET", place.name(self._layout), behind[1].via)
 
-        def finish(replies: list[Any]) -> Any:
-            if name == "GET":
-                return [None if _is(reply, "WRONGTYPE") else _heard(asked, reply) for reply in replies]
-            return sum(_heard(asked, reply) for reply in replies)
-
-        return Plan(asked, len(steps), lambda most: steps, finish)
+    def _look(self, behind: tuple[Key, Hidden], who: Any) -> Step | None:
+        """Asks whether that one hides it."""
+        family, hidden = behind
+        return ("HEXISTS", family.name(self._layout, _text(who)), hidden.field) if isinstance(who, bytes) else None
 
     def _step(self, name: str, place: Place, rest: list[str], size: tuple[str, ...], most: int) -> Step:
         """One command on one key; by way of a function where the answer must be looked at first."""
@@ -148,12 +153,25 @@ def _without_script(message: str) -> str:
 
 
 def _shown(asked: Asked, place: Place, reply: Any) -> Any:
-    """Of a whole hash, the fields that are for this caller."""
-    if not place.family.fields or asked.command.name not in ("HGETALL", "HKEYS"):
+    """Of a whole hash, or of what a scan came by, the fields that are for this caller."""
+    name = asked.command.name
+    if not place.family.fields or name not in ("HGETALL", "HKEYS", "HVALS", "HSCAN"):
         return reply
-    if asked.command.name == "HKEYS":
-        return [name for name in reply if place.shows(_text(name))]
-    pairs = zip(reply[::2], reply[1::2], strict=True)
+    if name == "HSCAN":
+        cursor, found = reply
+        return [cursor, _names(place, found) if "NOVALUES" in asked.options else _pairs(place, found)]
+    if name == "HKEYS":
+        return _names(place, reply)
+    pairs = _pairs(place, reply)
+    return pairs[1::2] if name == "HVALS" else pairs
+
+
+def _names(place: Place, names: list[bytes]) -> list[bytes]:
+    return [name for name in names if place.shows(_text(name))]
+
+
+def _pairs(place: Place, flat: list[bytes]) -> list[bytes]:
+    pairs = zip(flat[::2], flat[1::2], strict=True)
     return [part for name, value in pairs if place.shows(_text(name)) for part in (name, value)]
 
 

@@ -27,8 +27,6 @@ from plaza.keyspace.proxy.commands import LONGEST_WORD, Asked, Refused
 WHOSE: Final = "username"
 # Of a profile that is not one's own, only single fields can be asked for, so that each is looked at.
 BY_FIELD: Final = frozenset({"HGET", "HMGET"})
-# These show values without saying of which field.
-BLIND: Final = frozenset({"HVALS", "HSCAN"})
 LONGEST_CUSTOM: Final = 64
 # A declared field that is no longer than this is one line.
 ONE_LINE: Final = 200
@@ -102,8 +100,6 @@ class Place:
             return
         if self.private and command.name not in BY_FIELD:
             raise Refused(f"ERR not allowed: of another's {family.pattern} only HGET and HMGET of public fields")
-        if command.name in BLIND:
-            raise Refused(f"ERR not allowed: use HGETALL for {family.pattern}")
         for field in asked.fields:
             if not self.shows(field):
                 raise Refused(f"ERR not allowed: the field '{field[:LONGEST_CUSTOM]}' is not public")

@@ -98,27 +98,27 @@ class Proxy:
         """What the replies, which came in a row, come to."""
         rest = iter(replies)
         shares = [list(islice(rest, plan.count)) for plan in plans]
-        hidden = await self._hidden(plans, shares)
+        looked = await self._looked(plans, shares)
         answers: list[Outcome] = []
         room = MOST_BYTES
-        for i, (plan, own) in enumerate(zip(plans, shares, strict=True)):
+        for plan, own, said in zip(plans, shares, looked, strict=True):
             room -= _weight(own)
             # A write is never said to be refused once it is done; its answer is a number anyway.
             fits = room >= 0 or plan.writes
-            answers.append(_finish(plan, own, hidden=i in hidden) if fits else Refused(_TOO_LARGE))
+            answers.append(_finish(plan, own, said) if fits else Refused(_TOO_LARGE))
         return answers
 
-    async def _hidden(self, plans: Sequence[Plan], shares: Sequence[list[Any]]) -> set[int]:
-        """Whose replies are about something that is hidden: a comment on a banned post. A round trip if one may be."""
-        looks = {i: plan.look(own) for i, (plan, own) in enumerate(zip(plans, shares, strict=True))}
-        steps = {i: step for i, step in looks.items() if step is not None}
-        found = await self._valkey.batch(list(steps.values()), raw=True, timeout=SECONDS)
-        return {i for i, there in zip(steps, found, strict=True) if there}
+    async def _looked(self, plans: Sequence[Plan], shares: Sequence[list[Any]]) -> list[list[bool]]:
+        """Whether replies are about what is hidden: a comment on a banned post. A round trip if one may be."""
+        looks = [plan.look(own) for plan, own in zip(plans, shares, strict=True)]
+        steps = [step for look in looks for step in look if step is not None]
+        found = iter(await self._valkey.batch(steps, raw=True, timeout=SECONDS))
+        return [[step is not None and bool(next(found)) for step in look] for look in looks]
 
 
-def _finish(plan: Plan, replies: list[Any], *, hidden: bool) -> Outcome:
+def _finish(plan: Plan, replies: list[Any], looked: list[bool]) -> Outcome:
     try:
-        return plan.asked.command.absent(plan.asked) if hidden else plan.finish(replies)
+        return plan.finish(replies, looked)
     except Refused as refused:
         return refused
 
