@@ -16,6 +16,7 @@ import random
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -51,34 +52,18 @@ class Loop(Protocol):
     async def run(self) -> None: ...
 
 
-class TimerLoop:
-    """One timer, asked again and again whether it is due."""
-
-    def __init__(self, timers: Timers, timer: Timer) -> None:
-        self.busy = False
-        self.stopping = False
-        self._timers = timers
-        self._timer = timer
-
-    async def run(self) -> None:
-        while not self.stopping:
-            self.busy = True
-            try:
-                wait = await self._timers.turn(self._timer)
-            finally:
-                self.busy = False
-            if not self.stopping:
-                # A little later than asked: workers that wake in the same moment would all come in vain but one.
-                await asyncio.sleep(wait + random.uniform(0, 0.02))
-
-
 class TurnLoop:
-    """Work that all workers share by its own means: a turn, then a pause of the length it asks for."""
+    """A turn of work, then a pause of the length it asks for, again and again.
 
-    def __init__(self, turn: Callable[[], Awaitable[float]]) -> None:
+    Where workers take turns at the same thing the pause is a little longer, by chance: waking in the same moment, all
+    would come in vain but one.
+    """
+
+    def __init__(self, turn: Callable[[], Awaitable[float]], *, most_late_seconds: float = 0.0) -> None:
         self.busy = False
         self.stopping = False
         self._turn = turn
+        self._most_late_seconds = most_late_seconds
 
     async def run(self) -> None:
         while not self.stopping:
@@ -88,7 +73,7 @@ class TurnLoop:
             finally:
                 self.busy = False
             if not self.stopping:
-                await asyncio.sleep(wait)
+                await asyncio.sleep(wait + random.uniform(0, self._most_late_seconds))
 
 
 class Worker:
@@ -112,7 +97,9 @@ class Worker:
         every = [*timers, *own_timers(functions, events, consumers)]
         assert len({timer.name for timer in every}) == len(every), "two timers have the same name"
         self.timers = [timer.name for timer in every]
-        self._loops: dict[str, Loop] = {timer.name: TimerLoop(running, timer) for timer in every}
+        self._loops: dict[str, Loop] = {
+            timer.name: TurnLoop(partial(running.turn, timer), most_late_seconds=0.02) for timer in every
+        }
         self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
         for consumer in consumers:
             self._loops[f"{consumer.stream}/{consumer.group}"] = Reader(functions, events, consumer, self.name)

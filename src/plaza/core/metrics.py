@@ -23,6 +23,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from plaza.core.process.pids import is_running
 from plaza.core.valkey.calls import TALLY
 
 T = TypeVar("T")
@@ -254,7 +255,7 @@ def _bury_the_dead(folder: Path) -> None:
     """Fold the files of processes that have ended into one, so that restarts do not pile them up."""
     for file in folder.glob("*.db"):
         kind, _, pid = file.stem.rpartition("_")
-        if not pid.isdigit() or _runs(int(pid)):
+        if not pid.isdigit() or is_running(int(pid)):
             continue
         if not kind.startswith("gauge_live"):
             _fold(file, folder / f"{kind}_ended.db", largest=kind == "gauge_max")
@@ -270,16 +271,6 @@ def _fold(file: Path, into: Path, largest: bool) -> None:
             kept.write_value(key, max(before, value) if largest else before + value, 0.0)
     finally:
         kept.close()
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 if __name__ == "__main__":

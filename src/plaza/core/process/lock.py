@@ -14,6 +14,8 @@ import os
 import time
 from pathlib import Path
 
+from plaza.core.process.pids import is_running
+
 # A Valkey whose Plaza was killed ends by itself; a big one needs a moment for its last fsync.
 ORPHAN_SECONDS = 10.0
 
@@ -34,7 +36,7 @@ class DirectoryLock:
             deadline = time.monotonic() + ORPHAN_SECONDS
             while not _try(handle):
                 owner = self.owner()
-                if _alive(owner) or time.monotonic() > deadline:
+                if is_running(owner) or time.monotonic() > deadline:
                     raise DirectoryTaken(self._who(owner))
                 await asyncio.sleep(0.05)
         except BaseException:
@@ -55,7 +57,7 @@ class DirectoryLock:
         return int(text) if text.isdigit() else 0
 
     def _who(self, owner: int) -> str:
-        who = f"process {owner}" if _alive(owner) else "a Valkey whose Plaza is gone"
+        who = f"process {owner}" if is_running(owner) else "a Valkey whose Plaza is gone"
         return (
             f"Plaza is already running in {self.path.parent} ({who}). "
             "Stop it first, or give this one a PLAZA_DATA_DIR of its own."
@@ -67,16 +69,4 @@ def _try(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return True
-
-
-def _alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
     return True
