@@ -96,6 +96,35 @@ async def test_what_changed_there_changes_here(
     await true()
 
 
+async def test_a_time_that_is_given_later_counts(
+    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+) -> None:
+    untimed = [{name: value for name, value in record.items() if name != "created_at"} for record in RECORDS]
+    await send(http, social, untimed)
+    points = await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia")
+    timed = [record for record in RECORDS if "created_at" in record]
+    assert await send(http, social, timed) == ["updated"] * len(timed)
+    assert await stranger.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
+    assert await stranger.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
+    assert await stranger.hget(k.COMMENT(COMMENTS[0]), "created_at") == str(OLD + 6)
+    facts = await true()
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == points
+    social.clock.forward(seconds=5)
+    for again in (timed, untimed):
+        assert set(await send(http, social, again)) == {"unchanged"}
+    assert await true() == facts
+
+
+async def test_blocks_here_end_follows_from_there_and_nothing_else(
+    social: Social, http: httpx.AsyncClient, true: Any
+) -> None:
+    await send(http, social, RECORDS[:5])
+    await social.people.block(Actor("mia", "model"), "ana")
+    assert await send(http, social, [RECORDS[2], *RECORDS[6:9]]) == ["error", "created", "created", "created"]
+    facts = await true()
+    assert (facts["user_following"], len(facts["comment"])) == ({}, 1)
+
+
 BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("user", {}, "username"),
     ("user", {"username": "a:b"}, "username"),

@@ -170,20 +170,24 @@ class Posts:
         return Engagement(id, bool(changed), isLiked=False, likesCount=likes)
 
     async def bookmark(self, actor: Actor, id: str) -> Engagement:
-        """Bookmark a post. One round trip."""
+        """Bookmark a post. One round trip; five in sequence on a cluster."""
         actor.require(A_USER)
-        changed = await self.mark(actor.name, id, self.clock.now_ms())
-        return Engagement(id, changed, isBookmarked=True)
+        name, now = actor.name, self.clock.now_ms()
+        if self.valkey.clustered:
+            changed = await self._bookmark_on_a_cluster(name, id, now)
+        else:
+            keys = [USER_BOOKMARKED(name), POST(id), USER_BLOCKED(name), USER_BLOCKED_BY(name)]
+            changed = await self.functions.call("social_bookmark", keys, name, id, now, now)
+        return Engagement(id, bool(changed), isBookmarked=True)
 
-    async def mark(self, name: str, id: str, since: int) -> bool:
-        """Bookmark a post for someone; whether that was new. One round trip; five in sequence on a cluster."""
-        mine, hiding = [USER_BOOKMARKED(name)], [USER_BLOCKED(name), USER_BLOCKED_BY(name)]
-        args = name, id, self.clock.now_ms(), since
-        if not self.valkey.clustered:
-            return bool(await self.functions.call("social_bookmark", [*mine, POST(id), *hiding], *args))
-        # By way of the post and its author a bookmark reaches the leaderboard, the longest way there is. So the look at
-        # the post goes beside the first step, not before it, and what should not have been is taken back.
-        marking = self.functions.call("social_bookmark", mine, *args)
+    async def _bookmark_on_a_cluster(self, name: str, id: str, now: int) -> int:
+        """Five round trips in sequence.
+
+        By way of the post and its author a bookmark reaches the leaderboard, the longest way there is. So the look at
+        the post goes beside the first step, not before it, and what should not have been is taken back.
+        """
+        mine = [USER_BOOKMARKED(name)]
+        marking = self.functions.call("social_bookmark", mine, name, id, now, now)
         ended: tuple[Any, Any] = await asyncio.gather(self._hiding(name, id), marking, return_exceptions=True)
         refused, changed = ended
         if isinstance(changed, BaseException):
@@ -192,7 +196,7 @@ class Posts:
             if changed:
                 await self.functions.call("social_unbookmark", mine, name, id, self.clock.now_ms())
             raise refused
-        return bool(changed)
+        return int(changed)
 
     async def unbookmark(self, actor: Actor, id: str) -> Engagement:
         """Take a bookmark away, also from a post that is hidden by now. One round trip; more if there is none."""

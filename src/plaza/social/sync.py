@@ -1,7 +1,8 @@
 """Taking over what another system knows: users, follows, posts, likes, bookmarks, comments.
 
 A record says how something is there; taking it over is an upsert that keeps its id and its time. Every record has its
-own result, so one that is wrong keeps no other out, and sending a batch again changes nothing.
+own result, so one that is wrong keeps no other out, and sending a batch again changes nothing. Blocks made here end
+follows from there too; likes, bookmarks and comments are taken over, and hidden when they are read.
 """
 
 from __future__ import annotations
@@ -94,6 +95,9 @@ class CommentRecord(msgspec.Struct, forbid_unknown_fields=True):
     created_at: Millis | None = None
 
 
+# What verbs reply: 2 if something was so already, but since another time.
+_STATUS: Final[dict[int, Status]] = {0: "unchanged", 1: "created", 2: "updated"}
+
 R = TypeVar("R")
 
 # What other systems call the same thing.
@@ -165,8 +169,7 @@ class Sync:
             mine.append(k.USER(target))
         elif not await self.valkey.call("EXISTS", k.USER(target)):
             raise NotFound("There is nobody of that name.", username=target)
-        changed = await self.functions.call("social_follow", mine, me, target, self._at(record.created_at))
-        return "created" if changed else "unchanged"
+        return _STATUS[await self.functions.call("social_follow", mine, me, target, *self._since(record.created_at))]
 
     async def _post(self, record: PostRecord) -> Status:
         tags = tags_of(record.content, record.hashtags)
@@ -188,33 +191,39 @@ class Sync:
     async def _like(self, record: MarkRecord) -> Status:
         id, now = record.post_id, self.clock.now_ms()
         keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]
-        changed, _ = await self.functions.call(
-            "social_like", keys, id, record.username, now, self._at(record.created_at)
-        )
-        return "created" if changed else "unchanged"
+        since = self._since(record.created_at)
+        changed, _ = await self.functions.call("social_like", keys, id, record.username, now, *since)
+        return _STATUS[changed]
 
     async def _bookmark(self, record: MarkRecord) -> Status:
-        new = await self.posts.mark(record.username, record.post_id, self._at(record.created_at))
-        return "created" if new else "unchanged"
+        id, name, now = record.post_id, record.username, self.clock.now_ms()
+        keys = [k.USER_BOOKMARKED(name)]
+        if not self.valkey.clustered:
+            keys.append(k.POST(id))
+        elif await self.valkey.call("HMGET", k.POST(id), "id", "banned") != [id, None]:
+            raise NotFound("There is no such post.", id=id)
+        since = self._since(record.created_at)
+        return _STATUS[await self.functions.call("social_bookmark", keys, name, id, now, *since)]
 
     async def _comment(self, record: CommentRecord) -> Status:
         id, me, now = record.post_id, record.username, self.clock.now_ms()
-        known = await self.valkey.call("HMGET", k.COMMENT(record.id), "post_id", "username", "content")
-        if known == [id, me, record.content]:
-            return "unchanged"
+        known = await self.valkey.call("HMGET", k.COMMENT(record.id), "post_id", "username", "content", "created_at")
         if known[0] is not None and known[:2] != [id, me]:
             raise Invalid("This comment is on another post, or another person's.", field="id")
+        created, told = self._since(record.created_at)
+        if known[:3] == [id, me, record.content] and (not told or known[3] == str(created)):
+            return "unchanged"
         keys = [k.POST(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
         if self.valkey.clustered:
             await self.posts.style_of(me)
         else:
-            keys += [k.USER(me), k.USER_BLOCKED(me), k.USER_BLOCKED_BY(me)]
-        created = self._at(record.created_at)
-        new = await self.functions.call("social_comment", keys, id, record.id, me, record.content, created, now)
-        return "created" if new else "updated"
+            keys.append(k.USER(me))
+        args = id, record.id, me, record.content, created, now, told
+        return "created" if await self.functions.call("social_comment", keys, *args) else "updated"
 
-    def _at(self, given: int | None) -> int:
-        return self.clock.now_ms() if given is None else given
+    def _since(self, given: int | None) -> tuple[int, str]:
+        """Since when something is so, and whether the other system says so: then that counts, whatever we thought."""
+        return (self.clock.now_ms(), "") if given is None else (given, "told")
 
 
 def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:

@@ -179,8 +179,9 @@ recipe('liking', function(id, name)
   return {'ZREM', key.user_liked(name), id}
 end)
 
--- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)   ARGV id, name, now, since when
--- Reply {changed, likes}
+-- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)
+-- ARGV id, name, now, since when, 'told' if another system says when
+-- Reply {1, likes}; 0 for 1 if it was so already, 2 if since when was not
 verb('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
   local id, name, at, since = unpack(args)
@@ -192,6 +193,9 @@ verb('like', function(keys, args)
     redis.call('HSET', post, 'likesCount', size)
     effect('liking', id, name)
     engaged(id, author, tags, at)
+  elseif redated(recent, name, since, args[5]) then
+    effect('liking', id, name)
+    changed = 2
   end
   return {changed, size}
 end)
@@ -224,12 +228,15 @@ recipe('withdraw_bookmark', function(id, name, at)
 end, 2)
 
 -- bookmark   KEYS bookmarked, and on one server the post, blocked, blocked_by
--- ARGV name, id, now, since when   Reply 1, or 0 if it was so already
+-- ARGV name, id, now, since when, 'told' if another system says when
+-- Reply 1; 0 if it was so already, 2 if since when was not
 verb('bookmark', function(keys, args)
   local bookmarked, post, blocked, blocked_by = unpack(keys)
   local name, id, at, since = unpack(args)
   if post then require_post(post, blocked, blocked_by) end
-  if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then return 0 end
+  if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then
+    return redated(bookmarked, id, since, args[5]) and 2 or 0
+  end
   effect('bookmarking', name, id, at)
   return 1
 end)
@@ -270,25 +277,34 @@ recipe('commented', function(id, comment, name, content)
   }
 end, 2)
 
--- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
--- ARGV id, comment, name, content, created, now   Reply 1, or 0 if it is there already (with this text, then)
-verb('comment', function(keys, args)
-  local post, comments, recent, user, blocked, blocked_by = unpack(keys)
-  local id, comment, name, content, created, at = unpack(args)
-  local author, tags = require_post(post, blocked, blocked_by)
-  if user then require_profile(user) end
-  if redis.call('ZSCORE', recent, comment) then
-    effect('commented', id, comment, name, content)
-    return 0
-  end
-  -- Oldest first also for one that was written long ago, elsewhere.
+-- Puts a comment in its place: oldest first also for one that was written long ago, elsewhere.
+local function place_comment(comments, recent, comment, created)
+  redis.call('ZADD', recent, created, comment)
   local later = redis.call('ZRANGEBYSCORE', recent, '(' .. created, '+inf', 'LIMIT', 0, 1)[1]
   if later then
     redis.call('LINSERT', comments, 'BEFORE', later, comment)
   else
     redis.call('RPUSH', comments, comment)
   end
-  redis.call('ZADD', recent, created, comment)
+end
+
+-- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
+-- ARGV id, comment, name, content, created, now, 'told' if another system says when it was created
+-- Reply 1, or 0 if it is there already (with this text, then)
+verb('comment', function(keys, args)
+  local post, comments, recent, user, blocked, blocked_by = unpack(keys)
+  local id, comment, name, content, created, at = unpack(args)
+  local author, tags = require_post(post, blocked, blocked_by)
+  if user then require_profile(user) end
+  if redis.call('ZSCORE', recent, comment) then
+    if redated(recent, comment, created, args[7]) then
+      redis.call('LREM', comments, 1, comment)
+      place_comment(comments, recent, comment, created)
+    end
+    effect('commented', id, comment, name, content)
+    return 0
+  end
+  place_comment(comments, recent, comment, created)
   redis.call('HSET', post, 'commentsCount', redis.call('LLEN', comments))
   effect('commented', id, comment, name, content)
   engaged(id, author, tags, at)

@@ -25,6 +25,13 @@ local function set_count(hash, field, size)
   if exists(hash) then redis.call('HSET', hash, field, size) end
 end
 
+-- Whether another system knows better than we do since when something is so; if so, that is what counts.
+local function redated(recent, member, at, told)
+  if told ~= 'told' or tonumber(redis.call('ZSCORE', recent, member)) == tonumber(at) then return false end
+  redis.call('ZADD', recent, at, member)
+  return true
+end
+
 recipe('leader', function(name)
   local board = key.models_top_engagement()
   if redis.call('HGET', key.user(name), 'role') ~= 'model' then return {'ZREM', board, name} end
@@ -253,13 +260,17 @@ local function end_follow(user, following, recent, me, target)
 end
 
 -- follow   KEYS user, following, recent, blocked, blocked_by, home state, the other's user (one server)
--- ARGV me, target, since when   Reply 1, or 0 if it was so already
+-- ARGV me, target, since when, 'told' if another system says when   Reply 1; 0 if it was so already, 2 if since when was not
 verb('follow', function(keys, args)
   local user, following, recent, blocked, blocked_by, state, other = unpack(keys)
   local me, target, at = args[1], args[2], text(now(args[3]))
   require_profile(user)
   require_person(other, blocked, blocked_by, target)
-  if redis.call('SADD', following, target) == 0 then return 0 end
+  if redis.call('SADD', following, target) == 0 then
+    if not redated(recent, target, at, args[4]) then return 0 end
+    effect('follower', me, target)
+    return 2
+  end
   redis.call('ZADD', recent, at, target)
   redis.call('HDEL', state, 'follows') -- the home feed was built from others, however old this follow is
   redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
