@@ -110,9 +110,9 @@ class RowCache:
         """A row, or None if the database has none. One round trip if it is cached, none if it is at hand."""
         _check(id)
         keys = of_row(id)
-        at_hand = self._hot.get(keys[0])
-        if at_hand is not None and at_hand.is_fresh(self._clock):
-            return at_hand.row
+        at_hand = self._at_hand(keys)
+        if at_hand is not None:
+            return at_hand
 
         def keep(reply: list[Any]) -> None:
             json, _, why, until, now = reply
@@ -125,17 +125,27 @@ class RowCache:
         """Rows in the order of their ids. One round trip, and one query for all that are not cached."""
         for id in ids:
             _check(id)
-        found = await self._functions.ask_each("shop_row", [of_row(id) for id in ids], self._now())
-        return await asyncio.gather(*(self.given(id, reply) for id, reply in zip(ids, found, strict=True)))
+        keys = {id: of_row(id) for id in ids}
+        rows: dict[str, Row | None] = {id: row for id in keys if (row := self._at_hand(keys[id])) is not None}
+        asked = [id for id in keys if id not in rows]
+        replies = await self._functions.ask_each("shop_row", [keys[id] for id in asked], self._now()) if asked else []
+        found = dict(zip(asked, replies, strict=True))
+        rows.update((id, _row(reply)) for id, reply in found.items() if reply[2] in _CACHED)
+        # A task for each where there is something to wait for, and only there: they are dearer than all the rest.
+        awaited = [id for id in asked if id not in rows]
+        renewed = await asyncio.gather(*(self.given(id, found[id]) for id in awaited))
+        rows.update(zip(awaited, renewed, strict=True))
+        return [rows[id] for id in ids]
+
+    def _at_hand(self, keys: Sequence[str]) -> Row | None:
+        found = self._hot.get(keys[0])
+        return found.row if found is not None and found.is_fresh(self._clock) else None
 
     async def given(self, id: str, reply: Sequence[Any]) -> Row | None:
         """The row, from what a function that read it by the way (`read_row` in Lua) has found."""
-        json, stale, why = reply[:3]
-        if why in ("", "late"):
-            return Row(json, stale == "1")
-        if why == "none":
-            return None
-        old = Row(json, stale=True) if json else None
+        if reply[2] in _CACHED:
+            return _row(reply)
+        old = Row(reply[0], stale=True) if reply[0] else None
         return await self._renewed(id, old)
 
     async def reload(self, id: str) -> Row | None:
@@ -293,6 +303,15 @@ class RowCache:
 
     def _now(self) -> int | str:
         return "" if self._clock is None else self._clock.now_ms()
+
+
+# What `read_row` says of a row that need not be loaded: it is there, there but late, or known to be none.
+_CACHED: Final = ("", "late", "none")
+
+
+def _row(reply: Sequence[Any]) -> Row | None:
+    json, stale, why = reply[:3]
+    return None if why == "none" else Row(json, stale == "1")
 
 
 def _check(id: str) -> None:
