@@ -6,12 +6,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
 
+from plaza.app import Plaza, running
+from plaza.core.keys import Layout, use_layout
 from plaza.core.serving.inbound import Inbound
+from plaza.core.settings import Settings
+from tests.servers import Cluster, Server
 
 
 class QuietServer(uvicorn.Server):
@@ -36,6 +41,14 @@ class QuietServer(uvicorn.Server):
         for listening in self.servers:
             listening.close()
         await self.lifespan.shutdown()
+
+
+@contextlib.asynccontextmanager
+async def all_of_plaza(place: Server | Cluster, data_dir: Path) -> AsyncIterator[Plaza]:
+    """The whole application on one server or a cluster, without rate limits."""
+    async with running(Settings(data_dir=data_dir, valkey_url=place.url, rate_limits=False)) as plaza:
+        yield plaza
+    use_layout(Layout.PLAIN)
 
 
 @contextlib.asynccontextmanager

@@ -41,6 +41,11 @@ async def listed(lists: Lists, group: str, order: Order = "score") -> list[int]:
     return [article.id for article in page.articles]
 
 
+def news_keys() -> tuple[str, str, str]:
+    """Of the group `news`, by score: the list, the list being built, and its builder."""
+    return CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+
+
 async def expire(stranger: Any, group: str) -> None:
     """What a minute does."""
     for cut in CUTS.values():
@@ -242,7 +247,7 @@ async def test_a_builder_that_stalled_publishes_nothing(
     functions: Functions, post: Post, ana: Actor, stranger: Any
 ) -> None:
     article = await post(ana, "news")
-    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    list, building, builder = news_keys()
     keys = [list, building, builder, GROUP("news")]
     assert await functions.call("articles_begin", keys, "slow", 500) == "yours"
     await stranger.delete(builder)  # its lease ran out
@@ -259,7 +264,7 @@ async def test_a_builder_keeps_its_lease_by_going_on(
     functions: Functions, post: Post, ana: Actor, stranger: Any
 ) -> None:
     article = await post(ana, "news")
-    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    list, building, builder = news_keys()
     assert await functions.call("articles_begin", [list, building, builder, GROUP("news")], "me", 500) == "yours"
     await stranger.pexpire(builder, 1000)
     assert await fold(functions, "me", article.id)
@@ -270,7 +275,7 @@ async def test_what_leaves_while_a_list_is_built_is_not_in_it(
     functions: Functions, articles: Articles, post: Post, ana: Actor, stranger: Any
 ) -> None:
     kept, early, late = [await post(ana, "news") for _ in range(3)]
-    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    list, building, builder = news_keys()
     keys = [list, building, builder, GROUP("news")]
     assert await functions.call("articles_begin", keys, "me", 500) == "yours"
     await articles.delete(ana, early.id)  # on a cluster it may have been scanned before
@@ -284,7 +289,7 @@ async def test_what_joins_while_a_list_is_built_is_in_it_also_behind_the_scan(
     functions: Functions, post: Post, ana: Actor, stranger: Any
 ) -> None:
     early = await post(ana, "news")
-    list, building, builder = CUTS["score"]("news"), GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news")
+    list, building, builder = news_keys()
     keys = [list, building, builder, GROUP("news")]
     assert await functions.call("articles_begin", keys, "me", 500) == "yours"
     late = await post(ana, "news")  # on a cluster the early one was scanned, and is not in the list being built yet

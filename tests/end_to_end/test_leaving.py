@@ -6,17 +6,13 @@ from pathlib import Path
 
 import httpx
 
-from tests.end_to_end.test_renaming import API_KEY, live_everywhere, traces
-from tests.processes import plaza, serving
+from tests.end_to_end.everywhere import traces, wanderer
+from tests.processes import plaza
 
 
 def test_who_leaves_is_named_nowhere_in_all_five_domains_and_the_tables(tmp_path: Path) -> None:
     data = tmp_path / "var"
-    with serving(data, PLAZA_API_KEY=API_KEY) as server, httpx.Client(base_url=server.url) as client:
-        account = {"username": "wanderer", "password": "correct horse"}
-        token = client.post("/auth/register", json=account).json()["access_token"]
-        client.headers["authorization"] = f"Bearer {token}"
-        live_everywhere(client)
+    with wanderer(data) as (server, client):
         post = client.get("/feed/explore").json()["posts"][0]["post"]["id"]
         article = client.get("/articles").json()["articles"][0]["id"]
         with httpx.Client(base_url=server.url) as passing:

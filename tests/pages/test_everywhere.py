@@ -7,25 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from plaza.app import Plaza, running
+from plaza.app import Plaza
 from plaza.core.auth import API
-from plaza.core.keys import Layout, use_layout
-from plaza.core.settings import Settings
 from plaza.live.model import Declaration
 from plaza.live.service import Live
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from tests.pages.conftest import Surfer
 from tests.servers import Cluster, Server
-from tests.web import serving
+from tests.web import all_of_plaza, serving
 
 
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False)
-    async with running(settings) as plaza:
+    async with all_of_plaza(place, tmp_path) as plaza:
         yield plaza
-    use_layout(Layout.PLAIN)
 
 
 @pytest.fixture

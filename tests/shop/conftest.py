@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,6 +17,7 @@ from plaza.core import paging
 from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
 from plaza.core.cutoffs import Cutoffs
+from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Snapshots
 from plaza.core.passwords import Passwords
@@ -88,6 +91,21 @@ class Shop:
         """What a session's cart shows."""
         _, cart = await self.carts.read(token)
         return {line.id: line.qty for line in cart.items}
+
+    @contextmanager
+    def dies_at(self, moment: str) -> Iterator[None]:
+        """What is done inside ends where it would call a verb of this name: its process dies there."""
+        call = self.functions.call
+
+        async def die(verb: str, *args: Any) -> Any:
+            if verb.startswith(moment):
+                raise Unavailable("The process died here.")
+            return await call(verb, *args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.functions, "call", die)
+            with pytest.raises(Unavailable):
+                yield
 
 
 def assemble(functions: Functions, sql: Sql, clock: SetClock, book: Book, limits: Limits | None = None) -> Shop:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plaza.core.errors import NotFound, Unavailable
+from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.shop.keys import SHOP_ACCOUNT_CART, SHOP_CART, of_account
 from plaza.shop.model import MOST_LINES, CartFull, NewQuantity
@@ -91,22 +91,11 @@ async def test_a_guest_cart_joins_the_accounts_at_login_by_sum_to_999(shop: Shop
     assert await shop.lines(again) == {one.id: 2, two.id: 999, three.id: 5}
 
 
-async def test_a_login_that_fails_half_way_leaves_the_guest_with_the_cart(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_login_that_fails_half_way_leaves_the_guest_with_the_cart(shop: Shop, offer: Offer) -> None:
     item, guest = await offer(), await shop.token()
     await shop.carts.put(guest, item.id, 2)
-    call = shop.functions.call
-
-    async def die(verb: str, *args: Any) -> Any:
-        if verb == "shop_open":
-            raise Unavailable("The node of the new token is away.")
-        return await call(verb, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shop.functions, "call", die)
-        with pytest.raises(Unavailable):
-            await shop.login("ana", guest)
+    with shop.dies_at("shop_open"):
+        await shop.login("ana", guest)
     shop.clock.forward(seconds=3600)
     assert await shop.lines(guest) == {item.id: 2}
 

@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import func, select
 
 from plaza.core.clock import SetClock
-from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
@@ -124,24 +123,15 @@ async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None
 
 @pytest.mark.parametrize("moment", ["shop_fill_row", "shop_purge", "shop_ordered"])
 async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch, stranger: Any, moment: str
+    shop: Shop, offer: Offer, stranger: Any, moment: str
 ) -> None:
     item, other = await offer(qty=10), await offer(qty=10)
     await shop.rows.schedule(str(item.id), 3600)
     for token in (await shop.token(), await shop.login("ana")):
         await shop.carts.put(token, item.id, 2)
         before = await stock(shop, item.id)
-        with monkeypatch.context() as patch:
-            call = shop.functions.call
-
-            async def die(verb: str, *args: Any, call: Any = call) -> Any:
-                if verb.startswith(moment):
-                    raise Unavailable("The process died here.")
-                return await call(verb, *args)
-
-            patch.setattr(shop.functions, "call", die)
-            with pytest.raises(Unavailable):
-                await shop.orders.check_out(token)
+        with shop.dies_at(moment):
+            await shop.orders.check_out(token)
         assert await shop.lines(token) == {item.id: 2}
         await shop.carts.put(token, other.id, 1)  # meanwhile they go on shopping
         _, order = await shop.orders.check_out(token)
@@ -153,25 +143,14 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]
 
 
-async def test_a_cart_that_was_ordered_is_not_merged_again_at_login(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cart_that_was_ordered_is_not_merged_again_at_login(shop: Shop, offer: Offer) -> None:
     item, other = await offer(qty=10), await offer(qty=10)
     ana = await shop.login("ana")
     await shop.carts.put(ana, item.id, 1)
     guest = await shop.token()
     await shop.carts.put(guest, item.id, 2)
-    call = shop.functions.call
-
-    async def die(verb: str, *args: Any) -> Any:
-        if verb == "shop_ordered":
-            raise Unavailable("The process died here.")
-        return await call(verb, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shop.functions, "call", die)
-        with pytest.raises(Unavailable):
-            await shop.orders.check_out(guest)
+    with shop.dies_at("shop_ordered"):
+        await shop.orders.check_out(guest)
     await shop.carts.put(guest, other.id, 3)
     again = await shop.login("ana", guest)
     assert await shop.lines(again) == {item.id: 1, other.id: 3}

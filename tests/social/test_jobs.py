@@ -18,6 +18,7 @@ from plaza.social import leaving as leaving_module
 from plaza.social import model
 from plaza.social.model import NewComment, NoProfile, Profile, Registration, UsernameTaken
 from tests.social.conftest import ADMIN, Social
+from tests.social.dying import dying
 from tests.social.lives import busy_life, bystanders
 
 HOUR = 3600
@@ -106,16 +107,7 @@ async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wi
     monkeypatch.setattr(jobs_module, "RESTYLED", 5)
     posts = [await social.post(ana) for _ in range(12)]
     await social.people.change(ana, "ana", Profile(display_name="Anna"))
-    original, asked = social.jobs.functions.ask, 0
-
-    async def dies(*args: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        if asked == 3:
-            raise ConnectionError
-        return await original(*args)
-
-    monkeypatch.setattr(social.jobs.functions, "ask", dies)
+    monkeypatch.setattr(social.jobs.functions, "ask", dying(social.jobs.functions.ask, 2))
     with pytest.raises(ConnectionError):
         await social.jobs.restyle()
     monkeypatch.undo()
@@ -150,16 +142,7 @@ async def test_leaving_goes_on_after_its_process_died(
     before = await true()
     me = await busy_life(social, "zoe")
     monkeypatch.setattr(leaving_module, "BATCH", 2)
-    original, calls = social.functions.call, 0
-
-    async def dies(*args: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 12:
-            raise ConnectionError
-        return await original(*args)
-
-    monkeypatch.setattr(social.functions, "call", dies)
+    monkeypatch.setattr(social.functions, "call", dying(social.functions.call, 11))
     with pytest.raises(ConnectionError):
         await social.leaving.leave(me, "zoe")
     monkeypatch.undo()

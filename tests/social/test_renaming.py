@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import httpx
@@ -19,6 +18,7 @@ from plaza.social.keys import POST
 from plaza.social.model import Login, NewComment, Profile, Registration, UsernameTaken, WrongPassword
 from plaza.social.renaming import Renaming
 from tests.social.conftest import ADMIN, Social
+from tests.social.dying import dying
 from tests.social.lives import busy_life, bystanders
 from tests.social.truth import Facts
 
@@ -121,22 +121,6 @@ async def test_killed_at_any_step_and_taken_up_again_it_ends_the_same(
         wanted, name, step = as_if(wanted, name, new), new, step + 1
         assert lasting(await true()) == wanted, f"killed {when} step {step}"
     assert step > 25
-
-
-def dying(call: Callable[..., Awaitable[Any]], step: int, when: str) -> Callable[..., Awaitable[Any]]:
-    """Calls of a process that is killed at a step."""
-    steps = itertools.count()
-
-    async def dies(*args: Any) -> Any:
-        last = next(steps) >= step
-        if last and when == "before":
-            raise ConnectionError
-        reply = await call(*args)
-        if last:
-            raise ConnectionError
-        return reply
-
-    return dies
 
 
 async def broken_off(work: Awaitable[Any]) -> bool:

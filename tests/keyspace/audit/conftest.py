@@ -7,20 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from plaza.app import Plaza, running
-from plaza.core.keys import Layout, use_layout
-from plaza.core.settings import Settings
+from plaza.app import Plaza
 from plaza.keyspace.audit import Audits
 from tests.keyspace.audit.loading import Town, load
 from tests.servers import Cluster, Server
+from tests.web import all_of_plaza
 
 
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]:
-    settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False)
-    async with running(settings) as plaza:
+    async with all_of_plaza(place, tmp_path) as plaza:
         yield plaza
-    use_layout(Layout.PLAIN)
 
 
 @pytest.fixture
