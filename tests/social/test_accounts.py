@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import bcrypt
@@ -217,6 +218,35 @@ BAD_REGISTRATIONS: list[tuple[dict[str, Any], str]] = [
     ({"username": "ana", "password": "correct horse", "postCount": 5}, "postCount"),
     ({"username": "ana", "password": "correct horse", "display_name": "a\u0000b"}, "display_name"),
 ]
+
+
+async def test_a_registration_whose_answer_was_lost_is_sent_again_and_signs_in(
+    social: Social, http: httpx.AsyncClient, stranger: Any
+) -> None:
+    new, key = {"username": "ana", "password": "correct horse", "bio": "hi"}, {"idempotency-key": "one"}
+
+    async def register(headers: dict[str, str], **other: str) -> httpx.Response:
+        return await http.post("/auth/register", json=new | other, headers=headers)
+
+    first, again = await asyncio.gather(register(key), register(key))
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json()["user"] == again.json()["user"]
+    assert [answer.headers.get("idempotency-replayed") for answer in (first, again)].count("true") == 1
+    for answer in (first, again):
+        token = {"refresh_token": answer.json()["refresh_token"]}
+        assert (await http.post("/auth/refresh", json=token)).status_code == 200
+    kept = str(await stranger.hgetall(AUTH_USER("ana")))
+    assert first.json()["access_token"] not in kept
+    for headers, other, code in (
+        (key, {"password": "battery staple"}, "idempotency_key_reused"),
+        (key, {"bio": "other"}, "idempotency_key_reused"),
+        ({"idempotency-key": "two"}, {}, "username_taken"),
+        ({}, {}, "username_taken"),
+        ({"idempotency-key": "a b"}, {}, "invalid"),
+    ):
+        assert (await register(headers, **other)).json()["code"] == code
+    social.clock.forward(seconds=86_400)
+    assert (await register(key)).json()["code"] == "username_taken"
 
 
 async def test_a_bad_registration_is_422_and_changes_nothing(

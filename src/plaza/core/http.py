@@ -204,7 +204,7 @@ class App:
             call.is_cut_off = True
             raise
         arguments = endpoint.arguments(call)
-        key = call.headers.get("idempotency-key") if endpoint.route.idempotent else None
+        key = call.headers.get("idempotency-key") if endpoint.route.idempotent is True else None
         if key is None or self.idempotency is None:
             return endpoint.reply(await endpoint.handler(*arguments))
         return await self._once(self.idempotency, key, call, endpoint, arguments)

@@ -117,7 +117,8 @@ def caller_of(actor: Actor | None, address: str) -> str:
 
 
 class Idempotency:
-    """Runs work once per key. Not for answers that hold secrets: those of the auth routes are never kept."""
+    """Runs work once per key. Not for answers that hold secrets: those of the auth routes are never kept, and
+    registering sees to it itself."""
 
     def __init__(self, valkey: Valkey, *, lease_ms: int = LEASE_MS) -> None:
         self._valkey = valkey

@@ -44,7 +44,8 @@ class Options(TypedDict, total=False):
 
     status: int  # of success; 200
     limit: str | None  # the kind of rate limit it counts against; "read" for GET, else "write"
-    idempotent: bool  # an `Idempotency-Key` is honoured
+    # An `Idempotency-Key` is honoured; "itself": by the handler, since an answer that holds tokens is not kept.
+    idempotent: bool | Literal["itself"]
     caller: Callable[[Call], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
     body_limit: int  # bytes
     media_type: str  # of a successful answer
@@ -65,7 +66,7 @@ class Route:
     tag: str
     status: int = 200
     limit: str | None = None
-    idempotent: bool = False
+    idempotent: bool | Literal["itself"] = False
     caller: Callable[[Call], str] | None = None
     body_limit: int = BODY_LIMIT
     media_type: str = JSON

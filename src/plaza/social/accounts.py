@@ -11,11 +11,14 @@ import secrets
 from dataclasses import dataclass
 from typing import Final, cast
 
+import msgspec
+
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
 from plaza.core.hot import Hot
+from plaza.core.idempotency import KEPT_MS, Keyed, KeyReused
 from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.core.tokens import ACCESS_SECONDS, ROLES, Role, is_username
@@ -27,6 +30,7 @@ from plaza.social.model import (
     Registration,
     SignedIn,
     User,
+    UsernameTaken,
     WrongPassword,
     user_of,
 )
@@ -86,7 +90,37 @@ class Accounts:
         self.clock = clock
         self._actors: Hot[Actor] = Hot(functions.valkey, MOST_ACTORS)
 
-    async def register(self, new: Registration, address: str | None = None) -> SignedIn:
+    async def register_once(
+        self, new: Registration, key: str | None, address: str | None = None
+    ) -> tuple[SignedIn, bool]:
+        """Register; if that was done before by the same key and registration, sign in once more, and say so.
+
+        Whoever has lost the answer is so let in. Its tokens were never kept, and nobody gets any without the password.
+        """
+        sent = None if key is None else _sent(key, new)
+        try:
+            return await self.register(new, address, sent), False
+        except UsernameTaken:
+            if sent is None:
+                raise
+        return await self._register_again(new, sent), True
+
+    async def _register_again(self, new: Registration, sent: Keyed) -> SignedIn:
+        """Two round trips."""
+        name, now, stamp = new.username, self.clock.now_ms(), self.auth.stamp(new.username)
+        stored, known = await self.valkey.call("HMGET", AUTH_USER(name), "password_hash", "registered")
+        key, request, at = (known or "||0").split("|")
+        if key != sent.key or now - int(at) >= KEPT_MS:
+            raise UsernameTaken("That name is taken.")
+        if request != sent.request or not (await self.passwords.check(stored, new.password)).right:
+            raise KeyReused("Use a new key for a new request.")
+        token = RefreshToken.new(name)
+        reply = await self._sign_in(token, now, stored)
+        if not reply:
+            raise UsernameTaken("That name is taken.")
+        return self._signed_in(reply, token, stamp)
+
+    async def register(self, new: Registration, address: str | None = None, sent: Keyed | None = None) -> SignedIn:
         """Make an account and sign in. One round trip, besides the limit's."""
         require_free_form(new.username)
         await self.limiter.take("auth", new.username, address)
@@ -97,7 +131,8 @@ class Accounts:
         reply = await self.functions.call(
             "social_register",
             [USER(name), AUTH_USER(name), USER_LEAVING(name), USER_RENAMING(name)],
-            name, now, hashed, token.family, token.stored(now), *fields,
+            name, now, hashed, token.family, token.stored(now),
+            "" if sent is None else f"{sent.key}|{sent.request}|{now}", *fields,
         )  # fmt: skip
         return self._signed_in(reply, token, stamp)
 
@@ -114,15 +149,20 @@ class Accounts:
         if not checked.right:
             raise WrongPassword
         token = RefreshToken.new(name)
-        reply = await self.functions.call(
-            "social_sign_in",
-            [USER(name), AUTH_USER(name)],
-            now, stored, checked.rehashed or "", token.family, token.stored(now), MOST_SESSIONS,
-        )  # fmt: skip
+        reply = await self._sign_in(token, now, stored, checked.rehashed or "")
         if not reply:
             raise WrongPassword
         await self.limiter.give_back("auth", name)
         return self._signed_in(reply, token, stamp)
+
+    async def _sign_in(self, token: RefreshToken, now: int, stored: str, rehashed: str = "") -> list[str] | None:
+        """The profile of whoever knew the password; None if it is another one by now."""
+        reply: list[str] | None = await self.functions.call(
+            "social_sign_in",
+            [USER(token.username), AUTH_USER(token.username)],
+            now, stored, rehashed, token.family, token.stored(now), MOST_SESSIONS,
+        )  # fmt: skip
+        return reply
 
     async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
         """The person, if that is their password: for a domain with sessions of its own. Two round trips."""
@@ -209,6 +249,15 @@ class Accounts:
         user = user_of(as_dict(reply), private=True)
         access = self.auth.issue(user.username, cast(Role, user.role), stamp=stamp)
         return SignedIn(user, access, str(token), ACCESS_SECONDS)
+
+
+def _sent(key: str, new: Registration) -> Keyed:
+    """A registration with an `Idempotency-Key`. The name stands for its caller: who registers has no other yet.
+
+    Of the password nothing is kept here: a hash of it that is quick to make would be quick to guess. It has its own.
+    """
+    profile = msgspec.json.encode(new.given())
+    return Keyed.by(f"registering {new.username}", key, "POST", "/auth/register", profile)
 
 
 def require_free_form(username: str) -> None:

@@ -326,9 +326,10 @@ AUTH_USER = Key(
     "auth:<username>",
     "hash",
     "What proves who someone is. No route or proxy reads it out.",
-    of="`password_hash` → argon2 or bcrypt; family of refresh tokens → `sha256 of the current one|expiry in ms`",
+    of="`password_hash` → argon2 or bcrypt; family of refresh tokens → `sha256 of the current one|expiry in ms`; "
+    "`registered` → hashes of the `Idempotency-Key` and of the profile it was registered with, and when",
     owner="username",
-    holds="password_hash|synced_hash|family:.+",
+    holds="password_hash|synced_hash|registered|family:.+",
     same=(Belongs("user:<username>"),),
     mend="auth <username>",
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from plaza.core.answers import Answer
 from plaza.core.auth import Actor
 from plaza.core.call import Call
+from plaza.core.idempotency import REPLAYED
 from plaza.core.routes import Routes
 from plaza.social.accounts import Accounts
 from plaza.social.model import Login, NewPassword, Refresh, Registration, SignedIn, User
@@ -24,10 +26,11 @@ class LoggedOut(msgspec.Struct):
     logged_out: bool = True
 
 
-@route.post("/auth/register", status=201, limit=None)
-async def register(body: Registration, call: Call, accounts: Accounts) -> SignedIn:
-    """Make an account and sign in."""
-    return await accounts.register(body, call.address)
+@route.post("/auth/register", status=201, limit=None, idempotent="itself")
+async def register(body: Registration, call: Call, accounts: Accounts) -> Answer[SignedIn]:
+    """Make an account and sign in. With an `Idempotency-Key`, the same again signs in once more."""
+    signed_in, again = await accounts.register_once(body, call.headers.get("idempotency-key"), call.address)
+    return Answer(signed_in, headers=[REPLAYED] if again else [])
 
 
 @route.post("/auth/login", limit=None)

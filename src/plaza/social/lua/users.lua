@@ -87,15 +87,17 @@ local function drop_families(auth)
 end
 
 -- register: a new account, signed in at once.
--- KEYS user, auth, leaving, renaming   ARGV name, now, password_hash, family, token, field, value, …
+-- KEYS user, auth, leaving, renaming
+-- ARGV name, now, password_hash, family, token, what it is known by if it is sent again ('' for nothing), field, value, …
 -- Reply the profile
 verb('register', function(keys, args)
   local user, auth = unpack(keys)
   local name, at = args[1], now(args[2])
   if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'That name is taken.') end
   redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
-    'created_at', text(at), 'version', 1, unpack(args, 6))
+    'created_at', text(at), 'version', 1, unpack(args, 7))
   redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5])
+  if args[6] ~= '' then redis.call('HSET', auth, 'registered', args[6]) end
   effect('registries', name)
   return redis.call('HGETALL', user)
 end)
