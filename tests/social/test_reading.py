@@ -15,7 +15,7 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.wire import connect
-from plaza.social import reading
+from plaza.social import feeds, reading
 from plaza.social.domain import DOMAIN
 from plaza.social.feeds import Feeds
 from plaza.social.keys import POST, USER
@@ -115,6 +115,23 @@ async def test_many_posts_are_read_in_short_steps(social: Social, ana: Actor, mo
     social.posts.reader.posts.drop(POST(ids[0]))
     steps = await trips(social.posts.reader.items(reading.View(ana), ids))
     assert steps == (6 if social.valkey.clustered else 3)
+
+
+async def test_the_best_posts_of_a_tag_are_as_many_as_asked_for_although_better_ones_are_hidden(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "SPARE", 2)
+    for _ in range(8):
+        await social.posts.like(bob, (await social.post(bob, "#tea")).id)
+    cat = await social.person("cat")
+    seen = {(await social.post(cat, "#tea #cake")).id for _ in range(3)}
+    await social.people.mute(ana, "bob")
+    for count in (1, 3, 5):
+        found = await social.feeds.top_posts(ana, "tea,cake", count)
+        for tag in found:
+            shown = [item.post.id for item in tag.posts]
+            assert len(shown) == min(count, 3)
+            assert set(shown) <= seen
 
 
 async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(

@@ -15,7 +15,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Paged, Snapshots, behind, page_by_position
+from plaza.core.paging import MOST_LOOKED_AT, Page, Paged, Snapshots, behind, fill, page_by_position
 from plaza.social.keys import (
     EXPLORE_FEED,
     HASHTAG_POSTS,
@@ -77,14 +77,32 @@ class Feeds:
         return await self.snapshots.page(key, page, ids, load, partial(self.reader.seen, view))
 
     async def top_posts(self, viewer: Actor, tags: str, each: int, *, users: bool = True) -> list[TopPosts]:
-        """The best posts of some tags. Two or three round trips."""
+        """The best posts of some tags. Two or three round trips, and a few for each tag of which many are hidden."""
         wanted = list(dict.fromkeys(require_tag(tag.strip(), "hashtags") for tag in tags.split(",") if tag.strip()))
         if not 1 <= len(wanted) <= MOST_SEARCHED_TAGS:
             raise Invalid(f"Give 1 to {MOST_SEARCHED_TAGS} tags, with commas between.", field="hashtags")
-        found = await self.valkey.batch([("ZRANGE", HASHTAG_RANKED(tag), 0, each + SPARE - 1, "REV") for tag in wanted])
-        items = iter(await self.reader.items(View(viewer, users), [id for ids in found for id in ids]))
+        view, most = View(viewer, users), each + SPARE
+        found = await self.valkey.batch([("ZRANGE", HASHTAG_RANKED(tag), 0, most - 1, "REV") for tag in wanted])
+        items = iter(await self.reader.items(view, [id for ids in found for id in ids]))
         shown = [[item for item in (next(items) for _ in ids) if item is not None][:each] for ids in found]
+        for i, ids in enumerate(found):
+            if len(shown[i]) < each and len(ids) == most:
+                shown[i] = await self._best(view, HASHTAG_RANKED(wanted[i]), each)
         return [TopPosts(tag, posts) for tag, posts in zip(wanted, shown, strict=True)]
+
+    async def _best(self, view: View, key: str, count: int) -> list[FeedItem]:
+        """The best posts that the reader may see, although many above them are hidden. Looks through 1,000 at most."""
+        ids = await self._top(key, MOST_LOOKED_AT)
+
+        async def after(place: int | None, count: int) -> list[tuple[str, int]]:
+            first = 0 if place is None else place + 1
+            return [(id, first + i) for i, id in enumerate(ids[first : first + count])]
+
+        async def load(ids: Sequence[str]) -> list[FeedItem | None]:
+            return await self.reader.items(view, ids)
+
+        items, _ = await fill(Page(limit=count), after, None, load)
+        return items
 
     async def top_models(self, viewer: Actor, page: Page) -> Paged[TopModel]:
         """The models by engagement, as they stood at the first page. Three round trips."""
