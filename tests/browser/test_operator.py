@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from plaza.demo.parts.live import EVENT
 from tests.browser.community import Reader
-from tests.browser.test_pages import ARTEFACTS, AXE, problems
+from tests.browser.test_pages import ARTEFACTS, AXE, OPEN_DRAWERS, problems
 from tests.processes import Serving, until
 
 # What comes by a stream comes within a second or two; only a busy machine takes longer.
@@ -124,6 +124,7 @@ def test_operators_pages_are_for_everybody_in_light_and_dark_wide_and_narrow(rob
         robin.set_viewport_size({"width": 1440, "height": 900})
         robin.goto(path)
         robin.evaluate(AXE)
+        robin.evaluate(OPEN_DRAWERS)
         found[name] = problems(robin)
         robin.screenshot(path=ARTEFACTS / f"{name}-1440-light.png")
         robin.emulate_media(color_scheme="dark")

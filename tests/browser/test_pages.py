@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.community import Community, Reader, community
+from tests.browser.community import PASSWORD, Community, Reader, community
 
 # CI keeps what is here.
 ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "screenshots"
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
+OPEN_DRAWERS = "for (const drawer of document.querySelectorAll('details')) drawer.open = true"
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,49 @@ def test_whom_one_follows_one_reads(readers: Readers) -> None:
     expect(page.get_by_role("heading", name="#garden")).to_be_visible()
     page.get_by_role("link", name="Best").click()
     expect(page.locator("article")).to_contain_text("The first frost")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_one_keeps_people_away_and_changes_what_one_said(readers: Readers, plaza: Community, scripts: bool) -> None:
+    post = plaza.ask("POST", "/posts", plaza.person(f"leo{scripts:d}"), content="What I siad")["id"]
+    page = readers(java_script_enabled=scripts).sign_in(f"leo{scripts:d}")
+    page.goto(f"/app/posts/{post}")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("link", name="Edit this post").click()
+    page.get_by_label("What it says").fill("What I said")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("article")).to_contain_text("What I said")
+    page.goto("/app/people/jonas")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Mute").click()
+    if not scripts:
+        page.get_by_text("More", exact=True).click()
+    expect(page.get_by_role("button", name="Muted", pressed=True)).to_be_visible()
+    page.get_by_role("button", name="Block", exact=True).click()
+    expect(page.get_by_role("heading", name="Blocked")).to_be_visible()
+    page.get_by_role("link", name="Muted", exact=True).click()
+    expect(page.get_by_text("Nobody.")).to_be_visible()  # whom one blocks need not be muted
+    page.get_by_role("link", name="Blocked", exact=True).click()
+    page.get_by_role("button", name="Blocked jonas", pressed=True).click()
+    if scripts:
+        expect(page.get_by_role("button", name="Block jonas", pressed=False)).to_be_focused()
+        page.reload()
+    expect(page.get_by_text("Nobody.")).to_be_visible()
+
+
+def test_what_one_was_writing_is_there_again_after_signing_in(readers: Readers) -> None:
+    reader = readers()
+    page = reader.sign_in("mira")
+    page.get_by_label("Your post").fill("Half a thought")
+    reader.context.clear_cookies()
+    page.get_by_role("button", name="Post", exact=True).click()
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Name").fill("mira")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_label("Your post")).to_have_value("Half a thought")
+    page.reload()
+    expect(page.get_by_label("Your post")).to_have_value("")
+    reader.complaints = [line for line in reader.complaints if "401" not in line]
 
 
 def test_a_vote_is_cast_switched_and_taken_back_in_place(readers: Readers, plaza: Community) -> None:
@@ -259,6 +303,8 @@ def every_page(plaza: Community) -> dict[str, str]:
         "explore": "/app",
         "following": "/app/following",
         "bookmarks": "/app/bookmarks",
+        "blocked": "/app/blocked",
+        "blocked-person": "/app/people/nil",
         "hashtag": "/app/tags/garden",
         "hashtag-ranked": "/app/tags/garden/ranked",
         "post": f"/app/posts/{plaza.post}",
@@ -296,15 +342,19 @@ def test_every_page_is_for_everybody_in_light_and_dark_wide_and_narrow(readers: 
     reader = readers(viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce")
     page = reader.sign_in("mira")
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    plaza.person("nil", "Nil, whom nobody wants to meet")
+    plaza.ask("POST", "/users/nil/block", "mira")
+    own = plaza.ask("POST", "/posts", "mira", content="Mine")["id"]
     page.goto(f"/app/shop/items/{plaza.item}")
     page.get_by_role("button", name="Put in the cart").click()
     expect(page.get_by_role("link", name="See the cart (1)")).to_be_visible()
     found: dict[str, list[str]] = {}
-    for name, path in every_page(plaza).items():
+    for name, path in {**every_page(plaza), "edit-post": f"/app/posts/{own}/edit"}.items():
         page.emulate_media(color_scheme="light")
         page.set_viewport_size({"width": 1440, "height": 900})
         page.goto(path)
         page.evaluate(AXE)
+        page.evaluate(OPEN_DRAWERS)
         found[name] = problems(page)
         page.screenshot(path=ARTEFACTS / f"{name}-1440-light.jpeg", quality=80)
         page.emulate_media(color_scheme="dark")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -318,6 +318,14 @@ class Relation(msgspec.Struct):
     kind: Literal["follow", "block", "mute"]
     on: bool
     changed: bool
+
+
+class Ties(NamedTuple):
+    """How one person stands to another."""
+
+    follows: bool = False
+    mutes: bool = False
+    blocks: bool = False
 
 
 class Deleted(msgspec.Struct):

@@ -13,7 +13,7 @@ from plaza.core.auth import USER as A_USER
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Paged, behind, page_by_position
+from plaza.core.paging import Page, Paged, Position, behind, checksum, encode_cursor, page_by_position
 from plaza.social.keys import (
     COMMENT,
     POST,
@@ -243,6 +243,11 @@ class Posts:
             return [comment_of(f) if f and f["username"] not in hidden else None for f in found]
 
         return await page_by_position(key, page, behind(self.functions, key, newest_first=False), load)
+
+    def place(self, comment: Comment) -> str:
+        """A cursor by which `comments` begins with this one."""
+        list_of = checksum(POST_COMMENTS_RECENT(comment.post_id))
+        return encode_cursor(Position(list_of, comment.created_at, ""))
 
     async def uncomment(self, actor: Actor, comment: str) -> Deleted:
         """Take a comment away: its author, the post's owner or an admin. Three round trips."""

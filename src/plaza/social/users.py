@@ -30,7 +30,7 @@ from plaza.social.keys import (
     USERS_MODELS,
     USERS_REGULAR,
 )
-from plaza.social.model import PUBLIC_FIELDS, NoProfile, NotYourself, Profile, Relation, User, card_of, user_of
+from plaza.social.model import PUBLIC_FIELDS, NoProfile, NotYourself, Profile, Relation, Ties, User, card_of, user_of
 from plaza.social.replies import as_dict
 
 
@@ -128,9 +128,17 @@ class People:
         changed = await self.functions.call("social_unfollow", keys, me, target)
         return Relation(target, "follow", False, bool(changed))
 
-    async def follows(self, viewer: Actor, name: str) -> bool:
-        """Whether someone follows another. One round trip."""
-        return bool(await self.valkey.call("SISMEMBER", USER_FOLLOWING(viewer.name), name))
+    async def ties(self, viewer: Actor, name: str) -> Ties:
+        """How someone stands to another. One round trip."""
+        me = viewer.name
+        follows, mutes, blocks = await self.valkey.batch(
+            [
+                ("SISMEMBER", USER_FOLLOWING(me), name),
+                ("ZSCORE", USER_MUTED(me), name),
+                ("ZSCORE", USER_BLOCKED(me), name),
+            ]
+        )
+        return Ties(bool(follows), mutes is not None, blocks is not None)
 
     async def block(self, actor: Actor, target: str) -> Relation:
         """Block someone: follows end both ways, and each is hidden from the other. One round trip."""

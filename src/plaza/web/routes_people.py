@@ -1,16 +1,17 @@
-"""People: profiles, following, and one's own profile."""
+"""People: profiles, following, muting and blocking, and one's own profile."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
-from plaza.core.paging import Page
+from plaza.core.paging import Page, Paged
 from plaza.social.feeds import Feeds
-from plaza.social.model import Profile, Username
+from plaza.social.model import NoProfile, Profile, Ties, User, Username
 from plaza.social.users import People
 from plaza.web import forms, posts
+from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text import older, user_path
@@ -19,15 +20,16 @@ from plaza.web.visitors import Visitor
 page = PageRoutes()
 
 # What the form of a profile shows. An empty one takes the field away.
-EDITED = ("display_name", "bio", "links")
+EDITED: Final = ("display_name", "bio", "links")
+KEPT_AWAY: Final = (("Blocked", "/app/blocked"), ("Muted", "/app/muted"))
 
 
 async def _head(who: Visitor, username: str, people: People) -> dict[str, Any]:
     """What stands above everything about a person."""
     user = await people.get(who.actor, username)
     other = who.actor is not None and who.name != username
-    follows = other and who.actor is not None and await people.follows(who.actor, username)
-    return {"user": user, "other": other, "follows": follows}
+    ties = await people.ties(who.person(), username) if other else Ties()
+    return {"user": user, "other": other, "follows": ties.follows, "mutes": ties.mutes}
 
 
 @page.get("/people/{username}")
@@ -36,7 +38,12 @@ async def profile(
 ) -> Answer[str]:
     """A person and their posts."""
     who = await site.visitors.of(call)
-    head = await _head(who, username, people)
+    try:
+        head = await _head(who, username, people)
+    except NoProfile:
+        if who.actor is None or not (await people.ties(who.actor, username)).blocks:
+            raise
+        return site.page(call, who, "blocked-person.html", username=username)
     found = await feeds.of_user(who.actor, username, Page(cursor=cursor), users=False)
     cards = posts.cards(found.items, site.clock.now_ms())
     more = older(user_path(username), found.pagination)
@@ -70,6 +77,50 @@ async def follow(call: Call, body: bytes, site: Site, username: Username, people
     head = await _head(who, username, people)
     said = f"You follow {username}." if on else f"You no longer follow {username}."
     return site.done(call, who, body, user_path(username), "follow.html", said=said, **head)
+
+
+@page.post("/people/{username}/mute")
+async def mute(call: Call, body: bytes, site: Site, username: Username, people: People) -> Answer[str]:
+    """Keep someone's posts out of one's feeds, or no longer."""
+    who = await site.visitors.of(call)
+    on = forms.is_on(body)
+    await (people.mute if on else people.unmute)(who.person(), username)
+    said = f"You mute {username}." if on else f"You no longer mute {username}."
+    row = {"person": await people.get(None, username), "verb": "mute", "on": on}
+    return site.done(call, who, body, user_path(username), "muted.html", said=said, **row)
+
+
+@page.post("/people/{username}/block")
+async def block(call: Call, body: bytes, site: Site, username: Username, people: People) -> Answer[str]:
+    """Block someone, whose page is gone then, or no longer."""
+    who = await site.visitors.of(call)
+    if forms.is_on(body):
+        await people.block(who.person(), username)
+        return site.done(call, who, b"", "/app/blocked")
+    await people.unblock(who.person(), username)
+    row = {"person": await people.get(None, username), "verb": "block", "on": False}
+    said = f"You no longer block {username}."
+    return site.done(call, who, body, user_path(username), "kept-away-row.html", said=said, **row)
+
+
+@page.get("/blocked")
+async def blocked(call: Call, site: Site, people: People, cursor: str | None = None) -> Answer[str]:
+    """Whom one blocks, latest first."""
+    who = await site.visitors.of(call)
+    return _kept_away(call, site, who, await people.blocked(who.person(), Page(cursor=cursor)), "block", "Blocked")
+
+
+@page.get("/muted")
+async def muted(call: Call, site: Site, people: People, cursor: str | None = None) -> Answer[str]:
+    """Whom one mutes, latest first."""
+    who = await site.visitors.of(call)
+    return _kept_away(call, site, who, await people.muted(who.person(), Page(cursor=cursor)), "mute", "Muted")
+
+
+def _kept_away(call: Call, site: Site, who: Visitor, found: Paged[User], verb: str, title: str) -> Answer[str]:
+    said: dict[str, Any] = {"tabs": tabs("Kept away", KEPT_AWAY, title), "title": title, "verb": verb, "on": True}
+    more = older(dict(KEPT_AWAY)[title], found.pagination, "More people")
+    return site.page(call, who, "kept-away.html", people=found.items, more=more, **said)
 
 
 @page.get("/profile")

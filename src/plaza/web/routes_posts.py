@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
-from plaza.core.errors import NotFound
+from plaza.core.errors import Forbidden, Invalid, NotFound
 from plaza.core.paging import Page
-from plaza.social.model import CommentId, NewComment, NewPost, PostId
+from plaza.social.model import CommentId, NewComment, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
 from plaza.web import forms, posts
 from plaza.web.routing import PageRoutes
@@ -47,6 +47,7 @@ async def post(call: Call, site: Site, id: PostId, social: Posts, cursor: str | 
         post=found,
         card=card,
         excerpt=cut(found.content, 60),
+        later=cursor is not None,
         rows=posts.comments(said.items, found, who, now),
         more=older(f"/app/posts/{id}", said.pagination, "More comments"),
     )
@@ -86,8 +87,33 @@ async def comment(call: Call, body: bytes, site: Site, id: PostId, social: Posts
     made = await social.comment(who.person(), id, forms.read(body, NewComment), site.operation(call, body))
     found = await social.get(who.actor, id)
     shown = Markup(posts.comments([made], found, who, site.clock.now_ms()).decode())  # noqa: S704
+    # The newest is the last: where there are more than one page, it is on another.
+    place = f"?cursor={social.place(made)}" if found.commentsCount > Page().limit else ""
+    to = f"/app/posts/{id}{place}#comment-{made.id}"
     said = {"post": found, "comment": shown, "acts": posts.acts(found)}
-    return site.done(call, who, body, f"/app/posts/{id}#comment-{made.id}", "commented.html", said="Commented.", **said)
+    return site.done(call, who, body, to, "commented.html", said="Commented.", **said)
+
+
+@page.get("/posts/{id}/edit")
+async def edit_page(call: Call, site: Site, id: PostId, social: Posts) -> Answer[str]:
+    """Where one changes what one's own post says."""
+    who = await site.visitors.of(call)
+    found = await social.get(who.person(), id)
+    if found.username != who.name:
+        raise Forbidden("Only its author may edit a post.")
+    return site.page(call, who, "post-edit.html", id=id, content=found.content, problem="")
+
+
+@page.post("/posts/{id}/edit")
+async def edit(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+    """Change what one's own post says. What it said before is kept."""
+    who = await site.visitors.of(call)
+    try:
+        await social.edit(who.person(), id, forms.read(body, PostEdit))
+    except Invalid as error:
+        content = forms.fields_of(body).get("content", "")
+        return site.page(call, who, "post-edit.html", status=error.status, id=id, content=content, problem=error.detail)
+    return site.done(call, who, b"", f"/app/posts/{id}")
 
 
 @page.post("/posts/{id}/comments/{comment}/delete")

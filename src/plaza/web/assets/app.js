@@ -37,6 +37,18 @@ function put(html) {
   return holder.content;
 }
 
+// What somebody was writing when their session ended is there again, in this tab, once they are back.
+const draft = (area) => `draft ${document.querySelector(".who")?.getAttribute("href")} ${location.pathname} ${area.id}`;
+
+function keep(form) {
+  for (const area of form.querySelectorAll("textarea")) sessionStorage.setItem(draft(area), area.value);
+}
+
+for (const area of document.querySelectorAll("textarea")) {
+  area.value = sessionStorage.getItem(draft(area)) || area.value;
+  sessionStorage.removeItem(draft(area));
+}
+
 async function send(form, button) {
   const data = new URLSearchParams(new FormData(form, button));
   const action = button?.getAttribute("formaction") || form.getAttribute("action");
@@ -49,9 +61,11 @@ async function send(form, button) {
     put(text);
     say(decodeURIComponent(answer.headers.get("x-said") || ""));
   } else if (answer.status === 401) {
+    keep(form);
     location.assign(`/app/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
   } else {
     const problem = await answer.json().catch(() => ({}));
+    if (problem.code === "stale_form") keep(form);
     say(problem.detail || "That did not work. Try again in a moment.", true);
   }
 }
