@@ -163,10 +163,9 @@ async def test_a_server_that_is_killed_and_comes_back_is_found_again(tmp_path: P
             assert time.monotonic() - started < BOUND
             # Once it has been away for longer than anyone would wait, nobody waits at all.
             await asyncio.sleep(0.2)
-            started = time.monotonic()
-            errors = await outcomes(*(valkey.call("PING") for _ in range(100)))
-            assert all(isinstance(error, ConnectionLost) for error in errors)
-            assert time.monotonic() - started < 0.6
+            calls = [asyncio.ensure_future(valkey.call("PING")) for _ in range(100)]
+            await asyncio.sleep(0)
+            assert all(isinstance(call.exception(), ConnectionLost) for call in calls)
             server.start()
             assert await eventually(valkey, "PING") == "PONG"
     finally:
