@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 
 from plaza import manual
 from plaza.app import catalogues, route_groups
 from plaza.cli import parser
 from plaza.core.settings import Settings, variable
+from plaza.core.words import told
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -45,6 +50,25 @@ def test_every_route_is_documented() -> None:
     for group in route_groups():
         for route in group.routes:
             assert f"| `{route.method} {route.template}` |" in page
+
+
+def test_every_rule_about_a_text_is_told_in_words() -> None:
+    """Who breaks a rule reads what it means, not a regular expression."""
+    patterns: set[str] = set()
+    for route in (route for group in route_groups() for route in group.routes):
+        for hint in get_type_hints(route.handler, include_extras=True).values():
+            with contextlib.suppress(TypeError):  # a service
+                patterns |= set(_patterns(msgspec.json.schema(hint)))
+    assert len(patterns) > 5
+    assert {pattern for pattern in patterns if "regex" in told(f"Expected `str` matching regex {pattern!r}")} == set()
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    if isinstance(schema, dict) and isinstance(schema.get("pattern"), str):
+        yield schema["pattern"]
+    for part in parts:
+        yield from _patterns(part)
 
 
 def test_every_key_is_documented() -> None:

@@ -11,21 +11,25 @@ from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Invalid, Unauthenticated
 from plaza.core.paging import Pagination
+from plaza.core.words import in_words
 
 MOST_PER_LINE: Final = 999
 # No person's cart comes near; it bounds what one function has to move.
 MOST_LINES: Final = 100
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.")]
-Price = Annotated[
-    str, Meta(pattern=r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)", description="A decimal as text, such as `19.90`.")
-]
+_PRICE: Final = in_words(
+    "A price is a text of up to ten digits, and two behind a point: 19.90", r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)"
+)
+# Line breaks and tabs, but no other control characters: PostgreSQL keeps no NUL.
+_TEXT: Final = in_words("Give a text without control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
+_SESSION: Final = in_words("An id of a session is 32 of 0-9 a-f", r"^[0-9a-f]{32}$(?!\n)")
+Price = Annotated[str, Meta(pattern=_PRICE, description="A decimal as text, such as `19.90`.")]
 Stock = Annotated[int, Meta(ge=0, le=1_000_000_000, description="How many there are.")]
 Quantity = Annotated[int, Meta(ge=0, le=MOST_PER_LINE, description="1 to 999; 0 removes.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
-# Line breaks and tabs, but no other control characters: PostgreSQL keeps no NUL.
-Description = Annotated[str, Meta(max_length=10_000, pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")]
-SessionId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$(?!\n)", description="Id of a session; not its token.")]
+Description = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
+SessionId = Annotated[str, Meta(pattern=_SESSION, description="Id of a session; not its token.")]
 
 
 # `ItemId` and `Quantity` (but 0), as they are written in keys.
