@@ -441,3 +441,21 @@ async def shop_on_cluster(cluster: Cluster, database: Sql, clock: SetClock, peop
     await functions.effects.drain()
     await valkey.close()
     use_layout(Layout.PLAIN)
+
+
+async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = shop.sessions.accounts.check
+
+    async def slow(*args: Any) -> Any:
+        actor = await check(*args)
+        await shop.cutoffs.note("ana")
+        shop.clock.forward(seconds=1)
+        return actor
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.sessions.accounts, "check", slow)
+        token = await shop.login("ana")
+    assert (await shop.sessions.visit(token))[0].user is None
+    assert (await shop.sessions.visit(await shop.login("ana")))[0].user == "ana"

@@ -129,6 +129,7 @@ SHOP_ACCOUNT = Key(
         Field(
             "absorbed", "the last tokens whose carts joined this one, and ids of carts ordered before", Access.NOBODY
         ),
+        Field("parcel", "what was in the cart, on its way to the person's new name", Access.NOBODY),
     ),
 )
 SHOP_ACCOUNT_CART = Key(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 from typing import Any
 
 import msgspec
@@ -37,10 +37,10 @@ class Shoppers:
 
     async def rename(self, old: str, new: str) -> None:
         """Hand cart and orders over to a new name. Sessions end, as all tokens of the person do. May be repeated."""
-        cart = await self._valkey.call("HGETALL", SHOP_ACCOUNT_CART(old))
-        parcel = " ".join(part for line in sorted(cart.items()) for part in line)
-        # The same cart again is known by it; another one, of a later owner of the old name, is not the same.
-        name = hashlib.sha256(f"{old} {parcel}".encode()).hexdigest()[:32]
-        await self._sessions.functions.call("shop_absorb", of_account(new), new, name, parcel)
-        await self._sessions.end_all(old)
+        call = self._sessions.functions.call
+        while parcel := await call("shop_pack", of_account(old), old, secrets.token_hex(16)):
+            # A cart that is being checked out keeps its id: whichever name it is ordered under, it is ordered once.
+            name, id, *lines = parcel.split(" ")
+            await call("shop_absorb", of_account(new), new, name, " ".join(lines), id.strip("-"))
+            await call("shop_unpack", of_account(old)[:1], parcel)
         await self._orders.hand_over(old, new)

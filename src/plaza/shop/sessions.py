@@ -222,20 +222,25 @@ class Sessions:
 
         Requests in flight with the old token are served for a few seconds more.
         """
-        actor = None
+        actor, since = None, self.stamp(login.username)
         if is_username(login.username):
             actor = await self.accounts.check(login.username, login.password, address)
         if actor is None:
             raise WrongLogin("Username or password is wrong.")
-        return await self.admit(cookie, actor.name)
+        return await self.admit(cookie, actor.name, since)
 
-    async def admit(self, cookie: str | None, username: str) -> Visit:
+    def stamp(self, username: str) -> str:
+        """When a session of a person begins. Take it before asking what entitles them: who is suspended, renamed or
+        deleted in between is signed out by it. It is later than any cut-off known here, whose clock may be ahead."""
+        return text_of_ms(max(self._clock.now_ms(), self._cutoffs.of(username) + 1))
+
+    async def admit(self, cookie: str | None, username: str, since: str | None = None) -> Visit:
         """A session of a person who has proved who they are; what they did as a guest comes along. Two round trips.
 
         The old token is not replaced before there is a new one: if that fails, the guest is a guest still, and the
         cart where it was.
         """
-        token, now = new_token(), self.now()
+        token, now = new_token(), since or self.stamp(username)
         await self.functions.call("shop_open", of_session(token), token, now, username)
         if cookie is not None and is_token(cookie):
             till = text_of_ms(self._clock.now_ms() + GRACE_SECONDS * 1000)

@@ -65,12 +65,14 @@ local function remember(account, what)
   return true
 end
 
--- absorb: a guest's cart joins the account's: quantities add up, to 999 at most.
--- KEYS account, cart, sessions   ARGV username, the guest's token, 'item qty item qty …'
+-- absorb: a guest's cart joins the account's, or that of the person's old name: quantities add up, to 999 at most.
+-- KEYS account, cart, sessions
+-- ARGV username, the guest's token or the parcel's name, 'item qty item qty …', the id of that cart if it has one
 verb('absorb', function(keys, args)
   local account, cart, sessions = unpack(keys)
-  local username, token, parcel = unpack(args)
-  if not remember(account, token) then return end
+  local username, name, parcel, id = unpack(args)
+  if not remember(account, name) then return end
+  if id and id ~= '' then redis.call('HSETNX', account, 'cart', id) end
   local lines = redis.call('HLEN', cart)
   for item, qty in parcel:gmatch('(%S+) (%S+)') do
     local there = redis.call('HGET', cart, item)
@@ -134,8 +136,10 @@ verb('put', function(keys, args)
 end)
 
 -- put_account: a quantity of an item in a person's cart.
--- KEYS account, cart, sessions   ARGV username, item, qty   Reply {'done', 'same' or 'full', item, qty, …}
+-- KEYS account, cart, sessions   ARGV username, item, qty
+-- Reply {'done', 'same' or 'full', item, qty, …}; {} if they have no session any more: they have left or changed their name
 verb('put_account', function(keys, args)
+  if redis.call('EXISTS', keys[3]) == 0 then return {} end
   return with_lines({put_for(keys, args[1], args[2], args[3])}, keys[2])
 end)
 
@@ -221,9 +225,36 @@ verb('mend_account', function(keys, args)
   mirror_all(keys[3], args[1])
 end)
 
+local function end_all(sessions, username)
+  for _, token in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do effect('ended', username, token) end
+  redis.call('DEL', sessions)
+end
+
 -- forget: a person leaves: nothing of theirs stays.
 -- KEYS account, cart, sessions   ARGV username
 verb('forget', function(keys, args)
-  for _, token in ipairs(redis.call('ZRANGE', keys[3], 0, -1)) do effect('ended', args[1], token) end
-  redis.call('DEL', unpack(keys))
+  end_all(keys[3], args[1])
+  redis.call('DEL', keys[1], keys[2])
+end)
+
+-- pack: a person takes another name: their sessions end, and what is in their cart becomes a parcel, in one step, so that
+-- nobody adds to a cart that has gone. It stays until `unpack`: asked again meanwhile, the same one is given.
+-- KEYS account, cart, sessions   ARGV username, a name for the parcel
+-- Reply '<name> <id of the cart, if it is being checked out> <item> <qty> …', or '' if there is nothing
+verb('pack', function(keys, args)
+  local account, cart, sessions = unpack(keys)
+  end_all(sessions, args[1])
+  local parcel, id = unpack(redis.call('HMGET', account, 'parcel', 'cart'))
+  if parcel then return parcel end
+  local lines = redis.call('HGETALL', cart)
+  redis.call('DEL', account, cart)
+  if #lines == 0 then return '' end
+  parcel = table.concat({args[2], id or '-', unpack(lines)}, ' ')
+  redis.call('HSET', account, 'parcel', parcel)
+  return parcel
+end)
+
+-- unpack: a parcel has arrived.   KEYS account   ARGV the parcel
+verb('unpack', function(keys, args)
+  if redis.call('HGET', keys[1], 'parcel') == args[1] then redis.call('HDEL', keys[1], 'parcel') end
 end)

@@ -42,6 +42,14 @@ local function finish(keys, token, username)
   if username then effect('belongs', token, username) end
 end
 
+-- Whether a person was deleted, renamed or suspended since: nothing is done for their session any more. On a cluster that
+-- list is elsewhere, and whoever asks has looked.
+local function is_cut_off(username, since)
+  if CLUSTERED or username == '' then return false end
+  local at = redis.call('ZSCORE', key.token_cutoffs(), username)
+  return at and tonumber(at) >= since * 1000
+end
+
 -- The session of a token, seen now. Returns the beginning of a reply, and whether there is one to work with.
 local function enter(keys, args)
   local token, at = args[1], args[2]
@@ -51,7 +59,7 @@ local function enter(keys, args)
     if tonumber(at) <= tonumber(moved) then return {'moved', to, since, user}, false end
     return {'none'}, false
   end
-  if since and (at - seen > tonumber(args[3]) or at - since > tonumber(args[4])) then
+  if since and (at - seen > tonumber(args[3]) or at - since > tonumber(args[4]) or is_cut_off(user, since)) then
     finish(keys, token, user)
     since = false
   end

@@ -1,0 +1,105 @@
+"""A person takes another name while somebody goes on clicking: every line of the cart comes along, once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
+from plaza.shop.model import SessionMoved
+from tests.shop.conftest import Offer, Shop
+
+NOTHING: dict[str, Any] = {"cart": {}, "sessions": [], "orders": []}
+
+
+class Killed(Exception):
+    """The process is gone at this point."""
+
+
+@pytest.mark.parametrize("heard", [False, True])
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doubled(
+    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch, heard: bool, dies: bool
+) -> None:
+    """Before every step somebody clicks, whose process has heard of it or not; it goes on, or is done again."""
+    before, added = await offer(), await offer()
+    for step in range(5):
+        old, new = f"ana{step}", f"anna{step}"
+        token = (await shop.sessions.admit(None, old)).token
+        await shop.carts.put(token, before.id, 2)
+        shop.clock.forward(seconds=1)
+        if heard:
+            await shop.cutoffs.note(old)
+        clicks: list[str] = []  # the token that each click left behind, unless it was refused
+
+        async def click(token: str = token, clicks: list[str] = clicks) -> None:
+            with contextlib.suppress(SessionMoved):
+                clicks.append((await shop.carts.put(token, added.id, 3))[0].token)
+
+        async with _before(shop, monkeypatch, step, click, dies=dies):
+            await shop.shoppers.rename(old, new)
+        for _ in range(2):
+            await shop.shoppers.rename(old, new)
+        moved = (await shop.shoppers.export(new))["cart"]
+        held = [moved.get(str(added.id), 0) + (await shop.lines(token)).get(added.id, 0) for token in clicks]
+        assert (moved[str(before.id)], held) == (2, [3] * len(clicks)), step
+        assert await shop.shoppers.export(old) == NOTHING
+
+
+@contextlib.asynccontextmanager
+async def _before(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, step: int, act: Any, *, dies: bool
+) -> AsyncIterator[None]:
+    """Before that call of a verb, somebody else acts; whoever called goes on, or is killed."""
+    call, left = shop.functions.call, step
+
+    async def counted(verb: str, *args: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            monkeypatch.setattr(shop.functions, "call", call)
+            await act()
+            if dies:
+                raise Killed
+        return await call(verb, *args, **options)
+
+    monkeypatch.setattr(shop.functions, "call", counted)
+    with contextlib.suppress(Killed):
+        yield
+    monkeypatch.setattr(shop.functions, "call", call)
+
+
+async def test_a_cart_that_was_being_ordered_under_the_old_name_is_not_ordered_again(
+    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = await offer(qty=5)
+    token = await shop.login("ana")
+    await shop.carts.put(token, item.id, 2)
+
+    async def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(shop.orders, "_empty", die)
+        await shop.orders.check_out(token)
+    await shop.shoppers.rename("ana", "anna")
+    renamed = (await shop.sessions.admit(None, "anna")).token
+    _, order = await shop.orders.check_out(renamed)
+    assert [line.qty for line in order.items] == [2]
+    assert (await shop.items.read(item.id)).qty == 3
+    assert await shop.lines(renamed) == {}
+    assert len((await shop.shoppers.export("anna"))["orders"]) == 1
+
+
+async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_again(
+    shop: Shop, offer: Offer, stranger: Any
+) -> None:
+    """On a cluster it asks who is signed in first, and then puts the line into that person's cart."""
+    item = await offer()
+    await shop.login("ana")
+    await shop.shoppers.forget("ana")
+    assert await shop.functions.call("shop_put_account", of_account("ana"), "ana", item.id, 1) == []
+    assert not await stranger.exists(SHOP_ACCOUNT_CART("ana"))
