@@ -42,6 +42,7 @@ def problem_of(answer: bytes) -> httpx.Response:
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["connection"] == "close"
     assert response.headers["x-request-id"] == response.json()["request_id"]
+    assert response.headers["server-timing"].startswith('valkey;desc="0 round trips"')
     return response
 
 

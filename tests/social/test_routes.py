@@ -85,7 +85,7 @@ async def test_feeds_have_items_with_cards_or_without(social: Social, http: http
 async def test_people_over_http(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
     hers, root = social.token(ana), social.token(ADMIN)
     followed = await http.post("/users/bob/follow", headers=hers)
-    assert followed.json() == {"username": "bob", "kind": "follow", "on": True, "changed": True}
+    assert followed.json() == {"id": "bob", "username": "bob", "kind": "follow", "on": True, "changed": True}
     assert [user["id"] for user in (await http.get("/users/bob/followers")).json()["users"]] == ["ana"]
     assert [user["id"] for user in (await http.get("/users/me/following", headers=hers)).json()["users"]] == ["bob"]
     assert (await http.delete("/users/bob/follow", headers=hers)).json()["changed"] is True

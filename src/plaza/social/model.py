@@ -312,8 +312,9 @@ class Engagement(msgspec.Struct, omit_defaults=True):
 
 
 class Relation(msgspec.Struct):
-    """How the caller stands to a person after following, blocking or muting them."""
+    """How the caller stands to a person after following, blocking or muting them. `id` is that person's."""
 
+    id: str
     username: str
     kind: Literal["follow", "block", "mute"]
     on: bool

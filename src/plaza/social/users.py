@@ -119,14 +119,14 @@ class People:
         changed = await self.functions.call(
             "social_follow", [*following_keys(me), *await self._seen(target)], me, target, self.clock.now_ms()
         )
-        return Relation(target, "follow", True, bool(changed))
+        return Relation(target, target, "follow", True, bool(changed))
 
     async def unfollow(self, actor: Actor, target: str) -> Relation:
         """Follow someone no longer. One round trip."""
         me = self._toward(actor, target)
         keys = [USER(me), USER_FOLLOWING(me), USER_FOLLOWING_RECENT(me)]
         changed = await self.functions.call("social_unfollow", keys, me, target)
-        return Relation(target, "follow", False, bool(changed))
+        return Relation(target, target, "follow", False, bool(changed))
 
     async def ties(self, viewer: Actor, name: str) -> Ties:
         """How someone stands to another. One round trip."""
@@ -147,12 +147,12 @@ class People:
         changed = await self.functions.call(
             "social_block", [*keys, *await self._seen(target)], me, target, self.clock.now_ms()
         )
-        return Relation(target, "block", True, bool(changed))
+        return Relation(target, target, "block", True, bool(changed))
 
     async def unblock(self, actor: Actor, target: str) -> Relation:
         me = self._toward(actor, target)
         changed = await self.functions.call("social_unblock", [USER_BLOCKED(me)], me, target)
-        return Relation(target, "block", False, bool(changed))
+        return Relation(target, target, "block", False, bool(changed))
 
     async def mute(self, actor: Actor, target: str) -> Relation:
         """Keep someone's posts out of one's feeds; they do not learn of it. One round trip."""
@@ -161,12 +161,12 @@ class People:
         changed = await self.functions.call(
             "social_mute", [*keys, *await self._seen(target)], me, target, self.clock.now_ms()
         )
-        return Relation(target, "mute", True, bool(changed))
+        return Relation(target, target, "mute", True, bool(changed))
 
     async def unmute(self, actor: Actor, target: str) -> Relation:
         me = self._toward(actor, target)
         changed = await self.functions.call("social_unmute", [USER_MUTED(me)], me, target)
-        return Relation(target, "mute", False, bool(changed))
+        return Relation(target, target, "mute", False, bool(changed))
 
     async def followers(self, viewer: Actor | None, name: str, page: Page) -> Paged[User]:
         """Who follows someone, latest first. Three round trips."""

@@ -24,6 +24,8 @@ from plaza.core.serving.problems import HeadTooLarge, TooSlow, problem
 HEAD_SECONDS = 20.0
 # Of headers that come in several pieces; one piece is at most what the event loop reads at once (256 KiB).
 HEAD_BYTES = 65_536
+# Of what never became a request. Valkey was not asked, and there is no moment it began at.
+UNTIMED = ("server-timing", 'valkey;desc="0 round trips";dur=0.000, total;dur=0.000')
 
 
 class Inbound(HttpToolsProtocol):
@@ -102,7 +104,7 @@ class Inbound(HttpToolsProtocol):
             request_id = f"{getrandbits(96):024x}"
             answer = problem(error, request_id)
             body = as_bytes(answer.body)
-            own = [*answer.headers, ("x-request-id", request_id), ("content-length", str(len(body)))]
+            own = [*answer.headers, ("x-request-id", request_id), UNTIMED, ("content-length", str(len(body)))]
             if ("connection", "close") not in own:
                 own.append(("connection", "close"))
             headers = [*self.server_state.default_headers, *with_headers(standard_headers(answer.media_type), own)]
