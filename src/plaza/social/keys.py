@@ -24,7 +24,7 @@ SELF, PUBLIC, ADMIN, NOBODY = Access.SELF, Access.PUBLIC, Access.ADMIN, Access.N
 
 MS = "Unix milliseconds"
 
-_PRIVATE = {
+PRIVATE = {
     "first_name": "first name",
     "last_name": "last name",
     "email": "e-mail address",
@@ -65,7 +65,7 @@ USER = Key(
         Field("created_at", f"when the account was made, {MS}", shape="<ms>", needed=True),
         *(
             Field(name, says, SELF, SELF, _LONG_CHARACTERS if name in _LONG else _LINE_CHARACTERS)
-            for name, says in _PRIVATE.items()
+            for name, says in PRIVATE.items()
         ),
         Field("password", "never here; what another client may have left is shown to nobody", read=NOBODY),
         Field("password_hash", "never here either: `auth:<username>` has it", read=NOBODY),

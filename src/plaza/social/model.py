@@ -12,7 +12,7 @@ from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenti
 from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
 from plaza.core.words import in_words
-from plaza.social.keys import UUID
+from plaza.social.keys import PRIVATE, UUID
 from plaza.social.tags import MAX_TAG
 
 # Line breaks and tabs are allowed in longer texts. `\Z`, because `$` would let a line break pass at the end.
@@ -62,21 +62,7 @@ PUBLIC_FIELDS: Final = (
     "followingCount",
     "created_at",
 )
-PRIVATE_FIELDS: Final = (
-    "first_name",
-    "last_name",
-    "email",
-    "phone",
-    "phone_number",
-    "address",
-    "date_of_birth",
-    "birth_date",
-    "ssn",
-    "credit_card",
-    "bank_account",
-    "ip_address",
-    "device_id",
-)
+PRIVATE_FIELDS: Final = tuple(PRIVATE)
 POST_FIELDS: Final = (
     "id",
     "user_id",
