@@ -115,6 +115,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             idempotency=Idempotency(core.valkey),
             observer=requests,
             strays=pages.STRAYS if _shows_pages(domains) else {},
+            visitor=services[Site].visitors.name if _shows_pages(domains) else None,
         )
         state.draining = app.draining
         yield Plaza(core, app, jobs, services)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from plaza.app import Plaza, running
+from plaza.core.limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.web.demo import DemoAccount, NoDemo
 from plaza.web.security import local
@@ -195,3 +196,19 @@ async def test_a_wrong_password_says_so_and_keeps_the_name(guest: Surfer) -> Non
     answer = await guest.fill("/app/sign-in", page="/app/sign-in", username="ana", password="wrong")
     assert answer.status_code == 422
     assert 'value="ana"' in answer.text
+
+
+async def test_forms_count_against_the_person_whose_session_it_is(server: Server, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, valkey_url=server.url)
+    async with running(settings) as plaza, serving(plaza.app) as url, Surfer(url) as ana, Surfer(url) as bob:
+        await ana.sign_up("ana")
+        await bob.sign_up("bob")
+        few = Policy(user=Quota(2, 60), address=Quota(100, 60))
+        vars(plaza.core.limiter)["_policies"] = {**POLICIES, "write": few}
+        sent = [await ana.fill("/app/posts", content=f"{number}") for number in range(3)]
+        assert [answer.status_code for answer in sent] == [303, 303, 429]
+        assert "Wait a moment and try again." in sent[-1].text
+        assert sent[1].headers["ratelimit"].startswith('"write";r=0;')
+        assert (await bob.fill("/app/posts", content="hello")).status_code == 303, "from the same address"
+        assert (await ana.get("/app")).status_code == 200
+        assert (await ana.fill("/app/sign-out")).status_code == 303

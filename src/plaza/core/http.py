@@ -7,7 +7,7 @@ pays for nothing that its route does not use; what is common reads from top to b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, Protocol
@@ -53,6 +53,10 @@ _TRIPS = b'valkey;desc="%d round trips";dur='
 log = structlog.get_logger("plaza.http")
 
 
+# The name of whoever's cookie a request brings, if they are signed in.
+Visitor = Callable[[Call], Awaitable[str | None]]
+
+
 class Observer(Protocol):
     def answered(self, call: Call, status: int, seconds: float) -> None:
         """A request is over."""
@@ -72,6 +76,7 @@ class App:
         idempotency: Idempotency | None,
         observer: Observer | None,
         strays: Mapping[str, ErrorAnswer],
+        visitor: Visitor | None,
     ) -> None:
         self.documents = documents
         self.strays = strays
@@ -79,6 +84,7 @@ class App:
         self.limiter = limiter
         self.idempotency = idempotency
         self.observer = observer
+        self.visitor = visitor
         self.proxies = Proxies(settings.trusted_proxies)
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.draining = asyncio.Event()
@@ -160,7 +166,10 @@ class App:
             await self._identify(call, endpoint)
         if self.limiter is None or endpoint.limit is None:
             return await self._act(call, endpoint, receive)
-        taken = self.limiter.take(endpoint.limit, self._name(call), call.address)
+        name = self._name(call)
+        if name is None and endpoint.route.visited and self.visitor is not None:
+            name = await self.visitor(call)
+        taken = self.limiter.take(endpoint.limit, name, call.address)
         if not endpoint.safe:
             call.limits = await taken
             return await self._act(call, endpoint, receive)
@@ -301,11 +310,12 @@ def make_app(
     idempotency: Idempotency | None = None,
     observer: Observer | None = None,
     strays: Mapping[str, ErrorAnswer] | None = None,
+    visitor: Visitor | None = None,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
 
     `services` are what handlers ask for by type; `observer` hears of each answer; `strays` says, by the first segment
-    of a path, how errors look where there is no route.
+    of a path, how errors look where there is no route; `visitor` whose a cookie is, for routes that are `visited`.
     """
     groups = (*routes, about.route)
     endpoints: list[Endpoint] = []
@@ -321,6 +331,7 @@ def make_app(
         idempotency=idempotency,
         observer=observer,
         strays=strays or {},
+        visitor=visitor,
     )
 
 

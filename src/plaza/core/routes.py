@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
 
     status: int  # of success; 200
     limit: str | None  # the kind of rate limit it counts against; "read" for GET, else "write"
+    visited: bool  # sent from a page: without a token it counts against whoever its cookie stands for
     # An `Idempotency-Key` is honoured; "itself": by the handler, since an answer that holds tokens is not kept.
     idempotent: bool | Literal["itself"]
     caller: Callable[[Call], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
@@ -66,6 +67,7 @@ class Route:
     tag: str
     status: int = 200
     limit: str | None = None
+    visited: bool = False
     idempotent: bool | Literal["itself"] = False
     caller: Callable[[Call], str] | None = None
     body_limit: int = BODY_LIMIT

@@ -37,6 +37,7 @@ class PageRoutes(Routes):
         options["listed"] = False
         options["any_query"] = True  # people link to pages with whatever their mailer adds
         options["on_error"] = problem_page
+        options["visited"] = method == "POST"
         add = super()._adder(method, path, options)
         assert method in ("GET", "POST"), "a form knows no other"
         return add if method == "GET" else lambda handler: _added(add, handler)

@@ -66,6 +66,10 @@ class Visitors:
         # A guest whose cookie stands for nothing keeps it: the forms of pages that are open are made from it.
         return Visitor(token) if visit is None else await self.behind(call, visit)
 
+    async def name(self, call: Call) -> str | None:
+        """Whose limit a form counts against, beside its address: the person's, if one is signed in."""
+        return (await self.of(call)).name or None
+
     async def at_the_door(self, call: Call) -> Visitor:
         """Who asks to come in. The form needs a cookie, but nothing is written down for it: anybody may knock."""
         if token_of(call) is not None:
