@@ -14,7 +14,7 @@ from plaza.core.domain import Domain, Parts
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.core.ledger import BOX_ITEMS, LIBRARY
-from tests.servers import Cluster
+from tests.servers import Cluster, Server
 
 
 @pytest.fixture
@@ -40,3 +40,12 @@ async def test_what_a_cancelled_request_began_is_settled_before_the_connection_c
     with contextlib.closing(cluster.stranger()) as stranger:
         assert stranger.exists("box:{b2}:items")
         assert list(stranger.scan_iter("pending:*")) == []
+
+
+async def test_what_a_domain_has_running_ends_also_if_something_fails(server: Server, tmp_path: Path) -> None:
+    ended: list[str] = []
+    ledger = Domain(LIBRARY, [], lambda core: Parts([], ends=[lambda: ended.append("ledger")]))
+    with pytest.raises(ZeroDivisionError):
+        async with running(Settings(data_dir=tmp_path, valkey_url=server.url), [ledger]):
+            raise ZeroDivisionError
+    assert ended == ["ledger"]

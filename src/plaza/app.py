@@ -19,7 +19,7 @@ from plaza.core import catalogue, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.cutoffs import Cutoffs
-from plaza.core.domain import Core, Domain, Parts
+from plaza.core.domain import Core, Domain, Holder, Parts
 from plaza.core.functions import Functions
 from plaza.core.http import App, make_app
 from plaza.core.idempotency import Idempotency
@@ -84,28 +84,10 @@ class Plaza:
 async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> AsyncIterator[Plaza]:
     """Plaza on the Valkey that the settings name, which must be there."""
     async with _opened(settings, domains) as core, sampling():
-        state = System(core.valkey, core.sql)
         requests = Requests()
         parts = [domain.build(core) for domain in domains]
-        services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
-        services[System] = state
-        services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
-        services[Audits] = audits = Audits(_auditor(core, domains, parts))
-        services[Keyspace] = Keyspace(core.valkey, catalogues(domains))
-        _introduce(domains, parts)
-        turns = {name: turn for part in parts for name, turn in part.turns.items()}
-        if _shows_pages(domains):
-            services[Town] = town = _town(core, services)
-            services |= {type(service): service for service in pages.services(core, services)}
-            services[Site].demo, turns["demo"] = town, town.turn
-        jobs = Worker(
-            core.functions,
-            [timer for part in parts for timer in part.timers],
-            [consumer for part in parts for consumer in part.consumers],
-            turns,
-        )
-        if _shows_pages(domains):
-            services[Vitals].jobs_known = [*jobs.timers, *town.timers]
+        services = _services(core, domains, parts)
+        jobs = _worker(core, parts, services)
         app = make_app(
             routes_of(domains),
             services,
@@ -117,13 +99,41 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             strays=pages.STRAYS if _shows_pages(domains) else {},
             visitor=services[Site].visitors.name if _shows_pages(domains) else None,
         )
-        state.draining = app.draining
-        yield Plaza(core, app, jobs, services)
-        await audits.close()
-        for part in parts:
-            for end in part.ends:
-                end()
-        requests.flush()
+        services[System].draining = app.draining
+        try:
+            yield Plaza(core, app, jobs, services)
+        finally:
+            await services[Audits].close()
+            for part in parts:
+                for end in part.ends:
+                    end()
+            requests.flush()
+
+
+def _services(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> dict[type, Any]:
+    """Everything that handlers and commands can ask for, by its type."""
+    services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
+    _introduce(services, {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder})
+    services[System] = System(core.valkey, core.sql)
+    services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
+    services[Audits] = Audits(_auditor(core, domains, parts))
+    services[Keyspace] = Keyspace(core.valkey, catalogues(domains))
+    if _shows_pages(domains):
+        services[Town] = _town(core, services)
+        services |= {type(service): service for service in pages.services(core, services)}
+        services[Site].demo = services[Town]
+    return services
+
+
+def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any]) -> Worker:
+    timers = [timer for part in parts for timer in part.timers]
+    consumers = [consumer for part in parts for consumer in part.consumers]
+    turns = {name: turn for part in parts for name, turn in part.turns.items()}
+    if Town not in services:
+        return Worker(core.functions, timers, consumers, turns)
+    jobs = Worker(core.functions, timers, consumers, turns | {"demo": services[Town].turn})
+    services[Vitals].jobs_known = [*jobs.timers, *services[Town].timers]
+    return jobs
 
 
 @asynccontextmanager
@@ -152,20 +162,17 @@ def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> A
     return Auditor(core.functions, catalogues(domains), rules, inspectors, core.clock)
 
 
-def _introduce(domains: Sequence[Domain], parts: Sequence[Parts]) -> None:
-    """Whoever deletes, renames or exports an account reaches all that is held about it; the shop asks for passwords."""
-    holders = {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder is not None}
-    for part in parts:
-        for service in part.services:
-            if isinstance(service, (Leaving, Renaming)):
-                service.holders = holders
-    services = [service for part in parts for service in part.services]
-    for sessions in (service for service in services if isinstance(service, Sessions)):
-        for accounts in (service for service in services if isinstance(service, Accounts)):
-            sessions.accounts = accounts
-    for recommender in (service for service in services if isinstance(service, Recommender)):
-        for people in (service for service in services if isinstance(service, People)):
-            recommender.blocks = people
+def _introduce(services: Mapping[type, Any], holders: Mapping[str, Holder]) -> None:
+    """Whoever deletes, renames or exports an account reaches all that is held about it; the shop asks for passwords,
+    and recommendations who blocks whom. Domains do not know each other, and one may run alone.
+    """
+    for kind in (Leaving, Renaming):
+        if kind in services:
+            services[kind].holders = holders
+    if Sessions in services and Accounts in services:
+        services[Sessions].accounts = services[Accounts]
+    if Recommender in services and People in services:
+        services[Recommender].blocks = services[People]
 
 
 def _town(core: Core, services: Mapping[type, Any]) -> Town:
