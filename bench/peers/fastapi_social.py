@@ -42,9 +42,9 @@ class User(pydantic.BaseModel):
     avatar: str = ""
     links: str = ""
     role: str
-    postCount: int  # noqa: N815
-    followerCount: int  # noqa: N815
-    followingCount: int  # noqa: N815
+    postCount: int
+    followerCount: int
+    followingCount: int
     created_at: int
 
 
@@ -59,11 +59,11 @@ class Post(pydantic.BaseModel):
     media_url: str | None = None
     hashtags: list[str]
     created_at: int
-    likesCount: int  # noqa: N815
-    commentsCount: int  # noqa: N815
-    bookmarksCount: int  # noqa: N815
-    isLiked: bool  # noqa: N815
-    isBookmarked: bool  # noqa: N815
+    likesCount: int
+    commentsCount: int
+    bookmarksCount: int
+    isLiked: bool
+    isBookmarked: bool
 
 
 class Item(pydantic.BaseModel):
@@ -85,8 +85,8 @@ class Feed(pydantic.BaseModel):
 class Liked(pydantic.BaseModel):
     id: str
     changed: bool
-    isLiked: bool  # noqa: N815
-    likesCount: int  # noqa: N815
+    isLiked: bool
+    likesCount: int
 
 
 def score(likes: int, comments: int, bookmarks: int, created: int) -> float:

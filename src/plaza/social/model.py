@@ -185,9 +185,9 @@ class User(msgspec.Struct, kw_only=True, omit_defaults=True):
     avatar: str
     links: str
     role: str
-    postCount: int  # noqa: N815 - the document's names
-    followerCount: int  # noqa: N815
-    followingCount: int  # noqa: N815
+    postCount: int
+    followerCount: int
+    followingCount: int
     created_at: int
     suspended_at: int | None = None
     first_name: str | None = None
@@ -231,11 +231,11 @@ class Post(msgspec.Struct, kw_only=True, omit_defaults=True):
     media_url: str | None
     hashtags: list[str]
     created_at: int
-    likesCount: int  # noqa: N815
-    commentsCount: int  # noqa: N815
-    bookmarksCount: int  # noqa: N815
-    isLiked: bool  # noqa: N815
-    isBookmarked: bool  # noqa: N815
+    likesCount: int
+    commentsCount: int
+    bookmarksCount: int
+    isLiked: bool
+    isBookmarked: bool
     edited_at: int | None = None
     banned: bool | None = None
     banned_at: int | None = None
@@ -291,10 +291,10 @@ class Engagement(msgspec.Struct, omit_defaults=True):
 
     id: str
     changed: bool
-    isLiked: bool | None = None  # noqa: N815
-    isBookmarked: bool | None = None  # noqa: N815
-    likesCount: int | None = None  # noqa: N815
-    bookmarksCount: int | None = None  # noqa: N815
+    isLiked: bool | None = None
+    isBookmarked: bool | None = None
+    likesCount: int | None = None
+    bookmarksCount: int | None = None
 
 
 class Relation(msgspec.Struct):
