@@ -1,6 +1,6 @@
 """Lists that are in SQL, the newest first, by the page: ids only ever grow, so an id is a place.
 
-_LIST = newest(ITEMS.c.id)                                      # made once: building one costs more than running it
+_LIST = newest(ITEMS.c.id)  # made once: building one costs more than running it
 await page_by_position(name, page, below(sql, name, _LIST), load)
 """
 

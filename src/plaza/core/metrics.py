@@ -168,6 +168,8 @@ if not os.environ.get(FOLDER_VARIABLE):  # of several processes, one's memory an
 
 _PAGE = """# Metrics
 
+Made from the code by `make docs`; a test fails when it is stale.
+
 `GET /metrics` shows these to Prometheus. With several processes (`PLAZA_WORKERS`) any of them answers for all: counters
 and histograms are summed, also over processes that have ended since the last start; gauges over those that run.
 Durations are in seconds. A route is its template, so the number of series does not grow with use.
@@ -230,7 +232,7 @@ def _of_all_processes(read: Callable[[CollectorRegistry], T]) -> T:
 
 
 def markdown() -> str:
-    """`docs/metrics.md`, as a test compares it: `python -m plaza.core.metrics > docs/metrics.md` writes it."""
+    """`docs/metrics.md`, which `make docs` writes."""
     lines = [_PAGE, "| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in _DECLARED:
         family = next(iter(metric.describe()))
@@ -271,7 +273,3 @@ def _fold(file: Path, into: Path, largest: bool) -> None:
             kept.write_value(key, max(before, value) if largest else before + value, 0.0)
     finally:
         kept.close()
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")
