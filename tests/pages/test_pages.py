@@ -17,7 +17,7 @@ from plaza.live.model import Beat, Declaration, Watcher
 from plaza.live.service import Live
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
-from plaza.social.model import MAX_COMMENT, MAX_CONTENT, NewComment, NewPost, Profile
+from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web.text import ago, cut, rich
@@ -97,7 +97,7 @@ async def test_what_is_so_already_when_a_form_comes_again_is_no_mistake(ana: Sur
 async def test_a_page_stays_below_100_kilobytes_whatever_people_write(ana: Surfer, plaza: Plaza, evil: str) -> None:
     actor = Actor("ana", "user")
     await plaza.get(People).change(actor, "ana", Profile(display_name="'" * 200))
-    content = (evil * MAX_CONTENT)[:MAX_CONTENT]
+    content = (evil * LONGEST_CONTENT)[:LONGEST_CONTENT]
     tags = [] if "#" in evil else [f"{'é' * 90}{number}" for number in range(30)]
     for _ in range(20):
         await plaza.get(Posts).create(actor, NewPost(content, "https://a.example/" + "'" * 1_900, tags))
@@ -123,10 +123,12 @@ async def test_a_page_of_whole_texts_shows_as_many_as_fit_and_the_rest_on_the_ne
     ana: Surfer, plaza: Plaza, evil: str
 ) -> None:
     actor = Actor("ana", "user")
-    content = evil * (MAX_CONTENT // len(evil)) if "#" not in evil else "hello"
+    content = evil * (LONGEST_CONTENT // len(evil)) if "#" not in evil else "hello"
     post = (await plaza.get(Posts).create(actor, NewPost(content))).id
     for number in range(20):
-        await plaza.get(Posts).comment(actor, post, NewComment(evil * ((MAX_COMMENT - 3) // len(evil)) + f" {number}"))
+        await plaza.get(Posts).comment(
+            actor, post, NewComment(evil * ((LONGEST_COMMENT - 3) // len(evil)) + f" {number}")
+        )
     shown: list[str] = []
     path = f"/app/posts/{post}"
     while path:

@@ -15,8 +15,8 @@ from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Page, Pagination
 from plaza.core.words import in_words
 
-TITLE_LENGTH: Final = 300
-LINK_LENGTH: Final = 2_000
+LONGEST_TITLE: Final = 300
+LONGEST_LINK: Final = 2_000
 MOST_GROUPS: Final = 20
 
 # A vote is worth 432 seconds: 200 of them keep an article where it is for a day.
@@ -132,8 +132,8 @@ _UNSEEN: Final = frozenset({"Cf", "Zs"})
 def clean_title(title: str) -> str:
     """A title as it is kept: without space around it, in one line."""
     title = title.strip()
-    if not 1 <= len(title) <= TITLE_LENGTH:
-        raise Invalid(f"The title has 1 to {TITLE_LENGTH} characters.", field="title")
+    if not 1 <= len(title) <= LONGEST_TITLE:
+        raise Invalid(f"The title has 1 to {LONGEST_TITLE} characters.", field="title")
     kinds = {unicodedata.category(character) for character in title}
     if kinds & _UNFIT:
         raise Invalid("The title holds a line break or a control character.", field="title")
@@ -150,8 +150,8 @@ _SPACE_OR_CONTROL: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]")
 def clean_link(link: str) -> str:
     """A link as it is kept: scheme and host in lower case, without a default port."""
     link = link.strip()
-    if not 1 <= len(link) <= LINK_LENGTH:
-        raise Invalid(f"The link has 1 to {LINK_LENGTH} characters.", field="link")
+    if not 1 <= len(link) <= LONGEST_LINK:
+        raise Invalid(f"The link has 1 to {LONGEST_LINK} characters.", field="link")
     try:
         link.encode()
         parts = urlsplit(link)

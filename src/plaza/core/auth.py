@@ -17,7 +17,7 @@ from plaza.core.clock import Clock
 from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.settings import Settings
-from plaza.core.tokens import MAX_AGE_SECONDS, ROLES, Claims, Role, Tokens
+from plaza.core.tokens import OLDEST_SECONDS, ROLES, Claims, Role, Tokens
 
 USER: Final[Role] = "user"
 MODEL: Final[Role] = "model"
@@ -76,7 +76,7 @@ class Verified:
     @classmethod
     def by(cls, claims: Claims) -> Verified:
         actor = Actor(claims.username, claims.role, claims.group_names())
-        return cls(actor, claims.issued_ms(), min(claims.exp, claims.iat + MAX_AGE_SECONDS))
+        return cls(actor, claims.issued_ms(), min(claims.exp, claims.iat + OLDEST_SECONDS))
 
 
 class Auth:

@@ -21,7 +21,7 @@ import structlog
 from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
-from plaza.core.tokens import MAX_AGE_SECONDS
+from plaza.core.tokens import OLDEST_SECONDS
 from plaza.core.valkey.calls import ReplyError
 from plaza.core.wire import Valkey
 
@@ -154,7 +154,7 @@ class Cutoffs:
         self._unsure = False  # before reading: what is lost from here on makes us unsure again
         self._noted, fresh, cursor = {}, {}, "0"
         self._read_ms = self._clock.now_ms()
-        oldest = self._read_ms - MAX_AGE_SECONDS * 1000
+        oldest = self._read_ms - OLDEST_SECONDS * 1000
         try:
             await self._valkey.call("ZREMRANGEBYSCORE", TOKEN_CUTOFFS(), "-inf", oldest)
             await self._valkey.tracked("ZCARD", TOKEN_CUTOFFS())

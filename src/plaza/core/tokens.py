@@ -31,9 +31,9 @@ ACCESS_SECONDS: Final = 900
 AHEAD_SECONDS: Final = 10
 # Cut-offs must be kept as long as a token they end could still be shown. Older tokens are refused whatever their
 # expiry, so that the list of cut-offs, which every process holds, does not grow for ever.
-MAX_AGE_SECONDS: Final = 90 * 86_400
+OLDEST_SECONDS: Final = 90 * 86_400
 # Ours have some 250 characters. What is longer than this is not worth hashing.
-MAX_LENGTH: Final = 8_192
+LONGEST_TOKEN: Final = 8_192
 
 USERNAME: Final = r"[A-Za-z0-9._-]{1,30}"
 _USERNAME = re.compile(USERNAME)
@@ -105,7 +105,7 @@ class Tokens:
 
     def read(self, token: str, now: float) -> Claims:
         """The claims of a token that is good now; otherwise `Unauthenticated`."""
-        if len(token) > MAX_LENGTH:
+        if len(token) > LONGEST_TOKEN:
             raise invalid()
         try:
             claims = msgspec.json.decode(self._payload(token), type=Claims)

@@ -13,7 +13,7 @@ from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
 from plaza.core.words import in_words
 from plaza.social.keys import PRIVATE, UUID
-from plaza.social.tags import MAX_TAG
+from plaza.social.tags import LONGEST_TAG
 
 # Line breaks and tabs are allowed in longer texts. `\Z`, because `$` would let a line break pass at the end.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
@@ -33,22 +33,22 @@ _URL = in_words(
 _ID = in_words("An id is a UUID in small letters", rf"^{UUID}\Z")
 _NAME = in_words("A name has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
 
-MAX_CONTENT: Final = 10_000
-MAX_COMMENT: Final = 2_000
+LONGEST_CONTENT: Final = 10_000
+LONGEST_COMMENT: Final = 2_000
 
 # What people may call themselves is checked by `core.tokens.is_username` too: `me` and `AUTH` are nobody.
 Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.")]
 PostId = Annotated[str, Meta(pattern=_ID)]
 CommentId = Annotated[str, Meta(pattern=_ID)]
-Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT, pattern=_TEXT)]
-CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT, pattern=_TEXT)]
+Content = Annotated[str, Meta(min_length=1, max_length=LONGEST_CONTENT, pattern=_TEXT)]
+CommentText = Annotated[str, Meta(min_length=1, max_length=LONGEST_COMMENT, pattern=_TEXT)]
 Line = Annotated[str, Meta(max_length=200, pattern=_LINE)]
 LongText = Annotated[str, Meta(max_length=2_000, pattern=_LONG)]
 Url = Annotated[str, Meta(max_length=2_000, pattern=_URL)]
 Password = Annotated[str, Meta(min_length=8, max_length=256)]
 AnyPassword = Annotated[str, Meta(max_length=256)]
 Millis = Annotated[int, Meta(ge=0, le=253_402_300_799_999, description="Unix milliseconds.")]
-Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG)]
+Tag = Annotated[str, Meta(min_length=1, max_length=LONGEST_TAG)]
 
 PUBLIC_FIELDS: Final = (
     "username",

@@ -8,8 +8,8 @@ from typing import Final
 
 from plaza.core.errors import Invalid
 
-MAX_TAGS: Final = 30
-MAX_TAG: Final = 100
+MOST_TAGS: Final = 30
+LONGEST_TAG: Final = 100
 
 
 def normal_tag(text: str) -> str:
@@ -23,7 +23,7 @@ def _in_tag(character: str) -> bool:
 
 
 def is_tag(text: str) -> bool:
-    return 0 < len(text) <= MAX_TAG and all(map(_in_tag, text))
+    return 0 < len(text) <= LONGEST_TAG and all(map(_in_tag, text))
 
 
 def require_tag(text: str, field: str) -> str:
@@ -54,6 +54,6 @@ def tags_of(content: str, listed: Iterable[str] = ()) -> list[str]:
     """All tags of a post: those of the text, then those of the list."""
     given = (require_tag(text, f"hashtags[{i}]") for i, text in enumerate(listed))
     tags = list(dict.fromkeys([*tags_in(content), *given]))
-    if len(tags) > MAX_TAGS:
-        raise Invalid(f"At most {MAX_TAGS} tags; these are {len(tags)}.", field="hashtags")
+    if len(tags) > MOST_TAGS:
+        raise Invalid(f"At most {MOST_TAGS} tags; these are {len(tags)}.", field="hashtags")
     return tags
