@@ -26,7 +26,7 @@ docs: .venv/.test-ready
 	$(BIN)/python -m plaza.manual docs
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache tests/upstash/node_modules
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache tests/upstash/node_modules
 
 .venv/.created:
 	$(PYTHON) -m venv .venv
