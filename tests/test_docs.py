@@ -16,6 +16,7 @@ import pytest
 from plaza import manual
 from plaza.app import catalogues, route_groups
 from plaza.cli import parser
+from plaza.core.routes import Options
 from plaza.core.settings import Settings, variable
 from plaza.core.words import told
 
@@ -50,6 +51,11 @@ def test_every_route_is_documented() -> None:
     for group in route_groups():
         for route in group.routes:
             assert f"| `{route.method} {route.template}` |" in page
+
+
+def test_every_option_of_a_route_is_documented() -> None:
+    page = (DOCS / "http.md").read_text()
+    assert {option for option in Options.__annotations__ if f"| `{option}` |" not in page} == set()
 
 
 def test_every_rule_about_a_text_is_told_in_words() -> None:
