@@ -145,6 +145,10 @@ async def test_a_new_password_ends_every_other_session(social: Social) -> None:
     with pytest.raises(WrongPassword):
         await social.accounts.login(Login("ana", "correct horse"))
     assert await social.accounts.login(Login("ana", "battery staple"))
+    changes = [NewPassword("battery staple", new) for new in ("one of two", "two of two")]
+    racing = (social.accounts.change_password(ana, change) for change in changes)
+    ended = await asyncio.gather(*racing, return_exceptions=True)
+    assert [type(one) for one in ended if isinstance(one, Exception)] == [Forbidden], "the old one is good once"
 
 
 async def test_a_hash_from_elsewhere_lets_in_and_is_replaced(social: Social, stranger: Any) -> None:

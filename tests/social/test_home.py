@@ -69,6 +69,11 @@ async def test_it_holds_the_posts_of_those_followed_newest_first(
     item = (await social.home.page(ana, Page())).items[0]
     assert (item.post.id, item.user and item.user.username) == (made[3], "bob")
     assert (await social.home.page(ana, Page(), users=False)).items[0].user is None
+    mine = k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")
+    for key in mine:
+        await stranger.expire(key, 60)  # as if nobody had read it for 14 minutes
+    await social.home.page(ana, Page())
+    assert [await stranger.ttl(key) > 840 for key in mine] == [True, True], "it lives on from the last read"
 
 
 async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: Social, ana: Actor, bob: Actor) -> None:
@@ -81,6 +86,21 @@ async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: S
     second = await social.post(bob)
     await social.jobs.push()
     assert await everything(social, ana) == [second.id, first.id]
+
+
+async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_is_lifted(
+    social: Social, ana: Actor, bob: Actor
+) -> None:
+    await social.people.follow(ana, "bob")
+    await social.home.page(ana, Page())
+    post = await social.post(bob)
+    await social.posts.ban(ADMIN, post.id, on=True)
+    await social.jobs.push()
+    social.clock.forward(seconds=60)
+    assert await everything(social, ana) == []
+    await social.posts.ban(ADMIN, post.id, on=False)
+    await social.jobs.push()
+    assert await everything(social, ana) == [post.id]
 
 
 async def test_many_posts_by_others_in_between_hide_nothing(

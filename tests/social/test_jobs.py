@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from plaza.core.auth import Actor
+from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.domain import Holder
 from plaza.core.errors import Forbidden
 from plaza.social import jobs as jobs_module
@@ -153,6 +154,19 @@ async def test_leaving_goes_on_after_its_process_died(
     for facts in (before, after):
         del facts["token_cutoffs"]
     assert after == before
+
+
+async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
+    social: Social, ana: Actor, bob: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(name: str) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(social.auth.cutoffs, "note", dies)
+    for work in (social.leaving.leave(ana, "ana"), social.people.suspend(ADMIN, "bob", on=True)):
+        with pytest.raises(ConnectionError):
+            await work
+    assert None not in await stranger.zmscore(TOKEN_CUTOFFS(), ["ana", "bob"])
 
 
 async def test_a_sweep_that_comes_late_leaves_the_names_next_owner_alone(
