@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"plaza: {error}", file=sys.stderr)
         return 2
     except PlazaError as error:
-        field = f"{error.extra['field']} " if "field" in error.extra else ""
+        # A rule begins with the field it is about; a whole sentence names it itself.
+        field = f"{error.extra['field']} " if "field" in error.extra and str(error)[:1].islower() else ""
         print(f"plaza: {field}{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

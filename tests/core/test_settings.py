@@ -52,6 +52,9 @@ def test_each_kind_of_value_is_read() -> None:
         ("PLAZA_RATE_LIMITS", "perhaps"),
         ("PLAZA_LIVE_ADDRESS", "none"),
         ("PLAZA_MAX_POST_AGE", "0"),
+        ("PLAZA_VOTING_DAYS", "99999999999999999999"),
+        ("PLAZA_CORS_ORIGINS", "shop.example"),
+        ("PLAZA_CORS_ORIGINS", "https://shop.example/app"),
         ("PLAZA_JWT_SECRET", "short"),
     ],
 )

@@ -7,6 +7,7 @@ from these fields, so a setting that is not documented cannot exist.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -105,7 +106,7 @@ class Settings:
     def __post_init__(self) -> None:
         _require(0 <= self.port <= 65535, "port", "must be 0 to 65535")
         _require(1 <= self.workers <= 256, "workers", "must be 1 to 256")
-        _require(self.voting_days >= 0, "voting_days", "must be 0 or more")
+        _require(0 <= self.voting_days <= 36_500, "voting_days", "must be 0 to 36500")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")
         # Beats come every 30 s: a shorter window would lose viewers who do as asked. The longest is that of 120 s.
@@ -114,6 +115,9 @@ class Settings:
         _require(self.shop_absolute_seconds >= 1, "shop_absolute_seconds", "must be 1 or more")
         _require(self.shop_sessions >= 1, "shop_sessions", "must be 1 or more")
         _require(self.live_beats_per_second >= 1, "live_beats_per_second", "must be 1 or more")
+        # What is no origin would match none, and say nothing about it.
+        origins = all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in self.cors_origins)
+        _require(origins, "cors_origins", "must be origins such as https://shop.example, or *")
         if self.jwt_secret:
             long_enough = len(self.jwt_secret.encode()) >= SECRET_BYTES
             _require(long_enough, "jwt_secret", f"must be at least {SECRET_BYTES} bytes")
@@ -129,6 +133,8 @@ def _require(true: bool, name: str, rule: str) -> None:
         raise SettingError(f"{variable(name)} {rule}.")
 
 
+# A scheme, a host and perhaps a port; the slash that people copy along is taken off where origins are compared.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+/?")
 _SWITCH = {
     "on": True,
     "true": True,
@@ -151,7 +157,7 @@ def _parse(name: str, kind: str, text: str) -> Any:
         _require(text.lower() in _SWITCH, name, "must be on or off")
         return _SWITCH[text.lower()]
     if kind == "int":
-        _require(text.isascii() and text.isdigit(), name, "must be a whole number")
+        _require(text.isascii() and text.isdigit(), name, "must be a whole number, not below 0")
         return int(text)
     if kind.startswith("Path"):
         return Path(text)

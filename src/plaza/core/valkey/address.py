@@ -60,7 +60,7 @@ def parse(url: str) -> tuple[list[Address], bool]:
             raise SettingError("The Valkey URL names no socket: write unix:///path/to/socket.")
         return [replace(base, path=path, database=_database(database))], False
     if scheme not in _TLS:
-        raise SettingError(f"A Valkey URL cannot start with {parts.scheme!r}.")
+        raise SettingError(f"A Valkey URL cannot start with {parts.scheme!r}: write valkey://host:{PORT}.")
     _refuse(query, _TLS_FILES if _TLS[scheme] else set())
     base = replace(base, database=_database(database or parts.path.strip("/")))
     if clustered and base.database:

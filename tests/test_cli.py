@@ -1,0 +1,86 @@
+"""The examples that commands show in their help, given word for word."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plaza import manual
+from plaza.cli import main, parser
+from plaza.core.keys import Layout, use_layout
+from tests.servers import Server
+
+COMMANDS = dict(manual.all_commands("plaza", parser()))
+
+
+def words_of(command: argparse.ArgumentParser) -> list[list[str]]:
+    """What an example gives to plaza, one command after the other, without what it sets in the environment."""
+    shown = (command.epilog or "").partition("example:\n  ")[2]
+    lines = [re.sub(r"^(?:PLAZA_\w+=\S+ )+", "", line) for line in shown.split(" && ")]
+    return [shlex.split(line)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_an_example_is_a_command_that_there_is(name: str) -> None:
+    for words in words_of(COMMANDS[name]):
+        assert parser().parse_args(words).run
+
+
+@pytest.fixture
+def beside(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A Valkey that commands find, and a folder of their own."""
+    monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path / "var"))
+    monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
+    monkeypatch.chdir(tmp_path)
+    yield server
+    use_layout(Layout.PLAIN)
+
+
+def test_examples_do_what_they_say(
+    beside: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(name: str) -> str:
+        for words in words_of(COMMANDS[f"plaza {name}"]):
+            assert main(words) == 0, (words, capsys.readouterr())
+        return capsys.readouterr().out
+
+    lines = [{"type": "user", "username": name} for name in ("ana", "ben")]
+    Path("community.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    assert "2 created" in run("import")
+    assert "2 unchanged" in run("import")
+    assert run("users role").startswith("ana is admin")
+    monkeypatch.setattr("sys.stdin", io.StringIO("a new password\n"))
+    assert run("users password").startswith("ana has a new password")
+    assert run("token").count(".") == 2
+    assert run("users rename").startswith("ana is anna now")
+    assert "Made anew: clg, post, reaction, tracking." in run("challenges roll")
+    assert "Made anew: clg, post, reaction, tracking." in run("challenges rebuild")
+    assert "Everything is as it should be." in run("audit")
+    assert "all measured" in run("keys")
+    with beside.stranger() as stranger:
+        assert stranger.hget("user:anna", "role") == "admin"
+        assert stranger.hget("rs_param", "distinct_category") == "5"
+        assert stranger.hget("auth:anna", "password_hash").startswith("$argon2")
+
+
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    beside: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(words: str, status: int) -> str:
+        assert main(words.split()) == status
+        return capsys.readouterr().err
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    assert refused("users password ana", 1) == "plaza: A password has 8 to 256 characters.\n"
+    assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is no file.\n"
+    Path("bad.jsonl").write_text('{"type": "user"}\nnonsense\n')
+    said = refused("import bad.jsonl", 1)
+    assert "line 1: " in said
+    assert "line 2: this is not JSON" in said
