@@ -22,6 +22,7 @@ from plaza.live.history import History
 from plaza.live.library import LIBRARY
 from plaza.live.model import Beat, Heard, Leaving, Left, Watcher
 from plaza.live.recorder import Recorder
+from plaza.live.report import Reports
 from plaza.live.service import Live
 from tests.servers import Cluster, Server
 from tests.web import client_of
@@ -62,6 +63,11 @@ def figures(functions: Functions, history: History, settings: Settings, clock: S
 @pytest.fixture
 def recorder(functions: Functions, history: History, settings: Settings, clock: SetClock) -> Recorder:
     return Recorder(functions, history, settings, clock)
+
+
+@pytest.fixture
+def reports(functions: Functions, history: History, settings: Settings, clock: SetClock) -> Reports:
+    return Reports(functions, history, settings, clock)
 
 
 def watcher(

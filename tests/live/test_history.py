@@ -49,6 +49,13 @@ async def test_reading_goes_on_from_page_to_page(history: History) -> None:
     assert await history.known("E1", "S1", ["p1", "nobody"]) == {"p1"}
 
 
+async def test_of_a_persons_viewing_sessions_the_one_that_ended_last_is_known(history: History) -> None:
+    late = Viewing("S1", "phone", "ana", 3, 9)
+    await history.keep_viewings("E1", [Viewing("", "web", "ana", 1, 5), late, Viewing("", "web", "ana", 4, 6)])
+    await history.keep_viewings("E2", [Viewing("", "web", "ben", 1, 20)])
+    assert await history.last("E1", ["ana", "ben"]) == {"ana": late}
+
+
 async def test_a_person_can_be_forgotten(history: History) -> None:
     await history.keep_viewings("E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ben", 1, 2)])
     assert await history.of_viewer("ana") == [("E1", Viewing("", "web", "ana", 1, 2))]

@@ -13,6 +13,7 @@ from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.history import History, Viewing
 from plaza.live.recorder import Recorder
+from plaza.live.report import ReportQuestion, Reports
 from tests.live.conftest import Crowd
 
 SLOT_MS = 300_000
@@ -89,22 +90,26 @@ async def test_a_viewing_session_is_one_row_whether_it_ends_by_leaving_silence_o
 
 
 async def test_figures_answer_after_the_raw_keys_are_purged(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int, stranger: Any
+    crowd: Crowd, figures: Figures, recorder: Recorder, reports: Reports, clock: SetClock, begun: int, stranger: Any
 ) -> None:
+    asked = ReportQuestion(["ana", "ben", "nobody"])
     for name in ("ana", "ben", "cy"):
         await crowd.beat(name, "S1", country="NZ")
     clock.forward(seconds=60)
     await crowd.leave("ana", "S1")
     await crowd.beat("ben", "S1")
     await _record_for(recorder, clock, minutes=15)
-    before = await _figures(figures, begun)
+    before, report = await _figures(figures, begun), await reports.on("E1", asked)
     assert before["attended"] == 3
+    seen = [(viewer.last_beat, viewer.location, viewer.session_id) for viewer in report.viewers]
+    assert seen == [(begun + 60_000, "web", "S1"), (begun + 60_000, "web", "S1"), (None, None, None)]
     clock.forward(days=29)
     assert await recorder.purge() == 0, "not yet"
     clock.forward(days=2)
     assert await recorder.purge() == 1
     assert await _names(stranger) == set()
     assert await _figures(figures, begun) == before
+    assert await reports.on("E1", asked) == report
     stats = await figures.viewing_stats("E1", "S1")
     assert (stats.viewers, stats.mean, stats.median) == (3, 0.667, 1.0)
 

@@ -38,7 +38,7 @@ def build(core: Core) -> Parts:
             Viewers(core.auth, places, settings, clock),
             figures,
             viewings,
-            Reports(core.functions, settings, clock),
+            Reports(core.functions, history, settings, clock),
             stream,
             people,
         ],

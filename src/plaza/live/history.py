@@ -14,7 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import json
-from sqlalchemy import BigInteger, Column, String, Table, Text, case, delete, distinct, func, literal, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    String,
+    Table,
+    Text,
+    and_,
+    case,
+    delete,
+    distinct,
+    func,
+    literal,
+    select,
+    tuple_,
+)
 
 from plaza.core.sql import Sql, metadata
 from plaza.live.model import Statistics
@@ -198,6 +212,20 @@ class History:
             query = query.where(c.session == session)
         async with self._sql.read() as tx:
             return {viewer for (viewer,) in await tx.execute(query)}
+
+    async def last(self, event: str, viewers: Sequence[str]) -> dict[str, Viewing]:
+        """The latest viewing session of each of these people (at most a page of them), as far as there is any."""
+        c = VIEWINGS.c
+        mine = (c.event == event, c.viewer.in_(viewers))
+        ended = select(c.viewer, func.max(c.ended_at).label("ended_at")).where(*mine).group_by(c.viewer).subquery()
+        query = (
+            select(c.session, c.location, c.viewer, c.started_at, c.ended_at)
+            .join(ended, and_(c.viewer == ended.c.viewer, c.ended_at == ended.c.ended_at))
+            .where(*mine)
+            .order_by(c.started_at)
+        )
+        async with self._sql.read() as tx:
+            return {row.viewer: Viewing(*row) for row in await tx.execute(query)}
 
     async def of_viewer(self, viewer: str) -> list[tuple[str, Viewing]]:
         """Everything about one person: event and viewing session."""

@@ -11,6 +11,7 @@ from plaza.core.functions import Functions
 from plaza.core.paging import Position, checksum, decode_cursor, encode_cursor
 from plaza.core.settings import Settings
 from plaza.live import keys
+from plaza.live.history import History, Viewing
 from plaza.live.model import Id
 
 PAGE = 500
@@ -41,13 +42,14 @@ class Report(Struct):
 class Reports:
     """Reports on viewers of an event."""
 
-    def __init__(self, functions: Functions, settings: Settings, clock: Clock) -> None:
+    def __init__(self, functions: Functions, history: History, settings: Settings, clock: Clock) -> None:
         self._functions = functions
+        self._history = history
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 
     async def on(self, event: str, question: ReportQuestion) -> Report:
-        """On named viewers in one round trip; on all who are alive in steps of 500."""
+        """On named viewers in one round trip, and from SQL those whose keys are gone; on all alive in steps of 500."""
         names = [
             keys.EVENT_HEARTBEAT(event),
             keys.EVENT_LEFT(event),
@@ -58,7 +60,14 @@ class Reports:
         if question.user_ids is None:
             return await self._alive(names, now, question.cursor)
         rows = await self._functions.ask("live_report", names, now, self._window_ms, *question.user_ids)
-        return Report([_viewer(*row) for row in rows], None)
+        viewers = [_viewer(*row) for row in rows]
+        return Report(await self._with_past(event, viewers), None)
+
+    async def _with_past(self, event: str, viewers: list[ViewerReport]) -> list[ViewerReport]:
+        """Of whom Valkey knows nothing any more, the latest viewing session tells when and where they were."""
+        unknown = [viewer.user_id for viewer in viewers if viewer.last_beat is None]
+        past = await self._history.last(event, unknown) if unknown else {}
+        return [_past(past[viewer.user_id]) if viewer.user_id in past else viewer for viewer in viewers]
 
     async def _alive(self, names: list[str], now: int, cursor: str | None) -> Report:
         found: dict[str, ViewerReport] = {}
@@ -83,3 +92,7 @@ def _viewer(name: str, last: str | None, room: str | None, alive: int) -> Viewer
     session, location = keys.of_place(room) if room else ("", None)
     seen = None if last is None else int(float(last))
     return ViewerReport(name, seen, bool(alive), location, session or None)
+
+
+def _past(viewing: Viewing) -> ViewerReport:
+    return ViewerReport(viewing.viewer, viewing.ended_at, False, viewing.location, viewing.session or None)
