@@ -51,6 +51,7 @@ class Community:
         self.ask("POST", f"/posts/{self.post}/comments", "mira", content=EVIL)
         self.ask("POST", f"/posts/{self.post}/like", "mira")
         self.ask("POST", "/posts", "evil", content=EVIL)
+        self.ask("PATCH", "/users/evil", "evil", bio=EVIL, links=EVIL)
         self.ask("POST", "/users/jonas/follow", "mira")
         self.article = self.ask(
             "POST",
@@ -66,6 +67,10 @@ class Community:
         )["id"]
         self.ask("POST", f"/challenges/{self.challenge}/join", "jonas")
         self.ask("POST", f"/challenges/{self.challenge}/posts", "jonas", text="Rain, went anyway.")
+        odd = self.ask("POST", "/challenges", "evil", title=EVIL[:190], category=5, is_public=True, duration=9)["id"]
+        self.ask("POST", f"/challenges/{odd}/join", "evil")
+        self.ask("POST", f"/challenges/{odd}/posts", "evil", text=EVIL)
+        self.ask("PUT", "/analytics/events/odd", "admin", title=EVIL[:190], sessions=[EVIL[:100].replace("#", "")])
         self.ask("PUT", "/analytics/events/harvest", "admin", title="Harvest night", sessions=["Main stage"])
         self.item = self.offer("Brass bell", 1)
         self.offer("Wool blanket", 20)

@@ -235,6 +235,9 @@ def test_the_last_piece_is_sold_once(readers: Readers, plaza: Community) -> None
     expect(other.get_by_role("button", name="Order now")).to_be_disabled()  # which would order what is no longer meant
     held[0].continue_()
     expect(other.get_by_text("The cart is empty.")).to_be_visible()
+    other.unroute_all()
+    other.goto(other.url)
+    expect(other.get_by_text("The cart is empty.")).to_be_visible()
     other.goto(f"/app/shop/items/{item}")
     expect(other.locator(".stock")).to_have_text("Sold out")
 
@@ -321,6 +324,7 @@ def every_page(plaza: Community) -> dict[str, str]:
         "new-challenge": "/app/challenges/new",
         "events": "/app/events",
         "event": "/app/events/harvest",
+        "odd-event": "/app/events/odd",
         "shop": "/app/shop",
         "item": f"/app/shop/items/{plaza.item}",
         "cart": "/app/shop/cart",

@@ -6,12 +6,17 @@ import re
 from html import unescape
 
 import pytest
+from msgspec import json
 
 from plaza.app import Plaza
 from plaza.core.auth import API, Actor
+from plaza.core.catalogue import LEASE
 from plaza.demo.keys import DEMO
+from plaza.keyspace.audit.keys import AUDIT_RUNNING
+from plaza.keyspace.audit.report import Report
 from plaza.keyspace.browsing import Keyspace, opens
-from plaza.live.model import Beat, Declaration, Watcher
+from plaza.live.keys import EVENT_RECORDS
+from plaza.live.model import SLOT_MS, Beat, Declaration, Statistics, Watcher
 from plaza.live.service import Live
 from plaza.social.accounts import Accounts
 from plaza.social.keys import AUTH_USER
@@ -19,6 +24,7 @@ from plaza.social.model import Login, NewPost
 from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web.demo import NoDemo
+from plaza.web.measures import utc
 from plaza.web.site import Site
 from tests.eventually import eventually
 from tests.pages.conftest import Elements, Surfer
@@ -94,6 +100,8 @@ async def test_a_key_is_shown_in_the_words_of_its_document(plaza: Plaza, admin: 
     assert "Everything someone has posted, banned posts too." in text
     for words in ("post id", "creation, Unix milliseconds", "user:&lt;username&gt;:posts", "members", "never"):
         assert words in text
+    await plaza.core.valkey.call("SET", LEASE("social.push"), 7, "PX", 9_000_000)
+    assert re.search(r"lease:social\.push</code></a></th>.*in 2 h", (await admin.get("/app/operator/keys/lease")).text)
     text = (await admin.get("/app/operator/keys/user/key?name=user:ana")).text
     assert "about this person" not in text, "a field that is not there"
     assert "when the account was made, Unix milliseconds" in text
@@ -114,11 +122,17 @@ async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, a
     await live.declare("night", Declaration("Harvest <night>", ["stage"]))
     for n, country in enumerate(("DE", "DE", "NZ")):
         await live.beat(Watcher(f"~v{n}", "198.18.0.1", country), "night", Beat("web", "stage", ["press"]))
+    ended = plaza.core.clock.now_ms() - 2 * SLOT_MS
+    record = json.encode(Statistics(1_234, ended, {"press": 12}, {"FR": 1_234})).decode()
+    await plaza.core.valkey.call("HSET", EVENT_RECORDS("night"), str(ended), record)
     text = (await admin.get("/app/operator/live")).text
     assert "Harvest &lt;night&gt;" in text
     elements = Elements(text)
     words = " ".join(" ".join(elements.words).split())
-    for said in ("3 watching now", "DE 2", "NZ 1", "stage 3", "press 3"):
+    (bar,) = [given for tag, given in elements.found if tag == "rect" and "y" in given]
+    assert float(bar["x"]) < 600 - 2 * float(bar["width"]), "not at the end, which is now"
+    history = f"{utc(ended)} 1,234 FR 1234 press 12"
+    for said in ("3 watching now", "DE 2", "NZ 1", "stage 3", "press 3", history):
         assert said in words
     async with admin.stream("GET", "/app/operator/live/stream?event=night") as stream:
         line = await anext(line async for line in stream.aiter_lines() if line.startswith("data: "))
@@ -127,11 +141,18 @@ async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, a
 
 async def test_health_says_how_it_goes_and_an_audit_can_be_run(plaza: Plaza, admin: Surfer) -> None:
     await plaza.core.valkey.call("HSET", "job:social.push", "state", "failed", "error", "Oh <b>no", "runs", 3)
+    await plaza.core.valkey.call("SET", LEASE("social.push"), 7, "PX", 30_000)
     text = (await admin.get("/app/operator/health")).text
     words = " ".join(" ".join(Elements(text).words).split())
-    for said in ("requests a second", "No audit has been run yet", "social.push failed", "Oh <b>no"):
+    for said in ("requests a second", "No audit has been run yet", "social.push failed", "held, ", "Oh <b>no"):
         assert said in words
     assert re.search(r"\d+\.\d [kM]B", words), "Valkey's memory"
+    under_way = json.encode(Report(1, keys=250, total=1_000)).decode()
+    await plaza.core.valkey.call("SET", AUDIT_RUNNING(), under_way, "PX", 30_000)
+    piece = (await admin.get("/app/operator/health/audit")).text
+    assert '<progress id="progress" max="1000" value="250">' in piece
+    assert "Run an audit" not in piece
+    await plaza.core.valkey.call("DEL", AUDIT_RUNNING())
     await plaza.core.valkey.call("SET", "strange", "key")
     begun = await admin.fill("/app/operator/health/audit", page="/app/operator/health")
     assert begun.status_code == 303

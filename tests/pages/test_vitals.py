@@ -19,10 +19,11 @@ def test_percentiles_are_of_what_came_since() -> None:
 
 
 def test_charts_fit_their_frame() -> None:
-    bars = columns([("a", 0), ("b", 5), ("c", 10)], 10)
+    bars = columns({2: 0, 3: 5, 9: 10}, 10)
+    assert [bar.x for bar in bars] == [126, 186, 546], "each at its time"
     assert [bar.height for bar in bars] == [0, 56, 112]
     assert all(bar.x >= 0 and bar.x + bar.width <= 600 and bar.y + bar.height == 120 for bar in bars)
-    assert columns([], 10) == []
+    assert columns({}, 10) == []
     assert [(one.name, one.length) for one in shares({"x": 1, "y": 4})] == [("y", 100.0), ("x", 25.0)]
     assert [one.length for one in shares({"x": 0})] == [0.0]
 

@@ -5,7 +5,7 @@ Each is a picture beside words or a table that say the same, so it is hidden fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 WIDTH: Final = 600
@@ -19,7 +19,6 @@ class Bar(NamedTuple):
     y: float
     width: float
     height: float
-    label: str
 
 
 class Share(NamedTuple):
@@ -30,20 +29,18 @@ class Share(NamedTuple):
     length: float
 
 
-def columns(values: Sequence[tuple[str, int]], places: int) -> list[Bar]:
-    """Bars over time, the newest at the right."""
-    most = max([value for _, value in values], default=0) or 1
+def columns(values: Mapping[int, int], places: int) -> list[Bar]:
+    """Bars over time, by place from the left. A place that has no value stays empty: time goes on without it."""
+    most = max(values.values(), default=0) or 1
     step = WIDTH / places
-    first = places - len(values)
     return [
         Bar(
-            round((first + n) * step + step * 0.1, 1),
+            round(place * step + step * 0.1, 1),
             round(HEIGHT - value / most * (HEIGHT - 8), 1),
             round(step * 0.8, 1),
             round(value / most * (HEIGHT - 8), 1),
-            label,
         )
-        for n, (label, value) in enumerate(values)
+        for place, value in values.items()
     ]
 
 

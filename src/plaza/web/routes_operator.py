@@ -15,7 +15,7 @@ from plaza.live.figures import Figures
 from plaza.live.model import SLOT_MS, EventId, LiveFigures, Statistics
 from plaza.live.programme import Programme
 from plaza.live.stream import Stream
-from plaza.web import charts, measures, rendering
+from plaza.web import charts, rendering
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.visitors import Visitor
@@ -61,16 +61,18 @@ async def live(
     if chosen:
         overview = await figures.overview(chosen)
         context |= {"title": overview.title or chosen, "overview": overview, "now_figures": await figures.live(chosen)}
-        context |= _history(await figures.records(chosen, from_ms=site.clock.now_ms() - SLOTS * SLOT_MS))
+        now = site.clock.now_ms()
+        context |= _history(await figures.records(chosen, from_ms=now - SLOTS * SLOT_MS, to_ms=now), now)
         context |= _shares(context["now_figures"])
     return site.page(call, who, "operator-live.html", section=SECTION, **tabs("Live"), **context)
 
 
-def _history(records: list[Statistics]) -> dict[str, Any]:
-    last = records[-SLOTS:]
-    values = [(measures.clock(record.timestamp), record.viewer_count) for record in last]
-    most = max((count for _, count in values), default=0)
-    return {"history": last, "columns": charts.columns(values, SLOTS), "history_most": most}
+def _history(records: list[Statistics], now: int) -> dict[str, Any]:
+    """What was, each five minutes at their own place: while nobody watches there are no records."""
+    last = {SLOTS - 1 - (now - record.timestamp) // SLOT_MS: record.viewer_count for record in records}
+    values = {place: count for place, count in last.items() if place >= 0}
+    most = max(values.values(), default=0)
+    return {"history": records, "columns": charts.columns(values, SLOTS), "history_most": most}
 
 
 def _shares(now: LiveFigures) -> dict[str, Any]:

@@ -97,6 +97,12 @@ def _said(cart: Cart, id: int) -> str:
     return "Taken out of the cart." if line is None else f"{line.qty} in the cart."
 
 
+@page.get("/shop/checkout")
+async def checking_out() -> Answer[str]:
+    """Back to the cart, from the address at which an order that failed was told of."""
+    return Answer(status=303, headers=[("location", "/app/shop/cart")])
+
+
 @page.post("/shop/checkout")
 async def check_out(call: Call, body: bytes, site: Site, carts: Carts, orders: Orders) -> Answer[str]:
     """Order what is in the cart. One cart makes one order."""

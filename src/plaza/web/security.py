@@ -18,7 +18,8 @@ from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.serving.problems import CrossOrigin
 
 HOME: Final = "/app"
-_LOCAL: Final = re.compile(r"/app(?:[/?#][^\\\x00-\x20\x7f-\x9f]*)?")
+_DOTS: Final = r"(?:\.|%2[eE]){1,2}(?:[/?#]|$)"  # a segment by which browsers climb
+_LOCAL: Final = re.compile(rf"/app(?:/(?!{_DOTS})[^/?#\\\x00-\x20\x7f-\x9f]*)*(?:[?#][^\\\x00-\x20\x7f-\x9f]*)?")
 
 
 class StaleForm(Forbidden):
