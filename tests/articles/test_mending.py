@@ -9,6 +9,7 @@ from plaza.articles.keys import (
     ARTICLE_DOWN,
     ARTICLE_GROUPS,
     ARTICLE_UP,
+    ARTICLES_LAST,
     GROUP,
     GROUPS,
     PERSON_ARTICLES,
@@ -38,6 +39,7 @@ async def test_mending_restores_whatever_follows_from_the_facts(
     articles: Articles, post: Post, ana: Actor, ben: Actor, stranger: Any
 ) -> None:
     article = await post(ana, "news")
+    await articles.delete(ana, (await post(ana)).id)  # its id is never given again
     await articles.vote(ben, article.id, "up")
     true = await standing(stranger, article.id)
     member = f"article:{article.id}"
@@ -50,6 +52,10 @@ async def test_mending_restores_whatever_follows_from_the_facts(
     await stranger.zrem(PERSON_ARTICLES("ana"), member)
     assert await articles.mend(article.id)
     assert await standing(stranger, article.id) == true
+    assert await stranger.get(ARTICLES_LAST()) == str(article.id + 1)
+    await stranger.delete(ARTICLES_LAST())
+    assert await articles.mend(article.id)
+    assert await stranger.get(ARTICLES_LAST()) == str(article.id)
     assert await articles.mend(article.id)
     assert await standing(stranger, article.id) == true
 

@@ -135,6 +135,9 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("GET", "/feed/explore?page=2", None, 422),
     ("GET", "/feed/hashtag/a-b", None, 422),
     ("GET", "/search/hashtags/top-posts?hashtags=", None, 422),
+    ("GET", "/search/hashtags/top-posts?hashtags=" + ",".join(f"t{i}" for i in range(11)), None, 422),
+    ("GET", "/search/hashtags/top-posts?hashtags=a&postsPerHashtag=0", None, 422),
+    ("GET", "/search/hashtags/top-posts?hashtags=a&postsPerHashtag=21", None, 422),
     ("GET", "/search/users/newest?role=admin", None, 422),
 ]
 
