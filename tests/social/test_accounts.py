@@ -14,6 +14,7 @@ from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden, Invalid, TooFast
 from plaza.core.functions import Functions
 from plaza.core.limits import Limiter
+from plaza.core.paging import Page
 from plaza.core.valkey.calls import USAGE, Usage
 from plaza.social.accounts import MOST_SESSIONS
 from plaza.social.domain import DOMAIN
@@ -187,6 +188,17 @@ async def test_an_admin_gives_roles_and_the_registries_follow(social: Social, st
     assert await stranger.exists(USERS_REGULAR()) == await stranger.exists(USERS_MODELS()) == 0
     with pytest.raises(Forbidden):
         await social.people.give_role(Actor("ana", "user"), "ana", "admin")
+
+
+async def test_who_is_no_model_any_more_is_not_among_them_on_a_later_page(social: Social) -> None:
+    for name in ("one", "two", "six"):
+        await social.person(name, "model")
+    viewer = Actor("eve", "user")
+    first = await social.feeds.top_models(viewer, Page(limit=1))
+    left = sorted({"one", "two", "six"} - {first.items[0].id})
+    await social.people.give_role(ADMIN, left[0], "user")
+    rest = await social.feeds.top_models(viewer, Page(cursor=first.pagination.next_cursor))
+    assert [model.id for model in rest.items] == left[1:]
 
 
 async def test_a_token_of_somebody_without_a_profile_says_who_it_is(social: Social, http: httpx.AsyncClient) -> None:

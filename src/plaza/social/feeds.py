@@ -114,8 +114,9 @@ class Feeds:
         async def load(names: Sequence[str]) -> list[TopModel | None]:
             cards = await self.people.cards(viewer, names)
             scores = await self.valkey.call("ZMSCORE", key, *names)
+            # Who is no model any more since the first page has no score.
             return [
-                TopModel(engagement=int(score or 0), **msgspec.structs.asdict(card)) if card else None
+                TopModel(engagement=int(score), **msgspec.structs.asdict(card)) if card and score is not None else None
                 for card, score in zip(cards, scores, strict=True)
             ]
 
