@@ -10,6 +10,7 @@ PostgreSQL, each test in a new database with all of Plaza's tables. A test that 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,11 @@ from plaza.core.wire import Valkey, connect
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
 
-# While test modules are read: a collection that runs Python code in the middle of reading one makes CPython 3.11 give
+# Tests start a hundred processes of Plaza. The first one keeps what it compiled for all others, also where the
+# environment asks not to: a quarter of a start is compiling.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# While test modules are read: a collection that runs Python code in the middle of reading one makes CPython 3.11 end
 # with a SystemError (gh-106905).
 gc.disable()
 
