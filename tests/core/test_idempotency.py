@@ -98,7 +98,7 @@ async def test_the_same_key_for_another_request_is_refused_while_it_runs_and_aft
     for _ in ("while it runs", "after"):
         with pytest.raises(KeyReused) as error:
             await idempotency.once(other, shop)
-        assert error.value.status == 422
+        assert (error.value.status, error.value.extra["field"]) == (422, "Idempotency-Key")
         shop.go.set()
         await running
     assert len(shop.runs) == 1

@@ -187,7 +187,7 @@ def kept_headers(headers: Iterable[tuple[str, str]]) -> Headers:
 
 def _replay(keyed: Keyed, found: Running | Kept) -> Reply:
     if found.request != keyed.request:
-        raise KeyReused("Use a new key for a new request.")
+        raise KeyReused("Use a new key for a new request.", field="Idempotency-Key")
     if isinstance(found, Running):
         raise StillRunning("Wait for its answer, or ask again shortly.")
     return Reply(found.status, (*found.headers, REPLAYED), found.body, replayed=True)

@@ -113,7 +113,7 @@ class Accounts:
         if key != sent.key or now - int(at) >= KEPT_MS:
             raise UsernameTaken("That name is taken.")
         if request != sent.request or not (await self.passwords.check(stored, new.password)).right:
-            raise KeyReused("Use a new key for a new request.")
+            raise KeyReused("Use a new key for a new request.", field="Idempotency-Key")
         token = RefreshToken.new(name)
         reply = await self._sign_in(token, now, stored)
         if not reply:

@@ -104,7 +104,9 @@ def body_decoder(kind: Any) -> Callable[[bytes], Any]:
             return decode(body or absent)
         except msgspec.ValidationError as error:
             _require_json(body)  # the field is wrong, but is the rest of it JSON at all?
-            raise invalid(error) from error
+            wrong = invalid(error)
+            wrong.extra.setdefault("field", "body")  # a list where an object belongs
+            raise wrong from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _bad_json(body, error) from error
 
