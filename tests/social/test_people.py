@@ -12,7 +12,7 @@ from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.social import keys as k
-from plaza.social.model import PRIVATE_FIELDS, NewComment, NotYourself
+from plaza.social.model import PRIVATE_FIELDS, NewComment, NotYourself, PostEdit
 from tests.social.conftest import ADMIN, Social
 
 SECRETS = {field: f"secret-{field}" for field in PRIVATE_FIELDS}
@@ -70,6 +70,8 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
             social.posts.comment(who, post.id, NewComment("x")),
             social.posts.comments(who, post.id, Page()),
             social.posts.likes(who, post.id, Page()),
+            social.posts.edit(who, post.id, PostEdit("x")),
+            social.posts.delete(who, post.id),
             social.feeds.of_user(who, other.name, Page()),
             social.people.followers(who, other.name, Page()),
         ):

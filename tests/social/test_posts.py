@@ -221,6 +221,7 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
         social.posts.comments(bob, post.id, Page()),
         social.posts.likes(bob, post.id, Page()),
         social.posts.edit(model, post.id, PostEdit("y")),
+        social.posts.delete(bob, post.id),
     ):
         with pytest.raises(NotFound):
             await work

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -117,17 +118,16 @@ class Posts:
         in_text = set(tags_in(before[0]))
         listed = [tag for tag in (before[1] or "").split(",") if tag and tag not in in_text]
         tags = tags_of(edit.content, listed)
-        reply = await self.functions.call(
-            "social_edit_post",
-            [POST(id), POST_EDITS(id)],
-            id, actor.name, edit.content, ",".join(tags), self.clock.now_ms(),
-        )  # fmt: skip
+        keys, args = [POST(id), POST_EDITS(id)], (id, actor.name, edit.content, ",".join(tags), self.clock.now_ms())
+        async with self._unless_hidden(actor, id):
+            reply = await self.functions.call("social_edit_post", keys, *args)
         return await self._seen_by(actor, as_dict(reply))
 
     async def delete(self, actor: Actor, id: str) -> Deleted:
         """Delete a post. It is gone at once; what many did with it goes in steps. One round trip for up to 100 each."""
-        who = "" if actor.is_admin else actor.name
-        there, left = await self.functions.call("social_delete_post", deletion_keys(id), id, who, self.clock.now_ms())
+        args = id, "" if actor.is_admin else actor.name, self.clock.now_ms()
+        async with self._unless_hidden(actor, id):
+            there, left = await self.functions.call("social_delete_post", deletion_keys(id), *args)
         if not there:
             raise _no_post(id)
         await self.purge(id, left, PURGE_STEPS)
@@ -274,6 +274,15 @@ class Posts:
             raise NoProfile("You have no profile here.", username=name)
         version, *rest = style
         return [], [version or "0", *(value or "" for value in rest)]
+
+    @contextlib.asynccontextmanager
+    async def _unless_hidden(self, actor: Actor, id: str) -> AsyncIterator[None]:
+        """Who may not do something to a post hears so, unless it is hidden from them: then it is not there."""
+        try:
+            yield
+        except Forbidden:
+            await self.get(actor, id)
+            raise
 
     async def _seen_by(self, actor: Actor, fields: dict[str, str]) -> Post:
         """A post that was read already, with the flags of who sees it. One round trip."""
