@@ -97,3 +97,16 @@ async def raw(port: int, request: bytes) -> bytes:
             answer += chunk
     writer.close()
     return answer
+
+
+def is_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Asserts that an answer is a whole problem document, and gives it."""
+    document: dict[str, Any] = answer.json()
+    assert (answer.status_code, document["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert document["status"] == status
+    assert document["request_id"] == answer.headers["x-request-id"]
+    assert document["type"] == f"/docs#problem-{code}"
+    assert document["title"]
+    assert document["detail"]
+    return document

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from plaza.articles.cuts import Cuts
+from plaza.articles.keys import ARTICLES_LAST
 from plaza.articles.library import LIBRARY
 from plaza.articles.lists import Lists
 from plaza.articles.model import Article, NewArticle
@@ -16,6 +17,7 @@ from plaza.articles.routes import route
 from plaza.articles.service import Articles
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
+from plaza.core.catalogue import LIBRARIES
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.http import make_app
@@ -94,3 +96,16 @@ async def http(articles: Articles, lists: Lists, valkey: Valkey) -> AsyncIterato
     app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
     async with client_of(app) as client:
         yield client
+
+
+async def traces(valkey: Valkey) -> set[str]:
+    """Every key there is, but for the counter, which never falls, and the libraries."""
+    found: set[str] = set()
+    for node in valkey.primaries():
+        cursor = "0"
+        while True:
+            cursor, names = await node.call("SCAN", cursor, "COUNT", 1000)
+            found.update(names)
+            if cursor == "0":
+                break
+    return found - {ARTICLES_LAST(), LIBRARIES()}

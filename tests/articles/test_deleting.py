@@ -15,7 +15,6 @@ from plaza.articles.keys import (
     ARTICLE_UP,
     ARTICLES_BY_SCORE,
     ARTICLES_BY_TIME,
-    ARTICLES_LAST,
     ARTICLES_LEAVING,
     PERSON_VOTES,
 )
@@ -23,26 +22,12 @@ from plaza.articles.lists import Lists
 from plaza.articles.model import ArticlesQuery, DuplicateLink, NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.catalogue import FENCE, LIBRARIES
+from plaza.core.catalogue import FENCE
 from plaza.core.clock import SetClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.leases import Fence
-from plaza.core.wire import Valkey
-from tests.articles.conftest import Post, person
+from tests.articles.conftest import Post, person, traces
 from tests.rounds import rounds_of
-
-
-async def traces(valkey: Valkey) -> set[str]:
-    """Every key there is, but for the counter, which never falls, and the libraries."""
-    found: set[str] = set()
-    for node in valkey.primaries():
-        cursor = "0"
-        while True:
-            cursor, names = await node.call("SCAN", cursor, "COUNT", 1000)
-            found.update(names)
-            if cursor == "0":
-                break
-    return found - {ARTICLES_LAST(), LIBRARIES()}
 
 
 async def test_deleting_leaves_no_trace(articles: Articles, lists: Lists, post: Post, ana: Actor) -> None:

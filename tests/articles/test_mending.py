@@ -17,8 +17,7 @@ from plaza.articles.keys import (
 )
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from tests.articles.conftest import Post
-from tests.articles.test_deleting import traces
+from tests.articles.conftest import Post, traces
 
 
 async def standing(stranger: Any, id: int) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
-from tests.articles.conftest import Post
-from tests.articles.test_deleting import traces
+from tests.articles.conftest import Post, traces
 from tests.servers import Cluster, Server
 from tests.web import client_of
 

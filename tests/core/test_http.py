@@ -15,7 +15,7 @@ from plaza.core.settings import Settings
 from plaza.core.wire import connect
 from tests.core.things import Shelf, app_of, token
 from tests.servers import Server
-from tests.web import client_of, raw
+from tests.web import client_of, is_problem, raw
 
 
 @pytest.fixture
@@ -32,18 +32,6 @@ def app(shelf: Shelf) -> App:
 async def client(app: App) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(app, **token()) as client:
         yield client
-
-
-def is_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    document: dict[str, Any] = answer.json()
-    assert (answer.status_code, document["code"]) == (status, code)
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert document["status"] == status
-    assert document["request_id"] == answer.headers["x-request-id"]
-    assert document["type"] == f"/docs#problem-{code}"
-    assert document["title"]
-    assert document["detail"]
-    return document
 
 
 async def test_a_body_comes_in_typed_and_a_struct_goes_out_as_json(client: httpx.AsyncClient) -> None:

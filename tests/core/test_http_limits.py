@@ -16,10 +16,9 @@ from plaza.core.limits import LIBRARY, Limiter, Policy, Quota
 from plaza.core.metrics import exposition
 from plaza.core.telemetry import Requests
 from plaza.core.wire import connect
-from tests.core.test_http import is_problem
 from tests.core.things import Shelf, app_of, token
 from tests.servers import Server
-from tests.web import client_of
+from tests.web import client_of, is_problem
 
 POLICIES = {"read": Policy(Quota(3, 60), Quota(100, 60)), "write": Policy(Quota(2, 60), Quota(100, 60))}
 

@@ -11,9 +11,8 @@ import httpx
 import pytest
 
 from plaza.core.serving import bodies
-from tests.core.test_http import is_problem
 from tests.core.things import Shelf, app_of, token
-from tests.web import client_of, raw
+from tests.web import client_of, is_problem, raw
 
 
 @pytest.fixture
