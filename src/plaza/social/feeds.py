@@ -67,14 +67,8 @@ class Feeds:
         """Posts with a tag, best first, as they stood at the first page. Three round trips on one server."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
         view = View(viewer, users)
-
-        async def ids(count: int) -> list[str]:
-            return await self._top(key, count)
-
-        async def load(ids: Sequence[str]) -> list[FeedItem | None]:
-            return await self.reader.items(view, ids)
-
-        return await self.snapshots.page(key, page, ids, load, partial(self.reader.seen, view))
+        load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
+        return await self.snapshots.page(key, page, partial(self._top, key), load, seen)
 
     async def top_posts(self, viewer: Actor, tags: str, each: int, *, users: bool = True) -> list[TopPosts]:
         """The best posts of some tags. Two or three round trips, and a few for each tag of which many are hidden."""
@@ -98,18 +92,12 @@ class Feeds:
             first = 0 if place is None else place + 1
             return [(id, first + i) for i, id in enumerate(ids[first : first + count])]
 
-        async def load(ids: Sequence[str]) -> list[FeedItem | None]:
-            return await self.reader.items(view, ids)
-
-        items, _ = await fill(Page(limit=count), after, None, load)
+        items, _ = await fill(Page(limit=count), after, None, partial(self.reader.items, view))
         return items
 
     async def top_models(self, viewer: Actor, page: Page) -> Paged[TopModel]:
         """The models by engagement, as they stood at the first page. Three round trips."""
         key = MODELS_TOP_ENGAGEMENT()
-
-        async def ids(count: int) -> list[str]:
-            return await self._top(key, count)
 
         async def load(names: Sequence[str]) -> list[TopModel | None]:
             cards = await self.people.cards(viewer, names)
@@ -120,14 +108,12 @@ class Feeds:
                 for card, score in zip(cards, scores, strict=True)
             ]
 
-        return await self.snapshots.page(key, page, ids, load, partial(self.people.seen, viewer))
+        return await self.snapshots.page(key, page, partial(self._top, key), load, partial(self.people.seen, viewer))
 
     async def _top(self, key: str, count: int) -> list[str]:
         top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")
         return top
 
     async def _by_time(self, view: View, key: str, page: Page) -> Paged[FeedItem]:
-        async def load(ids: Sequence[str]) -> list[FeedItem | None]:
-            return await self.reader.items(view, ids)
-
-        return await page_by_position(key, page, behind(self.functions, key), load, partial(self.reader.seen, view))
+        load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
+        return await page_by_position(key, page, behind(self.functions, key), load, seen)

@@ -69,14 +69,8 @@ class Home:
         """A page. Two round trips on one server when warm; one for each 500 followed and two more when built."""
         actor.require(A_USER)
         me, view = actor.name, View(actor, users, followed=True)
-
-        async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            return await self._after(me, start, count)
-
-        async def load(ids: Sequence[str]) -> list[FeedItem | None]:
-            return await self.reader.items(view, ids)
-
-        return await page_by_position(TMP_HOME(me), page, after, load, partial(self.reader.seen, view))
+        load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
+        return await page_by_position(TMP_HOME(me), page, partial(self._after, me), load, seen)
 
     async def _after(self, me: str, start: Position | None, count: int) -> list[tuple[str, Position]]:
         place = ("", "") if start is None else (repr(start.score), start.id)

@@ -211,11 +211,8 @@ class Posts:
         """Who likes a post, latest first. Three round trips; four on a cluster."""
         await self.get(viewer, id)
         key = POST_LIKES_RECENT(id)
-
-        async def load(names: Sequence[str]) -> list[User | None]:
-            return await self.people.cards(viewer, names)
-
-        return await page_by_position(key, page, behind(self.functions, key), load, partial(self.people.seen, viewer))
+        load, seen = partial(self.people.cards, viewer), partial(self.people.seen, viewer)
+        return await page_by_position(key, page, behind(self.functions, key), load, seen)
 
     async def comment(self, actor: Actor, id: str, new: NewComment, operation: str | None = None) -> Comment:
         """Say something below a post. Run twice for one operation, it is one comment. One round trip."""

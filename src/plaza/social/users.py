@@ -196,10 +196,8 @@ class People:
         return await self._people(viewer, USERS_MODELS() if role == "model" else USERS_REGULAR(), page)
 
     async def _people(self, viewer: Actor | None, key: str, page: Page) -> Paged[User]:
-        async def load(names: Sequence[str]) -> list[User | None]:
-            return await self.cards(viewer, names)
-
-        return await page_by_position(key, page, behind(self.functions, key), load, partial(self.seen, viewer))
+        load, seen = partial(self.cards, viewer), partial(self.seen, viewer)
+        return await page_by_position(key, page, behind(self.functions, key), load, seen)
 
     def _toward(self, actor: Actor, target: str) -> str:
         actor.require(A_USER)
