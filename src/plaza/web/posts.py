@@ -24,6 +24,8 @@ EXCERPTS: Final = ((700, 5), (350, 2), (120, 0))
 MOST_BYTES: Final = 3_000
 # Of each kind; a piece takes about a kilobyte.
 KEPT: Final = 4_000
+# In characters: a longer text is made anew each time, or thousands of them would take what a process has.
+LONGEST_KEPT: Final = 1_000
 
 
 def card(post: Post, now_ms: int, *, whole: bool = False) -> Markup:
@@ -48,7 +50,8 @@ def comments(all_said: Iterable[Comment], post: Post, who: Visitor, now_ms: int)
 
 def _card(post: Post, now_ms: int, *, whole: bool) -> bytes:
     """Pieces of templates, which have escaped what people wrote, with words of ours between them."""
-    head, tail = _around_time(
+    make = _kept_around_time if len(post.content) <= LONGEST_KEPT or not whole else _around_time
+    head, tail = make(
         post.id,
         post.username,
         post.display_name,
@@ -70,10 +73,10 @@ def _acts_of(post: Post) -> bytes:
 def _said(said: Comment, post: Post, who: Visitor, now_ms: int) -> bytes:
     may_delete = who.is_admin or who.name in (said.username, post.username)
     when = ago(said.created_at, now_ms)
-    return _comment(said.id, said.post_id, said.username, said.content, said.created_at, when, may_delete)
+    make = _kept_comment if len(said.content) <= LONGEST_KEPT else _comment
+    return make(said.id, said.post_id, said.username, said.content, said.created_at, when, may_delete)
 
 
-@lru_cache(KEPT)
 def _around_time(
     id: str,
     username: str,
@@ -109,6 +112,9 @@ def _around_time(
     return head.encode(), tail.encode()
 
 
+_kept_around_time = lru_cache(KEPT)(_around_time)
+
+
 @lru_cache(KEPT)
 def _acts(id: str, likes: int, comments: int, bookmarks: int, liked: bool, marked: bool) -> bytes:
     return render(
@@ -116,7 +122,9 @@ def _acts(id: str, likes: int, comments: int, bookmarks: int, liked: bool, marke
     ).encode()
 
 
-@lru_cache(KEPT)
 def _comment(id: str, post: str, username: str, content: str, created_at: int, when: str, may_delete: bool) -> bytes:
     said = {"id": id, "post_id": post, "username": username, "content": content, "created_at": created_at}
     return render("comment.html", comment=said, when=when, may_delete=may_delete).encode()
+
+
+_kept_comment = lru_cache(KEPT)(_comment)

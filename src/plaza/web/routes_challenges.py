@@ -6,6 +6,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from markupsafe import Markup
+
 from plaza.challenges.model import (
     CATEGORY_NAMES,
     AlreadyJoined,
@@ -26,7 +28,7 @@ from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.errors import Invalid
 from plaza.core.paging import Page
-from plaza.web import forms
+from plaza.web import forms, tales
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
@@ -37,8 +39,6 @@ page = PageRoutes()
 
 # Each is shown whole, and may be long.
 TALES: Final = 10
-# How much is shown of each among what is recommended, in characters.
-EXCERPT: Final = 700
 
 TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"))
 
@@ -61,10 +61,7 @@ async def challenges(
         who,
         "challenges.html",
         section="Challenges",
-        challenges=found.challenges,
-        joined=joined,
-        categories=CATEGORY_NAMES,
-        today=today(site),
+        rows=tales.rows(found.challenges, joined, today(site)),
         more=older("/app/challenges", found.pagination),
         **_tabs("All"),
     )
@@ -75,9 +72,9 @@ async def recommendations(call: Call, site: Site, recommender: Recommender) -> A
     """Recent posts for the reader, each with the reason why."""
     who = await site.visitors.of(call)
     found = await recommender.recommend(who.person(), 20)
-    fit = fitting([cut(each.post.text, EXCERPT) for each in found.posts])
-    said = {"posts": found.posts[:fit], "most": EXCERPT, "reacted": set(), "open": True, **_tabs("For you")}
-    return site.page(call, who, "for-you.html", section="Challenges", **said)
+    fit = fitting([cut(each.post.text, tales.EXCERPT) for each in found.posts])
+    rows = tales.recommended(found.posts[:fit], site.clock.now_ms())
+    return site.page(call, who, "for-you.html", section="Challenges", rows=rows, **_tabs("For you"))
 
 
 @page.get("/challenges/new")
@@ -123,16 +120,10 @@ async def challenge(
         told = await posts.page(who.actor, id, Page(limit=fit, cursor=cursor))
     ids = [post.id for post in told.posts]
     reacted = set() if who.actor is None else await standings.reacted(who.actor, ids)
-    return site.page(
-        call,
-        who,
-        "challenge.html",
-        section="Challenges",
-        posts=told.posts,
-        reacted=reacted,
-        more=older(f"/app/challenges/{id}", told.pagination),
-        **await _standing(site, who, found, standings),
-    )
+    head = await _standing(site, who, found, standings)
+    rows = tales.told(told.posts, reacted, site.clock.now_ms(), is_open=head["open"])
+    more = older(f"/app/challenges/{id}", told.pagination)
+    return site.page(call, who, "challenge.html", section="Challenges", rows=rows, more=more, **head)
 
 
 async def _standing(site: Site, who: Visitor, found: Challenge, standings: Standings) -> dict[str, Any]:
@@ -188,8 +179,8 @@ async def post(call: Call, body: bytes, site: Site, id: ChallengeId, posts: Post
     new = forms.read(body, NewPost, is_break=is_break)
     made = await posts.post(who.person(), id, new, site.operation(call, body))
     to = f"/app/challenges/{id}#told-{made.id}"
-    piece = {"post": made, "open": True, "reacted": set(), "challenge": {"id": id}}
-    return site.done(call, who, body, to, "told-new.html", said="Posted.", **piece)
+    told = Markup(tales.told([made], (), site.clock.now_ms(), is_open=True).decode())  # noqa: S704
+    return site.done(call, who, body, to, "told-new.html", said="Posted.", told=told, challenge={"id": id})
 
 
 @page.post("/challenges/posts/{id}/reaction")
@@ -200,4 +191,4 @@ async def react(call: Call, body: bytes, site: Site, id: PostId, posts: Posts) -
     await (posts.react if on else posts.take_back)(who.person(), id)
     found = await posts.read(who.actor, id)
     to = f"/app/challenges/{found.challenge_id}#told-{id}"
-    return site.done(call, who, body, to, "reaction.html", post=found, reacted={id} if on else set(), open=True)
+    return site.done(call, who, body, to, "reaction.html", post=found, reacted=on, open=True)

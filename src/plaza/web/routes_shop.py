@@ -16,7 +16,7 @@ from plaza.shop.orders import Orders
 from plaza.shop.sessions import Sessions
 from plaza.shop.views import Views
 from plaza.web import forms
-from plaza.web.products import Products
+from plaza.web.products import Products, tiles
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
@@ -43,7 +43,7 @@ async def shop(call: Call, site: Site, items: Items, cursor: str | None = None) 
     who = await site.visitors.of(call)
     found = await items.page(Page(limit=24, cursor=cursor))
     more = older("/app/shop", found.pagination, "More")
-    return site.page(call, who, "shop.html", title="Shop", items=found.items, more=more, **_tabs("New"))
+    return site.page(call, who, "shop.html", title="Shop", rows=tiles(found.items), more=more, **_tabs("New"))
 
 
 @page.get("/shop/popular")
@@ -52,7 +52,7 @@ async def popular(call: Call, site: Site, views: Views, cursor: str | None = Non
     who = await site.visitors.of(call)
     found = await views.popular(Page(limit=24, cursor=cursor))
     more = older("/app/shop/popular", found.pagination, "More")
-    return site.page(call, who, "shop.html", title="Popular", items=found.items, more=more, **_tabs("Popular"))
+    return site.page(call, who, "shop.html", title="Popular", rows=tiles(found.items), more=more, **_tabs("Popular"))
 
 
 @page.get("/shop/seen")
@@ -60,7 +60,7 @@ async def seen(call: Call, site: Site, views: Views) -> Answer[str]:
     """What this visitor has looked at, the newest first."""
     visit, found = await views.recently(token_of(call), Page(limit=24))
     who = await site.visitors.behind(call, visit)
-    return site.page(call, who, "shop.html", title="Seen lately", items=found.items, more="", **_tabs("Seen"))
+    return site.page(call, who, "shop.html", title="Seen lately", rows=tiles(found.items), more="", **_tabs("Seen"))
 
 
 @page.get("/shop/items/{id}")
