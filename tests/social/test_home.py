@@ -69,6 +69,10 @@ async def test_it_holds_the_posts_of_those_followed_newest_first(
     item = (await social.home.page(ana, Page())).items[0]
     assert (item.post.id, item.user and item.user.username) == (made[3], "bob")
     assert (await social.home.page(ana, Page(), users=False)).items[0].user is None
+    social.clock.forward(seconds=1)
+    await social.post(dan)
+    await social.home.page(ana, Page())
+    assert await stranger.zcard(k.TMP_HOME("ana")) == 3, "others read the key too: what is not followed is not in it"
     mine = k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")
     for key in mine:
         await stranger.expire(key, 60)  # as if nobody had read it for 14 minutes
@@ -86,6 +90,17 @@ async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: S
     second = await social.post(bob)
     await social.jobs.push()
     assert await everything(social, ana) == [second.id, first.id]
+
+
+async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
+    social: Social, ana: Actor, bob: Actor
+) -> None:
+    await social.people.follow(ana, "bob")
+    await social.home.page(ana, Page())
+    social.clock.forward(seconds=-1.5)
+    post = await social.post(bob)
+    social.clock.forward(seconds=3)
+    assert await everything(social, ana) == [post.id]
 
 
 async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_is_lifted(

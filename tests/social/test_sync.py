@@ -89,6 +89,7 @@ async def test_what_changed_there_changes_here(
         RECORDS[8] | {"content": "edited"},
     ]
     assert await send(http, social, changes) == ["updated"] * 3
+    assert await send(http, social, [RECORDS[8] | {"id": POSTS[0], "username": "nobody"}]) == ["error"]
     assert (await stranger.hgetall(k.COMMENT(COMMENTS[0])))["content"] == "edited"
     assert await stranger.hget(k.USER("mia"), "email") is None
     await social.jobs.restyle()
