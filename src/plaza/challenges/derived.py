@@ -155,9 +155,7 @@ class Derived:
         for batch in batches(names, PEOPLE_A_CALL):
             await self._settle(batch, self._all_of)
 
-    async def _settle(
-        self, names: Sequence[str], read: Callable[[Sequence[str]], Awaitable[dict[str, list[Arg]]]]
-    ) -> None:
+    async def _settle(self, names: Sequence[str], read: Read) -> None:
         """Take tickets, read, write; and again for those for whom somebody has written who read later."""
         waiting = list(names)
         while waiting:  # not for ever: each refusal means that another one is done
