@@ -19,6 +19,7 @@ from plaza.core.paging import Page
 from plaza.core.sql import Sql
 from plaza.core.wire import USAGE, Usage, Valkey, connect
 from plaza.shop.keys import (
+    SHOP_ACCOUNT,
     SHOP_ACCOUNT_SESSIONS,
     SHOP_CART,
     SHOP_LOGINS,
@@ -152,9 +153,10 @@ async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: O
     await stranger.zrem(SHOP_RECENT(), guest)
     await stranger.delete(SHOP_CART(ana))
     await stranger.delete(SHOP_ACCOUNT_SESSIONS("ana"))
+    now_ms = shop.clock.now_ms()
     for token in (guest, ana, gone):
-        await shop.sessions.mend(token)
-    await shop.sessions.mend_account("ana")
+        await shop.functions.call("shop_mend_session", [SHOP_SESSION(token)], now_ms, token)
+    await shop.functions.call("shop_mend_person", [SHOP_ACCOUNT("ana")], now_ms, "ana")
     assert await stranger.hgetall(SHOP_LOGINS()) == {ana: "ana"}
     now = shop.clock.now_s()
     assert dict(await stranger.zrange(SHOP_RECENT(), 0, -1, withscores=True)) == {guest: now, ana: now}

@@ -136,11 +136,6 @@ class Articles:
             await self._shed(int(id), STEPS_OF_DELETING)
         return len(leaving)
 
-    async def mend(self, id: int) -> bool:
-        """Make everything that follows from an article's facts true again. False if there is no such article."""
-        keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
-        return bool(await self.functions.call("articles_mend", keys, id))
-
     async def _shed(self, id: int, steps: int) -> None:
         for _ in range(steps):
             if not await self.functions.call("articles_shed", [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)], id):

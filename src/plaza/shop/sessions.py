@@ -341,14 +341,6 @@ class Sessions:
             if index < beyond or float(seen) < idle_since
         ]
 
-    async def mend(self, token: str) -> None:
-        """Have everything that is said of a session elsewhere follow from it again, whatever others have written."""
-        await self.functions.call("shop_mend", of_session(token), token)
-
-    async def mend_account(self, username: str) -> None:
-        """Have every session of a person show their cart again."""
-        await self.functions.call("shop_mend_account", of_account(username), username)
-
     async def end_all(self, username: str) -> None:
         """End every session of a person, and forget their cart: they are leaving."""
         await self.functions.call("shop_forget", of_account(username), username)

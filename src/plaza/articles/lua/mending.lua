@@ -35,15 +35,8 @@ local function mend(id)
   return author and 1 or 0
 end
 
--- mend   KEYS article, up, down, groups   ARGV id   Reply as above
-verb('mend', function(keys, args)
-  return mend(args[1])
-end)
-
 -- What the audit calls, for one article or one of its relations.   KEYS article   ARGV now_ms, id, and whom or what
-verb('mend_article', function(keys, args)
-  return mend(args[2])
-end)
+verb('mend_article', function(keys, args) return mend(args[2]) end)
 
 verb('mend_vote', function(keys, args)
   local article, id, voter = keys[1], args[2], 'user:' .. args[3]

@@ -9,7 +9,6 @@ live side by side and `/users/me/posts` is still found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -68,16 +67,6 @@ class Router(Generic[T]):
         values: list[str] = []
         leaf = _find(self.root, split(path), 0, values)
         return None if leaf is None else (leaf, values)
-
-    def leaves(self) -> Iterator[Leaf[T]]:
-        waiting = [self.root]
-        while waiting:
-            node = waiting.pop()
-            if node.leaf is not None:
-                yield node.leaf
-            waiting += node.literals.values()
-            if node.parameter is not None:
-                waiting.append(node.parameter)
 
 
 def split(path: str) -> list[str]:

@@ -220,11 +220,6 @@ verb('ordered_account', function(keys, args)
   if take_out(keys[1], keys[2], args[2], args[3], {unpack(args, 4)}) then mirror_all(keys[3], args[1]) end
 end)
 
--- mend_account: every session of a person shows their cart again.   KEYS account, cart, sessions   ARGV username
-verb('mend_account', function(keys, args)
-  mirror_all(keys[3], args[1])
-end)
-
 local function end_all(sessions, username)
   for _, token in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do effect('ended', username, token) end
   redis.call('DEL', sessions)

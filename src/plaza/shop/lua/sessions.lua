@@ -179,9 +179,6 @@ local function mend_session(token)
   if not moved then trim_viewed(keys[3]) end
 end
 
--- mend   KEYS session, cart, viewed   ARGV token
-verb('mend', function(keys, args) mend_session(args[1]) end)
-
 -- viewed: what a session has looked at, the newest first.   Reply {…, item, time, …}
 verb('viewed', function(keys, args)
   local reply, entered = enter(keys, args)
