@@ -164,13 +164,15 @@ def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> A
 
 def _introduce(services: Mapping[type, Any], holders: Mapping[str, Holder]) -> None:
     """Whoever deletes, renames or exports an account reaches all that is held about it; the shop asks for passwords,
-    and recommendations who blocks whom. Domains do not know each other, and one may run alone.
+    and signs out whose has changed; recommendations ask who blocks whom. Domains do not know each other, and one may
+    run alone.
     """
     for kind in (Leaving, Renaming):
         if kind in services:
             services[kind].holders = holders
     if Sessions in services and Accounts in services:
         services[Sessions].accounts = services[Accounts]
+        services[Accounts].visits = services[Sessions]
     if Recommender in services and People in services:
         services[Recommender].blocks = services[People]
 

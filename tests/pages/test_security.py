@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from plaza.app import Plaza, running
+from plaza.core.auth import API, Actor
 from plaza.core.limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
+from plaza.shop.items import Items
+from plaza.shop.model import NewItem
+from plaza.social.accounts import Accounts
+from plaza.social.model import NewPassword
 from plaza.web.demo import DemoAccount, NoDemo
 from plaza.web.security import local
 from plaza.web.site import Site
@@ -224,3 +229,21 @@ async def test_forms_count_against_the_person_whose_session_it_is(server: Server
         assert (await bob.fill("/app/posts", content="hello")).status_code == 303, "from the same address"
         assert (await ana.get("/app")).status_code == 200
         assert (await ana.fill("/app/sign-out")).status_code == 303
+
+
+async def test_a_new_password_ends_every_session_and_leaves_the_cart(ana: Surfer, plaza: Plaza, url: str) -> None:
+    item = await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 3), "one")
+    await ana.fill(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="2")
+    accounts = plaza.get(Accounts)
+    async with Surfer(url) as thief:
+        for change in (
+            accounts.change_password(Actor("ana", "user"), NewPassword("correct horse", "battery staple")),
+            accounts.give_password("ana", "battery staple"),
+        ):
+            thief.cookies.set("plaza", ana.cookies["plaza"])
+            assert "Sign out" in (await thief.get("/app")).text
+            await change
+            assert "Sign out" not in (await thief.get("/app")).text
+            thief.cookies.clear()
+            await ana.fill("/app/sign-in", page="/app/sign-in", username="ana", password="battery staple")
+    assert "Lamp" in (await ana.get("/app/shop/cart")).text

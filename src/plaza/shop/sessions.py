@@ -341,6 +341,11 @@ class Sessions:
             if index < beyond or float(seen) < idle_since
         ]
 
+    async def sign_out(self, username: str) -> None:
+        """End every session of a person, whose password has changed. The account's cart stays."""
+        for token in await self._valkey.call("ZRANGE", SHOP_ACCOUNT_SESSIONS(username), 0, -1):
+            await self._end(token)
+
     async def end_all(self, username: str) -> None:
         """End every session of a person, and forget their cart: they are leaving."""
         await self.functions.call("shop_forget", of_account(username), username)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 
@@ -78,6 +78,18 @@ class RefreshToken:
         return f"{self.hash}|{now_ms + REFRESH_MS}"
 
 
+class Visits(Protocol):
+    """Who else keeps people signed in: by a cookie, where we have refresh tokens."""
+
+    async def sign_out(self, username: str) -> None:
+        """End every session of a person."""
+
+
+class NoVisits:
+    async def sign_out(self, username: str) -> None:
+        pass
+
+
 class Accounts:
     """Registration, sign-in and what keeps people signed in."""
 
@@ -88,6 +100,7 @@ class Accounts:
         self.auth = auth
         self.passwords = passwords
         self.clock = clock
+        self.visits: Visits = NoVisits()
         self._actors: Hot[Actor] = Hot(functions.valkey, MOST_ACTORS)
 
     async def register_once(
@@ -215,19 +228,18 @@ class Accounts:
             await self.functions.call("social_sign_out", [AUTH_USER(actor.name)], "")
 
     async def change_password(self, actor: Actor, change: NewPassword, address: str | None = None) -> SignedIn:
-        """Change the password. Every other session ends, this one begins anew. Two round trips, besides the limit's."""
+        """Change the password. Every other session ends, this one begins anew.
+
+        Two round trips, besides the limit's and those of sessions that end.
+        """
         actor.require("user")
         name, now, stamp = actor.name, self.clock.now_ms(), self.auth.stamp(actor.name)
         await self.limiter.take("auth", name, address)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
         if not (await self.passwords.check(stored, change.old)).right:
             raise Forbidden("The old password is wrong.", field="old")
-        token = RefreshToken.new(name)
-        reply = await self.functions.call(
-            "social_change_password",
-            [USER(name), AUTH_USER(name)],
-            stored, await self.passwords.hash(change.new), token.family, token.stored(now),
-        )  # fmt: skip
+        token, hashed = RefreshToken.new(name), await self.passwords.hash(change.new)
+        reply = await self._replace_password(name, stored, hashed, token.family, token.stored(now))
         if not reply:
             raise Forbidden("The old password is wrong.", field="old")
         return self._signed_in(reply, token, stamp)
@@ -238,7 +250,14 @@ class Accounts:
         if not 8 <= len(password) <= 256:
             raise Invalid("A password has 8 to 256 characters.", field="password")
         hashed = await self.passwords.hash(password)
-        await self.functions.call("social_change_password", [USER(username), AUTH_USER(username)], "", hashed, "", "")
+        await self._replace_password(username, "", hashed, "", "")
+
+    async def _replace_password(self, name: str, *args: str) -> list[str]:
+        # Before, so that a process that dies in between leaves no session; after, for who came in by the old one.
+        await self.visits.sign_out(name)
+        reply: list[str] = await self.functions.call("social_change_password", [USER(name), AUTH_USER(name)], *args)
+        await self.visits.sign_out(name)
+        return reply
 
     async def whoami(self, actor: Actor) -> User:
         """The caller's own profile, private fields too; what the token says, if there is none. One round trip."""
