@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import redis.asyncio
 from hypothesis import HealthCheck, settings
@@ -60,6 +60,11 @@ class Model:
         """A post that this person can see."""
         post = self.posts.get(id)
         return None if post is None or post.banned or self.hidden(who, post.author) else post
+
+    def marked(self, who: str, id: str, kind: Literal["likes", "bookmarks"], *, on: bool) -> ModelPost | None:
+        """A post that this person can mark; or take an own mark back from, although it is hidden by now."""
+        post = self.posts.get(id)
+        return post if post is not None and not on and who in getattr(post, kind) else self.seen(who, id)
 
 
 class Machine(RuleBasedStateMachine):
@@ -139,7 +144,7 @@ class Machine(RuleBasedStateMachine):
     @rule(id=posts, who=names, on=st.booleans())
     def like(self, id: str, who: str, on: bool) -> None:
         verb = self.social.posts.like if on else self.social.posts.unlike
-        post = self.model.seen(who, id) if on else self.model.posts.get(id)
+        post = self.model.marked(who, id, "likes", on=on)
         done = self.attempt(verb(Actor(who, "user"), id), post is not None)
         if post is not None:
             assert done.changed == ((who in post.likes) != on)
@@ -149,7 +154,7 @@ class Machine(RuleBasedStateMachine):
     @rule(id=posts, who=names, on=st.booleans())
     def bookmark(self, id: str, who: str, on: bool) -> None:
         verb = self.social.posts.bookmark if on else self.social.posts.unbookmark
-        post = self.model.seen(who, id) if on else self.model.posts.get(id)
+        post = self.model.marked(who, id, "bookmarks", on=on)
         self.attempt(verb(Actor(who, "user"), id), post is not None)
         if post is not None:
             (post.bookmarks.add if on else post.bookmarks.discard)(who)
