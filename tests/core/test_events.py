@@ -236,13 +236,13 @@ async def test_what_is_being_handled_is_not_taken_over_however_long_it_takes(eve
     slow, other = Seen(), Seen()
 
     async def take_long(_: Event) -> None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.9)
 
     slow.before = take_long
-    async with reading(events, Consumer("news", "g", slow, stale_seconds=0.3), "slow"):
+    async with reading(events, Consumer("news", "g", slow, stale_seconds=0.8), "slow"):
         await tell(events, 2)
         await asyncio.sleep(0.1)
-        async with reading(events, Consumer("news", "g", other, stale_seconds=0.3), "other"):
+        async with reading(events, Consumer("news", "g", other, stale_seconds=0.8), "other"):
             await slow.until(2)
     assert slow.numbers == [0, 1]
     assert other.numbers == []
