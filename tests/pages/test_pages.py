@@ -68,6 +68,10 @@ async def test_a_form_that_is_sent_twice_does_its_work_once(ana: Surfer) -> None
     for _ in range(2):
         assert (await ana.post("/app/posts", data=form)).status_code == 303
     assert (await ana.get("/app")).text.count("only once") == 1
+    await ana.post("/app/posts", data=form | {"content": "changed by going back"})
+    shown = (await ana.get("/app")).text
+    assert "only once" in shown
+    assert "changed by going back" in shown
     assert "Your post" not in (await ana.get("/app/following")).text, "what one posts there would not be there"
 
 

@@ -45,8 +45,9 @@ class Site:
         self._forms.require(call.headers, token_of(call), fields_of(body).get(CSRF, ""))
 
     def operation(self, call: Call, body: bytes) -> str:
-        """What a form does, named: filled in once and sent twice, it is done once."""
-        return self._forms.operation(token_of(call) or "", fields_of(body).get(ONCE, call.operation))
+        """What a form does, named: filled in once and sent twice, it is done once. Changed meanwhile, it is another."""
+        once = fields_of(body).get(ONCE, call.operation)
+        return self._forms.operation(token_of(call) or "", f"{once}\n{body.decode('latin-1')}")
 
     def page(
         self,

@@ -28,7 +28,7 @@ PAGE_POLICY = (
 _PREFLIGHT_SECONDS = 600
 
 # What scripts may read of an answer from another origin.
-_EXPOSED = b"etag, ratelimit, ratelimit-policy, retry-after, server-timing, x-request-id"
+_EXPOSED = b"etag, idempotency-replayed, ratelimit, ratelimit-policy, retry-after, server-timing, x-request-id"
 
 _BREAKS = re.compile(rb"[\x00\r\n]")
 _HEADER_NAMES = re.compile(r"[A-Za-z0-9-]+(?:\s*,\s*[A-Za-z0-9-]+)*")
