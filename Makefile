@@ -2,9 +2,11 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: run test check bench docs clean
+.PHONY: install run test check bench docs clean
 
-run: .venv/.run-ready
+install: .venv/.run-ready
+
+run: install
 	@exec $(BIN)/plaza serve
 
 # Two at a time, a file in one process: most tests wait for servers, and each process starts its own.
