@@ -314,6 +314,7 @@ def every_page(plaza: Community) -> dict[str, str]:
         "profile": "/app/people/evil",
         "followers": "/app/people/jonas/followers",
         "own-profile": "/app/profile",
+        "account": "/app/account",
         "articles": "/app/articles",
         "group": "/app/groups/cities",
         "article": f"/app/articles/{plaza.article}",

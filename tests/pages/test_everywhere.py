@@ -65,6 +65,7 @@ async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Pl
         "/following",
         "/blocked",
         "/muted",
+        "/account",
         "/bookmarks",
         "/tags/all",
         "/tags/all/ranked",

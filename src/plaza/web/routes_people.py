@@ -1,27 +1,23 @@
-"""People: profiles, following, muting and blocking, and one's own profile."""
+"""People: profiles, following, muting and blocking."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.paging import Page, Paged
 from plaza.social.feeds import Feeds
-from plaza.social.model import NoProfile, Profile, Ties, User, Username
+from plaza.social.model import NoProfile, Ties, User, Username
 from plaza.social.users import People
 from plaza.web import forms, posts
-from plaza.web.rendering import tabs
+from plaza.web.routes_own import own_tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text import older, user_path
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
-
-# What the form of a profile shows. An empty one takes the field away.
-EDITED: Final = ("display_name", "bio", "links")
-KEPT_AWAY: Final = (("Blocked", "/app/blocked"), ("Muted", "/app/muted"))
 
 
 async def _head(who: Visitor, username: str, people: People) -> dict[str, Any]:
@@ -118,23 +114,6 @@ async def muted(call: Call, site: Site, people: People, cursor: str | None = Non
 
 
 def _kept_away(call: Call, site: Site, who: Visitor, found: Paged[User], verb: str, title: str) -> Answer[str]:
-    said: dict[str, Any] = {"tabs": tabs("Kept away", KEPT_AWAY, title), "title": title, "verb": verb, "on": True}
-    more = older(dict(KEPT_AWAY)[title], found.pagination, "More people")
+    said: dict[str, Any] = {"tabs": own_tabs(title), "title": title, "verb": verb, "on": True}
+    more = older(f"/app/{title.lower()}", found.pagination, "More people")
     return site.page(call, who, "kept-away.html", people=found.items, more=more, **said)
-
-
-@page.get("/profile")
-async def own_profile(call: Call, site: Site, people: People) -> Answer[str]:
-    """Where one changes one's own profile."""
-    who = await site.visitors.of(call)
-    return site.page(call, who, "profile-edit.html", user=await people.get(who.person(), who.name))
-
-
-@page.post("/profile")
-async def change_profile(call: Call, body: bytes, site: Site, people: People) -> Answer[str]:
-    """Change one's own profile."""
-    who = await site.visitors.of(call)
-    given = forms.fields_of(body)
-    profile = forms.convert({name: given[name] or None for name in EDITED if name in given}, Profile)
-    await people.change(who.person(), who.name, profile)
-    return site.done(call, who, b"", user_path(who.name))

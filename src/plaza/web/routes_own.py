@@ -1,0 +1,134 @@
+"""One's own account: the profile, the password, where one is signed in, what is held about one, and leaving."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+from markupsafe import Markup
+from msgspec import json
+
+from plaza.core.answers import JSON, Answer
+from plaza.core.call import Call
+from plaza.core.errors import Forbidden, Invalid, NotFound, PlazaError, TooFast
+from plaza.core.paging import Page
+from plaza.shop.cookies import clear_cookie, token_of
+from plaza.shop.model import Session, SessionId
+from plaza.shop.sessions import Sessions
+from plaza.social.accounts import Accounts
+from plaza.social.export import Export
+from plaza.social.leaving import Leaving
+from plaza.social.model import NewPassword, Profile
+from plaza.social.users import People
+from plaza.web import forms
+from plaza.web.rendering import tabs
+from plaza.web.routing import PageRoutes
+from plaza.web.security import HOME
+from plaza.web.site import Site
+from plaza.web.text import user_path
+
+page = PageRoutes()
+
+# What the form of a profile shows. An empty one takes the field away.
+EDITED: Final = ("display_name", "bio", "links")
+# Nobody is signed in at more places than they can look through.
+MOST_SESSIONS: Final = 50
+
+
+def own_tabs(on: str) -> Markup:
+    """What is one's own, beside the feeds."""
+    return tabs(
+        "Yours", tuple((name, f"/app/{name.lower()}") for name in ("Profile", "Account", "Blocked", "Muted")), on
+    )
+
+
+@page.get("/profile")
+async def own_profile(call: Call, site: Site, people: People) -> Answer[str]:
+    """Where one changes one's own profile."""
+    who = await site.visitors.of(call)
+    user = await people.get(who.person(), who.name)
+    return site.page(call, who, "profile-edit.html", user=user, tabs=own_tabs("Profile"))
+
+
+@page.post("/profile")
+async def change_profile(call: Call, body: bytes, site: Site, people: People) -> Answer[str]:
+    """Change one's own profile."""
+    who = await site.visitors.of(call)
+    given = forms.fields_of(body)
+    profile = forms.convert({name: given[name] or None for name in EDITED if name in given}, Profile)
+    await people.change(who.person(), who.name, profile)
+    return site.done(call, who, b"", user_path(who.name))
+
+
+@page.get("/account")
+async def account(call: Call, site: Site, sessions: Sessions, changed: str = "") -> Answer[str]:
+    """The password, where one is signed in, what is held, and the way out."""
+    return await _account(call, site, sessions, changed=changed == "password")
+
+
+async def _account(call: Call, site: Site, sessions: Sessions, **said: Any) -> Answer[str]:
+    who = await site.visitors.of(call)
+    who.person()
+    given = {"changed": False, "password_problem": "", "leave_problem": "", "tabs": own_tabs("Account"), **said}
+    own = await _sessions(call, sessions)
+    return site.page(call, who, "account.html", here="/app/account", sessions=own, **given)
+
+
+async def _sessions(call: Call, sessions: Sessions) -> list[Session]:
+    visit, _ = await sessions.visit(token_of(call))
+    return (await sessions.page(visit, Page(limit=MOST_SESSIONS))).sessions
+
+
+@page.post("/account/sessions/{id}/end")
+async def end_session(call: Call, body: bytes, site: Site, id: SessionId, sessions: Sessions) -> Answer[str]:
+    """Sign out somewhere else."""
+    who = await site.visitors.of(call)
+    who.person()
+    visit, _ = await sessions.visit(token_of(call))
+    with suppress(NotFound):  # by a second click: then it has ended
+        await sessions.end_own(visit, id)
+    own = await _sessions(call, sessions)
+    return site.done(call, who, body, "/app/account", "sessions.html", said="Signed out there.", sessions=own)
+
+
+@page.post("/account/password", limit=None)  # tries are counted by the name
+async def change_password(call: Call, body: bytes, site: Site, accounts: Accounts, sessions: Sessions) -> Answer[str]:
+    """Change the password. Every session ends, and this browser begins a new one."""
+    who = await site.visitors.of(call)
+    try:
+        await accounts.change_password(who.person(), forms.read(body, NewPassword), call.address)
+    except (Forbidden, Invalid, TooFast) as error:
+        return await _account(call, site, sessions, status=_status(error), password_problem=error.detail)
+    visit = await sessions.admit(token_of(call), who.name)
+    new = await site.visitors.behind(call, visit)
+    return Answer(status=303, headers=[*new.cookie, ("location", "/app/account?changed=password")])
+
+
+@page.get("/account/export", media_type=JSON)
+async def export(call: Call, site: Site, exports: Export) -> Answer[bytes]:
+    """Everything held about one, as a file."""
+    who = await site.visitors.of(call)
+    held = json.format(json.encode(await exports.everything(who.person())), indent=2)
+    named = ("content-disposition", f'attachment; filename="plaza-{who.name}.json"')
+    return Answer(held, headers=[named, ("cache-control", "no-store")], media_type=JSON)
+
+
+@page.post("/account/leave", limit=None)
+async def leave(
+    call: Call, body: bytes, site: Site, accounts: Accounts, sessions: Sessions, leaving: Leaving
+) -> Answer[str]:
+    """Delete the account, by its password."""
+    who = await site.visitors.of(call)
+    me = who.person()
+    try:
+        if await accounts.check(me.name, forms.fields_of(body).get("password", ""), call.address) is None:
+            raise Forbidden("The password is wrong.")
+    except (Forbidden, TooFast) as error:
+        return await _account(call, site, sessions, status=_status(error), leave_problem=error.detail)
+    await leaving.leave(me, me.name)
+    return Answer(status=303, headers=[clear_cookie(call), ("location", HOME)])
+
+
+def _status(error: PlazaError) -> int:
+    # The page is theirs; only what they typed is wrong.
+    return 422 if error.status == 403 else error.status
