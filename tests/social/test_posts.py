@@ -204,7 +204,8 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
     post = await social.post(model, "#tea")
     await social.posts.like(bob, post.id)
     await social.posts.bookmark(bob, post.id)
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 7
+    said = await social.posts.comment(bob, post.id, NewComment("hm"))
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     banned = await social.posts.ban(ADMIN, post.id, on=True)
     assert (banned.banned, banned.banned_by) == (True, "root")
     fields = await stranger.hgetall(k.POST(post.id))
@@ -222,6 +223,7 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
         social.posts.likes(bob, post.id, Page()),
         social.posts.edit(model, post.id, PostEdit("y")),
         social.posts.delete(bob, post.id),
+        social.posts.uncomment(ana, said.id),
     ):
         with pytest.raises(NotFound):
             await work
@@ -237,7 +239,9 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
     assert (await social.posts.get(ADMIN, post.id)).banned
     await social.posts.ban(ADMIN, post.id, on=False)
     assert not {"banned", "banned_at", "banned_by"} & (await stranger.hgetall(k.POST(post.id))).keys()
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 7
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
+    with pytest.raises(Forbidden):
+        await social.posts.uncomment(ana, said.id)
     await true()
     with pytest.raises(Forbidden):
         await social.posts.ban(bob, post.id, on=True)

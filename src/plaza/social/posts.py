@@ -254,6 +254,7 @@ class Posts:
         id = fields["post_id"]
         may = actor.name == fields["username"] or actor.is_admin
         if not may and actor.name != await self.valkey.call("HGET", POST(id), "user_id"):
+            await self.get(actor, id)  # below a post that is hidden from them nothing is there
             raise Forbidden("Only its author, the post's owner or an admin may delete a comment.")
         await self.drop_comment(comment, id, fields["username"])
         return Deleted(comment, True)
