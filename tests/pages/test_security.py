@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -247,3 +248,20 @@ async def test_a_new_password_ends_every_session_and_leaves_the_cart(ana: Surfer
             thief.cookies.clear()
             await ana.fill("/app/sign-in", page="/app/sign-in", username="ana", password="battery staple")
     assert "Lamp" in (await ana.get("/app/shop/cart")).text
+
+
+async def test_who_signs_in_by_a_password_that_changes_meanwhile_is_not_let_in(
+    ana: Surfer, plaza: Plaza, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts = plaza.get(Accounts)
+    check = accounts.passwords.check
+
+    async def slow(*args: Any) -> Any:
+        checked = await check(*args)
+        await accounts.give_password("ana", "battery staple")
+        return checked
+
+    monkeypatch.setattr(accounts.passwords, "check", slow)
+    form = {"page": "/app/sign-in", "username": "ana", "password": "correct horse"}
+    assert (await ana.fill("/app/sign-in", **form)).status_code == 422
+    assert "Sign out" not in (await ana.get("/app")).text

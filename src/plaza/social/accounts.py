@@ -178,10 +178,13 @@ class Accounts:
         return reply
 
     async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
-        """The person, if that is their password: for a domain with sessions of its own. Two round trips."""
+        """The person, if that is their password: for a domain with sessions of its own. Three round trips."""
         await self.limiter.take("auth", username, address)
         stored = await self.valkey.call("HGET", AUTH_USER(username), "password_hash")
         if not (await self.passwords.check(stored, password)).right:
+            return None
+        # That takes a tenth of a second, in which it may have been changed, and everybody signed out.
+        if await self.valkey.call("HGET", AUTH_USER(username), "password_hash") != stored:
             return None
         actor = await self.actor(username)
         if actor is not None:
