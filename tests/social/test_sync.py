@@ -126,6 +126,22 @@ async def test_blocks_here_end_follows_from_there_and_nothing_else(
     assert (facts["user_following"], len(facts["comment"])) == ({}, 1)
 
 
+async def test_a_banned_post_is_kept_up_to_date_and_stays_banned(
+    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+) -> None:
+    await send(http, social, RECORDS[:5])
+    for id in POSTS:
+        await social.posts.ban(ADMIN, id, on=True)
+    assert await send(http, social, RECORDS[5:]) == ["created"] * len(RECORDS[5:])
+    assert set(await send(http, social, RECORDS)) == {"unchanged"}
+    facts = await true()
+    assert (facts["explore_feed"], facts["models_top_engagement"]) == ({}, {(): {"mia": 0}})
+    for id in POSTS:
+        await social.posts.ban(ADMIN, id, on=False)
+    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
+    await true()
+
+
 BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("user", {}, "username"),
     ("user", {"username": "a:b"}, "username"),

@@ -1,8 +1,10 @@
 """Taking over what another system knows: users, follows, posts, likes, bookmarks, comments.
 
 A record says how something is there; taking it over is an upsert that keeps its id and its time. Every record has its
-own result, so one that is wrong keeps no other out, and sending a batch again changes nothing. Blocks made here end
-follows from there too; likes, bookmarks and comments are taken over, and hidden when they are read.
+own result, so one that is wrong keeps no other out, and sending a batch again changes nothing.
+
+Blocks made here end follows from there too. Likes, bookmarks and comments are taken over, also of banned posts, and
+left out where they are read.
 """
 
 from __future__ import annotations
@@ -200,7 +202,7 @@ class Sync:
         keys = [k.USER_BOOKMARKED(name)]
         if not self.valkey.clustered:
             keys.append(k.POST(id))
-        elif await self.valkey.call("HMGET", k.POST(id), "id", "banned") != [id, None]:
+        elif not await self.valkey.call("EXISTS", k.POST(id)):
             raise NotFound("There is no such post.", id=id)
         since = self._since(record.created_at)
         return _STATUS[await self.functions.call("social_bookmark", keys, name, id, now, *since)]
@@ -211,7 +213,7 @@ class Sync:
         if known[0] is not None and known[:2] != [id, me]:
             raise Invalid("This comment is on another post, or another person's.", field="id")
         created, told = self._since(record.created_at)
-        if known[:3] == [id, me, record.content] and (not told or known[3] == str(created)):
+        if known[:3] == [id, me, record.content] and record.created_at in (None, int(known[3])):
             return "unchanged"
         keys = [k.POST(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
         if self.valkey.clustered:
@@ -223,7 +225,7 @@ class Sync:
 
     def _since(self, given: int | None) -> tuple[int, str]:
         """Since when something is so, and whether the other system says so: then that counts, whatever we thought."""
-        return (self.clock.now_ms(), "") if given is None else (given, "told")
+        return (self.clock.now_ms(), "there") if given is None else (given, "told")
 
 
 def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:

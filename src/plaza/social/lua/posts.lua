@@ -93,11 +93,12 @@ verb('create_post', function(keys, args)
 end)
 
 -- The author and the tags of a post that can be seen; fails if there is none, it is banned, or one blocks the other.
-local function require_post(post, blocked, blocked_by)
+-- What another system says (`from`) is true of a banned post too.
+local function require_post(post, blocked, blocked_by, from)
   local author, banned, tags = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags'))
   local hidden = author and blocked
     and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
-  if not author or banned or hidden then fail('not_found', 'There is no such post.') end
+  if not author or (banned and not from) or hidden then fail('not_found', 'There is no such post.') end
   return author, split(tags)
 end
 
@@ -180,12 +181,12 @@ recipe('liking', function(id, name)
 end)
 
 -- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)
--- ARGV id, name, now, since when, 'told' if another system says when
+-- ARGV id, name, now, since when; if another system says so, 'there', or 'told' if it says when
 -- Reply {1, likes}; 0 for 1 if it was so already, 2 if since when was not
 verb('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
   local id, name, at, since = unpack(args)
-  local author, tags = require_post(post, blocked, blocked_by)
+  local author, tags = require_post(post, blocked, blocked_by, args[5])
   local changed = redis.call('SADD', likes, name)
   local size = redis.call('SCARD', likes)
   if changed == 1 then
@@ -228,12 +229,12 @@ recipe('withdraw_bookmark', function(id, name, at)
 end, 2)
 
 -- bookmark   KEYS bookmarked, and on one server the post, blocked, blocked_by
--- ARGV name, id, now, since when, 'told' if another system says when
+-- ARGV name, id, now, since when; if another system says so, 'there', or 'told' if it says when
 -- Reply 1; 0 if it was so already, 2 if since when was not
 verb('bookmark', function(keys, args)
   local bookmarked, post, blocked, blocked_by = unpack(keys)
   local name, id, at, since = unpack(args)
-  if post then require_post(post, blocked, blocked_by) end
+  if post then require_post(post, blocked, blocked_by, args[5]) end
   if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then
     return redated(bookmarked, id, since, args[5]) and 2 or 0
   end
@@ -289,12 +290,12 @@ local function place_comment(comments, recent, comment, created)
 end
 
 -- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
--- ARGV id, comment, name, content, created, now, 'told' if another system says when it was created
+-- ARGV id, comment, name, content, created, now; if another system says so, 'there', or 'told' if it says when
 -- Reply 1, or 0 if it is there already (with this text, then)
 verb('comment', function(keys, args)
   local post, comments, recent, user, blocked, blocked_by = unpack(keys)
   local id, comment, name, content, created, at = unpack(args)
-  local author, tags = require_post(post, blocked, blocked_by)
+  local author, tags = require_post(post, blocked, blocked_by, args[7])
   if user then require_profile(user) end
   if redis.call('ZSCORE', recent, comment) then
     if redated(recent, comment, created, args[7]) then
