@@ -179,6 +179,19 @@ async def test_while_valkey_is_away_a_page_says_so(tmp_path: Path) -> None:
     assert "<h1>Temporarily unavailable</h1>" in answer.text
 
 
+async def test_where_voting_has_ended_no_arrow_can_be_pressed(ana: Surfer, plaza: Plaza) -> None:
+    link = NewArticle("A link", "https://example.org/", ["sky"])
+    await plaza.get(Articles).post(Actor("ana", "user"), link, f"{1:032x}")
+    pages = ("/app/articles?order=time", "/app/groups/sky?order=time", "/app/articles/1")
+    for days, disabled in ((6.9, 0), (7.1, 2)):
+        posted = plaza.core.clock.now_s() - days * 86_400
+        await plaza.core.valkey.call("HSET", "article:1", "time", str(posted))
+        for path in pages:
+            assert (await ana.get(path)).text.count("data-swap disabled>") == disabled, (path, days)
+        voted = await ana.fill("/app/articles/1/vote", direction="down")
+        assert voted.status_code == (409 if disabled else 303)
+
+
 async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: Surfer, plaza: Plaza) -> None:
     item = await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 3), "one")
     path = f"/app/shop/items/{item.id}"

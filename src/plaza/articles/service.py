@@ -54,6 +54,10 @@ class Articles:
         self.clock = clock
         self._voting_seconds = voting_days * 86_400
 
+    def open_since(self) -> float:
+        """Voting has ended on what was posted before this moment."""
+        return self.clock.now_s() - self._voting_seconds if self._voting_seconds else 0.0
+
     async def post(self, actor: Actor, new: NewArticle, operation: str) -> Article:
         """Post an article with its author's own vote. The same operation again gives the same article."""
         actor.require(USER)

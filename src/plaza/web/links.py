@@ -17,17 +17,17 @@ KEPT: Final = 4_000
 LONGEST_LINK: Final = 200
 
 
-def rows(articles: Iterable[Article], now_ms: int) -> bytes:
-    """The articles of a page."""
-    return b"".join([_row(article, now_ms) for article in articles])
+def rows(articles: Iterable[Article], now_ms: int, open_since: float) -> bytes:
+    """The articles of a page. On those posted before `open_since` nobody votes any more."""
+    return b"".join([_row(article, now_ms, article.time >= open_since) for article in articles])
 
 
-def votes(article: Article) -> Markup:
+def votes(article: Article, open_since: float) -> Markup:
     """The votes of an article, and the arrows."""
-    return fragment("votes.html", article=article)
+    return fragment("votes.html", article=article, open=article.time >= open_since)
 
 
-def _row(article: Article, now_ms: int) -> bytes:
+def _row(article: Article, now_ms: int, is_open: bool) -> bytes:
     return _kept_row(
         article.id,
         article.title,
@@ -37,6 +37,7 @@ def _row(article: Article, now_ms: int) -> bytes:
         article.votes,
         article.vote,
         ago(article.time * 1000, now_ms),
+        is_open,
         *article.groups,
     )
 
@@ -51,8 +52,9 @@ def _kept_row(
     count: int,
     vote: str | None,
     when: str,
+    is_open: bool,
     *groups: str,
 ) -> bytes:
     article = {"id": id, "title": title, "link": link, "author": author, "time": time, "groups": groups}
     about = {**article, "votes": count, "vote": vote}
-    return render("article-row.html", article=about, when=when, longest_link=LONGEST_LINK).encode()
+    return render("article-row.html", article=about, when=when, open=is_open, longest_link=LONGEST_LINK).encode()

@@ -44,12 +44,19 @@ assert set(ORDERS) == set(get_args(Order))
 
 @page.get("/articles")
 async def articles(
-    call: Call, site: Site, lists: Lists, notices: Noticeboard, order: Order = "score", cursor: str | None = None
+    call: Call,
+    site: Site,
+    lists: Lists,
+    articles: Articles,
+    notices: Noticeboard,
+    order: Order = "score",
+    cursor: str | None = None,
 ) -> Answer[str]:
     """All articles, in an order."""
     who = await site.visitors.of(call)
     found = await lists.all(who.actor, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, call, who, notices, found, "/app/articles", order, "Articles")
+    rows = links.rows(found.articles, site.clock.now_ms(), articles.open_since())
+    return await _list(site, call, who, notices, found, rows, "/app/articles", order, "Articles")
 
 
 @page.get("/groups/{name}")
@@ -58,6 +65,7 @@ async def group(
     site: Site,
     name: GroupName,
     lists: Lists,
+    articles: Articles,
     notices: Noticeboard,
     order: Order = "score",
     cursor: str | None = None,
@@ -65,11 +73,20 @@ async def group(
     """A group's articles, in an order. A new vote counts here within a minute."""
     who = await site.visitors.of(call)
     found = await lists.of_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, call, who, notices, found, f"/app/groups/{quote(name)}", order, name)
+    rows = links.rows(found.articles, site.clock.now_ms(), articles.open_since())
+    return await _list(site, call, who, notices, found, rows, f"/app/groups/{quote(name)}", order, name)
 
 
 async def _list(
-    site: Site, call: Call, who: Visitor, notices: Noticeboard, found: ArticlesPage, path: str, order: Order, title: str
+    site: Site,
+    call: Call,
+    who: Visitor,
+    notices: Noticeboard,
+    found: ArticlesPage,
+    rows: bytes,
+    path: str,
+    order: Order,
+    title: str,
 ) -> Answer[str]:
     await notices.ready()
     return site.page(
@@ -78,7 +95,7 @@ async def _list(
         "articles.html",
         section="Articles",
         title=title,
-        rows=links.rows(found.articles, site.clock.now_ms()),
+        rows=rows,
         tabs=tabs("Order", tuple((shown, f"{path}?order={name}") for name, shown in ORDERS.items()), ORDERS[order]),
         groups=notices.groups(title),
         more=older(f"{path}?order={order}", found.pagination, "More"),
@@ -119,7 +136,7 @@ async def article(call: Call, site: Site, id: ArticleId, articles: Articles) -> 
     """One article."""
     who = await site.visitors.of(call)
     found = await articles.read(who.actor, id)
-    votes: dict[str, Any] = {"votes": links.votes(found)}
+    votes: dict[str, Any] = {"votes": links.votes(found, articles.open_since())}
     return site.page(call, who, "article.html", section="Articles", article=found, author=author_of(found), **votes)
 
 
@@ -129,7 +146,14 @@ async def vote(call: Call, body: bytes, site: Site, id: ArticleId, articles: Art
     who = await site.visitors.of(call)
     await articles.vote(who.person(), id, direction_of(body))
     found = await articles.read(who.actor, id)
-    return site.done(call, who, body, f"/app/articles/{id}#article-{id}", "piece.html", piece=links.votes(found))
+    return site.done(
+        call,
+        who,
+        body,
+        f"/app/articles/{id}#article-{id}",
+        "piece.html",
+        piece=links.votes(found, articles.open_since()),
+    )
 
 
 @page.post("/articles/{id}/delete")
