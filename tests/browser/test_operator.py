@@ -118,6 +118,7 @@ def test_operators_pages_are_for_everybody_in_light_and_dark_wide_and_narrow(rob
         "operator-secrets": "/app/operator/keys/auth_user",
         "operator-key": "/app/operator/keys/user/key?name=user:mira",
         "operator-health": "/app/operator/health",
+        "operator-person": "/app/people/mira",
     }
     for name, path in pages.items():
         robin.emulate_media(color_scheme="light")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from plaza.app import Plaza
-from plaza.core.auth import Actor
+from plaza.core.auth import API, Actor
 from plaza.social.model import NewComment, NewPost
 from plaza.social.posts import Posts
 from plaza.social.users import People
@@ -99,3 +99,31 @@ async def test_who_comments_below_many_comments_is_shown_their_own(plaza: Plaza,
     assert f'id="{sent.rpartition("#")[2]}"' in page
     assert re.findall(r'class="text" dir="auto">([^<]*)<', page) == ["Go on", "The last"]
     assert f'<a href="{path}#comments">From the first comment</a>' in page
+
+
+@pytest.mark.usefixtures("bob")
+async def test_admins_ban_posts_and_suspend_people_and_nobody_else_does(
+    plaza: Plaza, ana: Surfer, guest: Surfer, url: str
+) -> None:
+    post = (await plaza.get(Posts).create(Actor("bob", "user"), NewPost("Buy my pills"))).id
+    ban, suspend = f"/app/posts/{post}/ban", "/app/people/bob/suspend"
+    for path, page in ((ban, f"/app/posts/{post}"), (suspend, "/app/people/bob")):
+        assert path not in (await ana.get(page)).text
+        assert (await ana.fill(path, page=page, on="1")).status_code == 403
+    await plaza.get(People).give_role(API, "ana", "admin")
+    assert ban in (await ana.get(f"/app/posts/{post}")).text
+    assert (await ana.fill(ban, on="1")).status_code == 303
+    assert (await guest.get(f"/app/posts/{post}")).status_code == 404
+    assert "Banned by ana" in (await ana.get(f"/app/posts/{post}")).text
+    assert (await ana.fill(ban, on="0")).status_code == 303
+    assert "Buy my pills" in (await guest.get("/app")).text
+    async with Surfer(url) as bob:
+        known = {"username": "bob", "password": "correct horse"}
+        await bob.fill("/app/sign-in", page="/app/sign-in", **known)
+        form = {**await ana.form("/app"), "on": "1"}
+        assert 'id="suspension"' in (await ana.post(suspend, data=form, headers={"x-fragment": "1"})).text
+        assert "Sign out" not in (await bob.get("/app")).text
+        assert "Lift the suspension" in (await ana.get("/app/people/bob")).text
+        assert (await bob.fill("/app/sign-in", page="/app/sign-in", **known)).status_code == 422
+        await ana.post(suspend, data={**form, "on": "0"})
+        assert (await bob.fill("/app/sign-in", page="/app/sign-in", **known)).status_code == 303

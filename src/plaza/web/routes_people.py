@@ -7,6 +7,7 @@ from typing import Any, Literal
 from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.paging import Page, Paged
+from plaza.social.accounts import Accounts
 from plaza.social.feeds import Feeds
 from plaza.social.model import NoProfile, Ties, User, Username
 from plaza.social.users import People
@@ -20,22 +21,29 @@ from plaza.web.visitors import Visitor
 page = PageRoutes()
 
 
-async def _head(who: Visitor, username: str, people: People) -> dict[str, Any]:
+async def _head(who: Visitor, username: str, people: People, accounts: Accounts) -> dict[str, Any]:
     """What stands above everything about a person."""
     user = await people.get(who.actor, username)
     other = who.actor is not None and who.name != username
     ties = await people.ties(who.person(), username) if other else Ties()
-    return {"user": user, "other": other, "follows": ties.follows, "mutes": ties.mutes}
+    suspended = who.is_admin and await accounts.actor(username) is None
+    return {"user": user, "other": other, "follows": ties.follows, "mutes": ties.mutes, "suspended": suspended}
 
 
 @page.get("/people/{username}")
 async def profile(
-    call: Call, site: Site, username: Username, people: People, feeds: Feeds, cursor: str | None = None
+    call: Call,
+    site: Site,
+    username: Username,
+    people: People,
+    accounts: Accounts,
+    feeds: Feeds,
+    cursor: str | None = None,
 ) -> Answer[str]:
     """A person and their posts."""
     who = await site.visitors.of(call)
     try:
-        head = await _head(who, username, people)
+        head = await _head(who, username, people, accounts)
     except NoProfile:
         if who.actor is None or not (await people.ties(who.actor, username)).blocks:
             raise
@@ -53,11 +61,12 @@ async def circle(
     username: Username,
     side: Literal["followers", "following"],
     people: People,
+    accounts: Accounts,
     cursor: str | None = None,
 ) -> Answer[str]:
     """Who follows a person, or whom they follow, latest first."""
     who = await site.visitors.of(call)
-    head = await _head(who, username, people)
+    head = await _head(who, username, people, accounts)
     ask = people.followers if side == "followers" else people.following
     found = await ask(who.actor, username, Page(cursor=cursor))
     more = older(f"{user_path(username)}/{side}", found.pagination, "More people")
@@ -65,14 +74,27 @@ async def circle(
 
 
 @page.post("/people/{username}/follow")
-async def follow(call: Call, body: bytes, site: Site, username: Username, people: People) -> Answer[str]:
+async def follow(
+    call: Call, body: bytes, site: Site, username: Username, people: People, accounts: Accounts
+) -> Answer[str]:
     """Follow someone, or no longer."""
     who = await site.visitors.of(call)
     on = forms.is_on(body)
     await (people.follow if on else people.unfollow)(who.person(), username)
-    head = await _head(who, username, people)
+    head = await _head(who, username, people, accounts)
     said = f"You follow {username}." if on else f"You no longer follow {username}."
     return site.done(call, who, body, user_path(username), "follow.html", said=said, **head)
+
+
+@page.post("/people/{username}/suspend")
+async def suspend(call: Call, body: bytes, site: Site, username: Username, people: People) -> Answer[str]:
+    """Suspend an account, or lift that: for admins."""
+    who = await site.visitors.of(call)
+    on = forms.is_on(body)
+    user = await people.suspend(who.admin(), username, on=on)
+    said = f"{username} is suspended." if on else f"{username} may sign in again."
+    piece = {"user": user, "suspended": on}
+    return site.done(call, who, body, user_path(username), "suspension.html", said=said, **piece)
 
 
 @page.post("/people/{username}/mute")

@@ -71,6 +71,16 @@ async def bookmark(call: Call, body: bytes, site: Site, id: PostId, social: Post
     return site.done(call, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
 
 
+@page.post("/posts/{id}/ban")
+async def ban(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+    """Take a post out of every feed, or bring it back: for admins."""
+    who = await site.visitors.of(call)
+    on = forms.is_on(body)
+    found = await social.ban(who.admin(), id, on=on)
+    said = "It is banned." if on else "It is back."
+    return site.done(call, who, body, f"/app/posts/{id}", "ban.html", said=said, post=found)
+
+
 @page.post("/posts/{id}/delete")
 async def delete(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
     """Delete one's own post."""
