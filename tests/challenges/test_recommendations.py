@@ -14,7 +14,7 @@ from plaza.challenges.tables import ARRIVAL, POST, REMOVAL
 from plaza.core.auth import Actor
 from plaza.core.wire import Valkey
 from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
-from tests.challenges.conftest import ANA, BEN, CLEO, World, person
+from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World, person
 from tests.challenges.truth import assert_true
 from tests.rounds import rounds_of
 
@@ -130,14 +130,17 @@ class Blocking:
 async def test_never_own_reacted_blocked_private_ended_old_or_a_break(world: World, stranger: Any) -> None:
     open_ = await world.joined(ANA, BEN, CLEO)
     closed = await world.challenge(public=False)
-    await world.challenges.join(ANA, closed.id)
+    for member in (ANA, ROOT):
+        await world.challenges.join(member, closed.id)
     await world.post(BEN, open_)  # too old, soon
     world.clock.forward(days=4)
     brief = await world.joined(BEN, days=1)
     await world.post(BEN, brief)  # ended, soon
     world.clock.forward(days=1)
     await world.post(ANA, open_)
-    await world.post(ANA, closed.id)
+    for member in (ANA, ROOT, ROOT):
+        secret = await world.post(member, closed.id)
+    await world.posts.react(ANA, secret.id)  # so that this challenge is one of her own
     await world.post(BEN, open_, is_break=True)
     reacted, _, good = [await world.post(who, open_) for who in (BEN, CLEO, BEN)]
     await world.posts.react(ANA, reacted.id)
@@ -236,6 +239,25 @@ async def test_reacting_and_taking_back_at_once_leaves_what_sql_says(world: Worl
     await world.roll.run()
     doing = [act(ANA, post) for _ in range(4) for post in posts for act in (world.posts.react, world.posts.take_back)]
     await asyncio.gather(*doing)
+    await assert_true(world, stranger, but="db_len")
+
+
+async def test_of_two_that_write_of_a_person_the_one_that_read_later_has_the_last_word(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await world.joined(BEN)
+    post = await world.post(BEN, id)
+    await world.roll.run()
+    call = world.functions.call
+
+    async def overtaken(verb: str, *args: Any) -> Any:
+        if verb == "challenges_people":  # what SQL said is read, and about to be written
+            monkeypatch.setattr(world.functions, "call", call)
+            await world.posts.take_back(ANA, post.id)
+        return await call(verb, *args)
+
+    monkeypatch.setattr(world.functions, "call", overtaken)
+    await world.posts.react(ANA, post.id)
     await assert_true(world, stranger, but="db_len")
 
 
