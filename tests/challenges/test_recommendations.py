@@ -261,6 +261,24 @@ async def test_of_two_that_write_of_a_person_the_one_that_read_later_has_the_las
     await assert_true(world, stranger, but="db_len")
 
 
+async def test_of_two_that_write_a_persons_days_the_larger_number_stays(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = await world.joined(ANA), await world.joined(ANA)
+    await world.roll.run()
+    call = world.functions.call
+
+    async def overtaken(verb: str, *args: Any) -> Any:
+        if verb == "challenges_contribution":
+            monkeypatch.setattr(world.functions, "call", call)
+            await world.track(ANA, two)
+        return await call(verb, *args)
+
+    monkeypatch.setattr(world.functions, "call", overtaken)
+    await world.track(ANA, one)
+    await assert_true(world, stranger, but="db_len")
+
+
 async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, stranger: Any) -> None:
     id = await world.joined(BEN, CLEO)
     post, other = await world.post(BEN, id), await world.post(CLEO, id)

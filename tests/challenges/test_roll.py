@@ -131,6 +131,15 @@ async def test_after_days_down_or_a_clock_set_back_every_slot_is_right(world: Wo
     await assert_true(world, stranger)
 
 
+async def test_what_hangs_on_a_challenge_that_ended_goes_without_a_rebuild(world: World, stranger: Any) -> None:
+    id = await world.joined(BEN, days=2)
+    await world.posts.react(ANA, (await world.post(BEN, id)).id)
+    await world.roll.run()
+    world.clock.forward(days=2)
+    assert (await world.roll.run()).rebuilt == []
+    await assert_true(world, stranger)
+
+
 async def test_a_slot_is_emptied_before_its_number_is_used_again(world: World, stranger: Any) -> None:
     id = await world.joined(BEN)
     await world.roll.run()

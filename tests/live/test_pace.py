@@ -68,6 +68,23 @@ async def test_the_window_falls_only_when_everyone_has_heard_of_it(
     assert (await figures.overview("E1")).window_ms == 65_000
 
 
+async def test_a_shorter_interval_takes_nothing_from_who_was_told_a_longer_one(
+    crowd: Crowd, figures: Figures, clock: SetClock
+) -> None:
+    for name in ("slow", "slower"):
+        crowd.live.pace = Pace(beats_per_second=1)
+        crowd.live.pace.heard("other", 100, clock.now_ms())
+        assert (await crowd.beat(name)).next_heartbeat_ms == 100_000
+        clock.forward(seconds=100)
+    crowd.live.pace = Pace(beats_per_second=1_000)
+    clock.forward(seconds=43)
+    assert (await crowd.beat("quick")).next_heartbeat_ms == 30_000
+    clock.forward(seconds=61)
+    assert await figures.alive("E1") == 2, "one who was told 100 s, 204 s ago, is not late"
+    clock.forward(seconds=2)
+    assert await figures.alive("E1") == 1
+
+
 async def test_whoever_beats_as_asked_is_alive_all_the_time_while_the_interval_moves(
     crowd: Crowd, figures: Figures, clock: SetClock, stranger: Any
 ) -> None:

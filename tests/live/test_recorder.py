@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.figures import Figures
@@ -150,7 +151,7 @@ async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
     assert (ever.attended, ever.peak, ever.logins) == (4, 3, 5)
 
 
-async def test_a_beat_in_the_middle_of_a_purge_stops_it(
+async def test_a_beat_before_a_purge_stops_it(
     crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int
 ) -> None:
     await crowd.beat("ana")
@@ -159,6 +160,35 @@ async def test_a_beat_in_the_middle_of_a_purge_stops_it(
     await crowd.beat("ben")
     assert await recorder.purge() == 0
     assert (await figures.totals("E1")).attended == 2
+
+
+@pytest.mark.parametrize("step", ["live_retire_rooms", "live_retire"])
+async def test_a_beat_in_the_middle_of_a_purge_stops_it(
+    crowd: Crowd,
+    figures: Figures,
+    recorder: Recorder,
+    functions: Functions,
+    clock: SetClock,
+    begun: int,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    await crowd.beat("ana", "S1")
+    await _record_for(recorder, clock, minutes=15)
+    clock.forward(days=31)
+    call = functions.call
+
+    async def beaten(verb: str, *args: Any) -> Any:
+        if verb == step:
+            monkeypatch.setattr(functions, "call", call)
+            await crowd.beat("ben", "S1")
+        return await call(verb, *args)
+
+    monkeypatch.setattr(functions, "call", beaten)
+    assert await recorder.purge() == 0
+    assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
+    assert (await figures.totals("E1")).attended == 2
+    assert (await figures.totals("E1", "S1")).attended == 2
 
 
 async def test_what_nobody_listed_is_recorded_before_it_is_purged(
