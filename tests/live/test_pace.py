@@ -71,15 +71,11 @@ async def test_the_window_falls_only_when_everyone_has_heard_of_it(
 async def test_a_shorter_interval_takes_nothing_from_who_was_told_a_longer_one(
     crowd: Crowd, figures: Figures, clock: SetClock
 ) -> None:
-    for name in ("slow", "slower"):
+    for name, seconds, later in (("slow", 100, 100), ("slower", 100, 143), ("quick", 50, 61)):
         crowd.live.pace = Pace(beats_per_second=1)
-        crowd.live.pace.heard("other", 100, clock.now_ms())
-        assert (await crowd.beat(name)).next_heartbeat_ms == 100_000
-        clock.forward(seconds=100)
-    crowd.live.pace = Pace(beats_per_second=1_000)
-    clock.forward(seconds=43)
-    assert (await crowd.beat("quick")).next_heartbeat_ms == 30_000
-    clock.forward(seconds=61)
+        crowd.live.pace.heard("other", seconds, clock.now_ms())
+        assert (await crowd.beat(name)).next_heartbeat_ms == seconds * 1000
+        clock.forward(seconds=later)
     assert await figures.alive("E1") == 2, "one who was told 100 s, 204 s ago, is not late"
     clock.forward(seconds=2)
     assert await figures.alive("E1") == 1
