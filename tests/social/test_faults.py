@@ -13,6 +13,7 @@ from plaza.core.errors import NotFound
 from plaza.social import keys as k
 from plaza.social.model import NewComment
 from plaza.social.users import following_keys
+from tests.eventually import eventually
 from tests.servers import Cluster, Server
 from tests.social import chaos
 from tests.social.conftest import ADMIN, Social
@@ -31,6 +32,20 @@ async def killed_in_the_middle(url: str, seed: int, seconds: float) -> None:
     await process.wait()
 
 
+def connected(place: Server | Cluster) -> int:
+    """How many clients Valkey has, each of which may have said something that it has not heard yet."""
+    clients = 0
+    for node in place.nodes if isinstance(place, Cluster) else [place]:
+        with node.stranger() as client:
+            clients += client.info("clients")["connected_clients"]
+    return clients
+
+
+async def all_is_heard(place: Server | Cluster, clients: int) -> None:
+    """Until only so many are left: of the others Valkey has heard all that they said before they died."""
+    await eventually(lambda: connected(place) <= clients)
+
+
 async def test_counters_are_true_after_processes_were_killed_in_the_middle(
     social: Social, place: Server | Cluster, true: Any, stranger: Any
 ) -> None:
@@ -38,9 +53,11 @@ async def test_counters_are_true_after_processes_were_killed_in_the_middle(
         await social.person(person.name, person.role)
     dice = random.Random(11)
     for seed in range(2):
+        before = connected(place)
         await asyncio.gather(
             *(killed_in_the_middle(place.url, 2 * seed + one, dice.uniform(0.15, 0.4)) for one in range(2))
         )
+        await all_is_heard(place, before)
         if social.valkey.clustered:
             # What the dead left is theirs until their effects can no longer land.
             await asyncio.sleep(chaos.EFFECT_MS / 1000 + 0.1)
