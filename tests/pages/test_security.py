@@ -133,6 +133,11 @@ async def test_who_signs_in_comes_back_to_where_they_were(guest: Surfer) -> None
     assert answer.headers["location"] == "/app/sign-in?next=%2Fapp%3Fcursor%3Dx"
     page = await guest.form(answer.headers["location"])
     assert page["next"] == "/app?cursor=x"
+    await guest.sign_up("ana")
+    for path, action in (("articles/new", "articles"), ("challenges/new", "challenges"), ("profile", "profile")):
+        text = (await guest.get(f"/app/{path}")).text
+        own = text.partition(f'action="/app/{action}">')[2].partition("</form>")[0]
+        assert f'name="next" value="/app/{path}"' in own, "when the session ends over a form"
 
 
 async def test_the_address_of_a_picture_reads_as_it_leads(ana: Surfer) -> None:
