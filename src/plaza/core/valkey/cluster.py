@@ -14,7 +14,6 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -25,7 +24,6 @@ from plaza.core.valkey.calls import (
     Arg,
     ConnectionLost,
     Entry,
-    Gather,
     NotReady,
     Options,
     ReplyError,
@@ -35,13 +33,15 @@ from plaza.core.valkey.calls import (
     ran,
 )
 from plaza.core.valkey.client import Invalidated, Listeners, Valkey
-from plaza.core.valkey.dedicated import Alone, Subscription
+from plaza.core.valkey.dedicated import Subscription
+from plaza.core.valkey.redirects import Again, only, out_of_time, redirects, resend
+from plaza.core.valkey.roaming import Roaming
 from plaza.core.valkey.sharing import HARMLESS, check, check_all
 from plaza.core.valkey.single import EXEC, MULTI, Server, answered
 from plaza.core.valkey.slots import SLOTS, key_of, one_slot, slot_of
+from plaza.core.valkey.whole import Whole
 from plaza.core.wire import Wire, pack
 
-_ASKING = pack(("ASKING",))
 # A redirection is followed at once the first two times; after that the cluster is changing, and gets time to.
 _AT_ONCE = 2
 _PAUSE = 0.05
@@ -49,8 +49,6 @@ _LONGEST_PAUSE = 0.4
 # Between two readings of the table: when many were told that it changed, and while a primary is away.
 _CALM = 0.05
 _LOOK_AGAIN = 0.3
-
-Again = Callable[[Wire, bool], Awaitable[Any]]
 
 
 class Cluster(Valkey):
@@ -101,7 +99,7 @@ class Cluster(Valkey):
         places: dict[Server, list[int]] = {}
         for i, command in enumerate(commands):
             places.setdefault(self.home(key_of(command)), []).append(i)
-        whole = _Whole(self, packed, len(places), self.until(timeout), return_errors)
+        whole = Whole(self, packed, len(places), self.until(timeout), return_errors)
         counted = USAGE.get()
         for server, where in places.items():
             theirs = [commands[i] for i in where], [packed[i] for i in where]
@@ -125,7 +123,7 @@ class Cluster(Valkey):
         slot = one_slot(commands)
         wire = (self._any() if slot is None else self._at(slot)).lane(raw)
         finish = ran if return_errors else executed
-        again = _resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, finish, self.until(timeout))
+        again = resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, finish, self.until(timeout))
         return self.start(self.insist(again(wire, False), wire, self.until(timeout), again))
 
     def tracked(
@@ -144,7 +142,7 @@ class Cluster(Valkey):
 
         def again(wire: Wire, asking: bool) -> Awaitable[Any]:
             if asking:
-                return _resend(packed, 1, unkept, until)(wire, True)
+                return resend(packed, 1, unkept, until)(wire, True)
             return self._node(wire.address).tracked(*command, keep=keep, timeout=max(until - monotonic(), 0))
 
         wire = self.home(key).lane(False)
@@ -204,7 +202,7 @@ class Cluster(Valkey):
 
     def _refused(self, wire: Wire, entry: Entry, error: Exception) -> bool:
         """A single call was answered with an error. If that is a redirection, it is ours to follow."""
-        if not _redirects(error):
+        if not redirects(error):
             return False
         context = Context()
         context.run(USAGE.set, entry[3])
@@ -215,7 +213,7 @@ class Cluster(Valkey):
     async def _follow(self, wire: Wire, entry: Entry, error: Exception) -> None:
         packed, future, _, _, _, until = entry
         try:
-            reply = await self.retry(wire, error, until, _resend(packed, 1, _only, until))
+            reply = await self.retry(wire, error, until, resend(packed, 1, only, until))
         except asyncio.CancelledError:
             fail(entry, self.closed(), monotonic())
             raise
@@ -240,12 +238,12 @@ class Cluster(Valkey):
         """Send again to where an error says, until it is answered or its time is over."""
         asking = False
         attempt = 0
-        while _redirects(error):
+        while redirects(error):
             attempt += 1
             if attempt > _AT_ONCE or isinstance(error, NotReady):
                 pause = random.uniform(0.5, 1) * min(_PAUSE * 2**attempt, _LONGEST_PAUSE)
                 if monotonic() + pause >= until:
-                    raise _out_of_time(error)
+                    raise out_of_time(error)
                 await asyncio.sleep(pause)
             wire, asking = self._whither(wire, asking, error)
             try:
@@ -320,124 +318,3 @@ class Cluster(Valkey):
             await asyncio.sleep(self.options.timeout)
         finally:
             await server.close()
-
-
-class _Whole:
-    """Puts the parts of a batch together in order, and sends again what was redirected.
-
-    Callbacks and not a task, which would cost as much as all the rest of a small batch.
-    """
-
-    def __init__(self, cluster: Cluster, packed: list[bytes], parts: int, until: float, return_errors: bool) -> None:
-        self.answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._cluster = cluster
-        self._packed = packed
-        self._several = parts > 1
-        self._left = parts
-        self._until = until
-        self._return_errors = return_errors
-        self._replies: list[Any] = [None] * len(packed)
-        self._moved: list[tuple[int, Wire]] = []
-        self._failure: BaseException | None = None
-
-    def add(self, where: list[int], wire: Wire, part: asyncio.Future[list[Any]]) -> None:
-        part.add_done_callback(partial(self._arrived, where, wire))
-
-    def _arrived(self, where: list[int], wire: Wire, part: asyncio.Future[list[Any]]) -> None:
-        self._left -= 1
-        failure = part.exception()
-        if failure is not None:
-            self._failure = failure
-        else:
-            for i, reply in zip(where, part.result(), strict=True):
-                self._replies[i] = reply
-                if isinstance(reply, Exception) and _redirects(reply):
-                    self._moved.append((i, wire))
-        if self._left == 0 and not self.answer.done():
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._failure is not None:
-            if self._several:
-                self._failure.may_have_run = True  # type: ignore[attr-defined]  # if not this part, then another
-            self.answer.set_exception(self._failure)
-        elif self._moved:
-            task = self._cluster.start(self._follow())
-            self.answer.add_done_callback(lambda _: task.cancel())
-        else:
-            self._settle()
-
-    async def _follow(self) -> None:
-        work = []
-        for i, wire in self._moved:
-            again = _resend(self._packed[i], 1, _only, self._until)
-            work.append(self._cluster.retry(wire, self._replies[i], self._until, again))
-        try:
-            answers = await asyncio.gather(*work, return_exceptions=True)
-        except asyncio.CancelledError:
-            if not self.answer.done():  # then it is not the caller who gave up
-                self.answer.set_exception(self._cluster.closed())
-            raise
-        for (i, _), answer in zip(self._moved, answers, strict=True):
-            self._replies[i] = answer
-        self._settle()
-
-    def _settle(self) -> None:
-        if self.answer.done():
-            return
-        try:
-            self.answer.set_result(self._replies if self._return_errors else all_or_first_error(self._replies))
-        except Exception as error:
-            self.answer.set_exception(error)
-
-
-class Roaming:
-    """A connection of one's own to whichever node a command belongs to."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._alone: dict[tuple[str, int], Alone] = {}
-
-    async def call(self, *command: Arg, timeout: float | None = None) -> Any:
-        def again(wire: Wire, asking: bool) -> Awaitable[Any]:
-            # Without ASKING: what waits for a slot on the move tries again until it has moved.
-            return self._at(wire.address).call(*command, timeout=timeout)
-
-        wire = self._cluster.home(key_of(command)).lane(False)
-        return await self._cluster.insist(again(wire, False), wire, self._cluster.until(timeout), again)
-
-    def _at(self, address: Address) -> Alone:
-        place = (address.host, address.port)
-        if place not in self._alone:
-            self._alone[place] = Alone(Wire(address, self._cluster.options), pack)
-        return self._alone[place]
-
-    async def close(self) -> None:
-        for alone in self._alone.values():
-            await alone.close()
-
-
-def _redirects(error: Exception) -> bool:
-    """Whether the command did not run and belongs elsewhere, or will run here a little later."""
-    if isinstance(error, ReplyError):
-        return error.code in ("MOVED", "ASK")
-    return isinstance(error, NotReady) and error.reply in ("TRYAGAIN", "CLUSTERDOWN")
-
-
-def _out_of_time(error: Exception) -> Exception:
-    return NotReady(error.code, error.message) if isinstance(error, ReplyError) else error
-
-
-def _only(replies: list[Any]) -> Any:
-    return all_or_first_error(replies)[0]
-
-
-def _resend(packed: bytes, count: int, finish: Callable[[list[Any]], Any], until: float) -> Again:
-    """How to send bytes to any node, with ASKING in the same write where that is needed."""
-
-    def again(wire: Wire, asking: bool) -> asyncio.Future[Any]:
-        whole = _ASKING + packed if asking else packed
-        gather = Gather(count + asking, lambda replies: finish(replies[asking:]))
-        return wire.send(whole, gather, max(until - monotonic(), 0))
-
-    return again
