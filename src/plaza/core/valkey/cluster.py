@@ -44,11 +44,11 @@ from plaza.core.wire import Wire, pack
 
 # A redirection is followed at once the first two times; after that the cluster is changing, and gets time to.
 _AT_ONCE = 2
-_PAUSE = 0.05
-_LONGEST_PAUSE = 0.4
+_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 0.4
 # Between two readings of the table: when many were told that it changed, and while a primary is away.
-_CALM = 0.05
-_LOOK_AGAIN = 0.3
+_CALM_SECONDS = 0.05
+_LOOK_AGAIN_SECONDS = 0.3
 
 
 class Cluster(Valkey):
@@ -241,7 +241,7 @@ class Cluster(Valkey):
         while redirects(error):
             attempt += 1
             if attempt > _AT_ONCE or isinstance(error, NotReady):
-                pause = random.uniform(0.5, 1) * min(_PAUSE * 2**attempt, _LONGEST_PAUSE)
+                pause = random.uniform(0.5, 1) * min(_PAUSE_SECONDS * 2**attempt, _LONGEST_PAUSE_SECONDS)
                 if monotonic() + pause >= until:
                     raise out_of_time(error)
                 await asyncio.sleep(pause)
@@ -274,9 +274,9 @@ class Cluster(Valkey):
             self._changed.clear()
             read = await self._read_table()
             if read and all(server.connected for server in self._primaries):
-                await asyncio.sleep(_CALM)
+                await asyncio.sleep(_CALM_SECONDS)
             else:
-                await asyncio.sleep(_LOOK_AGAIN * random.uniform(0.5, 1))
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS * random.uniform(0.5, 1))
                 self._changed.set()
 
     async def _read_table(self) -> bool:
