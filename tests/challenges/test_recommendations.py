@@ -297,9 +297,12 @@ async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, str
         "tracked": 1,
         "recommended": 1,
     }
+    begun = (await world.challenge(BEN)).id
     await world.people.forget("ben")
+    await assert_true(world, stranger, but="db_len")  # what others had reacted to of theirs is gone at once
     await world.people.forget("ben")
     assert not any((await world.people.export("ben")).values())
+    assert (await world.challenges.read(None, begun)).creator == ""
     async with world.sql.read() as tx:
         notes = [row.username for table in (REMOVAL, ARRIVAL) for row in await tx.execute(select(table))]
     assert notes

@@ -386,6 +386,26 @@ async def test_cleaning_ends_the_oldest_beyond_the_limit_with_everything_of_thei
     assert await shop.lines(spared) == {item.id: 1}
 
 
+async def test_a_session_that_is_seen_again_just_before_it_is_cleaned_stays(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.sessions.limits = Limits(most=1)
+    token = await shop.token()
+    await shop.token()
+    to_clean = shop.sessions._to_clean
+
+    async def overtaken() -> list[tuple[str, str]]:
+        monkeypatch.setattr(shop.sessions, "_to_clean", to_clean)
+        found = await to_clean()
+        shop.clock.forward(seconds=1)
+        await shop.sessions.visit(token)
+        return found
+
+    monkeypatch.setattr(shop.sessions, "_to_clean", overtaken)
+    assert await shop.sessions.clean() == 0
+    assert not (await shop.sessions.visit(token))[0].new
+
+
 async def test_cleaning_ends_sessions_that_nobody_came_back_to(shop: Shop, stranger: Any) -> None:
     await shop.login("ana")
     await shop.token()
