@@ -391,6 +391,7 @@ async def test_a_session_that_is_seen_again_just_before_it_is_cleaned_stays(
 ) -> None:
     shop.sessions.limits = Limits(most=1)
     token = await shop.token()
+    shop.clock.forward(seconds=1)  # so that it is the oldest
     await shop.token()
     to_clean = shop.sessions._to_clean
 
