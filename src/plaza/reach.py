@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from time import monotonic
+from typing import Final
 
 from plaza.core.keys import use_layout
 from plaza.core.server import EmbeddedValkey, running_url
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import ConnectionLost, Valkey, connect
+
+# Who starts beside a Valkey that is starting too, or on a busy machine, waits for it longer than a request would.
+START_SECONDS: Final = 4.0
 
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Valkey]:
     """A connection, with the names of keys as they are written there."""
-    valkey = await connect(url)
+    valkey = await _reached(url)
     try:
         use_layout(valkey.layout)
         yield valkey
     finally:
         await valkey.close()
+
+
+async def _reached(url: str) -> Valkey:
+    until = monotonic() + START_SECONDS
+    while True:
+        try:
+            return await connect(url)
+        except ConnectionLost:
+            if monotonic() > until:
+                raise
+        await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
