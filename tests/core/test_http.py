@@ -272,6 +272,7 @@ BEHIND = Settings(jwt_secret="s" * 32, api_key="k" * 32, trusted_proxies=("127.0
         (["203.0.113.9, nonsense, 10.0.0.1"], "10.0.0.1"),
         (["10.0.0.1, 127.0.0.1"], "10.0.0.1"),
         (["<script>"], "127.0.0.1"),
+        (["fe80::1%a#staff#NZ"], "fe80::1"),
     ],
 )
 async def test_the_client_is_the_rightmost_address_that_is_no_proxy_of_ours(forwarded: list[str], address: str) -> None:

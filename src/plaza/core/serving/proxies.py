@@ -80,9 +80,11 @@ def _parse(text: str) -> IPv4Address | IPv6Address | None:
         address = ip_address(text)
     except ValueError:
         return None
-    # One client that comes by IPv4 over an IPv6 socket is the same client.
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
+    if not isinstance(address, IPv6Address):
+        return address
+    # One client that comes by IPv4 over an IPv6 socket is the same client. A zone (`fe80::1%eth0`) means something to
+    # the machine that wrote it alone, and may be any text.
+    return address.ipv4_mapped or IPv6Address(int(address))
 
 
 @lru_cache(4096)
