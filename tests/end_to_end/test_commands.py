@@ -121,7 +121,9 @@ def test_a_client_that_never_finishes_is_waited_for_a_while_and_not_after_a_seco
 
 def test_without_valkey_requests_fail_with_503_and_recover_when_it_is_back(tmp_path: Path) -> None:
     with serving(tmp_path / "var") as server:
-        stranger(tmp_path / "var").set("kept", "yes")
+        client = stranger(tmp_path / "var")
+        client.set("kept", "yes")
+        client.execute_command("WAITAOF", 1, 0, 20_000)  # a disk that is busy may take its writes two seconds later
         dead = server.valkey()
         dead.suspend()
         answer = server.get("/readyz")
