@@ -130,6 +130,7 @@ async def test_killed_it_comes_back_with_its_data(tmp_path: Path) -> None:
         for round_ in range(3):
             with stranger(valkey) as client:
                 client.set(f"round{round_}", "kept")
+                client.execute_command("WAITAOF", 1, 0, 20_000)  # a busy disk may take its writes two seconds later
             dead = _process(valkey)
             dead.kill()
             await until(lambda pid=dead.pid: _pid(valkey) != pid and answers(valkey))  # type: ignore[misc]

@@ -173,7 +173,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_found_again(tmp_path: P
 
 
 async def test_a_short_absence_is_only_a_delay(tmp_path: Path) -> None:
-    server = Server(free_port(), tmp_path, ["--appendonly", "yes"]).start()
+    server = Server(free_port(), tmp_path, ["--appendonly", "yes", "--appendfsync", "always"]).start()
     try:
         async with connected(server.url, patience=10) as valkey:
             await valkey.call("SET", "k", "v")
