@@ -78,12 +78,15 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 async def throw_away(receive: Receive) -> None:
     """Read on for a moment, so that a client which writes first and reads then gets to read."""
+    now = asyncio.get_running_loop().time
+    until = now() + LINGER_SECONDS
     with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_SECONDS):
-            while True:
-                message = await asyncio.wait_for(receive(), SILENT_SECONDS)
-                if message["type"] == "http.disconnect" or not message.get("more_body"):
-                    return
+        # The end is looked at each time: a timeout around `wait_for` is lost if a piece comes in the same moment.
+        while (left := until - now()) > 0:
+            async with asyncio.timeout(min(left, SILENT_SECONDS)):
+                message = await receive()
+            if message["type"] == "http.disconnect" or not message.get("more_body"):
+                return
 
 
 def _too_large(limit: int) -> TooLarge:
