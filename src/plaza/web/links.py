@@ -9,10 +9,10 @@ from typing import Final
 from markupsafe import Markup
 
 from plaza.articles.model import Article
+from plaza.web.posts import KEPT
 from plaza.web.rendering import fragment, render
 from plaza.web.text import ago
 
-KEPT: Final = 4_000
 # A longer one is on the article's own page: twenty-five of them stay below 100 kB whatever they are.
 LONGEST_LINK: Final = 200
 
@@ -55,6 +55,6 @@ def _kept_row(
     is_open: bool,
     *groups: str,
 ) -> bytes:
-    article = {"id": id, "title": title, "link": link, "author": author, "time": time, "groups": groups}
-    about = {**article, "votes": count, "vote": vote}
-    return render("article-row.html", article=about, when=when, open=is_open, longest_link=LONGEST_LINK).encode()
+    own = {"id": id, "title": title, "link": link, "author": author, "time": time, "groups": groups}
+    article = {**own, "votes": count, "vote": vote}
+    return render("article-row.html", article=article, when=when, open=is_open, longest_link=LONGEST_LINK).encode()

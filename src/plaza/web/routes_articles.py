@@ -55,8 +55,7 @@ async def articles(
     """All articles, in an order."""
     who = await site.visitors.of(call)
     found = await lists.all(who.actor, ArticlesQuery(order=order, cursor=cursor))
-    rows = links.rows(found.articles, site.clock.now_ms(), articles.open_since())
-    return await _list(site, call, who, notices, found, rows, "/app/articles", order, "Articles")
+    return await _list(site, call, who, notices, articles, found, "/app/articles", order, "Articles")
 
 
 @page.get("/groups/{name}")
@@ -73,8 +72,7 @@ async def group(
     """A group's articles, in an order. A new vote counts here within a minute."""
     who = await site.visitors.of(call)
     found = await lists.of_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
-    rows = links.rows(found.articles, site.clock.now_ms(), articles.open_since())
-    return await _list(site, call, who, notices, found, rows, f"/app/groups/{quote(name)}", order, name)
+    return await _list(site, call, who, notices, articles, found, f"/app/groups/{quote(name)}", order, name)
 
 
 async def _list(
@@ -82,8 +80,8 @@ async def _list(
     call: Call,
     who: Visitor,
     notices: Noticeboard,
+    articles: Articles,
     found: ArticlesPage,
-    rows: bytes,
     path: str,
     order: Order,
     title: str,
@@ -95,7 +93,7 @@ async def _list(
         "articles.html",
         section="Articles",
         title=title,
-        rows=rows,
+        rows=links.rows(found.articles, site.clock.now_ms(), articles.open_since()),
         tabs=tabs("Order", tuple((shown, f"{path}?order={name}") for name, shown in ORDERS.items()), ORDERS[order]),
         groups=notices.groups(title),
         more=older(f"{path}?order={order}", found.pagination, "More"),
