@@ -1,0 +1,191 @@
+"""Logging in: another token, the same cart, and nothing for whoever knew the token before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from plaza.core import paging
+from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
+from plaza.core.keys import Layout, use_layout
+from plaza.core.paging import Page
+from plaza.core.sql import Sql
+from plaza.core.wire import connect
+from plaza.shop.keys import (
+    SHOP_LOGINS,
+    SHOP_RECENT,
+)
+from plaza.shop.library import LIBRARY
+from plaza.shop.model import Login, SessionMoved, WrongLogin
+from plaza.shop.sessions import GRACE_SECONDS
+from tests.servers import Cluster
+from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
+
+
+async def test_a_wrong_password_opens_nothing(shop: Shop, stranger: Any) -> None:
+    guest = await shop.token()
+    for name, password in (("ana", "wrong"), ("nobody", "ana password"), ("no:name", "x"), ("me", "x")):
+        with pytest.raises(WrongLogin):
+            await shop.sessions.login(guest, Login(name, password))
+    assert await stranger.hgetall(SHOP_LOGINS()) == {}
+    assert not (await shop.sessions.visit(guest))[0].new
+
+
+async def test_the_token_changes_at_login_and_the_old_one_is_not_signed_in(shop: Shop, stranger: Any) -> None:
+    guest = await shop.token()
+    ana = await shop.login("ana", guest)
+    assert ana != guest
+    assert await stranger.hgetall(SHOP_LOGINS()) == {ana: "ana"}
+    assert await stranger.zrange(SHOP_RECENT(), 0, -1) == [ana]
+
+
+async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    guest = await shop.token()
+    ana = await shop.login("ana", guest)
+    visit, _ = await shop.carts.put(guest, item.id, 2)  # left the browser before it heard of the new token
+    assert visit.moved
+    assert not visit.new, "a new cookie would take the place of the one from the login"
+    assert await shop.lines(ana) == {item.id: 2}
+    shop.clock.forward(seconds=GRACE_SECONDS + 1)
+    visit, _ = await shop.sessions.visit(guest)
+    assert visit.new
+    assert visit.user is None
+
+
+async def test_the_old_token_is_followed_through_several_logins(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    first = await shop.token()
+    second = await shop.login("ana", first)
+    third = await shop.login("ana", second)
+    visit, _ = await shop.carts.put(first, item.id, 2)
+    assert (visit.moved, visit.new, visit.heir) == (True, False, "ana")
+    assert await shop.lines(third) == {item.id: 2}
+    await shop.sessions.logout(third)
+    visit, _ = await shop.sessions.visit(first)
+    assert (visit.moved, visit.new, visit.heir) == (True, False, None), "the cookie that was cleared stays cleared"
+
+
+async def test_the_old_token_may_not_do_what_only_the_person_may(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    guest = await shop.token()
+    ana = await shop.login("ana", guest)
+    await shop.carts.put(ana, item.id, 1)
+    visit, _ = await shop.sessions.visit(guest)
+    assert [session.id for session in await shop.sessions.own(visit)] == [visit.id]
+    assert (await shop.orders.page(visit, Page())).orders == []
+    with pytest.raises(SessionMoved):
+        await shop.orders.check_out(guest)
+    with pytest.raises(SessionMoved):
+        await shop.sessions.end_own(visit, visit.id)
+
+
+async def test_whoever_planted_the_token_learns_nothing_of_who_logged_in_with_it(shop: Shop, offer: Offer) -> None:
+    secret, bait = await offer(), await offer()
+    before = await shop.login("ana")
+    await shop.carts.put(before, secret.id, 7)
+    planted = await shop.token()
+    await shop.carts.put(planted, bait.id, 1)
+    await shop.views.view(planted, bait.id)
+    ana = await shop.login("ana", planted)
+    await shop.views.view(ana, secret.id)
+    visit, _ = await shop.sessions.visit(planted)
+    assert shop.sessions.session(visit).user is None
+    assert visit.token == planted, "its id is not that of the person's session either"
+    assert await shop.lines(planted) == {bait.id: 1}
+    _, shown = await shop.carts.put(planted, bait.id, 2)
+    assert [(line.id, line.qty) for line in shown.items] == [(bait.id, 2)]
+    _, viewed = await shop.views.recently(planted, Page())
+    assert [item.id for item in viewed.items] == [bait.id]
+    assert await shop.lines(ana) == {secret.id: 7, bait.id: 2}, "what was under way was done all the same"
+
+
+async def test_a_token_that_was_replaced_long_ago_does_not_end_the_session_that_followed(shop: Shop) -> None:
+    planted = await shop.token()
+    ana = await shop.login("ana", planted)
+    shop.clock.forward(seconds=GRACE_SECONDS + 1)
+    await shop.sessions.logout(planted)
+    assert (await shop.sessions.visit(ana))[0].user == "ana"
+
+
+async def test_another_person_who_logs_in_gets_nothing_of_the_first(shop: Shop, offer: Offer) -> None:
+    item = await offer()
+    ana = await shop.login("ana")
+    await shop.carts.put(ana, item.id, 3)
+    await shop.views.view(ana, item.id)
+    ben = await shop.login("ben", ana)
+    assert await shop.lines(ben) == {}
+    _, viewed = await shop.views.recently(ben, Page())
+    assert viewed.items == []
+    visit, _ = await shop.sessions.visit(ana)
+    assert visit.moved
+    assert visit.user is None
+    with pytest.raises(SessionMoved):
+        await shop.carts.put(ana, item.id, 1)
+    assert await shop.lines(await shop.login("ana")) == {item.id: 3}
+
+
+async def test_logging_out_with_a_token_that_was_just_replaced_ends_the_new_session(shop: Shop) -> None:
+    guest = await shop.token()
+    ana = await shop.login("ana", await shop.login("ana", guest))
+    await shop.sessions.logout(guest)
+    assert (await shop.sessions.visit(ana))[0].new
+
+
+async def test_a_login_whose_process_dies_is_finished_by_a_worker(
+    cluster: Cluster, shop_on_cluster: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster, where a login is several steps on several nodes."""
+    shop = shop_on_cluster
+    item = await offer_in(shop)
+    guest = await shop.token()
+    await shop.carts.put(guest, item.id, 2)
+    await shop.functions.effects.drain()
+
+    async def die(*_: object) -> None:
+        """The process is gone: nothing follows from what it has begun."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.functions.effects, "_settle", die)
+        token = await shop.login("ana", guest)
+    with cluster.stranger() as stranger:
+        assert stranger.hgetall(SHOP_LOGINS()) == {}
+        while await shop.functions.effects.recover(abandoned_ms=0):
+            await shop.functions.effects.drain()
+        assert stranger.hgetall(SHOP_LOGINS()) == {token: "ana"}
+        assert stranger.zrange(SHOP_RECENT(), 0, -1) == [token]
+    assert await shop.lines(token) == {item.id: 2}
+    assert await shop.lines(await shop.login("ana")) == {item.id: 2}
+
+
+@pytest.fixture
+async def shop_on_cluster(cluster: Cluster, database: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
+    use_layout(Layout.BRACES)
+    valkey = await connect(cluster.url)
+    functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
+    await functions.load()
+    yield assemble(functions, database, clock, people)
+    await functions.effects.drain()
+    await valkey.close()
+    use_layout(Layout.PLAIN)
+
+
+async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = shop.sessions.accounts.check
+
+    async def slow(*args: Any) -> Any:
+        actor = await check(*args)
+        await shop.cutoffs.note("ana")
+        shop.clock.forward(seconds=1)
+        return actor
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.sessions.accounts, "check", slow)
+        token = await shop.login("ana")
+    assert (await shop.sessions.visit(token))[0].user is None
+    assert (await shop.sessions.visit(await shop.login("ana")))[0].user == "ana"
