@@ -57,21 +57,23 @@ class Relay:
         if self.refuse:
             writer.transport.abort()
             return
+        self._writers.add(writer)  # here, since a task that is cancelled before its first step runs no line of its own
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            there, onward = await asyncio.open_connection("127.0.0.1", self._target)
-            ends = {writer, onward}
-            self._writers |= ends
-            try:
+        ends = {writer}
+        try:
+            with contextlib.suppress(OSError):
+                there, onward = await asyncio.open_connection("127.0.0.1", self._target)
+                ends.add(onward)
+                self._writers.add(onward)
                 await asyncio.gather(self._ask(reader, onward), self._answer(there, writer))
-            finally:
-                self._writers -= ends
-                for end in ends:
-                    end.transport.abort()
+        finally:
+            self._writers -= ends
+            for end in ends:
+                end.transport.abort()
 
     async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_CHUNK):
