@@ -83,19 +83,19 @@ class Relay:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         allowed = self.cut_after
-        self.passed = 0
+        passed = self.passed = 0  # its own: another connection may be counting too
         sizes = itertools.cycle(self.pieces)
         while data := await reader.read(_CHUNK):
             if allowed is not None:
-                data = data[: allowed - self.passed]
+                data = data[: allowed - passed]
             while data:
                 size = next(sizes)
                 writer.write(data[:size])
-                self.passed += len(data[:size])
+                passed = self.passed = passed + len(data[:size])
                 data = data[size:]
                 await writer.drain()
                 await asyncio.sleep(0)  # so that who reads does so now
-            if self.passed == allowed:
+            if passed == allowed:
                 writer.close()
                 await writer.wait_closed()
                 break
