@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.core.garden import BEDS, PLANTS, free, with_garden
+from tests.eventually import eventually
 from tests.postgres import Postgres
 from tests.processes import run_program
 from tests.servers import free_port
@@ -152,6 +154,28 @@ async def test_cancelling_writers_at_any_point_never_wedges_the_database(garden:
         before = await free(garden)
         await write()
     assert await free(garden) == before + 1
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_statement_whose_caller_is_gone_ends_with_its_thread(tmp_path: Path, times: int) -> None:
+    before = set(threading.enumerate())
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+
+    async def count_for_ever() -> None:
+        async with sql.read() as tx:
+            await tx.execute(
+                text("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i FROM n) SELECT count(*) FROM n")
+            )
+
+    reader = asyncio.create_task(count_for_ever())
+    await asyncio.sleep(0.05)
+    for _ in range(times):  # from the second on it meets what tidies up after the first
+        reader.cancel()
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await asyncio.gather(reader, return_exceptions=True)
+        await sql.close()
+        await eventually(lambda: set(threading.enumerate()) <= before)
 
 
 async def test_ping_answers(garden: Sql) -> None:

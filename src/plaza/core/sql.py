@@ -35,6 +35,7 @@ from plaza.core import metrics, migrate
 from plaza.core.errors import SettingError, Unavailable
 from plaza.core.here import Here
 from plaza.core.settings import Settings
+from plaza.core.sqlite import Connections
 
 SQLITE_READERS = 4
 POOL_SIZE, POOL_OVERFLOW = 10, 10
@@ -78,11 +79,19 @@ def metadata() -> MetaData:
 class Sql:
     """A database, open and migrated."""
 
-    def __init__(self, writer: AsyncEngine, reader: AsyncEngine, looker: AsyncEngine, here: Here | None = None) -> None:
+    def __init__(
+        self,
+        writer: AsyncEngine,
+        reader: AsyncEngine,
+        looker: AsyncEngine,
+        here: Here | None = None,
+        connections: Connections | None = None,
+    ) -> None:
         self._writer = writer
         self._reader = reader
         self._looker = looker
         self._here = here
+        self._connections = connections
         self.dialect = writer.dialect.name
 
     @classmethod
@@ -94,8 +103,9 @@ class Sql:
             return cls(*_postgres_engines(url))
         file = settings.data_dir / "plaza.sqlite"
         await _migrate_sqlite(file, migrate.folders() if folders is None else folders)
-        reader = _sqlite_reader(file)
-        return cls(_sqlite_writer(file), reader, reader, Here(file, _READS))
+        connections = Connections(file)
+        reader = _sqlite_reader(connections)
+        return cls(_sqlite_writer(connections), reader, reader, Here(file, _READS), connections)
 
     def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that may write. On SQLite it is the only one that does."""
@@ -135,6 +145,8 @@ class Sql:
             self._here.close()
         await self._reader.dispose()
         await self._writer.dispose()
+        if self._connections is not None:
+            await self._connections.ended()
 
 
 @contextlib.asynccontextmanager
@@ -177,13 +189,9 @@ def _is_away(error: exc.DBAPIError) -> bool:
     return str(getattr(cause, "sqlstate", None) or "").startswith(_POSTGRES_AWAY)
 
 
-def _sqlite_engine(file: Path, begin: str, pragmas: Sequence[str], **pool: Any) -> AsyncEngine:
+def _sqlite_engine(connections: Connections, begin: str, pragmas: Sequence[str], **pool: Any) -> AsyncEngine:
     engine = create_async_engine(
-        f"sqlite+aiosqlite:///{file}",
-        hide_parameters=True,
-        # The driver would otherwise begin transactions by itself, late and never around a SELECT.
-        connect_args={"isolation_level": None},
-        **pool,
+        f"sqlite+aiosqlite:///{connections.file}", async_creator=connections.open, hide_parameters=True, **pool
     )
 
     @event.listens_for(engine.sync_engine, "connect")
@@ -200,20 +208,17 @@ def _sqlite_engine(file: Path, begin: str, pragmas: Sequence[str], **pool: Any) 
     return engine
 
 
-def _sqlite_writer(file: Path) -> AsyncEngine:
+def _sqlite_writer(connections: Connections) -> AsyncEngine:
     # FULL: with NORMAL a commit reaches the disk only at the next checkpoint, which may be hours away.
     pragmas = ("foreign_keys = ON", "synchronous = FULL")
-    return _sqlite_engine(file, "BEGIN IMMEDIATE", pragmas, pool_size=1, max_overflow=0, pool_timeout=POOL_WAIT_SECONDS)
-
-
-def _sqlite_reader(file: Path) -> AsyncEngine:
     return _sqlite_engine(
-        file,
-        "BEGIN",
-        _READS,
-        pool_size=SQLITE_READERS,
-        max_overflow=0,
-        pool_timeout=POOL_WAIT_SECONDS,
+        connections, "BEGIN IMMEDIATE", pragmas, pool_size=1, max_overflow=0, pool_timeout=POOL_WAIT_SECONDS
+    )
+
+
+def _sqlite_reader(connections: Connections) -> AsyncEngine:
+    return _sqlite_engine(
+        connections, "BEGIN", _READS, pool_size=SQLITE_READERS, max_overflow=0, pool_timeout=POOL_WAIT_SECONDS
     )
 
 
@@ -224,7 +229,8 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
         # A migration may rebuild a table under its references, so they are checked at the end, not at every step.
         # The write-ahead log is a property of the file; it is switched on here, where nobody else has it open yet.
         pragmas = ("foreign_keys = OFF", "synchronous = FULL", "journal_mode = WAL")
-        engine = _sqlite_engine(file, "BEGIN IMMEDIATE", pragmas)
+        connections = Connections(file)
+        engine = _sqlite_engine(connections, "BEGIN IMMEDIATE", pragmas)
         try:
             async with _transaction(engine) as tx:
                 await tx.run_sync(migrate.upgrade, folders)
@@ -233,6 +239,7 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
                     raise SettingError(f"A migration left a broken reference in table {broken[0]}.")
         finally:
             await engine.dispose()
+            await connections.ended()
 
 
 def _postgres_url(url: str) -> str:
