@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from plaza.challenges.keys import CLG_SHOWN, USER_CONTRIBUTION
 from plaza.challenges.tables import BY_NAME
+from plaza.core.cutoffs import Cutoffs
+from plaza.core.errors import Unauthenticated
 from tests.challenges.conftest import BEN, CLEO, World, person
 from tests.challenges.truth import assert_true
 
@@ -65,3 +69,28 @@ async def test_rows_that_both_names_have_become_one(world: World, stranger: Any)
     }
     assert (await world.roll.run()).rebuilt == []
     await assert_true(world, stranger)
+
+
+@pytest.mark.parametrize("new", ["benny", None])
+async def test_what_was_under_way_when_the_name_was_given_up_leaves_no_rows_under_it(
+    world: World, new: str | None
+) -> None:
+    """Every verb that writes a name, by a request that was let in before and writes after."""
+    id = await world.joined(BEN, CLEO)
+    joinable, post = await world.challenge(), await world.post(CLEO, id)
+    ben = replace(BEN, since_ms=world.clock.now_ms())
+    world.clock.forward(seconds=1)
+    await Cutoffs(world.derived.valkey, clock=world.clock).note("ben")
+    await (world.people.forget("ben") if new is None else world.people.rename("ben", new))
+    before = await rows(world)
+    for late in (
+        lambda: world.challenge(ben),
+        lambda: world.challenges.join(ben, joinable.id),
+        lambda: world.track(ben, id),
+        lambda: world.post(ben, id),
+        lambda: world.posts.react(ben, post.id),
+    ):
+        with pytest.raises(Unauthenticated):
+            await late()
+    assert await rows(world) == before
+    await world.challenges.join(replace(ben, since_ms=world.clock.now_ms() + 1), joinable.id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from plaza.core.sql import Sql
@@ -13,9 +16,16 @@ def history(sql: Sql) -> History:
     return History(sql)
 
 
+async def keep(history: History, event: str, viewings: Sequence[Viewing]) -> None:
+    async def read() -> Sequence[Viewing]:
+        return viewings
+
+    await history.keep_viewings(event, read)
+
+
 async def test_a_viewing_session_written_twice_is_one_row_with_the_later_end(history: History) -> None:
     for end in (20, 30, 10):
-        await history.keep_viewings("E1", [Viewing("", "web", "ana", 5, end)])
+        await keep(history, "E1", [Viewing("", "web", "ana", 5, end)])
     assert [v async for v in history.viewings("E1")] == [Viewing("", "web", "ana", 5, 30)]
 
 
@@ -41,8 +51,8 @@ async def test_totals_only_grow(history: History) -> None:
 async def test_reading_goes_on_from_page_to_page(history: History) -> None:
     count = PAGE + 5
     rows = [Viewing("S1", "web", f"p{i % 50}", i, i + 1) for i in range(count)]
-    await history.keep_viewings("E1", rows)
-    await history.keep_viewings("E2", rows[:3])
+    await keep(history, "E1", rows)
+    await keep(history, "E2", rows[:3])
     found = [v async for v in history.viewings("E1", "S1")]
     assert len(found) == len(set(found)) == count
     assert await history.attended("E1") == 50
@@ -51,13 +61,13 @@ async def test_reading_goes_on_from_page_to_page(history: History) -> None:
 
 async def test_of_a_persons_viewing_sessions_the_one_that_ended_last_is_known(history: History) -> None:
     late = Viewing("S1", "phone", "ana", 3, 9)
-    await history.keep_viewings("E1", [Viewing("", "web", "ana", 1, 5), late, Viewing("", "web", "ana", 4, 6)])
-    await history.keep_viewings("E2", [Viewing("", "web", "ben", 1, 20)])
+    await keep(history, "E1", [Viewing("", "web", "ana", 1, 5), late, Viewing("", "web", "ana", 4, 6)])
+    await keep(history, "E2", [Viewing("", "web", "ben", 1, 20)])
     assert await history.last("E1", ["ana", "ben"]) == {"ana": late}
 
 
 async def test_a_person_can_be_forgotten(history: History) -> None:
-    await history.keep_viewings("E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ben", 1, 2)])
+    await keep(history, "E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ben", 1, 2)])
     assert await history.of_viewer("ana") == [("E1", Viewing("", "web", "ana", 1, 2))]
     await history.forget("ana")
     assert await history.of_viewer("ana") == []
@@ -65,8 +75,8 @@ async def test_a_person_can_be_forgotten(history: History) -> None:
 
 
 async def test_a_person_can_be_renamed(history: History) -> None:
-    await history.keep_viewings("E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ana", 5, 6)])
-    await history.keep_viewings("E1", [Viewing("", "web", "eva", 5, 7)])
+    await keep(history, "E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ana", 5, 6)])
+    await keep(history, "E1", [Viewing("", "web", "eva", 5, 7)])
     for _ in range(2):
         await history.rename("ana", "eva")
     assert await history.of_viewer("ana") == []
@@ -74,3 +84,21 @@ async def test_a_person_can_be_renamed(history: History) -> None:
         Viewing("", "web", "eva", 1, 2),
         Viewing("", "web", "eva", 5, 7),
     ]
+
+
+@pytest.mark.parametrize("new", ["eva", None])
+async def test_a_viewing_session_that_is_being_written_is_renamed_or_forgotten_too(
+    history: History, new: str | None
+) -> None:
+    """A worker has read it, under the old name, when that changes."""
+    changing: list[asyncio.Task[None]] = []
+
+    async def read() -> Sequence[Viewing]:
+        change = history.forget("ana") if new is None else history.rename("ana", new)
+        changing.append(asyncio.create_task(change))
+        await asyncio.wait(changing, timeout=0.2)  # time for one that does not wait
+        return [Viewing("", "web", "ana", 1, 2)]
+
+    await history.keep_viewings("E1", read)
+    await asyncio.gather(*changing)
+    assert [v async for v in history.viewings("E1")] == ([] if new is None else [Viewing("", "web", new, 1, 2)])

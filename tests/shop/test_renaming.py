@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from plaza.core.clock import SetClock
+from plaza.core.errors import Unauthenticated
+from plaza.core.functions import Functions
+from plaza.core.sql import Sql
 from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
 from plaza.shop.model import SessionMoved
-from tests.shop.conftest import Offer, Shop
+from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 
 NOTHING: dict[str, Any] = {"cart": {}, "sessions": [], "orders": []}
 
@@ -103,3 +107,48 @@ async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_aga
     await shop.shoppers.forget("ana")
     assert await shop.functions.call("shop_put_account", of_account("ana"), "ana", item.id, 1) == []
     assert not await stranger.exists(SHOP_ACCOUNT_CART("ana"))
+
+
+# Each database and each place once.
+in_pairs = pytest.mark.parametrize(
+    ("place", "sql_settings"), [("server", "postgresql"), ("cluster", "sqlite")], indirect=True
+)
+
+
+@in_pairs
+async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_under_the_old_name(
+    functions: Functions, sql: Sql, clock: SetClock, people: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The renaming begins and ends while the request is between its reading of the cart and its transaction."""
+    shop = assemble(functions, sql, clock, people)
+    item = await offer_in(shop, qty=5)
+    token = await shop.login("ana")
+    await shop.carts.put(token, item.id, 2)
+    order = shop.orders._order
+
+    async def held_up(*args: Any) -> Any:
+        clock.forward(seconds=1)
+        await shop.cutoffs.note("ana")
+        await shop.shoppers.rename("ana", "anna")
+        return await order(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.orders, "_order", held_up)
+        with pytest.raises(Unauthenticated):
+            await shop.orders.check_out(token)
+    assert await shop.shoppers.export("ana") == NOTHING
+    assert await shop.shoppers.export("anna") == {**NOTHING, "cart": {str(item.id): 2}}
+    assert (await shop.items.read(item.id)).qty == 5
+    _, ordered = await shop.orders.check_out((await shop.sessions.admit(None, "anna")).token)
+    assert [line.qty for line in ordered.items] == [2]
+    await shop.pages.drain()
+
+
+async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_again(
+    shop: Shop, stranger: Any
+) -> None:
+    await shop.login("ana")
+    await shop.shoppers.forget("ana")
+    keys = of_account("ana")
+    assert await shop.functions.call("shop_check_out_account", keys, "an id") == []
+    assert not await stranger.exists(*keys)

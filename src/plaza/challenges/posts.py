@@ -13,6 +13,7 @@ from plaza.challenges.model import IsBreak, NewPost, NotMember, Post, PostsPage,
 from plaza.challenges.record import challenge_for, challenge_of, member_of, note, require_ongoing, require_sight
 from plaza.challenges.tables import ARRIVAL, POST, REACTION, REMOVAL
 from plaza.core.auth import USER, Actor
+from plaza.core.bearers import bear
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
 from plaza.core.listing import below, newest
@@ -49,6 +50,7 @@ class Posts:
             "operation": operation,
         }
         async with self._sql.begin() as tx:
+            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
             found = await challenge_of(tx, challenge)
             if await member_of(tx, challenge, actor.name, lock=True) is None:
                 raise NotMember("Only members post.")
@@ -87,6 +89,7 @@ class Posts:
         actor.require(USER)
         now = self._clock.now_ms()
         async with self._sql.begin() as tx:
+            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
             row = await self._reachable(tx, actor, post, day_of(now))
             values = {
                 "post_id": post,

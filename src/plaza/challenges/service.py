@@ -37,6 +37,7 @@ from plaza.challenges.record import (
 )
 from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, REMOVAL, TRACKING
 from plaza.core.auth import USER, Actor
+from plaza.core.bearers import bear
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
 from plaza.core.listing import below, newest
@@ -80,6 +81,7 @@ class Challenges:
         }
         statement = self._sql.insert(CHALLENGE).values(values).on_conflict_do_nothing(index_elements=["operation"])
         async with self._sql.begin() as tx:
+            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
             id = (await tx.execute(statement.returning(CHALLENGE.c.id))).scalar()
             if id is None:
                 id = (await tx.execute(select(CHALLENGE.c.id).where(CHALLENGE.c.operation == operation))).scalar_one()
@@ -112,6 +114,7 @@ class Challenges:
         """Take part. A private challenge is joined by its creator or an admin only."""
         actor.require(USER)
         async with self._sql.begin() as tx:
+            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
             challenge = await challenge_of(tx, id)
             if not (challenge.is_public or actor.is_admin or actor.name == challenge.creator):
                 raise Private("This challenge is private.")
@@ -143,6 +146,7 @@ class Challenges:
         if day > today:
             raise Invalid("must not be in the future", field="date")
         async with self._sql.begin() as tx:
+            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
             await self._require_in_time(tx, actor, id, day)
             values = {"challenge_id": id, "username": actor.name, "day": day}
             statement = self._sql.insert(TRACKING).values(values).on_conflict_do_nothing()

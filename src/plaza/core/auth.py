@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plaza.core.clock import Clock
@@ -40,6 +40,8 @@ class Actor:
     role: Role
     groups: tuple[str, ...] | None = None  # None: the token does not speak of groups
     via_key: bool = False
+    # When what proves it was issued: the name may be given up since (`bearers.py`). None: nothing that could be void.
+    since_ms: int | None = field(default=None, compare=False)
 
     @property
     def is_admin(self) -> bool:
@@ -75,8 +77,9 @@ class Verified:
 
     @classmethod
     def by(cls, claims: Claims) -> Verified:
-        actor = Actor(claims.username, claims.role, claims.group_names())
-        return cls(actor, claims.issued_ms(), min(claims.exp, claims.iat + OLDEST_SECONDS))
+        issued_ms = claims.issued_ms()
+        actor = Actor(claims.username, claims.role, claims.group_names(), since_ms=issued_ms)
+        return cls(actor, issued_ms, min(claims.exp, claims.iat + OLDEST_SECONDS))
 
 
 class Auth:

@@ -46,10 +46,10 @@ class Holder(Protocol):
         """Everything held about a person."""
 
     async def forget(self, username: str) -> None:
-        """Remove every trace of a person. Stopped half-way, it is called again."""
+        """Remove a person's every trace; their tokens are void. Stopped half-way, it is called again."""
 
     async def rename(self, old: str, new: str) -> None:
-        """Give every trace of a person to another name. Stopped half-way, it is called again."""
+        """Give a person's every trace to another name; their tokens are void. Stopped half-way, it is called again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ to count at zero, and its figures are those of all its lives together.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from plaza.core.bearers import all_through, together
 from plaza.core.sql import Sql, metadata
 from plaza.live.model import Statistics
 
@@ -66,6 +67,8 @@ TOTALS = Table(
 
 # Rows a query fetches at a time, and names in one IN (…).
 PAGE = 1_000
+# Who writes names from Valkey, and who changes them: see `bearers.py`.
+_VIEWINGS = "live viewings"
 # More than a month of five-minute records.
 MOST_RECORDS = 10_000
 
@@ -99,25 +102,23 @@ class History:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    async def keep_viewings(self, event: str, viewings: Sequence[Viewing]) -> None:
-        rows = [
-            {
-                "event": event,
-                "session": v.session,
-                "location": v.location,
-                "viewer": v.viewer,
-                "started_at": v.started_at,
-                "ended_at": v.ended_at,
-            }
-            for v in viewings
-        ]
+    async def keep_viewings(self, event: str, read: Callable[[], Awaitable[Sequence[Viewing]]]) -> Sequence[Viewing]:
+        """Write the viewing sessions that `read` gives, and give them too.
+
+        They are read when nobody can be renamed or forgotten until they are written: the name would come back.
+        """
+        async with self._sql.begin() as tx:
+            await together(tx, _VIEWINGS)
+            if viewings := await read():
+                await tx.execute(self._upsert_viewings(), [_row(event, viewing) for viewing in viewings])
+        return viewings
+
+    def _upsert_viewings(self) -> Any:
         insert = self._sql.insert(VIEWINGS)
         later = case(
             (insert.excluded.ended_at > VIEWINGS.c.ended_at, insert.excluded.ended_at), else_=VIEWINGS.c.ended_at
         )
-        upsert = insert.on_conflict_do_update(index_elements=list(VIEWINGS.primary_key), set_={"ended_at": later})
-        async with self._sql.begin() as tx:
-            await tx.execute(upsert, rows)
+        return insert.on_conflict_do_update(index_elements=list(VIEWINGS.primary_key), set_={"ended_at": later})
 
     async def keep_records(self, event: str, session: str, records: dict[str, str]) -> None:
         rows = [{"event": event, "session": session, "at": int(at), "record": text} for at, text in records.items()]
@@ -235,7 +236,8 @@ class History:
             return [(event, Viewing(*rest)) for event, *rest in await tx.execute(query.order_by(c.started_at))]
 
     async def rename(self, old: str, new: str) -> None:
-        """A viewing session that both names have, from the same moment, is one."""
+        """A viewing session that both names have, from the same moment, is one. Valkey has the new name already."""
+        await all_through(self._sql, _VIEWINGS)
         c = VIEWINGS.c
         columns = [c.event, c.session, c.location, literal(new), c.started_at, c.ended_at]
         names = ["event", "session", "location", "viewer", "started_at", "ended_at"]
@@ -245,8 +247,21 @@ class History:
             await tx.execute(delete(VIEWINGS).where(c.viewer == old))
 
     async def forget(self, viewer: str) -> None:
+        """Remove a person's viewing sessions. Valkey has none already."""
+        await all_through(self._sql, _VIEWINGS)
         async with self._sql.begin() as tx:
             await tx.execute(delete(VIEWINGS).where(VIEWINGS.c.viewer == viewer))
+
+
+def _row(event: str, viewing: Viewing) -> dict[str, Any]:
+    return {
+        "event": event,
+        "session": viewing.session,
+        "location": viewing.location,
+        "viewer": viewing.viewer,
+        "started_at": viewing.started_at,
+        "ended_at": viewing.ended_at,
+    }
 
 
 def _after(order: Sequence[Any], last: Sequence[Any]) -> Any:

@@ -71,9 +71,10 @@ class Recorder:
             looked = await self._functions.call("live_sweep", names, room, now, self._window_ms, BATCH)
 
     async def _write_viewings(self, event: str) -> None:
-        while found := await self._viewings.finished(event, 0, BATCH):
-            await self._history.keep_viewings(event, found)
-            await self._valkey.call("ZREM", keys.EVENT_FINISHED(event), *map(finished_member, found))
+        while await self._viewings.finished(event, 0, 1):
+            found = await self._history.keep_viewings(event, lambda: self._viewings.finished(event, 0, BATCH))
+            if found:
+                await self._valkey.call("ZREM", keys.EVENT_FINISHED(event), *map(finished_member, found))
 
     async def _write_records(self, event: str, sessions: Sequence[str]) -> None:
         scopes = [("", keys.EVENT_RECORDS(event)), *((s, keys.SESSION_RECORDS(s)) for s in sessions)]

@@ -15,7 +15,9 @@ from typing import Any, Final
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.core.bearers import bear, give_up
 from plaza.core.clock import Clock
+from plaza.core.errors import Unauthenticated
 from plaza.core.listing import below, newest
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
@@ -61,6 +63,8 @@ class Orders:
             assert visit.user is not None
             keys = of_account(visit.user)
             reply = await self._functions.call("shop_check_out_account", keys, secrets.token_hex(16))
+            if not reply:
+                raise Unauthenticated("The session has ended.")
         cart, last, when, *flat = reply
         wanted = lines_of(flat)
         if not wanted:
@@ -84,6 +88,8 @@ class Orders:
     async def _order(self, visit: Visit, cart: str, wanted: dict[int, int]) -> tuple[Order, list[Data]]:
         now = self._clock.now_ms()
         async with self._sql.begin() as tx:
+            if visit.user is not None:
+                await bear(tx, self._functions.valkey, visit.user, visit.since_ms)
             id = await self._claim(tx, visit.buyer, cart, now)
             # Always in the order of ids: two carts with the same items never wait for each other in a circle.
             taken = [(await _take(tx, item, wanted[item]), wanted[item]) for item in sorted(wanted)]
@@ -159,6 +165,7 @@ class Orders:
     async def hand_over(self, old: str, new: str | None) -> None:
         """Put a person's new name on their orders, or none. The orders stay: stock and sums must add up."""
         buyer = "" if new is None else f"user:{new}"
+        await give_up(self._sql, old)
         async with self._sql.begin() as tx:
             await tx.execute(update(ORDERS).where(ORDERS.c.buyer == f"user:{old}").values(buyer=buyer))
 

@@ -89,6 +89,10 @@ class Visit:
         return public_id(self.token)
 
     @property
+    def since_ms(self) -> int:
+        return round(self.since * 1000)
+
+    @property
     def was_guest(self) -> bool:
         """A guest's that was replaced: it sees what it had, and nothing of whoever logged in with it."""
         return self.moved and self.user is None
@@ -189,7 +193,7 @@ class Sessions:
         return True
 
     def is_cut_off(self, user: str | None, since: float) -> bool:
-        return user is not None and self._cutoffs.of(user) >= since * 1000
+        return user is not None and self._cutoffs.of(user) >= round(since * 1000)
 
     def _visit(self, token: str, reply: Sequence[Any], *, new: bool = False, moved: bool = False) -> Visit:
         return Visit(token, reply[1] or None, float(reply[2]), float(reply[3]), new, moved)

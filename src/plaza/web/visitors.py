@@ -6,7 +6,7 @@ role is what it is now: who was suspended or lost a role a moment ago has lost i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.call import Call
@@ -81,4 +81,6 @@ class Visitors:
         """The visitor of a session that is known already."""
         cookie = (set_cookie(call, visit.token, self.sessions.limits.absolute),) if visit.new else ()
         actor = None if visit.user is None else await self._accounts.actor(visit.user)
+        if actor is not None:
+            actor = replace(actor, since_ms=visit.since_ms)
         return Visitor(visit.token, actor, cookie)

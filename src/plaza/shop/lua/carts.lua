@@ -170,8 +170,9 @@ verb('check_out', function(keys, args)
 end)
 
 -- check_out_account: the same for a person's cart.
--- KEYS account, cart, sessions   ARGV an id   Reply {id, last, when, item, qty, …}
+-- KEYS account, cart, sessions   ARGV an id   Reply {id, last, when, item, qty, …}; {} as of put_account
 verb('check_out_account', function(keys, args)
+  if redis.call('EXISTS', keys[3]) == 0 then return {} end
   return to_order({}, keys[1], keys[2], args[1])
 end)
 
