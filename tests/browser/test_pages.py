@@ -161,6 +161,21 @@ def test_what_one_was_writing_is_there_again_after_signing_in(readers: Readers) 
     reader.complaints = [line for line in reader.complaints if "401" not in line]
 
 
+def test_without_scripts_too_what_one_was_writing_is_there_again(readers: Readers) -> None:
+    reader = readers(java_script_enabled=False)
+    page = reader.sign_in("mira")
+    page.get_by_label("Your post").fill("Half a thought\nand its other half")
+    reader.context.clear_cookies()
+    page.get_by_role("button", name="Post", exact=True).click()
+    page.get_by_label("Name").fill("mira")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_label("Your text")).to_have_value("Half a thought\nand its other half")
+    page.get_by_role("button", name="Send it again").click()
+    expect(page.locator("article").first).to_contain_text("and its other half")
+    reader.complaints = [line for line in reader.complaints if "403" not in line]
+
+
 def test_a_vote_is_cast_switched_and_taken_back_in_place(readers: Readers, plaza: Community) -> None:
     page = readers().sign_up("vic")
     page.goto("/app/articles?order=time")

@@ -169,7 +169,7 @@ async def test_what_a_proxy_passes_on_is_not_taken_for_a_visitor_from_here(guest
             return [DemoAccount("ana", "Ana", "user")] if host else []
 
     plaza.get(Site).demo = Demo()
-    form = {**await guest.form("/app/sign-in"), "username": "ana"}
+    form = {**await guest.form("/app/sign-in"), "as": "ana"}
     for name in ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"):
         passed = {name: "for=203.0.113.9"}
         assert "Ana" not in (await guest.get("/app/sign-in", headers=passed)).text
@@ -185,8 +185,8 @@ async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfe
     assert "Look around" not in (await guest.get("/app/sign-in")).text
     plaza.get(Site).demo = Demo()
     assert "Ana &lt;b&gt;" in (await guest.get("/app/sign-in")).text
-    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", username="bob")).status_code == 404
-    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", username="ana")).status_code == 303
+    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", **{"as": "bob"})).status_code == 404
+    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", **{"as": "ana"})).status_code == 303
     assert "Sign out" in (await guest.get("/app")).text
 
 

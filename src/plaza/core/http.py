@@ -164,6 +164,8 @@ class App:
         """Who asks, and may they ask so often; then what the handler says."""
         if endpoint.wants_actor:
             await self._identify(call, endpoint)
+        if endpoint.route.visited:  # also to be told of: who is refused gets back what they wrote
+            await self._read(call, endpoint, receive)
         if self.limiter is None or endpoint.limit is None:
             return await self._act(call, endpoint, receive)
         name = self._name(call)
@@ -206,17 +208,21 @@ class App:
             arguments = endpoint.arguments(call)
             with Watch(receive):
                 return endpoint.reply(await endpoint.handler(*arguments))
+        if not endpoint.route.visited:
+            await self._read(call, endpoint, receive)
+        arguments = endpoint.arguments(call)
+        key = call.headers.get("idempotency-key") if endpoint.route.idempotent is True else None
+        if key is None or self.idempotency is None:
+            return endpoint.reply(await endpoint.handler(*arguments))
+        return await self._once(self.idempotency, key, call, endpoint, arguments)
+
+    async def _read(self, call: Call, endpoint: Endpoint, receive: Receive) -> None:
         self._refuse_strange_pages(call)
         try:
             call.body = await read_body(call.headers, receive, endpoint.body_limit)
         except TooLarge:
             call.is_cut_off = True
             raise
-        arguments = endpoint.arguments(call)
-        key = call.headers.get("idempotency-key") if endpoint.route.idempotent is True else None
-        if key is None or self.idempotency is None:
-            return endpoint.reply(await endpoint.handler(*arguments))
-        return await self._once(self.idempotency, key, call, endpoint, arguments)
 
     async def _once(
         self, idempotency: Idempotency, key: str, call: Call, endpoint: Endpoint, arguments: list[Any]

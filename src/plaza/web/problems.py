@@ -9,6 +9,7 @@ from plaza.core.answers import Answer
 from plaza.core.call import Call
 from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError
 from plaza.core.serving.problems import headers_of, problem
+from plaza.web.drafts import draft_of
 from plaza.web.forms import NEXT, fields_of
 from plaza.web.rendering import chrome, page, render
 from plaza.web.security import HOME, local
@@ -23,6 +24,8 @@ _ADVICE: Final = {
     500: "It is our fault, and it is in our log.",
     503: "Something we stand on is away. It usually takes a few seconds.",
 }
+# What may be otherwise in a moment.
+_PASSING: Final = frozenset({429, 500, 503})
 
 
 def wants_page(call: Call) -> bool:
@@ -41,9 +44,22 @@ def problem_page(error: PlazaError, call: Call) -> Answer[Any]:
     # Errors are told without asking who it is.
     nobody = {"chrome": chrome("", "", False, ""), "here": HOME, "csrf": "", "notices": ""}
     advice = _ADVICE.get(error.status, "")
-    body = render("problem.html", **nobody, error=error, advice=advice, request_id=call.request_id)
+    body = render(
+        "problem.html", **nobody, error=error, advice=advice, request_id=call.request_id, **_again(error, call)
+    )
     headers = [pair for pair in headers_of(error) if pair[0] != "www-authenticate"]
     return page(body, *headers, status=error.status)
+
+
+def _again(error: PlazaError, call: Call) -> dict[str, Any]:
+    """How to ask for the same once more: for what passes by itself a link, for a form all that was written in it."""
+    draft = draft_of(call)
+    passes = error.status in _PASSING and call.method in ("GET", "HEAD")
+    return {
+        "again": local(address(call), "") if passes else "",
+        "path": "" if draft is None else draft.path,
+        "fields": () if draft is None else draft.shown(),
+    }
 
 
 def sign_in_path(wanted: str) -> str:

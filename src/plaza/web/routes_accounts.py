@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from plaza.core.answers import Answer
 from plaza.core.call import Call
@@ -13,17 +13,13 @@ from plaza.shop.model import Login
 from plaza.shop.sessions import Sessions, Visit
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration, Username, UsernameTaken
-from plaza.web import assets, avatars, forms
+from plaza.web import assets, avatars, door, forms
+from plaza.web.drafts import carried_by
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME, local
 from plaza.web.site import Site
 
 page = PageRoutes()
-
-# What proxies add. One that does not pass the `Host` on asks for this machine by its own name, whoever asked the proxy.
-_ADDED_BY_PROXIES: Final = frozenset(
-    {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
-)
 
 
 @page.get("/assets/{version}/{name}", limit=None)
@@ -41,38 +37,33 @@ async def avatar(username: Username) -> Answer[str]:
 @page.get("/sign-in")
 async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
     """Where people sign in; with the demo on, also its accounts."""
-    return await _sign_in(call, site, local(next))
-
-
-async def _sign_in(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
-    who = await site.visitors.at_the_door(call)
-    given = {"username": "", "problem": "", **said}
-    accounts = await site.demo.accounts(_host(call))
-    return site.page(call, who, "sign-in.html", status=status, here=next, to=next, accounts=accounts, **given)
+    return await door.sign_in_page(call, site, local(next))
 
 
 @page.post("/sign-in", limit=None)  # tries are counted by the name that is tried
 async def sign_in(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
     """Sign in by name and password."""
     fields = forms.fields_of(body)
-    next = local(fields.get(forms.NEXT))
+    next, draft = local(fields.get(forms.NEXT)), carried_by(fields)
+    name, password = fields.get("username", ""), fields.get("password", "")
     try:
-        visit = await sessions.login(token_of(call), forms.read(body, Login), call.address)
+        login = forms.convert({"username": name, "password": password}, Login)
+        visit = await sessions.login(token_of(call), login, call.address)
     except (Unauthenticated, Invalid, TooFast) as error:
-        name = fields.get("username", "")
-        return await _sign_in(call, site, next, status=_status(error), username=name, problem=error.detail)
-    return _sent_on(await site.visitors.behind(call, visit), next)
+        said = {"username": name, "problem": error.detail}
+        return await door.sign_in_page(call, site, next, status=_status(error), draft=draft, **said)
+    return door.let_in(call, site, await site.visitors.behind(call, visit), next, draft)
 
 
 @page.post("/sign-in/as")
 async def switch(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
     """Look around as one of the demo's accounts. Nobody else's account opens so."""
     fields = forms.fields_of(body)
-    name = fields.get("username", "")
-    if name not in {account.username for account in await site.demo.accounts(_host(call))}:
+    name = fields.get("as", "")
+    if name not in {account.username for account in await site.demo.accounts(door.host_of(call))}:
         raise NotFound("The demo has no such account.")
-    visit = await sessions.admit(token_of(call), name)
-    return _sent_on(await site.visitors.behind(call, visit), local(fields.get(forms.NEXT)))
+    who = await site.visitors.behind(call, await sessions.admit(token_of(call), name))
+    return door.let_in(call, site, who, local(fields.get(forms.NEXT)), carried_by(fields))
 
 
 @page.get("/sign-up")
@@ -98,7 +89,7 @@ async def sign_up(call: Call, body: bytes, site: Site, sessions: Sessions, accou
         given = {name: fields.get(name, "") for name in ("username", "display_name")}
         field = error.extra.get("field", "username" if isinstance(error, Conflict) else "")
         return await _sign_up(call, site, next, status=_status(error), problem=error.detail, field=field, **given)
-    return _sent_on(await site.visitors.behind(call, visit), next)
+    return door.let_in(call, site, await site.visitors.behind(call, visit), next, None)
 
 
 async def _joined(call: Call, given: Registration, sessions: Sessions, accounts: Accounts) -> Visit:
@@ -119,15 +110,6 @@ async def sign_out(call: Call, body: bytes, site: Site, sessions: Sessions) -> A
     return Answer(status=303, headers=[clear_cookie(call), ("location", HOME)])
 
 
-def _host(call: Call) -> str:
-    """The host that a visitor asked for; none if it was a proxy that asked, for we cannot know what it was asked."""
-    return "" if _ADDED_BY_PROXIES & call.headers.keys() else call.headers.get("host", "")
-
-
 def _status(error: PlazaError) -> int:
     # A browser that gets 401 without a challenge is at a loss; the form says what is wrong.
     return 422 if error.status == 401 else error.status
-
-
-def _sent_on(who: Any, to: str) -> Answer[str]:
-    return Answer(status=303, headers=[*who.cookie, ("location", to)])

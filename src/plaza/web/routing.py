@@ -1,5 +1,5 @@
 """Routes of pages. What all pages have in common is said here once, so that no page can forget it: errors are pages,
-and a form is checked before its handler runs.
+a form is checked before its handler runs, and what was written in one that is refused is not lost.
 
     page = PageRoutes()
 
@@ -20,10 +20,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from plaza.core.errors import Unauthenticated
 from plaza.core.routes import Handler, Method, Options, Routes
+from plaza.web.door import turned_away
 from plaza.web.problems import problem_page
 from plaza.web.rendering import HTML
-from plaza.web.security import HOME
+from plaza.web.security import HOME, StaleForm
 
 
 class PageRoutes(Routes):
@@ -55,7 +57,11 @@ def _checked(handler: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(handler)
     async def checked(*arguments: Any) -> Any:
-        arguments[site_at].require_own_form(arguments[call_at], arguments[body_at])
-        return await handler(*arguments)
+        call, site = arguments[call_at], arguments[site_at]
+        try:
+            site.require_own_form(call, arguments[body_at])
+            return await handler(*arguments)
+        except (StaleForm, Unauthenticated) as error:
+            return await turned_away(call, site, error)
 
     return checked

@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
-from urllib.parse import urlsplit
 
 from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.serving.problems import CrossOrigin
@@ -55,14 +54,19 @@ class Forms:
 
 def require_own_page(headers: Mapping[str, str]) -> None:
     """Refuse what a browser says comes from elsewhere. One that says nothing is left to the form's token."""
+    said = headers.get("sec-fetch-site")
+    silent = "origin" not in headers if said is None else said == "none"
+    if not silent and not is_own_page(headers):
+        raise CrossOrigin("Pages of other sites may not do this.")
+
+
+def is_own_page(headers: Mapping[str, str]) -> bool:
+    """Whether a browser says that this comes from one of our own pages."""
     site = headers.get("sec-fetch-site")
     if site is not None:
-        own = site in ("same-origin", "none")
-    else:
-        origin = headers.get("origin")
-        own = origin is None or urlsplit(origin).netloc == headers.get("host", "")
-    if not own:
-        raise CrossOrigin("Pages of other sites may not do this.")
+        return site == "same-origin"
+    scheme, _, place = headers.get("origin", "").partition("://")
+    return bool(scheme) and place == headers.get("host")
 
 
 def local(path: str | None, otherwise: str = HOME) -> str:

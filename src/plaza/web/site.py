@@ -44,6 +44,10 @@ class Site:
         """Refuse a form that none of our pages made for this session. `PageRoutes` asks this of every POST."""
         self._forms.require(call.headers, token_of(call), fields_of(body).get(CSRF, ""))
 
+    def mark(self, who: Visitor) -> str:
+        """What every form of a visitor carries, and no other site knows."""
+        return "" if who.session is None else self._forms.token(who.session)
+
     def operation(self, call: Call, body: bytes) -> str:
         """What a form does, named: filled in once and sent twice, it is done once. Changed meanwhile, it is another."""
         once = fields_of(body).get(ONCE, call.operation)
@@ -76,7 +80,7 @@ class Site:
             "me": who,
             "here": here,
             "chrome": rendering.chrome(section, who.name, who.is_admin, "" if who.actor else here),
-            "csrf": "" if who.session is None else self._forms.token(who.session),
+            "csrf": self.mark(who),
             "now": self.clock.now_ms(),
             "notices": self._notices(),
         }
