@@ -19,6 +19,7 @@ from plaza.core import catalogue, limits, paging, system
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.cutoffs import Cutoffs
+from plaza.core.damage import Damage
 from plaza.core.domain import Core, Domain, Holder, Parts
 from plaza.core.functions import Functions
 from plaza.core.http import App, make_app
@@ -98,6 +99,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             observer=requests,
             strays=pages.STRAYS if _shows_pages(domains) else {},
             visitor=services[Site].visitors.name if _shows_pages(domains) else None,
+            explain=services[Damage].explain,
         )
         services[System].draining = app.draining
         try:
@@ -115,6 +117,7 @@ def _services(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> 
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
     _introduce(services, {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder})
     services[System] = System(core.valkey, core.sql)
+    services[Damage] = Damage(core.valkey, catalogues(domains))
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
     services[Audits] = Audits(_auditor(core, domains, parts))
     services[Keyspace] = Keyspace(core.valkey, catalogues(domains))
@@ -129,9 +132,10 @@ def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any]) ->
     timers = [timer for part in parts for timer in part.timers]
     consumers = [consumer for part in parts for consumer in part.consumers]
     turns = {name: turn for part in parts for name, turn in part.turns.items()}
+    explain = services[Damage].explain
     if Town not in services:
-        return Worker(core.functions, timers, consumers, turns)
-    jobs = Worker(core.functions, timers, consumers, turns | {"demo": services[Town].turn})
+        return Worker(core.functions, timers, consumers, turns, explain=explain)
+    jobs = Worker(core.functions, timers, consumers, turns | {"demo": services[Town].turn}, explain=explain)
     services[Vitals].jobs_known = [*jobs.timers, *services[Town].timers]
     return jobs
 

@@ -17,6 +17,7 @@ from plaza.commands.base import command
 from plaza.core.errors import OperatorError, PlazaError
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
+from plaza.core.valkey.calls import ReplyError
 
 if TYPE_CHECKING:
     from plaza.commands.base import Run
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         field = f"{error.extra['field']} " if "field" in error.extra and str(error)[:1].islower() else ""
         print(f"plaza: {field}{error}", file=sys.stderr)
         return 1
+    except ReplyError as error:
+        print(f"plaza: {_refused(error)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -75,6 +79,12 @@ def parser() -> argparse.ArgumentParser:
     challenges.add(commands)
     live.add(commands)
     return top
+
+
+def _refused(error: ReplyError) -> str:
+    if error.code == "WRONGTYPE":
+        return "A key has the wrong type. `plaza audit` names it, and mends it with --repair."
+    return f"Valkey refuses: {error.message}"
 
 
 def _serve(given: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from typing import Protocol
 import structlog
 
 from plaza.core.clock import Clock
+from plaza.core.damage import DamagedKey, Explain, as_it_is
 from plaza.core.errors import Unavailable
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions
@@ -89,11 +90,13 @@ class Worker:
         clock: Clock | None = None,
         lease_seconds: float = LEASE_SECONDS,
         stop_seconds: float = STOP_SECONDS,
+        explain: Explain = as_it_is,
     ) -> None:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._stop_seconds = stop_seconds
+        self._explain = explain
         events = Events(functions)
-        running = Timers(functions, Leases(functions, lease_seconds), self.name, clock)
+        running = Timers(functions, Leases(functions, lease_seconds), self.name, clock, explain)
         every = [*timers, *own_timers(functions, events, consumers)]
         assert len({timer.name for timer in every}) == len(every), "two timers have the same name"
         self.timers = [timer.name for timer in every]
@@ -106,7 +109,8 @@ class Worker:
 
     async def run(self) -> None:
         log.info("worker started", worker=self.name, jobs=len(self._loops))
-        tasks = {name: asyncio.create_task(_keep_running(name, loop)) for name, loop in self._loops.items()}
+        loops = self._loops.items()
+        tasks = {name: asyncio.create_task(_keep_running(name, loop, self._explain)) for name, loop in loops}
         try:
             await asyncio.wait(tasks.values())
         finally:
@@ -150,7 +154,7 @@ def own_timers(functions: Functions, events: Events, consumers: Sequence[Consume
     return timers
 
 
-async def _keep_running(name: str, loop: Loop) -> None:
+async def _keep_running(name: str, loop: Loop, explain: Explain) -> None:
     """Run a loop for ever: what ends it is waited out, with growing pauses, and told once."""
     pause = SHORTEST_PAUSE_SECONDS
     while not loop.stopping:
@@ -160,8 +164,10 @@ async def _keep_running(name: str, loop: Loop) -> None:
         except Unavailable as error:
             if pause == SHORTEST_PAUSE_SECONDS:
                 log.warning("a job waits: what it needs is away", job=name, error=str(error))
-        except Exception:
-            log.exception("a job broke and is started afresh", job=name)
+        except Exception as raised:
+            said = await explain(raised)
+            trace = None if isinstance(said, DamagedKey) else raised
+            log.error("a job broke and is started afresh", job=name, exc_info=trace, error=str(said))
         if asyncio.get_running_loop().time() - begun > LONGEST_PAUSE_SECONDS:
             pause = SHORTEST_PAUSE_SECONDS
         if not loop.stopping:

@@ -23,7 +23,8 @@ from plaza.core import catalogue as core
 from plaza.core.effects import Effects
 from plaza.core.errors import PlazaError, Unavailable
 from plaza.core.keys import Catalogue, Layout, join
-from plaza.core.wire import Arg, ReplyError, Valkey
+from plaza.core.valkey.calls import answering
+from plaza.core.wire import Arg, ReplyError, Valkey, pack
 
 # Raise it in the commit that changes what an existing key means.
 GENERATION = 1
@@ -161,8 +162,11 @@ class Functions:
         for i, reply in enumerate(replies):
             if isinstance(reply, ReplyError) and is_missing(reply):
                 replies[i] = await self.ask(question, each[i], *args)
+            elif isinstance(reply, ReplyError):
+                answering(pack(commands[i]), reply)
+                raise _as_plaza_error(reply)
             elif isinstance(reply, Exception):
-                raise _as_plaza_error(reply) if isinstance(reply, ReplyError) else reply
+                raise reply
         return replies
 
     async def _run(

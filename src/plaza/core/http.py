@@ -19,6 +19,7 @@ from plaza.core import metrics
 from plaza.core.answers import EVENTS, JSON, Answer, as_bytes
 from plaza.core.auth import Auth
 from plaza.core.call import Call
+from plaza.core.damage import Explain, as_it_is
 from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, TooLarge, Unauthenticated, Unavailable
 from plaza.core.idempotency import Idempotency, Keyed, caller_of
 from plaza.core.idempotency import Reply as KeptReply
@@ -77,6 +78,7 @@ class App:
         observer: Observer | None,
         strays: Mapping[str, ErrorAnswer],
         visitor: Visitor | None,
+        explain: Explain,
     ) -> None:
         self.documents = documents
         self.strays = strays
@@ -85,6 +87,7 @@ class App:
         self.idempotency = idempotency
         self.observer = observer
         self.visitor = visitor
+        self.explain = explain
         self.proxies = Proxies(settings.trusted_proxies)
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.draining = asyncio.Event()
@@ -142,7 +145,8 @@ class App:
         except ClientGone:
             raise
         except Exception as error:
-            return _failed(error, call, endpoint.route.on_error if endpoint else self._stray(call))
+            said = await self.explain(error)
+            return _failed(said, call, endpoint.route.on_error if endpoint else self._stray(call))
 
     def _find(self, call: Call) -> Leaf[Endpoint]:
         path: bytes = call.scope["raw_path"]
@@ -235,7 +239,7 @@ class App:
             try:
                 reply = endpoint.reply(await endpoint.handler(*arguments))
             except Exception as error:
-                reply = _failed(error, call, endpoint.route.on_error)
+                reply = _failed(await self.explain(error), call, endpoint.route.on_error)
             assert isinstance(reply.body, bytes), "a stream cannot be given again"
             made.append(reply)
             headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
@@ -299,9 +303,11 @@ class App:
                 await send_chunks(items, receive, send)
         except (ClientGone, asyncio.CancelledError):
             raise
-        except Exception:
+        except Exception as error:
             # The status is out. All that is left is to break off, so that a part is not taken for the whole.
-            log.exception("stream broke", request_id=call.request_id, route=call.template)
+            said = await self.explain(error)
+            trace = None if isinstance(said, PlazaError) else error
+            log.error("stream broke", request_id=call.request_id, route=call.template, exc_info=trace, error=str(said))
         finally:
             await close(items)
 
@@ -317,11 +323,13 @@ def make_app(
     observer: Observer | None = None,
     strays: Mapping[str, ErrorAnswer] | None = None,
     visitor: Visitor | None = None,
+    explain: Explain = as_it_is,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
 
     `services` are what handlers ask for by type; `observer` hears of each answer; `strays` says, by the first segment
-    of a path, how errors look where there is no route; `visitor` whose a cookie is, for routes that are `visited`.
+    of a path, how errors look where there is no route; `visitor` whose a cookie is, for routes that are `visited`;
+    `explain` what an error means, where that has to be looked up.
     """
     groups = (*routes, about.route)
     endpoints: list[Endpoint] = []
@@ -338,6 +346,7 @@ def make_app(
         observer=observer,
         strays=strays or {},
         visitor=visitor,
+        explain=explain,
     )
 
 

@@ -87,6 +87,12 @@ VALKEY_IN_FLIGHT = Gauge(
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
+DAMAGED_KEYS = Counter(
+    "plaza_damaged_keys_total",
+    "How often a request or a job met a key of the wrong type, by its family (unknown: it could not be told).",
+    ["family"],
+    registry=REGISTRY,
+)
 JOB_RUNS = Counter(
     "plaza_job_runs_total",
     "Runs of a timer's job, by how they ended: done, failed, or fenced (it had lost its lease).",

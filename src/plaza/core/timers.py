@@ -18,6 +18,7 @@ import structlog
 from plaza.core import catalogue as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
+from plaza.core.damage import DamagedKey, Explain, as_it_is
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.leases import Fence, Fenced, Leases, release
@@ -59,11 +60,19 @@ class Ended:
 class Timers:
     """Starts timers' jobs when they are due, under a lease."""
 
-    def __init__(self, functions: Functions, leases: Leases, worker: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        leases: Leases,
+        worker: str,
+        clock: Clock | None = None,
+        explain: Explain = as_it_is,
+    ) -> None:
         self._functions = functions
         self._leases = leases
         self._worker = worker
         self._clock = clock  # None: the server's
+        self._explain = explain
 
     async def turn(self, timer: Timer) -> float:
         """Run the job if it is due and nobody else runs it. Returns the seconds until it is worth asking again."""
@@ -102,9 +111,11 @@ class Timers:
         except TimeoutError:
             log.error("a job took too long", job=timer.name, seconds=timer.most_seconds)
             return Ended("failed", f"It took longer than {timer.most_seconds:g} s.", monotonic() - begun)
-        except Exception as error:
-            # Where it comes from is clear when something is merely away.
-            log.error("a job failed", job=timer.name, exc_info=not isinstance(error, Unavailable), error=str(error))
+        except Exception as raised:
+            error = await self._explain(raised)
+            # Where it comes from is clear when something is merely away, or damaged.
+            clear = isinstance(error, Unavailable | DamagedKey)
+            log.error("a job failed", job=timer.name, exc_info=None if clear else raised, error=str(error))
             return Ended("failed", f"{type(error).__name__}: {error}", monotonic() - begun)
         return Ended("done", "" if words is None else str(words), monotonic() - begun)
 

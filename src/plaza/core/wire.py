@@ -40,6 +40,7 @@ from plaza.core.valkey.calls import (
     ReplyError,
     Usage,
     all_or_first_error,
+    answering,
     error_reply,
     fail,
 )
@@ -144,7 +145,7 @@ class _Link(asyncio.Protocol):
             if usage is not None:
                 usage.seconds += now - since
             if gather is not None:
-                _finish(future, gather)
+                _finish(entry, gather)
             elif isinstance(reply, Exception):
                 self.wire.refused(entry, reply)
             else:
@@ -173,11 +174,12 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _finish(future: asyncio.Future[Any], gather: Gather) -> None:
+def _finish(entry: Entry, gather: Gather) -> None:
+    packed, future, *_ = entry
     try:
         future.set_result(gather.finish(gather.replies))
     except Exception as error:
-        future.set_exception(error)
+        future.set_exception(answering(packed, error))
 
 
 class Wire:
@@ -275,7 +277,7 @@ class Wire:
     def refused(self, entry: Entry, error: Exception) -> None:
         """Valkey answered with an error: the caller's, unless someone knows what to do about it."""
         if self._on_refused is None or not self._on_refused(self, entry, error):
-            entry[1].set_exception(error)
+            entry[1].set_exception(answering(entry[0], error))
 
     def lost(self, link: _Link, exc: Exception | None) -> None:
         """A connection ended: what it carried may have run."""

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from plaza.core.auth import Actor
+from plaza.core.damage import damaged, is_damage
 from plaza.core.functions import Functions
 from plaza.core.hot import Hot
-from plaza.core.valkey.calls import Arg
+from plaza.core.valkey.calls import Arg, ReplyError
 from plaza.social.keys import (
     POST,
     USER,
@@ -66,8 +67,20 @@ class Reader:
         """
         found: list[FeedItem | None] = []
         for first in range(0, len(ids), MOST_AT_ONCE):
-            found += await self._some(view, ids[first : first + MOST_AT_ONCE], listed)
+            found += await self._some_sound(view, ids[first : first + MOST_AT_ONCE], listed)
         return found
+
+    async def _some_sound(self, view: View, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
+        """One post that is none, because somebody else wrote another type there, does not take a whole list with it."""
+        try:
+            return await self._some(view, ids, listed)
+        except ReplyError as error:
+            broken = await damaged(self.valkey, {POST(id): POST for id in ids}) if is_damage(error) else {}
+            if not broken or len(ids) == 1:
+                raise
+        sound = [id for id in ids if POST(id) not in broken]
+        found = dict(zip(sound, await self._some(view, sound, listed), strict=True)) if sound else {}
+        return [found.get(id) for id in ids]
 
     async def _some(self, view: View, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
         if self.valkey.clustered:

@@ -19,12 +19,13 @@ Arg = str | bytes | int | float
 
 
 class ReplyError(Exception):
-    """Valkey answered with an error. `code` is its first word, such as `WRONGTYPE`."""
+    """Valkey answered with an error. `code` is its first word, such as `WRONGTYPE`; `sent` is what it answers."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.sent = b""  # not part of the message: it may hold what is secret
 
 
 class Away(Unavailable):
@@ -149,6 +150,28 @@ def fail(entry: Entry, error: Exception, now: float) -> None:
         if usage is not None:
             usage.seconds += now - since
         future.set_exception(error)
+
+
+def answering(packed: bytes, error: Exception) -> Exception:
+    """An error that knows what it answers, if Valkey said it."""
+    if isinstance(error, ReplyError):
+        error.sent = packed
+    return error
+
+
+def words_of(packed: bytes, most: int) -> list[str]:
+    """The words of packed commands, as far as there are no more than that."""
+    words: list[str] = []
+    at = 0
+    while at < len(packed) and len(words) < most:
+        end = packed.index(b"\r\n", at)
+        start = end + 2
+        if packed[at : at + 1] == b"$":
+            size = int(packed[at + 1 : end])
+            words.append(packed[start : start + size].decode(errors="replace"))
+            start += size + 2
+        at = start
+    return words
 
 
 def all_or_first_error(replies: list[Any]) -> list[Any]:

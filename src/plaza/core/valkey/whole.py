@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plaza.core.valkey.calls import all_or_first_error
+from plaza.core.valkey.calls import all_or_first_error, answering
 from plaza.core.valkey.redirects import only, redirects, resend
 from plaza.core.wire import Wire
 
@@ -80,4 +80,4 @@ class Whole:
         try:
             self.answer.set_result(self._replies if self._return_errors else all_or_first_error(self._replies))
         except Exception as error:
-            self.answer.set_exception(error)
+            self.answer.set_exception(answering(b"".join(self._packed), error))

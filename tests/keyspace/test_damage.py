@@ -1,0 +1,127 @@
+"""Somebody else wrote another type where Plaza has a key: who asks, who runs it and who measures it are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from plaza.app import Plaza
+from plaza.core import damage
+from plaza.core.metrics import REGISTRY
+from plaza.core.timers import Timer
+from plaza.shop.keys import SHOP_CART, SHOP_SESSION
+from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES
+from plaza.worker import Worker
+from tests.eventually import eventually
+from tests.servers import Cluster, Server
+from tests.web import all_of_plaza, client_of, is_problem
+
+on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
+
+SAYS = "a key has the wrong type; plaza audit --repair mends it"
+
+
+@pytest.fixture
+async def plaza(place: Server | Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plaza]:
+    monkeypatch.setattr(damage, "_TOLD", {})
+    async with all_of_plaza(place, tmp_path) as plaza:
+        yield plaza
+
+
+@pytest.fixture
+async def ana(plaza: Plaza) -> AsyncIterator[httpx.AsyncClient]:
+    token = plaza.core.auth.issue("ana", "user")
+    async with client_of(plaza.app, authorization=f"Bearer {token}") as client:
+        account = {"username": "ana", "password": "correct horse"}
+        assert (await client.post("/auth/register", json=account)).status_code == 201
+        yield client
+
+
+def met(family: str) -> float:
+    return REGISTRY.get_sample_value("plaza_damaged_keys_total", {"family": family}) or 0.0
+
+
+async def breaks(stranger: Any, name: str) -> None:
+    await stranger.delete(name)
+    await stranger.set(name, "not what it should be")
+
+
+async def test_a_damaged_key_is_told_by_its_family_logged_by_its_name_once_and_counted(
+    ana: httpx.AsyncClient, stranger: Any
+) -> None:
+    id = (await ana.post("/posts", json={"content": "hello #tea"})).json()["id"]
+    await breaks(stranger, POST_LIKES(id))
+    before = met("post:<post>:likes")
+    with capture_logs() as logs:
+        for _ in range(2):
+            told = is_problem(await ana.post(f"/posts/{id}/like"), 500, "damaged_key")
+    assert told["family"] == "post:<post>:likes"
+    assert "`plaza audit`" in told["detail"]
+    assert id not in str({**told, "request_id": ""})
+    assert [(line["event"], line["key"], line["should_be"], line["found"]) for line in logs] == [
+        (SAYS, POST_LIKES(id), "set", "string")
+    ]
+    assert met("post:<post>:likes") == before + 2
+
+
+async def test_a_key_that_a_request_does_not_name_is_found_too(ana: httpx.AsyncClient, stranger: Any) -> None:
+    """On one server a function reaches `explore:feed` by itself; a list asks for it, in a batch of its own."""
+    await breaks(stranger, EXPLORE_FEED())
+    assert is_problem(await ana.get("/feed/explore"), 500, "damaged_key")["family"] == "explore:feed"
+    if not ana_is_on_a_cluster(stranger):
+        told = is_problem(await ana.post("/posts", json={"content": "hello"}), 500, "damaged_key")
+        assert told["family"] == "explore:feed"
+    assert (await ana.get("/app")).status_code == 500
+    assert (await ana.get("/articles")).status_code == 200
+
+
+def ana_is_on_a_cluster(stranger: Any) -> bool:
+    return type(stranger).__name__ == "RedisCluster"
+
+
+@on_one_server
+async def test_what_opens_a_session_is_in_no_log(ana: httpx.AsyncClient, stranger: Any) -> None:
+    token = (await ana.post("/shop/session")).cookies["plaza"]
+    await breaks(stranger, SHOP_CART(token))
+    with capture_logs() as logs:
+        told = is_problem(await ana.get("/shop/cart"), 500, "damaged_key")
+    assert told["family"] == "cart:<token>"
+    assert [line["key"] for line in logs] == ["cart:<token>"]
+    assert token not in str(logs) + str(told)
+    assert await stranger.exists(SHOP_SESSION(token))
+
+
+async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.AsyncClient, stranger: Any) -> None:
+    ids = [(await ana.post("/posts", json={"content": f"post {i}"})).json()["id"] for i in range(3)]
+    await breaks(stranger, POST(ids[1]))
+    with capture_logs() as logs:
+        for path in ("/feed/explore", "/users/ana/posts"):
+            listed = (await ana.get(path)).json()["posts"]
+            assert [item.get("post", item)["id"] for item in listed] == [ids[2], ids[0]], path
+        assert (await ana.get("/app")).status_code == 200
+        is_problem(await ana.get(f"/posts/{ids[1]}"), 500, "damaged_key")
+    assert [line["key"] for line in logs] == [POST(ids[1])]
+
+
+@on_one_server
+async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaza: Plaza, stranger: Any) -> None:
+    await breaks(stranger, EXPLORE_FEED())
+
+    async def look(_: object) -> None:
+        await plaza.core.valkey.call("ZCARD", EXPLORE_FEED())
+
+    worker = Worker(plaza.core.functions, [Timer("test.look", 3600, look)], explain=plaza.get(damage.Damage).explain)
+    with capture_logs() as logs:
+        running = asyncio.create_task(worker.run())
+        failed = await eventually(lambda: [line for line in logs if line["event"] == "a job failed"])
+        running.cancel()
+        await asyncio.wait([running])
+    assert "explore:feed" in failed[0]["error"]
+    assert failed[0]["exc_info"] is None
+    assert [line["key"] for line in logs if line["event"] == SAYS] == ["explore:feed"]
