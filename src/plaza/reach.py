@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
 from plaza.core.keys import use_layout
-from plaza.core.server import EmbeddedValkey, running_url
+from plaza.core.server import EmbeddedValkey, Taken, is_owned, running_url
 from plaza.core.settings import Settings
 from plaza.core.wire import ConnectionLost, Valkey, connect
 
 # Who starts beside a Valkey that is starting too, or on a busy machine, waits for it longer than a request would.
 START_SECONDS: Final = 4.0
+# A command that is given while a server starts waits for it: as long as Valkey may take to open its socket.
+STARTING_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 0.1
 
 
 @asynccontextmanager
@@ -37,18 +41,40 @@ async def _reached(url: str) -> Valkey:
         except ConnectionLost:
             if monotonic() > until:
                 raise
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 @asynccontextmanager
 async def at_hand(settings: Settings) -> AsyncIterator[Settings]:
     """The settings of a command, with a Valkey in them whether or not a server is running.
 
-    One that has to be started for the command ends with it.
+    One that has to be started for the command ends with it. A server that is just starting, or ending, is waited for.
     """
-    url = settings.valkey_url or await running_url(settings.data_dir)
-    if url is None:
-        async with EmbeddedValkey(settings.data_dir, settings.fsync) as own:
-            yield replace(settings, valkey_url=own.url)
-    else:
+    until = monotonic() + STARTING_SECONDS
+    async with AsyncExitStack() as stack:
+        url: str | None = settings.valkey_url
+        while not url:
+            url = await running_url(settings.data_dir) or await _own(settings, stack, until)
         yield replace(settings, valkey_url=url)
+
+
+async def _own(settings: Settings, stack: AsyncExitStack, until: float) -> str | None:
+    """A Valkey of one's own; None if somebody has the directory, and it is worth looking again."""
+    try:
+        valkey = EmbeddedValkey(settings.data_dir, settings.fsync, brief=True)
+        return (await stack.enter_async_context(valkey)).url
+    except Taken as taken:
+        if monotonic() > until:
+            raise Taken(f"{taken} Its Valkey has not answered for {STARTING_SECONDS:g} s.") from None
+    await asyncio.sleep(LOOK_SECONDS)
+    return None
+
+
+async def servers_url(data_dir: Path) -> str | None:
+    """Where the Valkey of a server in this directory listens, once it does; None if no server runs there."""
+    until = monotonic() + STARTING_SECONDS
+    while True:
+        url = await running_url(data_dir)
+        if url is not None or not is_owned(data_dir) or monotonic() > until:
+            return url
+        await asyncio.sleep(LOOK_SECONDS)

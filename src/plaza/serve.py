@@ -29,13 +29,13 @@ from plaza.core.clock import Clock
 from plaza.core.errors import OperatorError
 from plaza.core.process.garbage import settle
 from plaza.core.process.listen import address_of, listen
-from plaza.core.server import EmbeddedValkey, running_url
+from plaza.core.server import EmbeddedValkey
 from plaza.core.serving.inbound import Inbound
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse
 from plaza.demo.town import ask_for, suits
-from plaza.reach import connected
+from plaza.reach import connected, servers_url
 
 T = TypeVar("T")
 
@@ -233,13 +233,13 @@ def work(settings: Settings) -> int:
 async def _work(settings: Settings) -> int:
     life = Life()
     life.heed_signals()
-    url = settings.valkey_url or await running_url(settings.data_dir)
-    if url is None:
-        raise OperatorError(
-            f"No server runs in {settings.data_dir.absolute()}, so there is no Valkey to work on. "
-            "Start `plaza serve`, or set PLAZA_VALKEY_URL."
-        )
     with contextlib.suppress(Ended):
+        url: str | None = settings.valkey_url or await life.unless_ended(servers_url(settings.data_dir))
+        if url is None:
+            raise OperatorError(
+                f"No server runs in {settings.data_dir.absolute()}, so there is no Valkey to work on. "
+                "Start `plaza serve`, or set PLAZA_VALKEY_URL."
+            )
         await labour(replace(settings, valkey_url=url), life, lambda: print("The worker is running.", flush=True))
     return life.status
 

@@ -28,6 +28,7 @@ import structlog
 from plaza.core.errors import OperatorError
 from plaza.core.process.child import WATCH, Backoff, Watch, end, spawn
 from plaza.core.process.lock import DirectoryLock, DirectoryTaken
+from plaza.core.process.pids import is_running
 from plaza.core.settings import Fsync
 
 log = structlog.get_logger("plaza.server")
@@ -49,6 +50,10 @@ class ValkeyFailed(OperatorError):
     """The embedded Valkey cannot run; the message tells the operator why and what to do."""
 
 
+class Taken(ValkeyFailed):
+    """Another process has the data directory: it runs there, is starting, or is about to end."""
+
+
 class DamagedData(ValkeyFailed):
     """Its files cannot be read. Only a person can decide what to give up."""
 
@@ -61,9 +66,12 @@ class DamagedData(ValkeyFailed):
 
 
 class EmbeddedValkey:
-    """One Valkey for one data directory: `async with EmbeddedValkey(path) as valkey: … valkey.url`."""
+    """One Valkey for one data directory: `async with EmbeddedValkey(path) as valkey: … valkey.url`.
 
-    def __init__(self, data_dir: Path, fsync: Fsync = "everysec", *, watch: Watch = WATCH) -> None:
+    One that is only there for a command is `brief`: a server that starts meanwhile waits for its end.
+    """
+
+    def __init__(self, data_dir: Path, fsync: Fsync = "everysec", *, watch: Watch = WATCH, brief: bool = False) -> None:
         self.data_dir = data_dir.absolute()
         self.folder = self.data_dir / "valkey"
         self.fsync = fsync
@@ -71,7 +79,7 @@ class EmbeddedValkey:
         self.url = ""
         self.process: Process | None = None
         self.given_up: asyncio.Future[str] | None = None  # done, with the reason, when supervision ends by itself
-        self._lock = DirectoryLock(self.data_dir / "lock")
+        self._lock = DirectoryLock(self.data_dir / "lock", brief=brief)
         self._supervision: asyncio.Task[None] | None = None
         self._log_start = 0
 
@@ -81,7 +89,7 @@ class EmbeddedValkey:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             await self._lock.take()
         except DirectoryTaken as taken:
-            raise ValkeyFailed(str(taken)) from None
+            raise Taken(str(taken)) from None
         except OSError as error:
             raise ValkeyFailed(f"Cannot use the data directory {self.data_dir}: {error.strerror}.") from None
         try:
@@ -239,6 +247,12 @@ async def running_url(data_dir: Path) -> str | None:
     except FileNotFoundError:
         return None
     return url if await _state(url) != "away" else None
+
+
+def is_owned(data_dir: Path) -> bool:
+    """Whether a process that took this directory is there still, as far as its number tells."""
+    owner = DirectoryLock(data_dir / "lock").owner()
+    return owner != os.getpid() and is_running(owner)
 
 
 def _url_file(data_dir: Path) -> Path:
