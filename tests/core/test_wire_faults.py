@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,8 @@ from plaza.core.errors import Unavailable
 from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.relay import Relay
 from tests.eventually import eventually as until
-from tests.servers import Server, free_port, one_server
-
-BOUND = 3.0  # seconds within which everything here must have ended, one way or the other
+from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently, persistently
+from tests.servers import Server, one_server
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +28,16 @@ def fragile() -> Iterator[Server]:
 
 @asynccontextmanager
 async def connected(url: str, **options: Any) -> AsyncIterator[Valkey]:
-    async with await connect(url, **options) as valkey, asyncio.timeout(20):
+    """Whatever is done with it ends, one way or the other: nothing here waits for ever."""
+    async with await persistently(url, **options) as valkey, patiently():
         yield valkey
+
+
+def loss(valkey: Valkey) -> asyncio.Event:
+    """Comes when the connection is seen to be broken: before that, a command is still written, and may have run."""
+    lost = asyncio.Event()
+    valkey.on_invalidate(lambda keys: lost.set() if keys is None else None)
+    return lost
 
 
 @asynccontextmanager
@@ -71,23 +77,21 @@ async def test_a_call_may_bring_its_own_timeout(fragile: Server) -> None:
 async def test_every_call_has_a_timeout(fragile: Server) -> None:
     async with connected(fragile.url, timeout=0.2) as valkey:
         async with paused(fragile):
-            started = time.monotonic()
             answers = await outcomes(*(valkey.call("ECHO", i) for i in range(50)), valkey.batch([["PING"]] * 3))
-            assert time.monotonic() - started < BOUND
         assert all(isinstance(answer, CallTimeout) and answer.may_have_run for answer in answers)
-        assert await valkey.call("ECHO", "x") == "x"
+        assert await eventually(valkey, "ECHO", "x") == "x"
 
 
 async def test_a_longer_timeout_outlives_the_default(fragile: Server) -> None:
     async with connected(fragile.url, timeout=0.1) as valkey:
-        assert await valkey.call("DEBUG", "SLEEP", "0.5", timeout=5) == "OK"
+        assert await valkey.call("DEBUG", "SLEEP", "0.5", timeout=PATIENCE_SECONDS) == "OK"
 
 
 async def test_a_command_that_timed_out_before_it_was_written_is_never_sent(fragile: Server) -> None:
-    async with Relay(fragile.port) as relay, connected(relay.url, patience=5) as valkey:
-        relay.refuse = True
+    async with Relay(fragile.port) as relay, connected(relay.url, patience=PATIENCE_SECONDS) as valkey:
+        relay.refuse, lost = True, loss(valkey)
         relay.cut()
-        await asyncio.sleep(0.05)
+        await lost.wait()
         with pytest.raises(CallTimeout) as caught:
             await valkey.call("SET", "never", "sent", timeout=0.1)
         assert not caught.value.may_have_run
@@ -99,9 +103,10 @@ async def test_a_command_that_timed_out_before_it_was_written_is_never_sent(frag
 
 
 async def test_calls_above_the_bound_wait_and_then_get_a_clear_error(fragile: Server) -> None:
-    async with connected(fragile.url, in_flight=10, patience=0.3, timeout=2) as valkey:
-        # While the server answers, more callers than the bound just take turns.
+    # While the server answers, more callers than the bound just take turns.
+    async with connected(fragile.url, in_flight=10, patience=PATIENCE_SECONDS) as valkey:
         assert await asyncio.gather(*(valkey.call("ECHO", i) for i in range(1000))) == [str(i) for i in range(1000)]
+    async with connected(fragile.url, in_flight=10, patience=0.3, timeout=PATIENCE_SECONDS) as valkey:
         async with paused(fragile):
             calls = [asyncio.ensure_future(valkey.call("INCR", "bounded")) for _ in range(15)]
             refused = await outcomes(*calls[10:])
@@ -112,8 +117,16 @@ async def test_calls_above_the_bound_wait_and_then_get_a_clear_error(fragile: Se
         await valkey.call("DEL", "bounded")
 
 
+async def test_a_loop_that_stalls_for_longer_than_the_patience_turns_nobody_away(fragile: Server) -> None:
+    async with connected(fragile.url, patience=0.05) as valkey:
+        assert await valkey.call("PING") == "PONG"
+        calls = [valkey.call("ECHO", i) for i in range(10)]
+        time.sleep(0.2)  # noqa: ASYNC251  # what it was busy with was not Valkey, which has not even been asked
+        assert await outcomes(*calls) == [str(i) for i in range(10)]
+
+
 async def test_the_queue_of_waiting_calls_is_bounded_too(fragile: Server) -> None:
-    async with connected(fragile.url, in_flight=1, waiting=5) as valkey:
+    async with connected(fragile.url, in_flight=1, waiting=5, patience=PATIENCE_SECONDS) as valkey:
         async with paused(fragile):
             waiting = [asyncio.ensure_future(valkey.call("PING"))]
             await asyncio.sleep(0)  # written
@@ -125,7 +138,7 @@ async def test_the_queue_of_waiting_calls_is_bounded_too(fragile: Server) -> Non
 
 
 async def test_a_server_that_reads_nothing_makes_callers_wait_and_not_memory_grow(fragile: Server) -> None:
-    async with connected(fragile.url, patience=0.3, timeout=1) as valkey:
+    async with connected(fragile.url, patience=0.3, timeout=2) as valkey:
         async with paused(fragile):
             big = "x" * 1_000_000
             first = [asyncio.ensure_future(valkey.call("SET", "big", big)) for _ in range(20)]
@@ -148,19 +161,16 @@ async def test_what_was_in_flight_when_the_connection_broke_may_have_run(fragile
         assert await valkey.call("PING") == "PONG"  # by a new connection, without a word
 
 
-async def test_a_server_that_is_killed_and_comes_back_is_found_again(tmp_path: Path) -> None:
-    server = Server(free_port(), tmp_path).start()
-    try:
+async def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
+    with one_server() as server:
         async with connected(server.url, patience=0.6) as valkey:
-            await valkey.call("PING")
+            lost = loss(valkey)
             server.stop(signal.SIGKILL)
-            await asyncio.sleep(0.05)  # until then a command is still written, and may have run
-            started = time.monotonic()
+            await lost.wait()
             with pytest.raises(ConnectionLost) as caught:
                 await valkey.call("SET", "k", "v")
             assert not caught.value.may_have_run
             assert str(server.port) in str(caught.value)
-            assert time.monotonic() - started < BOUND
             # Once it has been away for longer than anyone would wait, nobody waits at all.
             await asyncio.sleep(0.2)
             calls = [asyncio.ensure_future(valkey.call("PING")) for _ in range(100)]
@@ -168,28 +178,23 @@ async def test_a_server_that_is_killed_and_comes_back_is_found_again(tmp_path: P
             assert all(isinstance(call.exception(), ConnectionLost) for call in calls)
             server.start()
             assert await eventually(valkey, "PING") == "PONG"
-    finally:
-        server.stop(signal.SIGKILL)
 
 
-async def test_a_short_absence_is_only_a_delay(tmp_path: Path) -> None:
-    server = Server(free_port(), tmp_path, ["--appendonly", "yes", "--appendfsync", "always"]).start()
-    try:
-        async with connected(server.url, patience=10) as valkey:
+async def test_a_short_absence_is_only_a_delay() -> None:
+    with one_server("--appendonly", "yes", "--appendfsync", "always") as server:
+        async with connected(server.url, patience=PATIENCE_SECONDS) as valkey:
             await valkey.call("SET", "k", "v")
+            lost = loss(valkey)
             server.stop(signal.SIGKILL)
-            await asyncio.sleep(0.05)
+            await lost.wait()
             waiting = asyncio.ensure_future(valkey.call("GET", "k"))
             await asyncio.to_thread(server.start)
             assert await waiting == "v"
-    finally:
-        server.stop(signal.SIGKILL)
 
 
-async def test_a_server_that_loads_its_data_is_as_good_as_away(tmp_path: Path) -> None:
-    slow = ["--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024"]
-    server = Server(free_port(), tmp_path, slow).start()
-    try:
+async def test_a_server_that_loads_its_data_is_as_good_as_away() -> None:
+    slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"]
+    with one_server(*slow) as server:
         async with connected(server.url, patience=0.5) as valkey:
             await valkey.batch([["SET", f"key:{i}", "x" * 100] for i in range(300)])
             await valkey.call("SAVE")
@@ -202,26 +207,24 @@ async def test_a_server_that_loads_its_data_is_as_good_as_away(tmp_path: Path) -
                     break
                 except ConnectionLost as error:
                     seen.append(error)
+                if "LOADING" in str(seen[-1]):  # that was what we wanted to see: the rest may load as fast as it can
+                    with server.stranger() as operator:
+                        operator.config_set("key-load-delay", 0)
                 await asyncio.sleep(0.01)
             assert any("LOADING" in str(error) for error in seen)
             assert not any(error.may_have_run for error in seen[1:])  # but for what was under way when it died
             await starting
-    finally:
-        server.stop(signal.SIGKILL)
 
 
 async def test_a_paused_server_is_left_in_bounded_time_and_found_again(fragile: Server) -> None:
     async with connected(fragile.url, timeout=0.2, patience=0.2, connect_timeout=0.3) as valkey:
         async with paused(fragile):
-            started = time.monotonic()
-            while time.monotonic() - started < 1.5:  # long enough for the connection to be given up as dead
-                before = time.monotonic()
+            error: BaseException = Unavailable()
+            while "does not answer" not in str(error):  # at first it is a connection on which nothing comes
                 [error] = await outcomes(valkey.call("PING"))
                 assert isinstance(error, Unavailable)
-                assert time.monotonic() - before < BOUND
                 await asyncio.sleep(0.02)
             assert isinstance(error, ConnectionLost)
-            assert "does not answer" in str(error)
         assert await eventually(valkey, "PING") == "PONG"
 
 
@@ -251,8 +254,9 @@ async def test_every_reply_that_arrived_whole_is_delivered(fragile: Server) -> N
         text = "x" * 10_000
         size = len(f"$10000\r\n{text}\r\n")
         relay.cut_after = relay.passed + 12 * size + size // 2
+        lost = loss(valkey)
         relay.cut()
-        await asyncio.sleep(0.05)
+        await lost.wait()
         answers = await outcomes(*(valkey.call("ECHO", text) for _ in range(20)))
         assert answers[:12] == [text] * 12
         assert all(isinstance(answer, ConnectionLost) for answer in answers[12:])
@@ -298,20 +302,22 @@ async def test_a_server_that_cannot_be_reached_is_reported_at_connect() -> None:
 )
 async def test_what_a_server_says_before_it_hangs_up_is_the_reason(answer: bytes, reason: str) -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(10_000)  # all of it: a connection closed on unread bytes takes its last words back
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
+        try:
+            await reader.read(10_000)  # all of it: a connection closed on unread bytes takes its last words back
+            writer.write(answer)
+            await writer.drain()
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(ConnectionLost, match=reason):
-        await connect(f"valkey://127.0.0.1:{port}", patience=0.3)
+        await connect(f"valkey://127.0.0.1:{port}", patience=1)
     server.close()
 
 
 async def test_closing_fails_what_still_waits(fragile: Server) -> None:
-    async with await connect(fragile.url) as valkey, paused(fragile):
+    async with await connect_patiently(fragile.url) as valkey, paused(fragile):
         call = asyncio.ensure_future(valkey.call("PING"))
         await asyncio.sleep(0.02)
         await valkey.close()

@@ -412,6 +412,9 @@ class Wire:
             # The kernel still acknowledges for a process that hangs: only its silence tells.
             if link.pending and link.pending[0][1].done() and max(link.heard, link.pending[0][4]) < silent:
                 self.abandon(link)
+        if self._queue:
+            # After a stall of the loop this comes before the write that was due: those calls have waited for us alone.
+            self.flush()
         patience = now - self.options.patience
         self._give_up([entry for entry in self._queue if entry[4] <= patience])
         busy = self._queue or (link is not None and link.pending)
