@@ -15,15 +15,18 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import redis
 import redis.asyncio
+from hypothesis import HealthCheck
 
 from plaza.core.clock import SetClock
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
+from tests.patience import connect_patiently
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
 
@@ -38,6 +41,14 @@ gc.disable()
 
 def pytest_collection_finish() -> None:
     gc.enable()
+
+
+# The same code meets the same examples, however slow the machine is and whatever an earlier run has left behind.
+# `pytest --hypothesis-profile=explore` looks for new ones.
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+hypothesis.settings.register_profile("explore", deadline=None, database=None, suppress_health_check=SLOW)
+hypothesis.settings.register_profile("plaza", hypothesis.settings.get_profile("explore"), derandomize=True)
+hypothesis.settings.load_profile("plaza")
 
 
 @pytest.fixture
@@ -94,9 +105,9 @@ async def stranger(place: Server | Cluster) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def valkey(place: Server | Cluster) -> AsyncIterator[Valkey]:
-    """Our own connection to that place, with names in its layout. It is patient: tests may share a busy machine."""
+    """Our own connection to that place, with names in its layout."""
     use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
-    valkey = await connect(place.url, timeout=30, patience=10)
+    valkey = await connect_patiently(place.url)
     yield valkey
     await valkey.close()
     use_layout(Layout.PLAIN)

@@ -17,8 +17,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-# Everything here takes a second or two; only a stuck process takes this long.
-PATIENCE_SECONDS = 30.0
+from tests.patience import PATIENCE_SECONDS
 
 
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:
@@ -59,6 +58,13 @@ def alive(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
+
+
+def command_of(process: psutil.Process) -> str:
+    """Its command line; none if it is gone since it was listed, or only waits to be forgotten."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "" if process.status() == psutil.STATUS_ZOMBIE else " ".join(process.cmdline())
+    return ""
 
 
 def _heed_signals() -> None:
@@ -108,12 +114,8 @@ class Serving:
 
     def children(self, word: str = "") -> list[psutil.Process]:
         """What it started, and what those started, by a word of their command line."""
-        found = []
-        for process in psutil.Process(self.process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if word in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        started = psutil.Process(self.process.pid).children(recursive=True)
+        return [process for process in started if (command := command_of(process)) and word in command]
 
     def valkey(self) -> psutil.Process:
         (found,) = self.children("valkey-server")

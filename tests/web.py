@@ -16,6 +16,7 @@ from plaza.app import Plaza, running
 from plaza.core.keys import Layout, use_layout
 from plaza.core.serving.inbound import Inbound
 from plaza.core.settings import Settings
+from tests.patience import PATIENCE_SECONDS, patiently
 from tests.servers import Cluster, Server
 
 
@@ -62,7 +63,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         access_log=False,
         proxy_headers=False,
         http=Inbound,
-        timeout_graceful_shutdown=3,  # a test that leaves a request behind fails and does not hang
+        timeout_graceful_shutdown=20,  # a test that leaves a request behind fails and does not hang
         **options,
     )
     server = QuietServer(config)
@@ -82,19 +83,23 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the app, served by uvicorn."""
-    options: dict[str, Any] = {"timeout": 10, "verify": False}  # else it reads all certificates of the machine
+    options: dict[str, Any] = {
+        "timeout": PATIENCE_SECONDS,
+        "verify": False,
+    }  # else it reads all certificates of the machine
     async with serving(app) as url, httpx.AsyncClient(base_url=url, headers=headers, **options) as client:
         yield client
 
 
 async def raw(port: int, request: bytes) -> bytes:
-    """Everything that a server sends in answer to some bytes, until it closes or is silent for a while."""
+    """Everything that a server sends in answer to some bytes, until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     answer = b""
-    with contextlib.suppress(TimeoutError, ConnectionResetError):
-        while chunk := await asyncio.wait_for(reader.read(65_536), 0.5):
-            answer += chunk
+    async with patiently():
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := await reader.read(65_536):
+                answer += chunk
     writer.close()
     return answer
 

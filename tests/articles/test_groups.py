@@ -28,8 +28,9 @@ from plaza.core.clock import SetClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Snapshots
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
 from tests.articles.conftest import Post, person
+from tests.patience import connect_patiently
 from tests.rounds import rounds_of
 from tests.servers import Cluster, Server
 
@@ -204,7 +205,7 @@ async def test_500_readers_of_an_expired_list_cause_one_computation(
         article = await post(ana, "news")
     newest = (article.id, article.id - 1, article.id - 2)
     others: list[Lists] = []
-    connections = [await connect(place.url) for _ in range(4)]  # as other processes would
+    connections = [await connect_patiently(place.url) for _ in range(4)]  # as other processes would
     for connection in connections:
         functions = Functions(connection, [])
         functions.built = lists._functions.built

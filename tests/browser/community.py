@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.processes import PATIENCE_SECONDS, Serving
+from tests.patience import PATIENCE_SECONDS
+from tests.processes import Serving
 
 PASSWORD = "correct horse"
 TAGGED = "The first frost. The basil gave up, the kale did not. #garden"

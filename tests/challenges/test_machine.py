@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 import redis.asyncio
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
 from sqlalchemy import delete, text
@@ -24,9 +24,9 @@ from plaza.core.functions import Functions
 from plaza.core.keys import Key, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import connect
 from tests.challenges.conftest import World, assemble, person
 from tests.challenges.truth import assert_true
+from tests.patience import connect_patiently
 from tests.servers import Cluster, Server
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ async def empty(world: World, stranger: Any) -> None:
 async def opened(place: Server | Cluster, settings: Settings) -> AsyncIterator[tuple[World, Any]]:
     clustered = isinstance(place, Cluster)
     use_layout(Layout.BRACES if clustered else Layout.PLAIN)
-    valkey, sql = await connect(place.url, timeout=30, patience=10), await Sql.open(settings)
+    valkey, sql = await connect_patiently(place.url), await Sql.open(settings)
     port = place.nodes[0].port if isinstance(place, Cluster) else place.port
     client = redis.asyncio.RedisCluster if clustered else redis.asyncio.Redis
     stranger = client(host="127.0.0.1", port=port, decode_responses=True)
@@ -167,9 +167,7 @@ def test_after_any_history_the_keys_are_those_of_a_rebuild(
         url = enter(request.getfixturevalue("postgres").database()) if kind == "cluster" else ""
         Machine.runner = runner
         Machine.world, Machine.stranger = enter(opened(place, Settings(data_dir=tmp_path, database_url=url)))
-        checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-        limited = settings(max_examples=histories, stateful_step_count=25, deadline=None, database=None)
-        run_state_machine_as_test(Machine, settings=settings(limited, suppress_health_check=checks))
+        run_state_machine_as_test(Machine, settings=settings(max_examples=histories, stateful_step_count=25))
 
 
 async def _enter(manager: AbstractAsyncContextManager[T]) -> T:

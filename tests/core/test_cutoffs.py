@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from plaza.core.clock import SetClock
 from plaza.core.cutoffs import NEVER, SKEW_MS, Cutoffs
 from plaza.core.errors import Unauthenticated, Unavailable
 from plaza.core.settings import Settings
-from plaza.core.wire import connect
+from tests.eventually import eventually as until
+from tests.patience import persistently
 from tests.servers import Cluster, Server, one_server
 
 SECRET = "a secret of at least thirty-two bytes"
@@ -27,7 +28,7 @@ SECRET = "a secret of at least thirty-two bytes"
 @contextlib.asynccontextmanager
 async def process(place: Server | Cluster, folder: Path, clock: SetClock, **options: Any) -> AsyncIterator[Auth]:
     """One process: a connection and a mirror of its own."""
-    valkey = await connect(place.url)
+    valkey = await persistently(place.url)
     cutoffs = Cutoffs(valkey, clock=clock, **options)
     await cutoffs.start()
     yield Auth(Settings(data_dir=folder, jwt_secret=SECRET, api_key="k"), cutoffs, clock=clock)
@@ -54,12 +55,6 @@ def accepts(auth: Auth, token: str) -> bool:
         if error.detail == "The token is no longer valid.":
             return False
         raise
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110  # what is waited for is another process's mirror
-            await asyncio.sleep(0.005)
 
 
 async def test_a_cut_off_voids_every_earlier_token_also_remembered_ones(here: Auth) -> None:

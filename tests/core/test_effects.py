@@ -21,6 +21,7 @@ from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
 from plaza.core.wire import Arg, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELF_BOXES, SHELVES_TOP
+from tests.patience import connect_patiently, patiently
 from tests.servers import Cluster
 
 Step = Callable[[str], Awaitable[None]]
@@ -66,7 +67,7 @@ class StepByStep:
 @pytest.fixture
 async def valkey(cluster: Cluster) -> AsyncIterator[Valkey]:
     use_layout(Layout.BRACES)
-    valkey = await connect(cluster.url)
+    valkey = await connect_patiently(cluster.url)
     yield valkey
     await valkey.close()
     use_layout(Layout.PLAIN)
@@ -147,7 +148,7 @@ async def test_whichever_of_two_operations_stops_at_whichever_step_the_later_fac
 
 async def test_a_caller_that_dies_at_any_step_loses_nothing_and_doubles_nothing(valkey: Valkey, stranger: Any) -> None:
     counted = StepByStep(stop=-1)
-    await put(await caller(valkey, counted, effect_ms=100), "b0", "s", "nut", 1)
+    await put(await caller(valkey, counted), "b0", "s", "nut", 1)
     for stop in range(1, counted.taken + 1):
         functions = await caller(valkey, StepByStep(stop, dies=True), effect_ms=100)
         with pytest.raises(Died):
@@ -202,7 +203,7 @@ async def recovered(valkey: Valkey) -> None:
 async def test_effects_that_come_back_to_their_owner_come_to_an_end(valkey: Valkey, stranger: Any) -> None:
     """A box and a shelf of one name share a slot and a note's place, as an author and the own post's bookmark do."""
     functions = await caller(valkey, never)
-    async with asyncio.timeout(20):
+    async with patiently():
         await asyncio.gather(*(put(functions, "same", "same", f"i{n % 3}", n) for n in range(50)))
     assert_effects_equal_facts(stranger, {"same": "same"})
 
@@ -231,7 +232,7 @@ async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valk
 
 async def impatient(cluster: Cluster) -> Functions:
     """On a connection that soon turns callers away, and gives itself no more time: a busy machine needs several."""
-    async with asyncio.timeout(20):
+    async with patiently():
         while True:
             with contextlib.suppress(ConnectionLost):
                 valkey = await connect(cluster.url, in_flight=4, patience=0.02)
@@ -283,6 +284,6 @@ async def test_nobody_waits_for_ever_until_a_popular_name_is_not_spoken_of(valke
     functions, note = await caller(valkey, never), Note.beside("ledger", BOX_ITEMS("b1"))
     always = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
     await valkey.multi([("HSET", note.pending, "op", json.dumps(always)), ("SADD", note.slot, note.pending)])
-    async with asyncio.timeout(20):
+    async with patiently():
         await functions.effects.settled("zoe", abandoned_ms=200)
     assert await valkey.call("HEXISTS", note.pending, "op")  # it was nobody's to take

@@ -20,7 +20,8 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.limits import LIBRARY, Limiter, Policy, Quota
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
+from tests.patience import persistently
 from tests.servers import one_server
 from tests.web import client_of
 
@@ -222,7 +223,7 @@ async def test_servers_with_the_api_key_are_not_limited(door: Door) -> None:
 
 async def test_with_valkey_away_the_answer_is_503_and_never_500(tmp_path: Path) -> None:
     with one_server() as server:
-        valkey = await connect(server.url, patience=0.2)
+        valkey = await persistently(server.url, patience=0.2)
         async for door in open_door(valkey, tmp_path):
             server.stop()
             for request in (

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from plaza.core.http import App
 from plaza.core.settings import Settings
-from plaza.core.wire import connect
 from tests.core.things import Shelf, app_of, token
+from tests.patience import connect_patiently
 from tests.servers import Server
 from tests.web import client_of, is_problem, raw
 
@@ -161,7 +161,7 @@ async def test_a_sane_request_id_is_kept_and_another_is_replaced(client: httpx.A
 
 
 async def test_server_timing_tells_round_trips_and_time(server: Server) -> None:
-    shelf = Shelf(valkey=await connect(server.url))
+    shelf = Shelf(valkey=await connect_patiently(server.url))
     async with client_of(app_of(shelf)) as client:
         for count in (0, 1, 3):
             timing = (await client.get(f"/trips/{count}")).headers["server-timing"]

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -21,6 +21,7 @@ from plaza.core.metrics import exposition
 from plaza.core.serving import streams
 from tests.core.things import Shelf, app_of, token
 from tests.eventually import eventually
+from tests.patience import PATIENCE_SECONDS, patiently
 from tests.servers import free_port
 from tests.web import client_of, serving
 
@@ -63,7 +64,8 @@ async def hang_up(client: httpx.AsyncClient, request: bytes, shelf: Shelf) -> No
     """Send a request, wait until its handler runs, and leave."""
     _, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
     writer.write(request)
-    await asyncio.wait_for(shelf.begun.wait(), 5)
+    async with patiently():
+        await shelf.begun.wait()
     writer.close()
 
 
@@ -213,7 +215,7 @@ async def test_draining_ends_streams_of_events_properly(client: httpx.AsyncClien
 
 
 async def test_uvicorn_stops_while_events_stream_and_a_write_runs(app: App, shelf: Shelf) -> None:
-    async with asyncio.timeout(5), httpx.AsyncClient(verify=False) as client:
+    async with patiently(), httpx.AsyncClient(verify=False, timeout=PATIENCE_SECONDS) as client:
         async with serving(app) as url:
             writing = asyncio.create_task(client.post(f"{url}/slow"))
             await shelf.begun.wait()
@@ -228,6 +230,7 @@ async def test_uvicorn_stops_while_events_stream_and_a_write_runs(app: App, shel
 
 SERVER = """
 import sys
+from pathlib import Path
 
 import uvicorn
 
@@ -237,6 +240,11 @@ shelf = Shelf()
 app = app_of(shelf)
 
 class Server(uvicorn.Server):
+    async def on_tick(self, counter):
+        if shelf.begun.is_set():
+            Path(sys.argv[2]).touch()
+        return await super().on_tick(counter)
+
     def handle_exit(self, sig, frame):
         app.drain()
         shelf.go_on.set()
@@ -247,26 +255,36 @@ Server(config).run()
 """
 
 
+Served = tuple[asyncio.subprocess.Process, httpx.AsyncClient, Path]
+
+
 @pytest.fixture
-def process() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    port = free_port()
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    """A server in a process of its own, a client of it, and a file that is there once a slow request has begun."""
+    port, begun = free_port(), tmp_path / "begun"
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port)], env=environment, stderr=subprocess.DEVNULL)
-    yield process, port
-    process.kill()
-    process.wait()
+    command = [sys.executable, "-c", SERVER, str(port), str(begun)]
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    async with httpx.AsyncClient(base_url=url, verify=False, timeout=PATIENCE_SECONDS) as client:
+        yield process, client, begun
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
 
 
-async def test_a_process_that_is_told_to_stop_answers_first(process: tuple[subprocess.Popen[bytes], int]) -> None:
-    child, port = process
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
-        for _ in range(400):
-            with contextlib.suppress(httpx.ConnectError):
-                await client.get("/me")
-                break
-            await asyncio.sleep(0.05)
-        asking = asyncio.create_task(client.post("/slow"))
-        await asyncio.sleep(0.2)
-        child.send_signal(signal.SIGTERM)
-        assert (await asking).json() == {"done": True}
-    assert await asyncio.to_thread(child.wait, 5) in (0, -signal.SIGTERM)
+async def up(client: httpx.AsyncClient) -> bool:
+    with contextlib.suppress(httpx.ConnectError):
+        return (await client.get("/me")).is_success
+    return False
+
+
+async def test_a_process_that_is_told_to_stop_answers_first(served: Served) -> None:
+    process, client, begun = served
+    await eventually(lambda: up(client))
+    asking = asyncio.create_task(client.post("/slow"))
+    await eventually(begun.exists)
+    process.send_signal(signal.SIGTERM)
+    assert (await asking).json() == {"done": True}
+    async with patiently():
+        assert await process.wait() in (0, -signal.SIGTERM)

@@ -15,8 +15,8 @@ from plaza.core.functions import Functions
 from plaza.core.limits import LIBRARY, Limiter, Policy, Quota
 from plaza.core.metrics import exposition
 from plaza.core.telemetry import Requests
-from plaza.core.wire import connect
 from tests.core.things import Shelf, app_of, token
+from tests.patience import connect_patiently
 from tests.servers import Server
 from tests.web import client_of, is_problem
 
@@ -62,7 +62,7 @@ class Limited:
 async def limited(server: Server) -> AsyncIterator[Limited]:
     tap = Tap(server.port)
     listening = await asyncio.start_server(tap.pass_on, "127.0.0.1", 0)
-    valkey = await connect(f"valkey://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+    valkey = await connect_patiently(f"valkey://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     shelf, log = Shelf(valkey=valkey), io.StringIO()

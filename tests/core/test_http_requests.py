@@ -12,6 +12,7 @@ import pytest
 
 from plaza.core.serving import bodies
 from tests.core.things import Shelf, app_of, token
+from tests.patience import patiently
 from tests.web import client_of, is_problem, raw
 
 
@@ -180,7 +181,8 @@ async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
     writer.write(b"POST /uploads HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
     for _ in range(11):
         writer.write(b"64\r\n" + b"x" * 100 + b"\r\n")
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    async with patiently():
+        head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413")
 
     async def send_for_ever() -> None:
@@ -190,7 +192,8 @@ async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
             await asyncio.sleep(0.01)
 
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(send_for_ever(), 5)
+        async with patiently():
+            await send_for_ever()
     writer.transport.abort()
 
 
@@ -231,7 +234,8 @@ async def test_a_write_whose_body_never_came_whole_does_not_run() -> None:
 
 async def test_requests_in_a_row_on_one_connection_are_answered_in_order(client: httpx.AsyncClient) -> None:
     requests = b"".join(b"GET /echo/%d HTTP/1.1\r\nhost: x\r\n\r\n" % i for i in range(20))
-    answer = await raw(port_of(client), requests)
+    last = b"GET /echo/last HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    answer = await raw(port_of(client), requests + last)
     found = [answer.find(b'{"text":"%d"}' % i) for i in range(20)]
     assert -1 not in found
     assert found == sorted(found)

@@ -12,9 +12,11 @@ from plaza.core import idempotency as module
 from plaza.core.auth import ADMIN, API, USER, Actor
 from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.errors import Invalid, NotFound, Unavailable
-from plaza.core.idempotency import Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
+from plaza.core.idempotency import LEASE_MS, Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
 from plaza.core.valkey.calls import USAGE, Usage
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
+from tests.eventually import eventually
+from tests.patience import PATIENCE_SECONDS, patiently, persistently
 from tests.servers import one_server
 
 ANA = caller_of(Actor("ana", USER), "192.0.2.1")
@@ -73,9 +75,9 @@ async def test_of_a_hundred_equal_requests_at_once_exactly_one_runs(valkey: Valk
     shop.go.clear()
     processes = [Idempotency(valkey) for _ in range(4)]
     asked = [asyncio.ensure_future(processes[i % 4].once(keyed(), shop)) for i in range(100)]
-    done, running = await asyncio.wait(asked, timeout=30, return_when=asyncio.FIRST_EXCEPTION)
+    done, running = await asyncio.wait(asked, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
     while len(done) < 99:
-        more, running = await asyncio.wait(running, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        more, running = await asyncio.wait(running, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         done |= more
     assert Counter(type(task.exception()) for task in done) == {StillRunning: 99}
     shop.go.set()
@@ -224,16 +226,20 @@ async def test_a_body_of_any_bytes_comes_back_as_it_was(idempotency: Idempotency
     assert (await idempotency.once(keyed(), binary)).body == bytes(range(256))
 
 
-async def test_the_dead_free_their_key_after_the_lease(valkey: Valkey) -> None:
-    idempotency = Idempotency(valkey, lease_ms=200)
+async def test_the_dead_free_their_key_after_the_lease(idempotency: Idempotency, valkey: Valkey) -> None:
     shop = Shop()
     # A process that dies says nothing more: its claim is all that is left of it.
     name, claim = IDEMPOTENCY(keyed().key), module._encode(module.Running(keyed().request, "of the dead"))
-    await valkey.call("SET", name, claim, "PX", 200)
+    await valkey.call("SET", name, claim, "PX", LEASE_MS)
     with pytest.raises(StillRunning):
         await idempotency.once(keyed(), shop)
-    await asyncio.sleep(0.25)
+    assert await valkey.call("PEXPIRE", name, 1)  # the others did not shorten or lengthen it, and now it is over
+    await eventually(lambda: gone(valkey, name))
     assert not (await idempotency.once(keyed(), shop)).replayed
+
+
+async def gone(valkey: Valkey, name: str) -> bool:
+    return not await valkey.call("EXISTS", name)
 
 
 async def test_an_operation_is_one_request_within_a_day(idempotency: Idempotency, stranger: Any) -> None:
@@ -249,16 +255,22 @@ async def test_an_operation_is_one_request_within_a_day(idempotency: Idempotency
 
 
 async def test_work_longer_than_the_lease_keeps_its_key(valkey: Valkey) -> None:
-    idempotency = Idempotency(valkey, lease_ms=150)
-    shop = Shop()
+    idempotency = Idempotency(valkey, lease_ms=1500)
+    shop, name = Shop(), IDEMPOTENCY(keyed().key)
+
+    async def renewed() -> bool:
+        return bool(await valkey.call("PTTL", name) > 1_200)
+
     running = await begin(idempotency, shop)
-    for _ in range(10):
-        await asyncio.sleep(0.05)
-        with pytest.raises(StillRunning):
-            await idempotency.once(keyed(), shop)
+    for _ in range(3):
+        await valkey.call("PEXPIRE", name, 1_200)  # as if some of it had passed
+        await eventually(renewed)
+        async with patiently():
+            with pytest.raises(StillRunning):
+                await idempotency.once(keyed(), shop)
     shop.go.set()
     await running
-    await asyncio.sleep(0.2)  # no renewal comes after the answer and shortens its day
+    await asyncio.sleep(0.6)  # no renewal comes after the answer and shortens its day
     assert not [task for task in asyncio.all_tasks() if "renew" in repr(task)]
     assert await valkey.call("PTTL", IDEMPOTENCY(keyed().key)) > 80_000_000
     assert (await idempotency.once(keyed(), shop)).replayed
@@ -291,7 +303,7 @@ async def test_running_takes_two_round_trips_and_replaying_one(valkey: Valkey) -
 
 async def test_without_valkey_nothing_runs_and_done_work_is_still_answered() -> None:
     with one_server() as server:
-        valkey = await connect(server.url)
+        valkey = await persistently(server.url)
         idempotency, shop = Idempotency(valkey), Shop()
         running = await begin(idempotency, shop)
         server.stop()

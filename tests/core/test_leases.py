@@ -12,6 +12,8 @@ from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, Fence, Fenced, Held, Leases
 from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
+from tests.eventually import eventually
+from tests.patience import PATIENCE_SECONDS, patiently
 
 
 @pytest.fixture
@@ -23,34 +25,37 @@ async def functions(valkey: Valkey) -> Functions:
 
 @pytest.fixture
 def leases(functions: Functions) -> Leases:
-    return Leases(functions, seconds=0.6)
+    """Leases that nobody here loses unless someone takes them away."""
+    return Leases(functions, seconds=30)
+
+
+@pytest.fixture
+def short(functions: Functions) -> Leases:
+    """Leases that are renewed every second: long enough for a busy machine to come to it."""
+    return Leases(functions, seconds=3)
 
 
 async def test_of_many_who_want_a_lease_one_has_it(leases: Leases) -> None:
-    inside = most = 0
+    held = refused = 0
 
-    async def want() -> bool:
-        nonlocal inside, most
+    async def want() -> None:
+        nonlocal held, refused
         try:
             async with leases.hold("tidy"):
-                inside += 1
-                most = max(most, inside)
-                await asyncio.sleep(0.02)
-                inside -= 1
+                held += 1
+                await eventually(lambda: refused == 49)
         except Held:
-            return False
-        return True
+            refused += 1
 
-    got = await asyncio.gather(*(want() for _ in range(50)))
-    assert sum(got) == 1
-    assert most == 1
+    await asyncio.gather(*(want() for _ in range(50)))
+    assert (held, refused) == (1, 49)
 
 
 async def test_who_waits_gets_it_next(leases: Leases) -> None:
     order = []
 
     async def turn(name: int) -> None:
-        async with leases.hold("tidy", wait=10):
+        async with leases.hold("tidy", wait=PATIENCE_SECONDS):
             order.append(name)
             await asyncio.sleep(0.01)
             order.append(name)
@@ -60,11 +65,20 @@ async def test_who_waits_gets_it_next(leases: Leases) -> None:
     assert sorted(order[::2]) == [0, 1, 2, 3, 4]
 
 
-async def test_a_lease_lasts_as_long_as_its_block(leases: Leases) -> None:
-    async with leases.hold("tidy"):
-        await asyncio.sleep(leases.seconds * 2)
+async def test_a_lease_lasts_as_long_as_its_block(short: Leases, stranger: Any) -> None:
+    async def shortened() -> None:
+        """As if most of it had passed."""
+        assert await stranger.pexpire(core.LEASE("tidy"), 2_000)
+
+    async def renewed() -> bool:
+        return bool(await stranger.pttl(core.LEASE("tidy")) > 2_000)
+
+    async with short.hold("tidy"):
+        for _ in range(2):
+            await shortened()
+            await eventually(renewed)
         with pytest.raises(Held):
-            async with leases.hold("tidy"):
+            async with short.hold("tidy"):
                 raise AssertionError("two had it")
 
 
@@ -83,28 +97,27 @@ async def test_tokens_only_grow(leases: Leases) -> None:
     assert tokens == sorted(set(tokens))
 
 
-async def test_losing_the_lease_cancels_the_block(leases: Leases, stranger: Any) -> None:
+async def test_losing_the_lease_cancels_the_block(short: Leases, leases: Leases, stranger: Any) -> None:
     async with leases.hold("tidy") as old:
         pass
 
     async def work() -> None:
-        async with leases.hold("tidy"):
+        async with short.hold("tidy"):
             await stranger.delete(core.LEASE("tidy"))  # as if it had run out while we were stalled,
             async with leases.hold("tidy"):  # and another has it now
-                await asyncio.sleep(30)
+                await asyncio.Event().wait()
 
-    async with asyncio.timeout(5):
+    async with patiently():
         with pytest.raises(Fenced):
             await work()
     with pytest.raises(Fenced):
         await old.check()
 
 
-async def test_a_lease_that_ran_out_unnoticed_is_kept_if_nobody_took_it(leases: Leases, stranger: Any) -> None:
-    async with leases.hold("tidy") as fence:
+async def test_a_lease_that_ran_out_unnoticed_is_kept_if_nobody_took_it(short: Leases, stranger: Any) -> None:
+    async with short.hold("tidy") as fence:
         await stranger.delete(core.LEASE("tidy"))
-        await asyncio.sleep(leases.seconds * 0.6)
-        assert await stranger.get(core.LEASE("tidy")) == str(fence.token)
+        assert await eventually(lambda: stranger.get(core.LEASE("tidy"))) == str(fence.token)
         await fence.check()
 
 
@@ -114,10 +127,10 @@ async def test_a_cancelled_holder_gives_its_lease_back(leases: Leases, stranger:
     async def work() -> None:
         async with leases.hold("tidy"):
             inside.set()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
-    async with asyncio.timeout(5):
+    async with patiently():
         await inside.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

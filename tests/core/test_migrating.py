@@ -21,6 +21,7 @@ from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.core.garden import BEDS, FOLDER, PLANTS, free
+from tests.patience import patiently
 from tests.processes import run_program
 
 
@@ -151,6 +152,6 @@ async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
         else:
             await stack.enter_async_context(migrate.file_lock(sql_settings.data_dir / "plaza.lock"))
         monkeypatch.setattr(migrate, "LOCK_WAIT_SECONDS", 0.1)
-        async with asyncio.timeout(10):
+        async with patiently():
             with pytest.raises(Unavailable):
                 await Sql.open(sql_settings)

@@ -13,6 +13,7 @@ import pytest
 from plaza.core import passwords as module
 from plaza.core.errors import Unavailable
 from plaza.core.passwords import HASHER, Passwords, recognised
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -122,13 +123,13 @@ async def test_beyond_its_bound_a_check_is_refused_at_once_and_room_comes_back()
     passwords = Passwords(threads=1, waiting=2)
     free = threading.Event()
     try:
-        waiting = [asyncio.ensure_future(passwords._run(lambda: free.wait(10))) for _ in range(3)]
+        waiting = [asyncio.ensure_future(passwords._run(lambda: free.wait(PATIENCE_SECONDS))) for _ in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(Unavailable) as error:
             await passwords.hash("x")
         assert error.value.retry_after > 0
         waiting[2].cancel()  # one who waits and gives up leaves at once; one whose work runs does not
-        await asyncio.sleep(0.01)
+        await asyncio.gather(waiting[2], return_exceptions=True)
         last = asyncio.ensure_future(passwords.hash("x"))
         free.set()
         assert (await last).startswith("$argon2id$")

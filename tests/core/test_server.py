@@ -9,8 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -22,9 +20,9 @@ from redis.retry import Retry
 
 from plaza.core.process.child import WATCH, Backoff, Watch
 from plaza.core.server import DamagedData, EmbeddedValkey, ValkeyFailed, running_url
-
-# Loads and unloads in milliseconds; only a broken machine takes this long.
-PATIENCE_SECONDS = 20
+from tests.eventually import eventually as until
+from tests.patience import patiently
+from tests.processes import alive, command_of
 
 # A Plaza that holds a Valkey and does nothing else, to be killed.
 HOLDER = """
@@ -48,13 +46,6 @@ def stranger(valkey: EmbeddedValkey) -> redis.Redis:
         return redis.Redis(unix_socket_path=unquote(parts.path), decode_responses=True, retry=retry)
     assert parts.port is not None
     return redis.Redis(port=parts.port, password=parts.password, decode_responses=True, retry=retry)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 def answers(valkey: EmbeddedValkey) -> bool:
@@ -151,7 +142,7 @@ async def test_it_dies_with_a_parent_that_was_killed_and_loses_nothing(tmp_path:
         client.set("last", "word")
     parent.kill()
     await parent.wait()
-    await until(lambda: not any(_alive(p) for p in family))
+    await until(lambda: not any(map(alive, family)))
     assert await keys(tmp_path) == 1
 
 
@@ -179,7 +170,7 @@ async def test_a_new_plaza_waits_for_the_valkey_of_a_killed_one(tmp_path: Path) 
     assert not starting.done(), "two Valkeys would write into one file"
     orphan.resume()
     await starting
-    assert not _alive(orphan)
+    assert not alive(orphan)
     await valkey.stop()
 
 
@@ -244,7 +235,8 @@ async def test_damage_found_at_a_restart_ends_the_supervision_with_the_reason(tm
         assert valkey.given_up is not None
         _damage(file)
         _process(valkey).kill()
-        reason = await asyncio.wait_for(valkey.given_up, PATIENCE_SECONDS)
+        async with patiently():
+            reason = await valkey.given_up
     assert "Bad file format" in reason
     assert "docs/operations.md" in reason
 
@@ -275,7 +267,7 @@ async def test_stopping_waits_until_nothing_is_left(tmp_path: Path) -> None:
     await valkey.start()
     process = _process(valkey)
     await valkey.stop()
-    assert not _alive(process)
+    assert not alive(process)
     assert sorted(os.listdir(tmp_path)) == ["lock", "valkey"]
     log = (tmp_path / "valkey" / "valkey.log").read_text()
     assert "Calling fsync() on the AOF file" in log
@@ -314,12 +306,7 @@ def _process(valkey: EmbeddedValkey) -> psutil.Process:
 
 def _left(folder: Path) -> list[psutil.Process]:
     """Our children that have to do with this folder; the test session has servers of its own."""
-    children = psutil.Process().children(recursive=True)
-    return [process for process in children if any(str(folder) in part for part in process.cmdline())]
-
-
-def _alive(process: psutil.Process) -> bool:
-    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return [process for process in psutil.Process().children(recursive=True) if str(folder) in command_of(process)]
 
 
 def _damage(file: Path) -> None:

@@ -22,6 +22,7 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.core.garden import BEDS, PLANTS, free, with_garden
 from tests.eventually import eventually
+from tests.patience import patiently
 from tests.postgres import Postgres
 from tests.processes import run_program
 from tests.servers import free_port
@@ -132,9 +133,8 @@ async def test_a_cancelled_writer_leaves_nothing_and_lets_the_next_one_in(garden
     writer.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writer
-    async with asyncio.timeout(5):
-        async with garden.begin() as tx:
-            await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
+    async with patiently(), garden.begin() as tx:
+        await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
     assert await free(garden) == 6
 
 
@@ -150,7 +150,7 @@ async def test_cancelling_writers_at_any_point_never_wedges_the_database(garden:
         for writer in writers:
             writer.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
-    async with asyncio.timeout(5):
+    async with patiently():
         before = await free(garden)
         await write()
     assert await free(garden) == before + 1
@@ -172,7 +172,7 @@ async def test_a_statement_whose_caller_is_gone_ends_with_its_thread(tmp_path: P
     for _ in range(times):  # from the second on it meets what tidies up after the first
         reader.cancel()
         await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with patiently():
         await asyncio.gather(reader, return_exceptions=True)
         await sql.close()
         await eventually(lambda: set(threading.enumerate()) <= before)
@@ -254,7 +254,7 @@ async def test_a_deadlock_is_unavailable_so_that_the_caller_tries_again(postgres
 async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_module, "STATEMENT_SECONDS", 0.1)
+    monkeypatch.setattr(sql_module, "STATEMENT_SECONDS", 0.5)
     async with postgres.database() as url:
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
         with pytest.raises(Unavailable):
@@ -266,15 +266,15 @@ async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
 async def test_a_server_that_falls_silent_is_given_up(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_module, "STATEMENT_SECONDS", 0.1)
-    monkeypatch.setattr(sql_module, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(sql_module, "STATEMENT_SECONDS", 1)
+    monkeypatch.setattr(sql_module, "SILENCE_SECONDS", 1)
     async with postgres.database() as url:
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
         async with sql.read() as tx:
             backend = (await tx.execute(text("SELECT pg_backend_pid()"))).scalar_one()
         os.kill(backend, signal.SIGSTOP)
         try:
-            async with asyncio.timeout(10):
+            async with patiently():
                 with pytest.raises(Unavailable):
                     await sql.ping()
                 await sql.ping()  # on another connection

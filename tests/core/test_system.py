@@ -11,7 +11,7 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
 from plaza.core.valkey.client import Valkey
-from plaza.core.wire import connect
+from tests.patience import persistently
 from tests.servers import Server, one_server
 
 # A busy machine may be slow, but not this slow; and less than the connection's own patience of 5 s.
@@ -32,7 +32,7 @@ async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -
 async def test_a_valkey_that_hangs_is_named_and_comes_back(tmp_path: Path) -> None:
     sql = await Sql.open(Settings(data_dir=tmp_path))
     with one_server() as server:
-        valkey = await connect(server.url)
+        valkey = await persistently(server.url)
         system = System(valkey, sql, patience=PATIENCE_SECONDS)
         server.pause()
         with pytest.raises(Unavailable, match=r"Away: valkey\.") as away:
@@ -48,7 +48,7 @@ async def test_a_database_that_is_away_is_named(server: Server, tmp_path: Path) 
     sql = await Sql.open(Settings(data_dir=tmp_path))
     await sql.close()
     _take_away(tmp_path / "plaza.sqlite")
-    valkey = await connect(server.url)
+    valkey = await persistently(server.url)
     with pytest.raises(Unavailable, match=r"Away: sql\.") as away:
         await System(valkey, sql, patience=PATIENCE_SECONDS).ready()
     assert away.value.extra["checks"]["valkey"] == "ok"

@@ -29,8 +29,9 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
 from plaza.core.valkey.calls import Usage
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
 from tests.eventually import eventually
+from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently
 from tests.servers import Cluster, Server, one_server
 
 
@@ -313,7 +314,7 @@ def child(environment: dict[str, str], when: int) -> subprocess.Popen[str]:
 
 def end(process: subprocess.Popen[str], sig: signal.Signals) -> None:
     process.send_signal(sig)
-    process.wait(10)
+    process.wait(PATIENCE_SECONDS)
     for pipe in (process.stdin, process.stdout):
         assert pipe is not None
         pipe.close()
@@ -387,8 +388,8 @@ async def _back(valkey: Valkey, lost: float, nodes: int) -> bool:
 
 async def test_calls_that_valkey_never_answers_are_counted() -> None:
     with one_server() as server:
-        async with asyncio.timeout(10), sampling(0.01):
-            valkey = await connect(server.url, timeout=0.1, patience=0.1)
+        async with patiently(), sampling(0.01):
+            valkey = await connect_patiently(server.url, timeout=0.3)
             metrics.sample()
             before = number("plaza_valkey_errors_total")
             server.pause()

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Unavailable
-from plaza.core.wire import USAGE, ReplyError, Usage, Valkey, connect
+from plaza.core.wire import USAGE, ReplyError, Usage, Valkey
+from tests.patience import connect_patiently
 from tests.servers import Server
 
 
 @pytest.fixture
 async def valkey(server: Server) -> AsyncIterator[Valkey]:
-    async with await connect(server.url) as valkey:
+    async with await connect_patiently(server.url) as valkey:
         yield valkey
 
 

@@ -10,8 +10,10 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, connect
+from plaza.core.errors import Unavailable
+from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded
 from tests.core.relay import Relay
+from tests.patience import patiently, persistently
 from tests.servers import Server
 
 Step = tuple[str, int]
@@ -40,8 +42,8 @@ PIECES = ([65_536], [17_000, 5], [100, 1, 400])
 async def play(server: Server, steps: list[Step]) -> None:
     calls: list[tuple[Any, asyncio.Future[Any]]] = []
     async with Relay(server.port) as relay:
-        valkey = await connect(relay.url, timeout=1, patience=0.5, in_flight=4, backoff=0.001)
-        async with valkey, asyncio.timeout(30):
+        valkey = await persistently(relay.url, timeout=1, patience=0.5, in_flight=4, backoff=0.001)
+        async with valkey, patiently():
 
             def asked(expected: Any, answer: Awaitable[Any]) -> None:
                 calls.append((expected, asyncio.ensure_future(answer)))
@@ -84,17 +86,17 @@ async def play(server: Server, steps: list[Step]) -> None:
                 try:
                     assert await valkey.call("ECHO", "after") == "after"
                     break
-                except ConnectionLost:
+                except Unavailable:
                     await asyncio.sleep(0.01)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(steps=STEPS)
 def test_nobody_ever_gets_anothers_reply(session_server: Server, steps: list[Step]) -> None:
     asyncio.run(play(session_server, steps))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(steps=STEPS)
 def test_nobody_ever_gets_anothers_reply_on_uvloop(session_server: Server, steps: list[Step]) -> None:
     uvloop.run(play(session_server, steps))

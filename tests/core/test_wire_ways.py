@@ -23,6 +23,7 @@ from plaza.core.valkey.address import Address, parse
 from plaza.core.wire import ConnectionLost, Options, ReplyError, connect
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.core.relay import Relay
+from tests.patience import connect_patiently
 from tests.servers import Server, one_server
 
 SECRET = "p@ss/wörd:{1}"
@@ -124,7 +125,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 async def test_a_user_and_password_let_us_in(guarded: Server) -> None:
-    async with await connect(f"valkey://ana:{QUOTED}@127.0.0.1:{guarded.port}") as valkey:
+    async with await connect_patiently(f"valkey://ana:{QUOTED}@127.0.0.1:{guarded.port}") as valkey:
         assert await valkey.call("ACL", "WHOAMI") == "ana"
         assert await valkey.call("ACL", "WHOAMI", raw=True) == b"ana"
         async with valkey.blocking() as alone:
@@ -136,20 +137,20 @@ async def test_a_password_alone_is_the_default_users() -> None:
     with one_server() as server:
         with server.stranger() as stranger:
             stranger.config_set("requirepass", "pw")
-        async with await connect(f"valkey://:pw@127.0.0.1:{server.port}") as valkey:
+        async with await connect_patiently(f"valkey://:pw@127.0.0.1:{server.port}") as valkey:
             assert await valkey.call("ACL", "WHOAMI") == "default"
         with pytest.raises(ConnectionLost, match="NOAUTH"):
-            await connect(server.url, patience=0.2)
+            await connect(server.url, patience=1)
 
 
 async def test_a_wrong_password_is_a_clear_error_without_it(guarded: Server) -> None:
     with pytest.raises(ConnectionLost, match="WRONGPASS") as caught:
-        await connect(f"valkey://ana:wrong-{QUOTED}@127.0.0.1:{guarded.port}", patience=0.2)
+        await connect(f"valkey://ana:wrong-{QUOTED}@127.0.0.1:{guarded.port}", patience=1)
     assert SECRET not in repr(caught.value) + str(caught.value) + caught.value.detail
 
 
 async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) -> None:
-    async with await connect(f"valkey://plain:pw@127.0.0.1:{guarded.port}") as valkey:
+    async with await connect_patiently(f"valkey://plain:pw@127.0.0.1:{guarded.port}") as valkey:
         assert await valkey.call("PING") == "PONG"
         with pytest.raises(ReplyError, match="tracking mode"):
             await valkey.tracked("GET", "k")
@@ -160,7 +161,7 @@ async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) ->
 
 
 async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:
-    async with await connect(f"{guarded.url}/3") as three, await connect(guarded.url) as zero:
+    async with await connect_patiently(f"{guarded.url}/3") as three, await connect_patiently(guarded.url) as zero:
         await three.call("SET", "where", "three")
         assert await zero.call("GET", "where") is None
         assert await three.call("GET", "where", raw=True) == b"three"
@@ -170,12 +171,12 @@ async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:
 
 async def test_a_database_that_is_not_there_is_a_clear_error(guarded: Server) -> None:
     with pytest.raises(ConnectionLost, match="DB index is out of range"):
-        await connect(f"{guarded.url}/99", patience=0.2)
+        await connect(f"{guarded.url}/99", patience=1)
 
 
 async def test_a_unix_socket_serves_as_well(guarded: Server) -> None:
     path = guarded.options[guarded.options.index("--unixsocket") + 1]
-    async with await connect(f"unix://ana:{QUOTED}@{path}?db=1") as valkey:
+    async with await connect_patiently(f"unix://ana:{QUOTED}@{path}?db=1") as valkey:
         assert await valkey.call("ACL", "WHOAMI") == "ana"
         info = await valkey.call("CLIENT", "INFO")
         assert path in info
@@ -216,7 +217,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
 async def test_tls_with_a_certificate_we_trust(server: Server, tls: Tls) -> None:
     async with (
         Relay(server.port, tls.server) as relay,
-        await connect(f"rediss://127.0.0.1:{relay.port}/2?ssl_ca_certs={tls.authority}") as valkey,
+        await connect_patiently(f"rediss://127.0.0.1:{relay.port}/2?ssl_ca_certs={tls.authority}") as valkey,
     ):
         await valkey.call("SET", "k", "x" * 500_000)
         assert await valkey.call("GET", "k") == "x" * 500_000
@@ -226,6 +227,6 @@ async def test_tls_with_a_certificate_we_trust(server: Server, tls: Tls) -> None
 async def test_tls_with_a_certificate_we_do_not_trust_is_refused(server: Server, tls: Tls) -> None:
     async with Relay(server.port, tls.server) as relay:
         with pytest.raises(ConnectionLost, match="certificate verify failed"):
-            await connect(f"rediss://127.0.0.1:{relay.port}", patience=0.3)
+            await connect(f"rediss://127.0.0.1:{relay.port}", patience=2)
         with pytest.raises(ConnectionLost, match=r"Hostname mismatch|not valid for 'localhost'"):
-            await connect(f"rediss://localhost:{relay.port}?ssl_ca_certs={tls.authority}", patience=0.3)
+            await connect(f"rediss://localhost:{relay.port}?ssl_ca_certs={tls.authority}", patience=2)

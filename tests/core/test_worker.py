@@ -19,15 +19,17 @@ import structlog
 from sqlalchemy import text
 
 from plaza.core import catalogue as core
+from plaza.core.errors import Unavailable
 from plaza.core.events import Events
 from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
 from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
-from tests.core.workshop import LEDGER, LIBRARY
+from tests.core.workshop import LEDGER, LIBRARY, STALE_SECONDS
 from tests.eventually import eventually
+from tests.patience import patiently, persistently
 from tests.servers import Cluster, Server, one_server
 
 
@@ -68,7 +70,7 @@ async def started(role: str, place: Server | Cluster, folder: Path) -> AsyncIter
 
     worker = Process(process, said, asyncio.create_task(read()))
     try:
-        await eventually(lambda: said and said[0].startswith("started"), 20)
+        await eventually(lambda: said and said[0].startswith("started"))
         yield worker
     finally:
         if process.returncode is None:
@@ -118,7 +120,7 @@ async def test_no_event_is_lost_however_often_its_consumers_are_killed(
                 victim.send(signal.SIGKILL)
                 await victim.process.wait()
             assert len(await stranger.xinfo_consumers(core.EVENTS("work"), "bench")) <= round_ + 1
-        await eventually(lambda: _settled(stranger), 20)
+        await eventually(lambda: _settled(stranger))
         assert survivor.process.returncode is None
     handled = {int(n) for n in await stranger.lrange(LEDGER("events"), 0, -1)}
     assert handled == set(range(400))
@@ -143,11 +145,13 @@ async def test_a_stopped_worker_hands_over_at_once(
             await Events(functions).emit("work", n=n)
         await eventually(lambda: _grown(stranger, 5))
         worker.send(signal.SIGINT)
-        async with asyncio.timeout(15):
+        async with patiently():
             await worker.process.wait()
         idle = await stranger.xpending_range(core.EVENTS("work"), "bench", "-", "+", 100)
         # What it had fetched and not handled looks as if it had long been left: nobody waits for it to become stale.
-        assert all(entry["time_since_delivered"] >= 600 and entry["times_delivered"] == 0 for entry in idle)
+        assert all(
+            entry["time_since_delivered"] >= STALE_SECONDS * 1000 and entry["times_delivered"] == 0 for entry in idle
+        )
 
 
 @contextlib.asynccontextmanager
@@ -176,7 +180,7 @@ async def test_several_workers_run_each_turn_of_a_job_once(functions: Functions)
     async with working(workers[0]), working(workers[1]), working(workers[2]), working(workers[3]):
         await eventually(lambda: len(runs) >= 6)
     assert most == 1
-    assert len(runs) <= (runs[-1] - runs[0]) / 0.2 + 2  # four workers that did not share would have run it 24 times
+    assert len(runs) <= (runs[-1] - runs[0]) / 0.2 + 3  # four workers that did not share would have run it 24 times
 
 
 async def test_a_job_that_fails_stops_no_other(functions: Functions) -> None:
@@ -221,11 +225,11 @@ async def test_a_worker_stops_in_bounded_time_and_gives_its_leases_back(function
                 await asyncio.sleep(0.1)
 
     timers = [Timer("slow", 3600, slow), Timer("endless", 3600, endless), Timer("deaf", 3600, deaf)]
-    task = asyncio.create_task(Worker(functions, timers, stop_seconds=0.5).run())
+    task = asyncio.create_task(Worker(functions, timers, stop_seconds=1.0).run())
     await eventually(lambda: begun >= {"slow", "endless", "deaf"})
     task.cancel()
     with structlog.testing.capture_logs() as logs:
-        async with asyncio.timeout(5):
+        async with patiently():
             await asyncio.wait([task])
     assert "slow ended" in begun  # it had the time
     assert await stranger.get(core.LEASE("slow")) is None
@@ -252,7 +256,7 @@ async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str)
         handled.append(event.fields["n"])
 
     with one_server("--appendonly", kept) as server:
-        valkey = await connect(server.url)
+        valkey = await persistently(server.url)
         functions = Functions(valkey, LIBRARIES)
         await functions.load()
         worker = Worker(functions, [Timer("often", 0.1, job)], [Consumer("work", "bench", handle)])
@@ -263,14 +267,16 @@ async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str)
             await asyncio.sleep(0.3)
             server.start()
             before = len(runs)
-            await eventually(lambda: len(runs) > before, 20)
-            await eventually(lambda: _told(functions), 20)
-            await eventually(lambda: "2" in handled, 20)
+            await eventually(lambda: len(runs) > before)
+            await eventually(lambda: _told(functions))
+            await eventually(lambda: "2" in handled)
         await valkey.close()
 
 
 async def _told(functions: Functions) -> bool:
-    return bool(await Events(functions).emit("work", n=2))
+    with contextlib.suppress(Unavailable):
+        return bool(await Events(functions).emit("work", n=2))
+    return False
 
 
 async def test_a_stream_that_someone_deletes_is_begun_again(functions: Functions, stranger: Any) -> None:

@@ -128,7 +128,7 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
         async with running(settings) as plaza, running(as_worker) as other, client_of(plaza.app) as http:
             work = [asyncio.create_task(some.worker.run()) for some in (plaza, other)]
             await _live_a_little(http)
-            await eventually(lambda: len(list(stranger.scan_iter("job:*"))) >= 5, 30)
+            await eventually(lambda: len(list(stranger.scan_iter("job:*"))) >= 5)
             for some in (plaza, other):
                 await some.get(Roll).run(anew=True)
             assert await asyncio.to_thread(main, ["audit"]) in (0, 1)  # it could look; what it finds is its own affair

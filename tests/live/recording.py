@@ -10,15 +10,15 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import connect
 from plaza.live.history import History
 from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
+from tests.patience import connect_patiently
 
 
 async def record(url: str, data_dir: Path) -> None:
     settings = Settings(data_dir=data_dir)
-    sql, valkey = await Sql.open(settings), await connect(url)
+    sql, valkey = await Sql.open(settings), await connect_patiently(url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     recorder = Recorder(functions, History(sql), settings, Clock())

@@ -12,13 +12,13 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import connect
 from plaza.live.figures import Figures
 from plaza.live.history import History
 from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
 from plaza.live.service import Live
 from tests.live.conftest import Crowd
+from tests.patience import connect_patiently
 from tests.servers import Server
 
 
@@ -53,7 +53,7 @@ async def come_and_go(crowd: Crowd, turn: int) -> int:
 
 async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Server, tmp_path: Path) -> None:
     settings, dice = Settings(data_dir=tmp_path), random.Random(3)
-    sql, valkey = await Sql.open(settings), await connect(server.url)
+    sql, valkey = await Sql.open(settings), await connect_patiently(server.url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     crowd, history = Crowd(Live(functions, settings, Clock())), History(sql)

@@ -13,11 +13,12 @@ import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.errors import SettingError
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
 from plaza.live.keys import LIVE_SALT
 from plaza.live.places import GeoIp, Places, truncated
 from plaza.live.salts import Salts
 from tests.eventually import eventually
+from tests.patience import connect_patiently
 from tests.servers import one_server
 
 FILE = """network,country
@@ -115,7 +116,7 @@ async def test_full_and_truncated_addresses_cost_nothing(valkey: Valkey, clock: 
 
 async def test_no_file_holds_a_salt_that_is_over(clock: SetClock) -> None:
     with one_server("--appendonly", "yes") as place:
-        async with await connect(place.url) as valkey:
+        async with await connect_patiently(place.url) as valkey:
             salts = Salts(valkey, clock)
             old = (await salts.today()).hex()
             clock.forward(days=2)

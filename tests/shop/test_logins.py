@@ -13,7 +13,6 @@ from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.core.wire import connect
 from plaza.shop.keys import (
     SHOP_LOGINS,
     SHOP_RECENT,
@@ -21,6 +20,7 @@ from plaza.shop.keys import (
 from plaza.shop.library import LIBRARY
 from plaza.shop.model import Login, SessionMoved, WrongLogin
 from plaza.shop.sessions import GRACE_SECONDS
+from tests.patience import connect_patiently
 from tests.servers import Cluster
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 
@@ -164,7 +164,7 @@ async def test_a_login_whose_process_dies_is_finished_by_a_worker(
 @pytest.fixture
 async def shop_on_cluster(cluster: Cluster, database: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
     use_layout(Layout.BRACES)
-    valkey = await connect(cluster.url)
+    valkey = await connect_patiently(cluster.url)
     functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
     await functions.load()
     yield assemble(functions, database, clock, people)

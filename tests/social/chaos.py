@@ -15,12 +15,12 @@ from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
 from plaza.core.keys import use_layout
 from plaza.core.settings import Settings
-from plaza.core.wire import connect
 from plaza.social.library import LIBRARY
 from plaza.social.model import NewComment, NewPost, PostEdit
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
 from plaza.social.users import People
+from tests.patience import connect_patiently
 
 PEOPLE = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
 ADMIN = Actor("root", "admin")
@@ -30,7 +30,7 @@ EFFECT_MS = 400
 
 
 async def main(url: str, seed: int) -> None:
-    valkey = await connect(url)
+    valkey = await connect_patiently(url)
     use_layout(valkey.layout)
     functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], effect_ms=EFFECT_MS), SetClock()
     await functions.load()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import redis.asyncio
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, rule, run_state_machine_as_test
 
@@ -21,9 +21,9 @@ from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
 from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
-from plaza.core.wire import connect
 from plaza.social.domain import DOMAIN, services
 from plaza.social.model import NewComment, NewPost, NotYourself, PostEdit
+from tests.patience import connect_patiently
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, SETTINGS, Social
 from tests.social.truth import Facts, faults, read_all
@@ -91,7 +91,7 @@ class Machine(RuleBasedStateMachine):
         else:
             self.stranger = redis.asyncio.Redis(port=place.port, decode_responses=True)
             await self.stranger.flushall()
-        valkey = await connect(place.url)
+        valkey = await connect_patiently(place.url)
         use_layout(valkey.layout)
         functions, clock = Functions(valkey, [DOMAIN.library, paging.LIBRARY]), SetClock()
         await functions.load()
@@ -285,6 +285,4 @@ def test_the_keys_are_those_of_a_plain_model(place: Server | Cluster) -> None:
         pass
 
     Here.place = place
-    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
-    few = settings(max_examples=12, stateful_step_count=40, deadline=None, suppress_health_check=checks, database=None)
-    run_state_machine_as_test(Here, settings=few)
+    run_state_machine_as_test(Here, settings=settings(max_examples=12, stateful_step_count=40))

@@ -14,7 +14,6 @@ from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
-from plaza.core.wire import connect
 from plaza.social import feeds, reading
 from plaza.social.domain import DOMAIN
 from plaza.social.feeds import Feeds
@@ -22,6 +21,7 @@ from plaza.social.keys import POST, USER
 from plaza.social.model import PUBLIC_FIELDS as CARD
 from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile, card_of, post_of
 from plaza.social.reading import Reader
+from tests.patience import connect_patiently
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, Social, trips
 
@@ -67,7 +67,7 @@ async def test_another_process_shows_every_change_at_the_next_read(
             with contextlib.suppress(NotFound):  # it may be banned just now
                 await dice.choice(acts)()
 
-    async with await connect(place.url) as elsewhere:
+    async with await connect_patiently(place.url) as elsewhere:
         functions = Functions(elsewhere, [DOMAIN.library])
         feeds = Feeds(functions, Reader(functions), social.people, social.clock)
         for _ in range(ROUNDS):

@@ -14,10 +14,11 @@ from plaza.core.functions import Functions
 from plaza.core.http import make_app
 from plaza.core.limits import Limiter, Policy, Quota
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey, connect
+from plaza.core.wire import Valkey
 from plaza.keyspace.proxy import plans, routes, service
 from plaza.keyspace.proxy.service import Proxy
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token
+from tests.patience import connect_patiently
 from tests.servers import Cluster, Server, one_server
 from tests.web import client_of
 
@@ -81,7 +82,7 @@ async def test_while_valkey_hangs_or_is_full_a_call_ends_in_its_time_and_says_so
 ) -> None:
     monkeypatch.setattr(service, "SECONDS", 0.2)
     with one_server() as server:
-        async with await connect(server.url) as valkey:
+        async with await connect_patiently(server.url) as valkey:
             functions = Functions(valkey, [plans.LIBRARY])
             await functions.load()
             proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
