@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import structlog
 import uvicorn
 import uvloop
 
@@ -38,6 +39,8 @@ from plaza.demo.town import ask_for, suits
 from plaza.reach import connected, servers_url
 
 T = TypeVar("T")
+
+log = structlog.get_logger("plaza.serve")
 
 # Requests still open this long after a signal are broken off. Ours take milliseconds; only a slow client takes longer.
 DRAIN_SECONDS = 5
@@ -100,6 +103,8 @@ def serve(settings: Settings, *, empty: bool = False) -> int:
 async def _serve(settings: Settings, sock: socket.socket, *, may_fill: bool) -> int:
     life = Life()
     life.heed_signals()
+    for doubt in settings.doubts():
+        log.warning("a setting is doubtful", doubt=doubt)
     with contextlib.suppress(Ended):
         async with valkey_of(settings, life) as settings:
             filling = may_fill and await _fill(settings)

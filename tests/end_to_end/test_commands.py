@@ -170,14 +170,17 @@ def test_with_a_valkey_configured_none_is_started(tmp_path: Path, server: Server
         assert client.ping(), "somebody else's Valkey is not ours to stop"
 
 
-def test_a_password_in_a_url_is_not_printed(tmp_path: Path, server: Server) -> None:
+def test_no_secret_is_printed_and_a_short_api_key_is_warned_of(tmp_path: Path, server: Server) -> None:
     url = f"valkey://default:hush@127.0.0.1:{server.port}"
     with server.stranger() as client:
         client.config_set("requirepass", "hush")
         try:
-            with serving(tmp_path / "var", PLAZA_VALKEY_URL=url) as own:
+            with serving(tmp_path / "var", PLAZA_VALKEY_URL=url, PLAZA_API_KEY="whisper") as own:
                 assert own.stop() == 0
-                assert "hush" not in own.printed() + own.errors.read_text()
+                said = own.errors.read_text()
+                assert said.count("PLAZA_API_KEY is shorter than 16 characters") == 1
+                for secret in ("hush", "whisper"):
+                    assert secret not in own.printed() + said
         finally:
             client.config_set("requirepass", "")
 

@@ -18,6 +18,8 @@ from plaza.core.errors import SettingError
 
 # HS256 is only as strong as its key: RFC 7518 asks for at least the hash's own size.
 SECRET_BYTES = 32
+# A shorter key can be guessed by who is patient. It is only warned of, since others may have given it out long ago.
+API_KEY_CHARACTERS = 16
 
 Fsync = Literal["everysec", "always"]
 LiveAddress = Literal["full", "truncated", "hashed"]
@@ -40,8 +42,14 @@ class Settings:
         "or `valkey+cluster://host:port,host:port`.",
     )
     database_url: str = setting("", "Empty: SQLite in the data directory. Else `postgresql://…`.")
-    jwt_secret: str = setting("", "Signs our tokens. Empty: made once, kept in the data directory, mode 600.")
-    api_key: str = setting("", "Admin rights for servers. Empty: made once, kept in the data directory, mode 600.")
+    jwt_secret: str = setting(
+        "", "Signs our tokens; 32 bytes at least. Empty: made once, kept in the data directory, mode 600."
+    )
+    api_key: str = setting(
+        "",
+        "Admin rights for servers; fewer than 16 characters are warned of at start. "
+        "Empty: made once, kept in the data directory, mode 600.",
+    )
     jwt_public_key: Path | None = setting(None, "PEM file of another issuer's public key (RS256 or ES256).")
     fsync: Fsync = setting(
         "everysec",
@@ -88,6 +96,12 @@ class Settings:
             if text is not None and text != "":
                 given[f.name] = _parse(f.name, str(f.type), text)
         return cls(**given)
+
+    def doubts(self) -> list[str]:
+        """What can be done and should not be: said in the log at start, never with a value."""
+        if self.api_key and len(self.api_key) < API_KEY_CHARACTERS:
+            return [f"{variable('api_key')} is shorter than {API_KEY_CHARACTERS} characters and may be guessed."]
+        return []
 
     def secret(self, name: Literal["jwt_secret", "api_key"]) -> str:
         """The configured secret, or the one kept in the data directory, made on first use."""
