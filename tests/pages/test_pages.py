@@ -11,7 +11,6 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.articles.model import NewArticle
 from plaza.articles.service import Articles
-from plaza.challenges import model as challenges
 from plaza.core.auth import API, Actor
 from plaza.core.settings import Settings
 from plaza.live.model import Beat, Declaration, Watcher
@@ -21,8 +20,6 @@ from plaza.shop.model import ItemChange, NewItem
 from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import People
-from plaza.web import tales
-from plaza.web.posts import LONGEST_KEPT
 from plaza.web.text import ago, cut, rich
 from tests.pages.conftest import Elements, Surfer
 from tests.servers import one_server
@@ -283,16 +280,3 @@ def test_times_and_texts_are_short() -> None:
     assert ago(10**18, now) == "now"
     assert cut("one two three", 20) == "one two three"
     assert cut("one two three", 9) == "one two…"
-
-
-def test_short_texts_are_kept_by_what_they_say_and_long_ones_are_not() -> None:
-    kept = tales._kept.cache_info
-    for text, more in (("Rain, went anyway.", 1), ("w" * (LONGEST_KEPT + 1), 0)):
-        before = kept().currsize
-        post = challenges.Post(1, 1, "ana", text, False, 0, 3)
-        once, again = (tales.told([post], (), 0, is_open=True) for _ in range(2))
-        assert once == again
-        assert text.encode() in once
-        assert kept().currsize == before + more
-        assert b'aria-pressed="true"' in tales.told([post], {1}, 0, is_open=True), "another reader's is another piece"
-        assert b"<button" not in tales.told([post], (), 0, is_open=False)

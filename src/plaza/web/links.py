@@ -1,15 +1,14 @@
-"""Articles as HTML, in pieces that are kept, as `posts.py` has it."""
+"""Articles as HTML, in pieces that are kept (`keeping.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup
 
 from plaza.articles.model import Article
-from plaza.web.posts import KEPT
+from plaza.web.keeping import kept
 from plaza.web.rendering import fragment, render
 from plaza.web.text import ago
 
@@ -28,7 +27,7 @@ def votes(article: Article, open_since: float) -> Markup:
 
 
 def _row(article: Article, now_ms: int, is_open: bool) -> bytes:
-    return _kept_row(
+    return _kept_row[
         article.id,
         article.title,
         article.link,
@@ -38,11 +37,11 @@ def _row(article: Article, now_ms: int, is_open: bool) -> bytes:
         article.vote,
         ago(article.time * 1000, now_ms),
         is_open,
-        *article.groups,
-    )
+        tuple(article.groups),
+    ]
 
 
-@lru_cache(KEPT)
+@kept()
 def _kept_row(
     id: int,
     title: str,
@@ -53,7 +52,7 @@ def _kept_row(
     vote: str | None,
     when: str,
     is_open: bool,
-    *groups: str,
+    groups: tuple[str, ...],
 ) -> bytes:
     own = {"id": id, "title": title, "link": link, "author": author, "time": time, "groups": groups}
     article = {**own, "votes": count, "vote": vote}

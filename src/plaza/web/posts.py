@@ -1,18 +1,17 @@
-"""Posts and comments as HTML. A feed shows the same ones to many, so their pieces are kept: what a piece says is all
-that its key holds, so a piece that is found is always right, and nothing has to be told of changes. Pieces are bytes:
-one emoji in a page of text would make Python carry four bytes for each letter of it.
+"""Posts and comments as HTML. A feed shows the same ones to many, so their pieces are kept (`keeping.py`). Pieces are
+bytes: one emoji in a page of text would make Python carry four bytes for each letter of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup
 
 from plaza.social.model import Comment, FeedItem, Post
 from plaza.social.tags import tags_in
+from plaza.web.keeping import kept
 from plaza.web.rendering import render
 from plaza.web.text import ago
 from plaza.web.visitors import Visitor
@@ -22,10 +21,8 @@ from plaza.web.visitors import Visitor
 EXCERPTS: Final = ((700, 5), (350, 2), (120, 0))
 # Of a post in a list, so that twenty of them, with all around, stay below 100 kB whatever they say.
 MOST_BYTES: Final = 3_000
-# Of each kind; a piece takes about a kilobyte.
-KEPT: Final = 4_000
-# In characters: a longer text is made anew each time, or thousands of them would take what a process has.
-LONGEST_KEPT: Final = 1_000
+# Whatever comes after this is not looked at for a list.
+_LONGEST_EXCERPT: Final = EXCERPTS[0][0] + 1
 
 
 def card(post: Post, now_ms: int, *, whole: bool = False) -> Markup:
@@ -50,33 +47,32 @@ def comments(all_said: Iterable[Comment], post: Post, who: Visitor, now_ms: int)
 
 def _card(post: Post, now_ms: int, *, whole: bool) -> bytes:
     """Pieces of templates, which have escaped what people wrote, with words of ours between them."""
-    make = _kept_around_time if len(post.content) <= LONGEST_KEPT or not whole else _around_time
-    head, tail = make(
+    head, tail = _around_time[
         post.id,
         post.username,
         post.display_name,
         post.user_role,
-        post.content,
+        post.content if whole else post.content[:_LONGEST_EXCERPT],
         post.media_url,
         tuple(post.hashtags),
         post.created_at,
         post.edited_at is not None,
         whole,
-    )
+    ]
     return b"".join([head, ago(post.created_at, now_ms).encode(), tail, _acts_of(post), b"</article>"])
 
 
 def _acts_of(post: Post) -> bytes:
-    return _acts(post.id, post.likesCount, post.commentsCount, post.bookmarksCount, post.isLiked, post.isBookmarked)
+    return _acts[post.id, post.likesCount, post.commentsCount, post.bookmarksCount, post.isLiked, post.isBookmarked]
 
 
 def _said(said: Comment, post: Post, who: Visitor, now_ms: int) -> bytes:
     may_delete = who.is_admin or who.name in (said.username, post.username)
     when = ago(said.created_at, now_ms)
-    make = _kept_comment if len(said.content) <= LONGEST_KEPT else _comment
-    return make(said.id, said.post_id, said.username, said.content, said.created_at, when, may_delete)
+    return _comment[said.id, said.post_id, said.username, said.content, said.created_at, when, may_delete]
 
 
+@kept()
 def _around_time(
     id: str,
     username: str,
@@ -112,19 +108,14 @@ def _around_time(
     return head.encode(), tail.encode()
 
 
-_kept_around_time = lru_cache(KEPT)(_around_time)
-
-
-@lru_cache(KEPT)
+@kept()
 def _acts(id: str, likes: int, comments: int, bookmarks: int, liked: bool, marked: bool) -> bytes:
     return render(
         "acts.html", id=id, likes=likes, comments=comments, bookmarks=bookmarks, liked=liked, marked=marked
     ).encode()
 
 
+@kept()
 def _comment(id: str, post: str, username: str, content: str, created_at: int, when: str, may_delete: bool) -> bytes:
     said = {"id": id, "post_id": post, "username": username, "content": content, "created_at": created_at}
     return render("comment.html", comment=said, when=when, may_delete=may_delete).encode()
-
-
-_kept_comment = lru_cache(KEPT)(_comment)

@@ -1,13 +1,12 @@
 """What a product page shows to everybody, through the shop's page cache: computed once, kept while people look at the
 item, dropped the moment the item changes. The frame around it is each visitor's own, and is not kept.
 
-In lists an item is a tile, kept in the process by what it says, as `posts.py` has it.
+In lists an item is a tile, kept in the process by what it says (`keeping.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from markupsafe import Markup
 
@@ -16,16 +15,16 @@ from plaza.shop.model import Item
 from plaza.shop.pages import Page, Pages, page_hash
 from plaza.shop.rows import BRIEF_SECONDS
 from plaza.web import assets
-from plaza.web.posts import KEPT
+from plaza.web.keeping import kept
 from plaza.web.rendering import render
 
 
 def tiles(items: Iterable[Item]) -> bytes:
     """The items of a page."""
-    return b"".join([_tile(item.id, item.name, item.price, item.qty) for item in items])
+    return b"".join([_tile[item.id, item.name, item.price, item.qty] for item in items])
 
 
-@lru_cache(KEPT)
+@kept()
 def _tile(id: int, name: str, price: str, qty: int) -> bytes:
     return render("tile.html", item={"id": id, "name": name, "price": price, "qty": qty}).encode()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from plaza.core.answers import Answer
 from plaza.core.serving.headers import PAGE_POLICY
 from plaza.web import assets, measures, text
 from plaza.web.avatars import avatar
+from plaza.web.keeping import kept
 
 HTML: Final = "text/html; charset=utf-8"
 
@@ -97,15 +97,24 @@ def fragment(template: str, /, **context: Any) -> Markup:
     return Markup(render(template, **context))  # noqa: S704 made by a template that escapes
 
 
-@lru_cache(1024)
 def chrome(section: str, name: str, is_admin: bool, here: str) -> Markup:
     """What is around a page: the brand, the sections, and the account or, for nobody, the way to one."""
+    return _chrome[section, name, is_admin, here]
+
+
+def tabs(label: str, every: tuple[tuple[str, str], ...], on: str) -> Markup:
+    """Other views of the same: the name and address of each, and the name of this one."""
+    return _tabs[label, every, on]
+
+
+# For nobody it holds the address that was asked for, which anybody may make up.
+@kept(2_000_000)
+def _chrome(section: str, name: str, is_admin: bool, here: str) -> Markup:
     return fragment("chrome.html", section=section, name=name, is_admin=is_admin, here=here)
 
 
-@lru_cache(1024)
-def tabs(label: str, every: tuple[tuple[str, str], ...], on: str) -> Markup:
-    """Other views of the same: the name and address of each, and the name of this one."""
+@kept(2_000_000)
+def _tabs(label: str, every: tuple[tuple[str, str], ...], on: str) -> Markup:
     return fragment("tabs.html", label=label, tabs=every, on=on)
 
 
