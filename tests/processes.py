@@ -67,7 +67,7 @@ def command_of(process: psutil.Process) -> str:
     return ""
 
 
-def _heed_signals() -> None:
+def heed_signals() -> None:
     """As at a terminal, also where the tests themselves were started in the background, which ignores some signals."""
     for sig in (signal.SIGINT, signal.SIGHUP):
         signal.signal(sig, signal.SIG_DFL)
@@ -91,7 +91,7 @@ class Serving:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,  # a group of its own, as a terminal gives to what it runs
-                preexec_fn=_ignore_hang_up if nohup else _heed_signals,
+                preexec_fn=_ignore_hang_up if nohup else heed_signals,
             )
         self.family: list[psutil.Process] = []
 

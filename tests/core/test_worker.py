@@ -30,6 +30,7 @@ from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
 from tests.core.workshop import LEDGER, LIBRARY, STALE_SECONDS
 from tests.eventually import eventually
 from tests.patience import patiently, persistently
+from tests.processes import heed_signals
 from tests.servers import Cluster, Server, one_server
 
 
@@ -58,9 +59,8 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def started(role: str, place: Server | Cluster, folder: Path) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.core.workshop", role, place.url, str(folder), stdout=asyncio.subprocess.PIPE
-    )
+    command = [sys.executable, "-m", "tests.core.workshop", role, place.url, str(folder)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, preexec_fn=heed_signals)
     said: list[str] = []
 
     async def read() -> None:

@@ -11,9 +11,11 @@ from typing import Any
 import httpx
 import redis
 
+from tests.patience import PATIENCE_SECONDS
 from tests.processes import Serving, serving
 
 API_KEY = "k" * 32
+OPERATOR = {"x-api-key": API_KEY}
 ACCOUNT = {"username": "wanderer", "password": "correct horse"}
 
 # What has to know the old name: that its tokens are void. And what forgets it by itself within hours.
@@ -60,7 +62,7 @@ def live_everywhere(client: httpx.Client) -> None:
     did(client.post("/analytics/events/keynote/heartbeat", json={"location": "hall", "session_id": "one"}))
     did(client.post("/analytics/events/keynote/leave", json={"location": "hall", "session_id": "one"}))
     cup = {"name": "Cup", "description": "", "price": "3.50", "qty": 9}
-    item = did(httpx.post(f"{client.base_url}/shop/items", json=cup, headers={"x-api-key": API_KEY}))["id"]
+    item = did(httpx.post(f"{client.base_url}/shop/items", json=cup, headers=OPERATOR, timeout=PATIENCE_SECONDS))["id"]
     did(client.post("/shop/login", json=ACCOUNT))
     did(client.put(f"/shop/cart/items/{item}", json={"qty": 2}))
     did(client.post("/shop/checkout"))
@@ -70,7 +72,10 @@ def live_everywhere(client: httpx.Client) -> None:
 @contextmanager
 def wanderer(data_dir: Path) -> Iterator[tuple[Serving, httpx.Client]]:
     """A server, and somebody signed in there as `wanderer` who has been everywhere."""
-    with serving(data_dir, PLAZA_API_KEY=API_KEY) as server, httpx.Client(base_url=server.url) as client:
+    with (
+        serving(data_dir, PLAZA_API_KEY=API_KEY) as server,
+        httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client,
+    ):
         token = client.post("/auth/register", json=ACCOUNT).json()["access_token"]
         client.headers["authorization"] = f"Bearer {token}"
         live_everywhere(client)

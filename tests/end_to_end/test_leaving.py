@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 
 from tests.end_to_end.everywhere import traces, wanderer
+from tests.patience import PATIENCE_SECONDS
 from tests.processes import plaza
 
 
@@ -15,7 +16,7 @@ def test_who_leaves_is_named_nowhere_in_all_five_domains_and_the_tables(tmp_path
     with wanderer(data) as (server, client):
         post = client.get("/feed/explore").json()["posts"][0]["post"]["id"]
         article = client.get("/articles").json()["articles"][0]["id"]
-        with httpx.Client(base_url=server.url) as passing:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as passing:
             passing.headers["authorization"] = "Bearer " + plaza(data, "token", "passenger").stdout.strip()
             for method, path, body in (
                 ("POST", f"/posts/{post}/like", None),

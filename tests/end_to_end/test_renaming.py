@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 
 from tests.end_to_end.everywhere import ACCOUNT, API_KEY, traces, wanderer
+from tests.patience import PATIENCE_SECONDS
 from tests.processes import plaza
 
 
@@ -22,7 +23,8 @@ def test_a_rename_reaches_all_five_domains_and_the_tables(tmp_path: Path) -> Non
         assert done.stdout.startswith("wanderer is settler now, everywhere.")
         assert traces(data, "wanderer") == []
         assert client.get("/whoami").status_code == 401
-        signed_in = httpx.post(f"{server.url}/auth/login", json={**ACCOUNT, "username": "settler"})
+        settler = {**ACCOUNT, "username": "settler"}
+        signed_in = httpx.post(f"{server.url}/auth/login", json=settler, timeout=PATIENCE_SECONDS)
         client.headers["authorization"] = f"Bearer {signed_in.json()['access_token']}"
         held = client.get("/users/me/export").json()
         for domain in ("social", "articles", "challenges", "live", "shop"):

@@ -14,6 +14,7 @@ import pytest
 
 from plaza.app import Plaza, running
 from plaza.core.settings import Settings
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import Server
 from tests.web import serving
 
@@ -48,7 +49,7 @@ class Surfer(httpx.AsyncClient):
     """Somebody with a browser."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(base_url=url, headers={"accept": "text/html"}, timeout=10, verify=False)
+        super().__init__(base_url=url, headers={"accept": "text/html"}, timeout=PATIENCE_SECONDS, verify=False)
 
     async def form(self, page: str) -> dict[str, str]:
         """The hidden fields of the forms of a page."""

@@ -22,6 +22,7 @@ from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web.text import ago, cut, rich
 from tests.pages.conftest import Elements, Surfer
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import one_server
 from tests.web import serving
 
@@ -47,7 +48,7 @@ async def test_a_page_asks_valkey_no_more_often_than_its_route(ana: Surfer, plaz
 
 async def test_who_signs_out_elsewhere_is_signed_out_here(ana: Surfer, url: str) -> None:
     assert "Sign out" in (await ana.get("/app")).text
-    async with httpx.AsyncClient(base_url=url, cookies=ana.cookies) as other:
+    async with httpx.AsyncClient(base_url=url, cookies=ana.cookies, timeout=PATIENCE_SECONDS) as other:
         await other.post("/shop/logout")
     assert "Sign out" not in (await ana.get("/app")).text
 

@@ -13,9 +13,10 @@ from plaza.app import running
 from plaza.core.settings import Settings
 from plaza.shop.cookies import PLAIN_NAME, SECURE_NAME
 from plaza.shop.sessions import is_token
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import Cluster, Server
 from tests.shop.conftest import API_KEY, KEY
-from tests.web import client_of, serving
+from tests.web import client_of
 
 
 async def make_item(web: httpx.AsyncClient, **values: Any) -> int:
@@ -160,7 +161,7 @@ async def test_checkout_twice_with_one_key_orders_once_and_never_gives_anothers_
     first, second = await web.post("/shop/checkout", headers=key), await web.post("/shop/checkout", headers=key)
     assert first.json() == second.json()
     assert second.headers["idempotency-replayed"] == "true"
-    other = httpx.AsyncClient(base_url=web.base_url)
+    other = httpx.AsyncClient(base_url=web.base_url, timeout=PATIENCE_SECONDS)
     async with other:
         await other.put(f"/shop/cart/items/{item}", json={"qty": 2})
         mine = await other.post("/shop/checkout", headers=key)
@@ -244,7 +245,7 @@ async def test_sessions_and_carts_survive_a_restart(place: Server | Cluster, tmp
         item = await make_item(web)
         cart = await web.put(f"/shop/cart/items/{item}", json={"qty": 2})
         cookie = f"{PLAIN_NAME}={web.cookies[PLAIN_NAME]}"
-    async with running(replace(settings)) as plaza, serving(plaza.app) as url, httpx.AsyncClient(base_url=url) as web:
+    async with running(replace(settings)) as plaza, client_of(plaza.app) as web:
         again = await web.get("/shop/cart", headers={"cookie": cookie})
         assert again.json() == cart.json()
         assert "set-cookie" not in again.headers

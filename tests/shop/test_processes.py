@@ -13,6 +13,7 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.eventually import eventually
+from tests.patience import PATIENCE_SECONDS
 from tests.postgres import Postgres
 from tests.servers import Server
 from tests.shop.conftest import ADMIN, Book, assemble, offer_in
@@ -40,7 +41,7 @@ def test_readers_of_three_processes_who_miss_at_once_cost_one_computation(server
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        said = [process.communicate(timeout=30)[0] for process in processes]
+        said = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
