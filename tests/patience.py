@@ -13,6 +13,7 @@ from typing import Any
 from plaza.core.wire import ConnectionLost, Valkey, connect
 
 PATIENCE_SECONDS = 60.0
+PATIENCE_MS = PATIENCE_SECONDS * 1000
 
 
 def patiently() -> asyncio.Timeout:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
 from tests.processes import Serving
 
 PASSWORD = "correct horse"
@@ -102,7 +102,7 @@ class Reader:
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.url = url
         self.context: BrowserContext = browser.new_context(base_url=url, **options)
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(PATIENCE_MS)
         self.page: Page = self.context.new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []

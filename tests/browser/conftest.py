@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
 from tests.web import serving
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--headless=new", "--disable-gpu", "--disable-dev-shm-usage"]
 
+expect.set_options(timeout=PATIENCE_MS)
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -43,12 +46,12 @@ class Site:
 
     def __enter__(self) -> Site:
         self._thread.start()
-        assert self._up.wait(10)
+        assert self._up.wait(PATIENCE_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._down.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
 
 
 class Visit:
