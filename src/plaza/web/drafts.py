@@ -15,20 +15,12 @@ from typing import Final, NamedTuple
 
 from plaza.core.call import Call
 from plaza.core.errors import BadRequest, Invalid
-from plaza.web.forms import CSRF, fields_of
+from plaza.web.forms import CSRF, LABELS, fields_of
 from plaza.web.security import is_own_page, local
 
-# What people write: the field, what it is called, and whether it may have lines.
-WRITTEN: Final = {
-    "content": ("Your text", True),
-    "text": ("Your text", True),
-    "title": ("Title", False),
-    "link": ("Link", False),
-    "groups": ("Groups", False),
-    "display_name": ("What you are called", False),
-    "bio": ("About you", True),
-    "links": ("Links", True),
-}
+# What people write, in one line or in many.
+LINES: Final = frozenset({"title", "link", "groups", "display_name"})
+TEXTS: Final = frozenset({"content", "text", "bio", "links"})
 # A form that holds one is never shown again.
 SECRETS: Final = frozenset({"password", "old", "new"})
 # How the sign-in page's own form carries a draft along.
@@ -36,12 +28,15 @@ _PATH, _FIELD = "draft_path", "draft."
 
 
 class Field(NamedTuple):
-    """A field of a form: one to be seen has a label."""
+    """A field of a form. One that nobody wrote in is not seen, and has no label."""
 
     name: str
     value: str
     label: str = ""
-    lines: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        return self.name in TEXTS
 
 
 class Draft(NamedTuple):
@@ -56,7 +51,7 @@ class Draft(NamedTuple):
         Sent again unchanged in the same session it is the same request, and does its work once.
         """
         fields = {**self.fields, CSRF: csrf} if csrf else self.fields
-        return [Field(name, value, *WRITTEN.get(name, ())) for name, value in fields.items()]
+        return [Field(name, value, LABELS[name] if name in LINES | TEXTS else "") for name, value in fields.items()]
 
     def carried(self) -> list[Field]:
         """What a form holds that carries it along."""
@@ -81,6 +76,6 @@ def carried_by(fields: Mapping[str, str]) -> Draft | None:
 
 
 def _draft(path: str, fields: Mapping[str, str]) -> Draft | None:
-    if not path or SECRETS & fields.keys() or not any(fields.get(name, "").strip() for name in WRITTEN):
+    if not path or SECRETS & fields.keys() or not any(fields.get(name, "").strip() for name in LINES | TEXTS):
         return None
     return Draft(path, fields)

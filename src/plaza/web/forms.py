@@ -1,7 +1,10 @@
-"""Forms as browsers send them, read into the same types that the JSON routes take."""
+"""Forms as browsers send them, read into the same types that the JSON routes take. What is wrong with a field is said
+in its page's words: whoever fills in a form knows of no `str` of a length.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -17,6 +20,32 @@ T = TypeVar("T")
 MOST_FIELDS: Final = 50
 # What every form has beside its own fields: the proof that it is ours, where to go on, and which filling-in it was.
 CSRF, NEXT, ONCE = "csrf", "next", "once"
+
+# What fields are called on their pages.
+LABELS: Final = {
+    "bio": "About you",
+    "category": "Category",
+    "content": "Your text",
+    "display_name": "What you are called",
+    "duration": "For how many days",
+    "groups": "Groups",
+    "link": "Link",
+    "links": "Links",
+    "new": "A new password",
+    "password": "Password",
+    "qty": "How many",
+    "text": "Your text",
+    "title": "Title",
+    "username": "Name",
+}
+_RULES: Final = (
+    (re.compile(r"Expected `str` of length >= (\d+)"), "{:,} characters at least"),
+    (re.compile(r"Expected `str` of length <= (\d+)"), "{:,} characters at most"),
+    (re.compile(r"Expected `int` >= (\d+)"), "{:,} at least"),
+    (re.compile(r"Expected `int` <= (\d+)"), "{:,} at most"),
+    (re.compile(r"Expected `int`"), "a whole number"),
+    (re.compile(r"Missing field"), "this is needed"),
+)
 
 
 def fields_of(body: bytes) -> dict[str, str]:
@@ -45,7 +74,17 @@ def convert(fields: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise invalid(error) from error
+        raise _in_words(invalid(error)) from error
+
+
+def _in_words(error: Invalid) -> Invalid:
+    """What is wrong, as it is said on a page. Rules that have words of their own are told by them."""
+    label = LABELS.get(str(error.extra.get("field", "")).partition("[")[0])
+    for rule, words in _RULES:
+        found = rule.match(error.detail)
+        if label and found:
+            return Invalid(f"{label}: {words.format(*map(int, found.groups()))}.", **error.extra)
+    return error
 
 
 def is_on(body: bytes) -> bool:

@@ -109,7 +109,7 @@ async def new_article(call: Call, site: Site) -> Answer[str]:
 
 
 def _form(site: Site, call: Call, who: Visitor, *, status: int = 200, **said: Any) -> Answer[str]:
-    given = {"title": "", "link": "", "groups": "", "problem": "", "first": None, **said}
+    given = {"title": "", "link": "", "groups": "", "problem": "", "field": "", "first": None, **said}
     return site.page(call, who, "article-new.html", section="Articles", status=status, **given)
 
 
@@ -124,8 +124,8 @@ async def post_article(call: Call, body: bytes, site: Site, articles: Articles) 
         new = forms.convert({**given, "groups": groups}, NewArticle)
         made = await articles.post(who.person(), new, site.operation(call, body))
     except (Invalid, Conflict) as error:
-        first = error.extra.get("id")
-        return _form(site, call, who, status=error.status, problem=error.detail, first=first, **given)
+        about = {"problem": error.detail, "field": error.extra.get("field", ""), "first": error.extra.get("id")}
+        return _form(site, call, who, status=error.status, **about, **given)
     return site.done(call, who, b"", f"/app/articles/{made.id}")
 
 

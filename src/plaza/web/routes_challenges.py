@@ -82,22 +82,28 @@ async def new_challenge(call: Call, site: Site) -> Answer[str]:
     """Where one starts a challenge."""
     who = await site.visitors.of(call)
     who.person()
-    said: dict[str, Any] = {"categories": CATEGORY_NAMES, "problem": "", "title": ""}
-    return site.page(call, who, "challenge-new.html", section="Challenges", **said)
+    return _form(site, call, who)
+
+
+def _form(site: Site, call: Call, who: Visitor, *, status: int = 200, **said: Any) -> Answer[str]:
+    given = {"title": "", "category": "1", "duration": "21", "is_public": True, "problem": "", "field": "", **said}
+    shown: dict[str, Any] = {"status": status, "categories": CATEGORY_NAMES, **given}
+    return site.page(call, who, "challenge-new.html", section="Challenges", **shown)
 
 
 @page.post("/challenges")
 async def create(call: Call, body: bytes, site: Site, service: Challenges) -> Answer[str]:
     """Start a challenge."""
     who = await site.visitors.of(call)
-    public = forms.fields_of(body).get("is_public") == "1"
+    fields = forms.fields_of(body)
+    public = fields.get("is_public") == "1"
     try:
         new = forms.read(body, NewChallenge, is_public=public)
         made = await service.create(who.person(), new, site.operation(call, body))
     except Invalid as error:
-        title = forms.fields_of(body).get("title", "")
-        said: dict[str, Any] = {"categories": CATEGORY_NAMES, "problem": error.detail, "title": title}
-        return site.page(call, who, "challenge-new.html", section="Challenges", status=422, **said)
+        given = {name: fields.get(name, "") for name in ("title", "category", "duration")}
+        about = {"problem": error.detail, "field": error.extra.get("field", "")}
+        return _form(site, call, who, status=error.status, is_public=public, **about, **given)
     return site.done(call, who, b"", f"/app/challenges/{made.id}")
 
 

@@ -26,6 +26,7 @@ from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME
 from plaza.web.site import Site
 from plaza.web.text import user_path
+from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
@@ -47,7 +48,12 @@ async def own_profile(call: Call, site: Site, people: People) -> Answer[str]:
     """Where one changes one's own profile."""
     who = await site.visitors.of(call)
     user = await people.get(who.person(), who.name)
-    return site.page(call, who, "profile-edit.html", user=user, tabs=own_tabs("Profile"))
+    return _profile(site, call, who, user)
+
+
+def _profile(site: Site, call: Call, who: Visitor, user: Any, *, status: int = 200, **said: str) -> Answer[str]:
+    given: dict[str, Any] = {"problem": "", "field": "", "tabs": own_tabs("Profile"), **said}
+    return site.page(call, who, "profile-edit.html", status=status, user=user, here="/app/profile", **given)
 
 
 @page.post("/profile")
@@ -55,8 +61,13 @@ async def change_profile(call: Call, body: bytes, site: Site, people: People) ->
     """Change one's own profile."""
     who = await site.visitors.of(call)
     given = forms.fields_of(body)
-    profile = forms.convert({name: given[name] or None for name in EDITED if name in given}, Profile)
-    await people.change(who.person(), who.name, profile)
+    try:
+        profile = forms.convert({name: given[name] or None for name in EDITED if name in given}, Profile)
+        await people.change(who.person(), who.name, profile)
+    except Invalid as error:
+        shown = {name: given.get(name, "") for name in EDITED}
+        about = {"problem": error.detail, "field": error.extra.get("field", "")}
+        return _profile(site, call, who, shown, status=error.status, **about)
     return site.done(call, who, b"", user_path(who.name))
 
 
