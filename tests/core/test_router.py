@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
-from plaza.core.serving.router import Node, Router
+from plaza.core.serving.router import Node, Router, decode_segment, encode_segment
 
 
 class Looks(dict[str, Node[str]]):
@@ -61,6 +62,15 @@ def test_values_come_in_the_order_of_the_path() -> None:
     assert found is not None
     leaf, values = found
     assert (leaf.template, leaf.names, values) == ("/articles/{id}/groups/{name}", ("id", "name"), ["7", "a%2Fb"])
+
+
+@pytest.mark.parametrize("value", [".", "..", "~.", "~~..", "...", "~", "~a", "a/b", "50%", "é #?", "~%2e"])
+def test_any_value_is_a_segment_at_which_nobody_climbs(value: str) -> None:
+    segment = encode_segment(value)
+    assert "/" not in segment
+    assert urljoin("http://plaza/users/ana", segment) == f"http://plaza/users/{segment}", "as clients resolve it"
+    assert decode_segment(segment) == value
+    assert decode_segment(segment.replace(".", "%2e").replace("~", "%7E")) == value
 
 
 def test_a_value_tried_in_vain_is_not_left_behind() -> None:

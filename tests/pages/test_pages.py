@@ -211,7 +211,7 @@ async def test_only_declared_events_are_shown(guest: Surfer, plaza: Plaza) -> No
 
 
 async def test_an_event_may_be_called_anything(guest: Surfer, plaza: Plaza) -> None:
-    names = ["a/b", "x?y", "50%", "<b>", "\u202elive"]
+    names = ["a/b", "x?y", "50%", "<b>", "\u202elive", "..", "~."]
     for name in names:
         await plaza.get(Live).declare(name, Declaration(title=f"About {name}"))
     paths = re.findall(r'class="row" href="([^"]*)"', (await guest.get("/app/events")).text)

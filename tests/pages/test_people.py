@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urljoin
 
 import pytest
 
@@ -127,3 +128,16 @@ async def test_admins_ban_posts_and_suspend_people_and_nobody_else_does(
         assert (await bob.fill("/app/sign-in", page="/app/sign-in", **known)).status_code == 422
         await ana.post(suspend, data={**form, "on": "0"})
         assert (await bob.fill("/app/sign-in", page="/app/sign-in", **known)).status_code == 303
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_who_is_called_by_dots_alone_can_be_found_and_followed(ana: Surfer, guest: Surfer, name: str) -> None:
+    await guest.sign_up(name)
+    await guest.fill("/app/posts", content="Here I am")
+    path = re.findall(r'class="face" href="([^"]*)"', (await ana.get("/app")).text)[0]
+    assert urljoin("http://plaza/app/people", path) == f"http://plaza{path}", "where browsers go"
+    assert "Here I am" in (await ana.get(path)).text
+    followed = await ana.fill(f"{path}/follow", page=path, on="1")
+    assert followed.headers["location"] == path
+    assert "<b>1</b> follower<" in (await ana.get(path)).text
+    assert f"@{name}" in (await ana.get("/app/people/ana/following")).text

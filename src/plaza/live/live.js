@@ -80,7 +80,7 @@
 
   function start(options) {
     const { event, location: place = "web", session = null, groups, token: given } = options;
-    const at = `/analytics/events/${encodeURIComponent(event)}`;
+    const at = `/analytics/events/${encodeURIComponent(event).replace(/^~*\.{1,2}$/, "~$&")}`; // browsers climb at dots
     const where = session ? { location: place, session_id: session } : { location: place };
     const tabs = tabsAt(JSON.stringify([event, session, place]));
     const asks = typeof given === "function";

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from plaza.core.paging import Pagination
+from plaza.core.serving.router import encode_segment
 from plaza.core.tokens import is_username
 from plaza.social.tags import is_tag, normal_tag
 
@@ -88,15 +89,15 @@ def _link(path: str, shown: str) -> Markup:
 
 
 def tag_path(tag: str) -> str:
-    return f"/app/tags/{quote(tag, safe='')}"
+    return f"/app/tags/{encode_segment(tag)}"
 
 
 def user_path(name: str) -> str:
-    return f"/app/people/{quote(name, safe='')}"
+    return f"/app/people/{encode_segment(name)}"
 
 
 def event_path(event: str) -> str:
-    return f"/app/events/{quote(event, safe='')}"
+    return f"/app/events/{encode_segment(event)}"
 
 
 def older(path: str, pagination: Pagination, word: str = "Older") -> Markup:

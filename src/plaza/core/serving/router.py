@@ -4,13 +4,16 @@ The path is split as it came over the wire and only then decoded, each segment a
 with a slash, never two segments, and no encoding can move a request to another route. A literal segment wins over a
 parameter; where the literal leads nowhere the parameter is tried, so `/users/me/export` and `/users/{username}/posts`
 live side by side and `/users/me/posts` is still found.
+
+Clients climb at a segment of one or two dots, in any encoding, before they send anything. A value that is just that is
+written with a tilde before it, `~..`, and one that begins so itself with one more.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Generic, TypeVar
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from plaza.core.errors import BadRequest
 
@@ -18,6 +21,7 @@ T = TypeVar("T")
 
 # What no name of ours holds, and what breaks logs and terminals.
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_DOTS = re.compile(r"~*\.{1,2}")
 _TEMPLATE_SEGMENT = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}|[^{}]+")
 
 
@@ -104,4 +108,9 @@ def decode_segment(segment: str) -> str:
             raise BadRequest("The path is not valid UTF-8.") from error
         if _CONTROL.search(segment):
             raise BadRequest("The path holds control characters.")
-    return segment
+    return segment[1:] if segment[:1] == "~" and _DOTS.fullmatch(segment) else segment
+
+
+def encode_segment(text: str) -> str:
+    """Any text as one segment, which `decode_segment` reads again."""
+    return f"~{text}" if _DOTS.fullmatch(text) else quote(text, safe="")

@@ -97,7 +97,9 @@ function collect(method, path, inputs, body, bodyType) {
   for (const [parameter, field] of inputs) {
     const value = field.value.trim();
     if (parameter.in === "path") {
-      target = target.replace(`{${parameter.name}}`, encodeURIComponent(value || field.placeholder || "-"));
+      const segment = encodeURIComponent(value || field.placeholder || "-");
+      // Browsers climb at dots.
+      target = target.replace(`{${parameter.name}}`, segment.replace(/^~*\.{1,2}$/, "~$&"));
     } else if (value !== "" && parameter.in === "query") {
       const isList = parameter.schema.type === "array";
       for (const one of isList ? value.split(",") : [value]) query.append(parameter.name, one.trim());
