@@ -9,12 +9,14 @@ follow from the facts (`prelude.lua` says how they are made). The caller applies
 
 If the caller dies on the way, the note stays, and `recover` in a worker does the rest. An effect that stalls past its
 deadline is refused by the node that should apply it, and a worker touches only notes much older than that deadline,
-so nothing lands after the worker's word.
+so nothing lands after the worker's word. A caller that lives and only lost a connection need not wait so long: it has
+the node end that connection for good (`valkey/ghosts.py`), and computes once more what it carried.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import random
@@ -112,9 +114,16 @@ class Effects:
     ) -> tuple[Any, asyncio.Task[None] | None]:
         """Run a verb; its facts are safe on return, its effects follow in the task."""
         library = verb.partition("_")[0]
-        note = Note.beside(library, keys[0])
+        note, op = Note.beside(library, keys[0]), next(self._ops)
         run = self._insist if deadline else self._run  # what a caller asked for itself may be refused to it
-        reply = await run(verb, [*keys, note.pending, note.slot], [next(self._ops), deadline, *args])
+        try:
+            reply = await run(verb, [*keys, note.pending, note.slot], [op, deadline, *args])
+        except Unavailable as error:
+            if getattr(error, "may_have_run", True):
+                taking_up = self._keep(self._take_up(note, op, error))
+                if deadline:  # whoever performed it waits for all that follows; who asked for it hears that it failed
+                    await asyncio.shield(taking_up)
+            raise
         if len(reply) == 1:
             return reply[0], None
         return reply[0], self._keep(self._settle(note, Work.of(reply[1])))
@@ -140,7 +149,7 @@ class Effects:
             started, late = await self._apply(note.library, work), 0
         except TooLate:
             started, late = [], 1
-        reply = await self._insist(f"{note.library}_settle", [note.pending, note.slot], [work.op, late])
+        reply = await self._tell(note, work.op, late)
         # What the effects set off in turn has notes of its own; the request waits for it all the same.
         await asyncio.gather(*started)
         return Work.of(reply) if reply else None
@@ -155,11 +164,30 @@ class Effects:
                 calls.append(self._insist(f"{library}_apply", [key], [work.deadline, name, *rest]))
         # All must have come back before anything is settled: one still under way could land on newer effects.
         results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        failed = [result for result in results if isinstance(result, BaseException)]
+        for error in failed:
+            if not isinstance(error, TooLate) and not await _is_over(error):
+                raise error
+        if failed:
+            raise TooLate
         started = (r[1] for r, c in zip(results, work.commands, strict=True) if c[0] == "PERFORM")
         return [task for task in started if task is not None]
+
+    async def _tell(self, note: Note, op: str, late: int) -> Any:
+        """Settle. If the connection breaks, nobody knows what was said: then all of it is computed once more."""
+        while True:
+            try:
+                return await self._insist(f"{note.library}_settle", [note.pending, note.slot], [op, late])
+            except Unavailable as error:
+                if not await _is_over(error):
+                    raise
+            late = 1
+
+    async def _take_up(self, note: Note, op: str, error: Unavailable) -> None:
+        """A verb's answer was lost with its connection. If it ran its note is there: do what it would have said."""
+        with contextlib.suppress(Unavailable):
+            if await _is_over(error) and (reply := await self._tell(note, op, 1)):
+                await self._settle(note, Work.of(reply))
 
     async def _insist(self, function: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
         """Run what has to follow. Turned away before it ran, as by a crowd, it is tried again for a while."""
@@ -229,6 +257,12 @@ class Effects:
         """Wait for what is being settled, before the connection closes."""
         while self._under_way:
             await asyncio.gather(*self._under_way, return_exceptions=True)
+
+
+async def _is_over(error: BaseException) -> bool:
+    """Whether what was lost with a connection can do nothing any more. Otherwise only time tells, and a worker."""
+    ghost = getattr(error, "ghost", None)
+    return ghost is not None and await ghost.lay()
 
 
 def _words(note: str) -> set[str]:

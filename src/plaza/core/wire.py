@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -45,6 +46,7 @@ from plaza.core.valkey.calls import (
     fail,
 )
 from plaza.core.valkey.client import Valkey
+from plaza.core.valkey.ghosts import Ghost
 
 __all__ = [
     "USAGE",
@@ -73,7 +75,7 @@ pack = cast(Callable[[tuple[Arg, ...]], bytes], hiredis.pack_command)  # its stu
 class _Link(asyncio.Protocol):
     """One connection from its first byte to its last: what was written and not answered yet, in order."""
 
-    __slots__ = ("eaten", "gone", "heard", "paused", "pending", "reader", "transport", "unread", "wire")
+    __slots__ = ("eaten", "ghost", "gone", "heard", "paused", "pending", "reader", "transport", "unread", "wire")
 
     def __init__(self, wire: Wire, reader: Any) -> None:
         self.wire = wire
@@ -85,6 +87,7 @@ class _Link(asyncio.Protocol):
         self.paused = False
         self.heard = monotonic()
         self.gone = asyncio.Event()
+        self.ghost: Ghost | None = None  # what it will be once it has broken
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
@@ -243,6 +246,10 @@ class Wire:
             self._send_until(timeout, (packed, future, gather, usage, self._since, monotonic() + timeout))
         return future
 
+    def ask(self, *command: Arg) -> asyncio.Future[Any]:
+        """One command, whatever it is."""
+        return self.send(pack(command))
+
     def _send_until(self, timeout: float, entry: Entry) -> None:
         self._queue.append(entry)
         timer = self.loop.call_later(timeout, self._expire, entry)
@@ -284,7 +291,7 @@ class Wire:
         reason = f"The connection to Valkey at {self.address} broke" + (f": {exc}." if exc else ".")
         now = monotonic()
         for entry in link.pending:
-            fail(entry, ConnectionLost(reason, may_have_run=True), now)
+            fail(entry, ConnectionLost(reason, may_have_run=True, ghost=link.ghost), now)
         link.pending.clear()
         if link is self._link:
             self._link, self._down_since, self._why = None, now, reason
@@ -375,7 +382,8 @@ class Wire:
 
     async def _greet(self, link: _Link) -> None:
         address = self.address
-        hello: tuple[Arg, ...] = ("HELLO", self._resp, "SETNAME", "plaza")
+        name = f"plaza-{secrets.token_hex(6)}"
+        hello: tuple[Arg, ...] = ("HELLO", self._resp, "SETNAME", name)
         if address.password:
             hello = (*hello[:2], "AUTH", address.username or "default", address.password, *hello[2:])
         commands: list[tuple[Arg, ...]] = [hello]
@@ -396,6 +404,8 @@ class Wire:
         except ConnectionLost:
             all_or_first_error(gather.replies)  # a server that is full says so before it hangs up
             raise
+        if isinstance(gather.replies[0], dict):  # RESP3
+            link.ghost = Ghost(self, gather.replies[0]["id"], name)
 
     def _pace(self) -> float:
         return min(self.options.patience, self._timeout) / 4

@@ -11,9 +11,12 @@ from asyncio import Future
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plaza.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from plaza.core.valkey.ghosts import Ghost
 
 Arg = str | bytes | int | float
 
@@ -37,11 +40,12 @@ class Away(Unavailable):
 
 
 class ConnectionLost(Away):
-    """The connection broke, or could not be made."""
+    """The connection broke, or could not be made. `ghost` is the one that broke: what it carried may still run."""
 
-    def __init__(self, text: str, *, may_have_run: bool) -> None:
+    def __init__(self, text: str, *, may_have_run: bool, ghost: Ghost | None = None) -> None:
         super().__init__(text)
         self.may_have_run = may_have_run
+        self.ghost = ghost
 
 
 class CallTimeout(Away):
