@@ -10,6 +10,7 @@ import httpx
 import redis
 
 from plaza.articles.cuts import AT_ONCE, STEP
+from tests.patience import PATIENCE_SECONDS
 from tests.processes import serving
 
 READERS = 100
@@ -33,7 +34,7 @@ def fill(valkey: Any) -> None:
 
 async def read(url: str, order: str, readers: int) -> list[list[int]]:
     limits = httpx.Limits(max_connections=readers)
-    async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_SECONDS, limits=limits) as client:
         path = f"/groups/news/articles?order={order}&limit=3"
         answers = await asyncio.gather(*(client.get(path) for _ in range(readers)))
     return [[article["id"] for article in answer.json()["articles"]] for answer in answers]

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.live.conftest import Web
 
 GUIDE = Path(__file__).parents[2] / "docs" / "live.md"
@@ -14,6 +16,7 @@ EXAMPLE = re.compile(r"```http\n(\w+) (\S+) as (\w+)\n(?:\n(.*?)\n)?```\n```json
 TIMES = {"timestamp", "last_beat"}
 
 
+@pytest.mark.usefixtures("five_minutes")
 async def test_the_guides_examples_are_true(web: Web) -> None:
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http")

@@ -19,6 +19,7 @@ from tests.live.conftest import AT, Web, plaza_at
 from tests.servers import Cluster, Server
 
 
+@pytest.mark.usefixtures("five_minutes")
 async def test_every_figure_answers_over_http(web: Web) -> None:
     ana, ben = web.user("ana", groups=["press"]), web.user("ben")
     first = await web.beat(ana, session_id="S1")

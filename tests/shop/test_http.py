@@ -13,6 +13,7 @@ from plaza.app import running
 from plaza.core.settings import Settings
 from plaza.shop.cookies import PLAIN_NAME, SECURE_NAME
 from plaza.shop.sessions import is_token
+from tests.eventually import eventually
 from tests.patience import PATIENCE_SECONDS
 from tests.servers import Cluster, Server
 from tests.shop.conftest import API_KEY, KEY
@@ -178,14 +179,14 @@ async def test_rows_are_scheduled_and_the_worker_copies_them(place: Server | Clu
         put = await web.put(f"/shop/cache/rows/{item}", json={"delay": 0.2}, headers=KEY)
         due = put.json()["due_at"]
         assert (put.json()["id"], put.json()["delay"]) == (item, 0.2)
+
+        async def copied() -> dict[str, Any] | None:
+            state: dict[str, Any] = (await web.get("/shop/cache", headers=KEY)).json()
+            return state if state["rows"][0]["due_at"] > due + 0.3 else None
+
         working = asyncio.create_task(plaza.worker.run())
         try:
-            for _ in range(200):
-                state = (await web.get("/shop/cache", headers=KEY)).json()
-                if state["rows"][0]["due_at"] > due + 0.3:
-                    break
-                await asyncio.sleep(0.02)
-            assert state["rows"][0]["due_at"] > due + 0.3
+            state = await eventually(copied)
             assert state["scheduled"] == 1
         finally:
             working.cancel()

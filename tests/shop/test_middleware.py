@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from plaza.shop import PageCache, Rules
 from tests.eventually import eventually
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import Cluster, Server, one_server
 from tests.web import client_of
 
@@ -142,7 +143,7 @@ async def test_a_page_may_say_that_it_is_good_for_less(web: httpx.AsyncClient, s
 
 async def test_a_hundred_readers_who_miss_at_once_cost_one_computation(web: httpx.AsyncClient, site: Site) -> None:
     site.gate = asyncio.Event()
-    readers = [asyncio.create_task(web.get("/page", timeout=30)) for _ in range(100)]
+    readers = [asyncio.create_task(web.get("/page", timeout=PATIENCE_SECONDS)) for _ in range(100)]
     await eventually(lambda: site.count)
     site.gate.set()
     assert {answer.text for answer in await asyncio.gather(*readers)} == {"<p>1 </p>"}
@@ -206,7 +207,7 @@ async def test_readers_do_not_queue_for_a_valkey_that_does_not_answer(site: Site
         silent.listen()
         app = PageCache(site.app(), f"valkey://127.0.0.1:{silent.getsockname()[1]}")
         async with client_of(app) as web:
-            answers = await asyncio.gather(*(web.get(f"/page?n={n}", timeout=30) for n in range(5)))
+            answers = await asyncio.gather(*(web.get(f"/page?n={n}", timeout=PATIENCE_SECONDS) for n in range(5)))
             assert {status(answer) for answer in answers} == {"plaza; fwd=bypass; detail=store-away"}
             silent.setblocking(False)
             silent.accept()[0].close()
@@ -220,11 +221,11 @@ async def test_a_valkey_that_is_away_costs_the_cache_and_nothing_else(site: Site
         async with client_of(app) as web:
             assert status(await web.get("/page")) == "plaza; fwd=uri-miss; stored"
             server.stop(signal.SIGKILL)
-            answer = await web.get("/page", timeout=30)
+            answer = await web.get("/page", timeout=PATIENCE_SECONDS)
             assert answer.status_code == 200
             assert status(answer) == "plaza; fwd=bypass; detail=store-away"
         async with client_of(late) as web:  # one that never reached it
-            assert status(await web.get("/page", timeout=30)) == "plaza; fwd=bypass; detail=store-away"
+            assert status(await web.get("/page", timeout=PATIENCE_SECONDS)) == "plaza; fwd=bypass; detail=store-away"
 
 
 async def test_it_is_added_to_a_fastapi_application_as_any_middleware(place: Server | Cluster, valkey: Any) -> None:
@@ -260,7 +261,7 @@ def test_the_example_of_the_row_cache_runs_with_nothing_but_a_valkey(server: Ser
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
@@ -282,7 +283,7 @@ def test_the_caches_are_imported_without_the_rest(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     assert loaded.stdout.strip() == ""
