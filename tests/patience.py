@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from typing import Any
 
 from plaza.core.wire import ConnectionLost, Valkey, connect
@@ -32,3 +33,17 @@ async def persistently(url: str, **options: Any) -> Valkey:
         while True:
             with contextlib.suppress(ConnectionLost):
                 return await connect(url, **options)
+
+
+async def refusal(url: str, reason: str) -> ConnectionLost:
+    """The error of whoever connects in vain, for that reason: a busy machine may have others at first."""
+    async with patiently():
+        while True:
+            try:
+                valkey = await connect(url, patience=0.2)
+            except ConnectionLost as error:
+                if re.search(reason, str(error)):
+                    return error
+            else:
+                await valkey.close()
+                raise AssertionError(f"{url} was reached")

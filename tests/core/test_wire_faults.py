@@ -15,7 +15,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.relay import Relay
 from tests.eventually import eventually as until
-from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently, persistently
+from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently, persistently, refusal
 from tests.servers import Server, one_server
 
 
@@ -311,8 +311,7 @@ async def test_what_a_server_says_before_it_hangs_up_is_the_reason(answer: bytes
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    with pytest.raises(ConnectionLost, match=reason):
-        await connect(f"valkey://127.0.0.1:{port}", patience=1)
+    await refusal(f"valkey://127.0.0.1:{port}", reason)
     server.close()
 
 
