@@ -22,12 +22,13 @@ import redis
 import redis.asyncio
 from hypothesis import HealthCheck
 
+from plaza.core import sql as sql_module
 from plaza.core.clock import SetClock
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
-from tests.patience import connect_patiently
+from tests.patience import PATIENCE_SECONDS, connect_patiently
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
 
@@ -62,6 +63,15 @@ def one_day() -> None:
     left = 86_400 - time.time() % 86_400
     if left < LATE_SECONDS:
         time.sleep(left)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def busy_disk() -> Iterator[None]:
+    """Whoever waits for a turn to write, behind a hundred others and a slow disk, waits longer than in service."""
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr(sql_module, "POOL_WAIT_SECONDS", PATIENCE_SECONDS)
+        patient.setattr(sql_module, "BUSY_WAIT_MS", round(PATIENCE_SECONDS * 1000))
+        yield
 
 
 @pytest.fixture
