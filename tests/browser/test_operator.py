@@ -4,6 +4,7 @@ an audit by a button; also without scripts, and for everybody.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,6 +67,7 @@ def test_an_operator_sees_an_audience_move(robin: Page) -> None:
     expect(robin.locator('[data-shares="group"]')).to_contain_text("testers")
     expect(robin.locator('[data-shares="session"]')).to_contain_text("from-the-test")
     assert robin.locator("#f-line .over").get_attribute("d")
+    expect(robin.locator(".plotted", has=robin.locator("#f-line"))).to_have_attribute("data-most", re.compile(r"\d"))
 
 
 def test_an_operator_finds_a_key_by_what_it_means(robin: Page) -> None:

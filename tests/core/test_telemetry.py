@@ -186,6 +186,17 @@ async def test_each_request_is_one_line_with_status_time_and_round_trips() -> No
     assert (second["level"], second["status"]) == ("error", 503)
 
 
+async def test_how_long_somebody_watched_is_not_how_long_an_answer_took() -> None:
+    labels = {"method": "GET", "route": "/watched", "status": "2xx"}
+    requests = Requests(io.StringIO())
+    requests.answered(Asked(template="/watched", streams=True), 200, 300.0)
+    requests.answered(Asked(template="/watched"), 200, 0.01)
+    requests.flush()
+    assert number("plaza_http_requests_total", **labels) == 2
+    assert number("plaza_http_request_duration_seconds_count", **labels) == 1
+    assert number("plaza_http_request_duration_seconds_sum", **labels) == 0.01
+
+
 async def test_lines_that_wait_are_written_at_the_end() -> None:
     out = io.StringIO()
     requests = Requests(out)

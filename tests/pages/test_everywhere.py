@@ -13,7 +13,7 @@ from plaza.live.model import Declaration
 from plaza.live.service import Live
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
-from tests.pages.conftest import Surfer
+from tests.pages.conftest import Elements, Surfer
 from tests.servers import Cluster, Server
 from tests.web import all_of_plaza, serving
 
@@ -81,3 +81,5 @@ async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Pl
         answer = await ana.get(f"/app{path}")
         assert answer.status_code == 200, (path, answer.text)
         assert "Sign out" in answer.text, path
+        times = [attributes for tag, attributes in Elements(answer.text).found if tag == "time"]
+        assert all(at["title"].endswith(" UTC") and at["datetime"].endswith("Z") for at in times), path

@@ -23,9 +23,11 @@ from plaza.social.keys import AUTH_USER
 from plaza.social.model import Login, NewPost
 from plaza.social.posts import Posts
 from plaza.social.users import People
+from plaza.web import charts
 from plaza.web.demo import NoDemo
 from plaza.web.measures import utc
 from plaza.web.site import Site
+from plaza.web.text import exact
 from tests.eventually import eventually
 from tests.pages.conftest import Elements, Surfer
 
@@ -130,13 +132,19 @@ async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, a
     elements = Elements(text)
     words = " ".join(" ".join(elements.words).split())
     (bar,) = [given for tag, given in elements.found if tag == "rect" and "y" in given]
+    assert f"{exact(ended)}: 1,234 viewers" in words, "to whoever points at it"
+    assert [given["data-most"] for _, given in elements.found if "data-most" in given] == ["1,234"]
     assert float(bar["x"]) < 600 - 2 * float(bar["width"]), "not at the end, which is now"
     history = f"{utc(ended)} 1,234 FR 1234 press 12"
     for said in ("3 watching now", "DE 2", "NZ 1", "stage 3", "press 3", history):
         assert said in words
+    assert "more" not in words
+    for n in range(charts.SHARES + 1):
+        await live.beat(Watcher(f"~w{n}", "198.18.0.1", f"X{chr(65 + n)}"), "night", Beat("web", "stage"))
+    assert "and 3 more" in (await admin.get("/app/operator/live")).text
     async with admin.stream("GET", "/app/operator/live/stream?event=night") as stream:
         line = await anext(line async for line in stream.aiter_lines() if line.startswith("data: "))
-        assert '"viewerCount":3' in line
+        assert f'"viewerCount":{charts.SHARES + 4}' in line
 
 
 async def test_health_says_how_it_goes_and_an_audit_can_be_run(plaza: Plaza, admin: Surfer) -> None:

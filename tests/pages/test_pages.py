@@ -20,7 +20,7 @@ from plaza.shop.model import ItemChange, NewItem
 from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import People
-from plaza.web.text import ago, cut, rich
+from plaza.web.text import ago, cut, day, rich, time
 from tests.pages.conftest import Elements, Surfer
 from tests.patience import PATIENCE_SECONDS
 from tests.servers import one_server
@@ -279,5 +279,9 @@ def test_times_and_texts_are_short() -> None:
     said = [ago(now - ms, now) for ms in (-5, 59_000, 60_000, 3_600_000, 2 * 86_400_000, 40 * 86_400_000)]
     assert said == ["now", "now", "1 min", "1 h", "2 d", "6 Dec 2026"]
     assert ago(10**18, now) == "now"
+    assert str(time(now, "1 <min")) == (
+        '<time datetime="2027-01-15T08:00:00Z" title="15 Jan 2027, 08:00 UTC">1 &lt;min</time>'
+    )
+    assert day("2026-12-06") == "6 Dec 2026"
     assert cut("one two three", 20) == "one two three"
     assert cut("one two three", 9) == "one two…"

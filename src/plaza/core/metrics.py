@@ -46,7 +46,7 @@ HTTP_REQUESTS = Counter(
 )
 HTTP_DURATION = Histogram(
     "plaza_http_request_duration_seconds",
-    "Time from a request's first byte to the last of its answer.",
+    "Time from a request's first byte to the last of its answer; without event streams, which last as one listens.",
     ["method", "route", "status"],
     buckets=_REQUEST_BUCKETS,
     registry=REGISTRY,
@@ -54,7 +54,7 @@ HTTP_DURATION = Histogram(
 # Most of our answers take less than the first of the steps above.
 HTTP_LATENCY = Histogram(
     "plaza_http_latency_seconds",
-    "The same over all routes together, in finer steps; without event streams, which last while somebody listens.",
+    "The same over all routes together, in finer steps.",
     buckets=(0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2, 4, 8),
     registry=REGISTRY,
 )

@@ -200,8 +200,8 @@ class Requests:
         if found is None:
             found = self._bind(method, route, status)
         found[0].inc()
-        found[1].observe(seconds)
         if not call.streams:  # how long somebody watched is not how long an answer took
+            found[1].observe(seconds)
             metrics.HTTP_LATENCY.observe(seconds)
         self._write(call, status, seconds)
 

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 WIDTH: Final = 600
 HEIGHT: Final = 120
+# As many as one takes in at a glance; the page's script shows as many.
+SHARES: Final = 12
 
 
 class Bar(NamedTuple):
@@ -19,6 +21,7 @@ class Bar(NamedTuple):
     y: float
     width: float
     height: float
+    says: str  # to whoever points at it
 
 
 class Share(NamedTuple):
@@ -29,9 +32,9 @@ class Share(NamedTuple):
     length: float
 
 
-def columns(values: Mapping[int, int], places: int) -> list[Bar]:
-    """Bars over time, by place from the left. A place that has no value stays empty: time goes on without it."""
-    most = max(values.values(), default=0) or 1
+def columns(values: Mapping[int, tuple[int, str]], places: int) -> list[Bar]:
+    """Bars over time, by place from the left, with what each says. A place that has none stays empty: time goes on."""
+    most = max((value for value, _ in values.values()), default=0) or 1
     step = WIDTH / places
     return [
         Bar(
@@ -39,13 +42,14 @@ def columns(values: Mapping[int, int], places: int) -> list[Bar]:
             round(HEIGHT - value / most * (HEIGHT - 8), 1),
             round(step * 0.8, 1),
             round(value / most * (HEIGHT - 8), 1),
+            says,
         )
-        for place, value in values.items()
+        for place, (value, says) in values.items()
     ]
 
 
-def shares(counts: Mapping[str, int], most: int = 12) -> list[Share]:
+def shares(counts: Mapping[str, int]) -> list[Share]:
     """How something divides, the largest first."""
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:SHARES]
     top = max(counts.values(), default=0) or 1
     return [Share(name, count, round(100 * count / top, 1)) for name, count in ordered]

@@ -11,9 +11,9 @@ from markupsafe import Markup, escape
 _TICKS: Final = re.compile(r"`([^`]+)`")
 
 
-def clock(ms: float) -> str:
-    """`14:05`."""
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M}"
+def figure(number: float | None) -> str:
+    """`1,204.5`, `3`; a dash for none: as the page's script writes it."""
+    return "–" if number is None else f"{number:,.2f}".removesuffix("0").removesuffix(".0")
 
 
 def utc(ms: float) -> str:

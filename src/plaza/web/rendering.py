@@ -60,12 +60,14 @@ ENVIRONMENT.filters.update(
     address=text.address,
     cut=text.cut,
     moment=text.moment,
-    iso=text.iso,
+    day=text.day,
+    exact=text.exact,
+    time=text.time,
     host=text.host,
     count=text.count,
 )
 ENVIRONMENT.filters.update(
-    clock=measures.clock, size=measures.size, span=measures.span, ticks=measures.ticks, utc=measures.utc
+    figure=measures.figure, size=measures.size, span=measures.span, ticks=measures.ticks, utc=measures.utc
 )
 
 # What every template may use, besides what it is given.

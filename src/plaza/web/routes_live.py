@@ -62,7 +62,8 @@ async def event(
 async def watching(call: Call, event: EventId, programme: Programme, feeds: Stream) -> Answer[Event[Watching]]:
     """How many watch, every second, as server-sent events."""
     await _declared(programme, event)
-    return Answer(_counts(feeds, event, call.headers.get("last-event-id")))
+    # Whoever comes new is shown the last minute too, if somebody has been watching.
+    return Answer(_counts(feeds, event, call.headers.get("last-event-id") or "0"))
 
 
 async def _counts(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[Watching]]:

@@ -18,6 +18,7 @@ from plaza.live.stream import Stream
 from plaza.web import charts, rendering
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
+from plaza.web.text import exact
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
@@ -69,20 +70,25 @@ async def live(
 
 def _history(records: list[Statistics], now: int) -> dict[str, Any]:
     """What was, each five minutes at their own place: while nobody watches there are no records."""
-    last = {SLOTS - 1 - (now - record.timestamp) // SLOT_MS: record.viewer_count for record in records}
-    values = {place: count for place, count in last.items() if place >= 0}
-    most = max(values.values(), default=0)
-    return {"history": records, "columns": charts.columns(values, SLOTS), "history_most": most}
+    last = {SLOTS - 1 - (now - record.timestamp) // SLOT_MS: record for record in records}
+    shown = {place: (record.viewer_count, _said(record)) for place, record in last.items() if place >= 0}
+    most = max((count for count, _ in shown.values()), default=0)
+    return {"history": records, "columns": charts.columns(shown, SLOTS), "history_most": most}
+
+
+def _said(record: Statistics) -> str:
+    """What a bar says."""
+    return f"{exact(record.timestamp)}: {record.viewer_count:,} {'viewer' if record.viewer_count == 1 else 'viewers'}"
 
 
 def _shares(now: LiveFigures) -> dict[str, Any]:
-    return {
-        "shares": (
-            ("Sessions", "session", charts.shares(now.sessions)),
-            ("Countries", "country", charts.shares(now.count_by_viewing_country)),
-            ("Groups", "group", charts.shares(now.count_by_user_group)),
-        )
-    }
+    parts = (
+        ("Sessions", "session", now.sessions),
+        ("Countries", "country", now.count_by_viewing_country),
+        ("Groups", "group", now.count_by_user_group),
+    )
+    more = (max(len(counts) - charts.SHARES, 0) for _, _, counts in parts)
+    return {"shares": [(name, kind, charts.shares(counts), next(more)) for name, kind, counts in parts]}
 
 
 @page.get("/operator/live/stream", media_type=EVENTS)

@@ -134,9 +134,19 @@ def moment(ms: float) -> str:
     return f"{_utc(ms):%-d %b %Y}"
 
 
-def iso(ms: float) -> str:
-    """For the machine-readable half of a `time` element."""
-    return f"{_utc(ms):%Y-%m-%dT%H:%M:%SZ}"
+def day(date: str) -> str:
+    """An ISO date in the same words."""
+    return f"{datetime.fromisoformat(date):%-d %b %Y}"
+
+
+def exact(ms: float) -> str:
+    """A moment to the minute, such as `6 Dec 2026, 14:05 UTC`."""
+    return f"{_utc(ms):%-d %b %Y, %H:%M} UTC"
+
+
+def time(ms: float, shown: str) -> Markup:
+    """A moment as it is said, with the machine's form of it, and the exact one for whoever points at it."""
+    return Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}" title="{}">{}</time>').format(_utc(ms), exact(ms), shown)
 
 
 def _utc(ms: float) -> datetime:

@@ -38,9 +38,11 @@ class Latency(Struct, rename="camel"):
 
 
 class RouteFigures(Struct):
+    """A route. A stream lasts while somebody listens, so it has no mean."""
+
     route: str
     per_second: float
-    mean_ms: float
+    mean_ms: float | None
     failed: int
 
 
@@ -66,7 +68,6 @@ class Figures(Struct, rename="camel"):
     failed: int
     latency: Latency
     round_trips_per_second: float
-    round_trips_per_request: float | None
     valkey_errors: int
     nodes: list[NodeFigures]
     routes: list[RouteFigures]
@@ -93,7 +94,8 @@ class Counted:
 
     at: float = 0.0
     requests: dict[tuple[str, str], float] = field(default_factory=dict)  # (route, class of status) → how many
-    seconds: dict[str, float] = field(default_factory=dict)  # by route
+    seconds: dict[str, float] = field(default_factory=dict)  # by route, without streams
+    timed: dict[str, float] = field(default_factory=dict)  # how many answers these seconds are of
     latency: Buckets = ()
     trips: float = 0.0
     errors: float = 0.0
@@ -132,9 +134,10 @@ def count() -> Counted:
     for sample in _samples(families, "plaza_http_requests", "_total"):
         at = (sample.labels["route"], sample.labels["status"])
         counted.requests[at] = counted.requests.get(at, 0) + sample.value
-    for sample in _samples(families, "plaza_http_request_duration_seconds", "_sum"):
-        route = sample.labels["route"]
-        counted.seconds[route] = counted.seconds.get(route, 0) + sample.value
+    for sums, suffix in ((counted.seconds, "_sum"), (counted.timed, "_count")):
+        for sample in _samples(families, "plaza_http_request_duration_seconds", suffix):
+            route = sample.labels["route"]
+            sums[route] = sums.get(route, 0) + sample.value
     latency = {float(s.labels["le"]): s.value for s in _samples(families, "plaza_http_latency_seconds", "_bucket")}
     counted.latency = tuple(sorted(latency.items()))
     counted.trips = sum(s.value for s in _samples(families, "plaza_valkey_round_trips", "_total"))
@@ -158,7 +161,6 @@ def _between(before: Counted, after: Counted, nodes: list[NodeFigures]) -> Figur
         failed=int(sum(n for (_, status), n in made.items() if status == "5xx")),
         latency=percentiles(before.latency, after.latency),
         round_trips_per_second=round(trips / seconds, 2),
-        round_trips_per_request=round(trips / requests, 2) if requests else None,
         valkey_errors=int(after.errors - before.errors),
         nodes=nodes,
         routes=_routes(before, after, made, seconds),
@@ -176,11 +178,17 @@ def _routes(
         RouteFigures(
             route=route,
             per_second=round(by_route[route] / seconds, 2),
-            mean_ms=round((after.seconds.get(route, 0) - before.seconds.get(route, 0)) / by_route[route] * 1000, 2),
+            mean_ms=_mean_ms(before, after, route),
             failed=int(made.get((route, "5xx"), 0)),
         )
         for route in busy[:ROUTES_SHOWN]
     ]
+
+
+def _mean_ms(before: Counted, after: Counted, route: str) -> float | None:
+    timed = after.timed.get(route, 0) - before.timed.get(route, 0)
+    seconds = after.seconds.get(route, 0) - before.seconds.get(route, 0)
+    return round(seconds / timed * 1000, 2) if timed else None
 
 
 def percentiles(before: Buckets, after: Buckets) -> Latency:

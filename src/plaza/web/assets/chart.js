@@ -1,4 +1,6 @@
-// A line that goes on to the right: the newest value at its end.
+// A line that goes on to the right: the newest value at its end. What its highest point stands for is written beside it.
+
+export const number = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 
 export function line(svg, kept) {
   const past = [], over = svg.querySelector(".over"), under = svg.querySelector(".under");
@@ -9,11 +11,10 @@ export function line(svg, kept) {
     const points = past.map((n, i) => `${((from + i) * step).toFixed(1)} ${(116 - (n / most) * 108).toFixed(1)}`);
     const path = `M${points.join("L")}`;
     over.setAttribute("d", path);
+    svg.parentElement.dataset.most = number.format(most);
     under.setAttribute("d", `${path}L600 120L${(from * step).toFixed(1)} 120Z`);
   };
 }
-
-export const number = new Intl.NumberFormat("en");
 
 // Says whether what is shown is of now; read out once, when that changes.
 export function state(element, stream) {

@@ -4,6 +4,7 @@ import { line, number } from "./chart.js";
 
 export function start(stage) {
   stage.querySelector(".without").remove();
+  stage.querySelector(".history").hidden = false;
   const draw = line(document.getElementById("line"), 60);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 

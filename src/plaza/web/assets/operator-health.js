@@ -26,7 +26,7 @@ function routes(body, now) {
     name.scope = "row";
     name.append(Object.assign(document.createElement("code"), { textContent: one.route }));
     row.append(name);
-    for (const text of [number.format(one.per_second), `${one.mean_ms} ms`, one.failed]) {
+    for (const text of [number.format(one.per_second), one.mean_ms === null ? "a stream" : `${number.format(one.mean_ms)} ms`, number.format(one.failed)]) {
       row.append(Object.assign(document.createElement("td"), { className: "num n", textContent: text }));
     }
     return row;
@@ -51,6 +51,7 @@ export function start(element, { put }) {
   stream.onmessage = (message) => {
     const now = JSON.parse(message.data);
     figures(element, now.figures);
+    document.getElementById("h-span").textContent = `${Math.round(now.figures.seconds)} s`;
     draw(now.figures.requestsPerSecond);
     if (now.figures.routes.length) routes(document.getElementById("h-routes"), now.figures);
     if (!document.getElementById("jobs-table").contains(document.activeElement)) put(now.jobs);

@@ -3,6 +3,7 @@
 import { line, number, state } from "./chart.js";
 
 const SVG = "http://www.w3.org/2000/svg";
+const SHARES = 12;
 
 function rect(name, width) {
   const made = document.createElementNS(SVG, "rect");
@@ -26,7 +27,7 @@ function row(name) {
 function shares(table, counts) {
   const body = table.tBodies[0], known = new Map();
   for (const one of body.rows) known.set(one.querySelector("bdi")?.textContent, one);
-  const ordered = Object.entries(counts).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, 12);
+  const ordered = Object.entries(counts).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, SHARES);
   const most = Math.max(...ordered.map(([, count]) => count), 1);
   const rows = ordered.map(([name, count]) => {
     const one = known.get(name) || row(name);
@@ -50,6 +51,10 @@ export function start(element) {
     draw(now.viewerCount);
     const parts = { session: now.sessions, country: now.countByViewingCountry, group: now.countByUserGroup };
     for (const table of element.querySelectorAll("[data-shares]")) shares(table, parts[table.dataset.shares]);
+    for (const note of element.querySelectorAll("[data-more]")) {
+      const more = Object.keys(parts[note.dataset.more]).length - SHARES;
+      note.textContent = more > 0 ? `and ${more} more` : "";
+    }
   };
   addEventListener("pagehide", () => stream.close());
 }
