@@ -58,6 +58,7 @@ class Visit:
     """A page in a window of some size, and everything it asked for and complained about."""
 
     def __init__(self, context: BrowserContext, site: Site) -> None:
+        context.set_default_timeout(PATIENCE_MS)
         self.page: Page = context.new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []

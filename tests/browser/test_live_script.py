@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route
 
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
 from tests.processes import Serving, serving
 
 HIDE = """
@@ -42,6 +42,7 @@ class Audience:
         self.server = server
         self.event = event
         self.context = browser.new_context()
+        self.context.set_default_timeout(PATIENCE_MS)
         self.page = self.open()
 
     def open(self) -> Page:
