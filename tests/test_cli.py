@@ -14,7 +14,9 @@ import pytest
 
 from plaza import manual
 from plaza.cli import main, parser
+from plaza.complaints import complain
 from plaza.core.keys import Layout, use_layout
+from plaza.core.valkey.calls import ReplyError
 from tests.servers import Server
 
 COMMANDS = dict(manual.all_commands("plaza", parser()))
@@ -84,3 +86,17 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     said = refused("import bad.jsonl", 1)
     assert "line 1: " in said
     assert "line 2: this is not JSON" in said
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("WRONGTYPE Operation against a key", "plaza: A key has the wrong type. `plaza audit` names it"),
+        ("NOPERM User ana has no permissions", "plaza: Valkey refuses: NOPERM User ana has no permissions."),
+    ],
+)
+def test_what_valkey_refuses_is_said_in_one_sentence(said: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert complain(ReplyError(said.split()[0], said)) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(told)
+    assert printed.count("\n") == 1

@@ -7,17 +7,15 @@ Status 1 means that the command ran and the answer is no.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from plaza import __version__
 from plaza.commands import challenges, demo, keyspace, live, people
 from plaza.commands.base import command
-from plaza.core.errors import OperatorError, PlazaError
+from plaza.complaints import FORESEEN, complain
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
-from plaza.core.valkey.calls import ReplyError
 
 if TYPE_CHECKING:
     from plaza.commands.base import Run
@@ -30,17 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run: Run = given.run
         return run(given)
-    except OperatorError as error:
-        print(f"plaza: {error}", file=sys.stderr)
-        return 2
-    except PlazaError as error:
-        # A rule begins with the field it is about; a whole sentence names it itself.
-        field = f"{error.extra['field']} " if "field" in error.extra and str(error)[:1].islower() else ""
-        print(f"plaza: {field}{error}", file=sys.stderr)
-        return 1
-    except ReplyError as error:
-        print(f"plaza: {_refused(error)}", file=sys.stderr)
-        return 2
+    except FORESEEN as error:
+        return complain(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -79,12 +68,6 @@ def parser() -> argparse.ArgumentParser:
     challenges.add(commands)
     live.add(commands)
     return top
-
-
-def _refused(error: ReplyError) -> str:
-    if error.code == "WRONGTYPE":
-        return "A key has the wrong type. `plaza audit` names it, and mends it with --repair."
-    return f"Valkey refuses: {error.message}"
 
 
 def _serve(given: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import sys
 import time
@@ -34,7 +35,8 @@ class Family:
         self.sock = sock
         self.apis = settings.workers
         # Children read the same environment. News to them: the embedded Valkey's address, and that they count together.
-        shared = metrics.share(settings.data_dir.absolute() / "metrics")
+        self.numbers = metrics.shared_folder(settings.data_dir.absolute())
+        shared = metrics.share(self.numbers)
         self.environment = {**os.environ, "PLAZA_VALKEY_URL": settings.valkey_url, **shared}
         self.ready = 0
         self._complete = asyncio.Event()
@@ -62,6 +64,7 @@ class Family:
             asyncio.get_running_loop().remove_reader(read)
             os.close(read)
             os.close(write)
+            shutil.rmtree(self.numbers, ignore_errors=True)
 
     def _count(self, read: int) -> None:
         self.ready += len(os.read(read, 64))
@@ -79,7 +82,8 @@ class Family:
                 await end(process, END_SECONDS)
                 return
             if not self._complete.is_set():
-                self.life.status = self.life.status or 1
+                # The others may have failed for the same reason, or end because of it.
+                self.life.status = max(self.life.status, 2 if dead.result() == 2 else 1)
                 self.life.ending.set()
                 return
             wait = backoff.after(time.monotonic() - born)

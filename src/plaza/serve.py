@@ -26,6 +26,7 @@ import uvloop
 
 from plaza import __version__
 from plaza.app import Plaza, running
+from plaza.complaints import FORESEEN, complain
 from plaza.core.clock import Clock
 from plaza.core.errors import OperatorError
 from plaza.core.process.garbage import settle
@@ -282,9 +283,8 @@ def child(arguments: list[str]) -> int:
 
     try:
         return uvloop.run(run())
-    except OperatorError as error:
-        print(f"plaza: {error}", file=sys.stderr)
-        return 2
+    except FORESEEN as error:
+        return complain(error)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, MetaData, inspect, text
 
 import plaza
 from plaza.core import migrate
-from plaza.core.errors import SettingError, Unavailable
+from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.core.garden import BEDS, FOLDER, PLANTS, free
@@ -155,3 +155,14 @@ async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
         async with patiently():
             with pytest.raises(Unavailable):
                 await Sql.open(sql_settings)
+
+
+@pytest.mark.parametrize("there", [b"This is no database, and long enough to be looked at.", None])
+async def test_a_file_that_cannot_be_used_is_told_to_the_operator(tmp_path: Path, there: bytes | None) -> None:
+    if there is None:
+        (tmp_path / "var").touch()
+    else:
+        (tmp_path / "var").mkdir()
+        (tmp_path / "var" / "plaza.sqlite").write_bytes(there)
+    with pytest.raises(OperatorError, match=r"var.* (file is not a database|Not a directory|File exists)\."):
+        await Sql.open(Settings(data_dir=tmp_path / "var"))

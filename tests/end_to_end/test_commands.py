@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from plaza.cli import parser
+from plaza.core import metrics
 from tests.patience import PATIENCE_SECONDS
 from tests.processes import Serving, environment, plaza, serving, until
 from tests.servers import Server
@@ -155,7 +156,19 @@ def test_numbers_of_all_processes_are_counted_together(tmp_path: Path) -> None:
         for _ in range(20):
             server.get("/ping")
         until(lambda: _counted(server, "/ping") == ["20.0"])  # each counts when it has answered, so a moment later
+        folder = metrics.shared_folder(tmp_path / "var")
+        assert list(folder.glob("*.db"))
         assert server.stop() == 0
+        assert not folder.exists()
+
+
+def test_what_keeps_a_child_from_starting_is_told_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var" / "plaza.sqlite").write_text("This is no database, and long enough to be looked at.")
+    refused = plaza(tmp_path / "var", "serve", PLAZA_WORKERS="2")
+    said = f"plaza: {tmp_path}/var/plaza.sqlite cannot be used: file is not a database. Put back a backup."
+    assert set(refused.stderr.splitlines()) == {said}, "each of them may say it"
+    assert refused.returncode == 2, "so that nobody starts it again and again"
 
 
 def test_with_a_valkey_configured_none_is_started(tmp_path: Path, server: Server) -> None:

@@ -32,7 +32,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from plaza.core import metrics, migrate
-from plaza.core.errors import SettingError, Unavailable
+from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.here import Here
 from plaza.core.settings import Settings
 from plaza.core.sqlite import Connections
@@ -223,8 +223,11 @@ def _sqlite_reader(connections: Connections) -> AsyncEngine:
 
 
 async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read; its log follows its mode
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read; its log follows its mode
+    except OSError as error:
+        raise SettingError(f"Cannot use the data directory {file.parent}: {error.strerror}.") from None
     async with migrate.file_lock(file.with_suffix(".lock")):
         # A migration may rebuild a table under its references, so they are checked at the end, not at every step.
         # The write-ahead log is a property of the file; it is switched on here, where nobody else has it open yet.
@@ -237,9 +240,20 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
                 broken = (await tx.execute(text("PRAGMA foreign_key_check"))).first()
                 if broken is not None:
                     raise SettingError(f"A migration left a broken reference in table {broken[0]}.")
+        except (Unavailable, exc.DBAPIError) as error:
+            raise _unusable(file, error) from error
         finally:
             await engine.dispose()
             await connections.ended()
+
+
+def _unusable(file: Path, error: Exception) -> Exception:
+    """What whoever starts Plaza hears: why, and whether it may pass by itself."""
+    cause = error.__cause__ if isinstance(error, Unavailable) else error
+    reason = getattr(cause, "orig", cause)
+    if isinstance(cause, exc.DBAPIError) and not _is_away(cause):
+        return OperatorError(f"{file} cannot be used: {reason}. Put back a backup.")
+    return Unavailable(f"{file} cannot be used now: {reason}.")
 
 
 def _postgres_url(url: str) -> str:
