@@ -11,6 +11,7 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.articles.model import NewArticle
 from plaza.articles.service import Articles
+from plaza.challenges.model import DAY_MS, Challenge
 from plaza.core.auth import API, Actor
 from plaza.core.settings import Settings
 from plaza.live.model import Beat, Declaration, Watcher
@@ -20,7 +21,8 @@ from plaza.shop.model import ItemChange, NewItem
 from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import People
-from plaza.web.text import ago, cut, day, rich, time
+from plaza.web.routes_challenges import MOST_DAYS, days_shown
+from plaza.web.text import ago, cut, day, money, rich, time
 from tests.pages.conftest import Elements, Surfer
 from tests.patience import PATIENCE_SECONDS
 from tests.servers import one_server
@@ -283,5 +285,25 @@ def test_times_and_texts_are_short() -> None:
         '<time datetime="2027-01-15T08:00:00Z" title="15 Jan 2027, 08:00 UTC">1 &lt;min</time>'
     )
     assert day("2026-12-06") == "6 Dec 2026"
+    assert [money(price) for price in ("9.00", "1250.50", "99999999.99", None)] == [
+        "9.00",
+        "1,250.50",
+        "99,999,999.99",
+        "",
+    ]
     assert cut("one two three", 20) == "one two three"
     assert cut("one two three", 9) == "one two…"
+
+
+@pytest.mark.parametrize(
+    ("duration", "today"), [(1, 0), (60, 59), (61, 0), (365, 0), (365, 100), (365, 364), (365, 500)]
+)
+def test_the_calendar_of_a_long_challenge_goes_along_with_it(duration: int, today: int) -> None:
+    first = 20_000
+    long = Challenge(1, "Walk", 1, True, duration, "ana", first * DAY_MS + 5, "2026-12-06", 1)
+    days = days_shown(long, first + today)
+    assert len(days) == min(duration, MOST_DAYS)
+    assert days == list(range(days[0], days[-1] + 1))
+    assert first <= days[0]
+    assert days[-1] < first + duration
+    assert first + today in days or today >= duration

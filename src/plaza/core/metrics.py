@@ -49,7 +49,7 @@ HTTP_REQUESTS = Counter(
 )
 HTTP_DURATION = Histogram(
     "plaza_http_request_duration_seconds",
-    "Time from a request's first byte to the last of its answer; without event streams, which last as one listens.",
+    "Time from a request's first byte to the last of its answer; without event streams, which last while one listens.",
     ["method", "route", "status"],
     buckets=_REQUEST_BUCKETS,
     registry=REGISTRY,

@@ -65,6 +65,7 @@ ENVIRONMENT.filters.update(
     time=text.time,
     host=text.host,
     count=text.count,
+    money=text.money,
 )
 ENVIRONMENT.filters.update(
     figure=measures.figure, size=measures.size, span=measures.span, ticks=measures.ticks, utc=measures.utc

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from plaza.challenges.model import (
     CATEGORY_NAMES,
+    DAY_MS,
     AlreadyJoined,
     AlreadyTracked,
     Challenge,
@@ -39,6 +40,9 @@ page = PageRoutes()
 
 # Each is shown whole, and may be long.
 TALES: Final = 10
+
+# Of a calendar that is seen at a glance.
+MOST_DAYS: Final = 60
 
 TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"))
 
@@ -137,13 +141,16 @@ async def _standing(site: Site, who: Visitor, found: Challenge, standings: Stand
     standing = Standing(False, [], 0) if who.actor is None else await standings.of(who.actor, found.id)
     category = CATEGORY_NAMES[found.category - 1]
     is_open = found.finished_date > today(site)
-    return {"challenge": found, "standing": standing, "category": category, "open": is_open, "days": _days(found)}
+    days = days_shown(found, standing.today)
+    return {"challenge": found, "standing": standing, "category": category, "open": is_open, "days": days}
 
 
-def _days(challenge: Challenge) -> list[int]:
-    """The days of a challenge, counted from 1970: as many as a small calendar can show."""
-    first = challenge.created_at // 86_400_000
-    return list(range(first, first + min(challenge.duration, 60)))
+def days_shown(challenge: Challenge, today: int) -> list[int]:
+    """The days of a challenge, counted from 1970: of a long one as many as a small calendar can show, with today."""
+    first = challenge.created_at // DAY_MS
+    after = first + challenge.duration
+    begin = max(first, min(today - MOST_DAYS * 3 // 4, after - MOST_DAYS))
+    return list(range(begin, min(begin + MOST_DAYS, after)))
 
 
 def today(site: Site) -> str:

@@ -159,6 +159,12 @@ def host(link: str) -> str:
     return re.sub(r"^https?://(?:www\.)?([^/?#]*).*$", r"\1", link, flags=re.DOTALL)
 
 
+def money(amount: str) -> str:
+    """`12,500.00`: a decimal as it is kept, with its thousands apart; nothing for what has no price."""
+    whole, point, rest = amount.partition(".")
+    return f"{int(whole):,}{point}{rest}" if whole else ""
+
+
 def count(number: int) -> str:
     """`1,204`; beyond ten thousand `12.3k`, `4.5m`."""
     if number < 10_000:
