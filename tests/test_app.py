@@ -13,7 +13,9 @@ from plaza.app import running
 from plaza.core.domain import Domain, Parts
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
+from plaza.serve import Life, working
 from tests.core.ledger import BOX_ITEMS, LIBRARY
+from tests.patience import patiently
 from tests.servers import Cluster, Server
 
 
@@ -49,3 +51,21 @@ async def test_what_a_domain_has_running_ends_also_if_something_fails(server: Se
         async with running(Settings(data_dir=tmp_path, valkey_url=server.url), [ledger]):
             raise ZeroDivisionError
     assert ended == ["ledger"]
+
+
+async def test_a_worker_that_ends_by_itself_ends_the_server(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def ends() -> None:
+        raise ZeroDivisionError
+
+    life = Life()
+    async with running(Settings(data_dir=tmp_path, valkey_url=server.url), []) as plaza:
+        async with working(plaza, life):
+            pass
+        assert not life.ending.is_set(), "one that is told to end is no reason"
+        monkeypatch.setattr(plaza.worker, "run", ends)
+        async with patiently(), working(plaza, life):
+            await life.ending.wait()
+    assert life.status == 1
+    assert "The worker has ended: ZeroDivisionError()" in capsys.readouterr().err

@@ -147,7 +147,7 @@ async def answer(
     async with contextlib.AsyncExitStack() as stack:
         plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
         if with_worker:
-            await stack.enter_async_context(working(plaza))
+            await stack.enter_async_context(working(plaza, life))
         api = Api(plaza)
         serving = asyncio.ensure_future(api.serve(sockets=[sock]))
         await first(serving, api.up)
@@ -158,9 +158,18 @@ async def answer(
 
 
 @asynccontextmanager
-async def working(plaza: Plaza) -> AsyncIterator[None]:
-    """Have the worker run meanwhile. It ends when it is cancelled, giving back what it cannot finish in time."""
+async def working(plaza: Plaza, life: Life) -> AsyncIterator[None]:
+    """Have the worker run meanwhile. It ends when it is cancelled, giving back what it cannot finish in time.
+
+    Should it ever end by itself, everything does: a server whose jobs stand still looks well for far too long.
+    """
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            life.fail(f"The worker has ended: {task.exception()!r}.")
+
     task = asyncio.create_task(plaza.worker.run())
+    task.add_done_callback(ended)
     try:
         yield
     finally:
@@ -222,7 +231,17 @@ def announce(settings: Settings, sock: socket.socket, filling: bool = False) -> 
         *(["  Demo    a small community is moving in; `plaza serve --empty` starts without it"] if filling else []),
         "Ctrl-C stops it.",
     ]
-    print("\n".join(lines), flush=True)
+    say("\n".join(lines))
+
+
+def say(words: str) -> None:
+    """Print it, if anybody reads it: a server runs also where its output is a pipe that was closed, or a full disk."""
+    try:
+        print(words, flush=True)
+    except OSError as error:
+        log.warning("nobody hears what is printed", error=error.strerror)
+        # What is left to be written goes nowhere, also at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _valkey(settings: Settings) -> str:
@@ -246,7 +265,7 @@ async def _work(settings: Settings) -> int:
                 f"No server runs in {settings.data_dir.absolute()}, so there is no Valkey to work on. "
                 "Start `plaza serve`, or set PLAZA_VALKEY_URL."
             )
-        await labour(replace(settings, valkey_url=url), life, lambda: print("The worker is running.", flush=True))
+        await labour(replace(settings, valkey_url=url), life, lambda: say("The worker is running."))
     return life.status
 
 
@@ -254,7 +273,7 @@ async def labour(settings: Settings, life: Life, ready: Callable[[], None]) -> N
     """Run timers and consumers in this process until life ends."""
     async with contextlib.AsyncExitStack() as stack:
         plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
-        await stack.enter_async_context(working(plaza))
+        await stack.enter_async_context(working(plaza, life))
         ready()
         await life.ending.wait()
 

@@ -80,6 +80,21 @@ def test_a_stderr_that_is_replaced_and_closed_breaks_no_line(monkeypatch: pytest
     assert [record["event"] for record in records(second)] == ["still here", "and here"]
 
 
+@pytest.mark.usefixtures("lines")
+def test_a_stderr_that_takes_nothing_any_more_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk: a job that says that it has begun would be over."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    out = os.fdopen(writer, "w")
+    monkeypatch.setattr(sys, "stderr", out)
+    configure_logs()
+    for _ in range(2):
+        structlog.get_logger().info("still here")
+        logging.getLogger("some.library").info("and here")
+    with contextlib.suppress(BrokenPipeError):
+        out.close()
+
+
 def test_at_a_terminal_lines_are_for_people() -> None:
     master, slave = os.openpty()
     program = "import structlog, plaza.core.telemetry as t; t.configure_logs(); structlog.get_logger().info('hi', a=1)"

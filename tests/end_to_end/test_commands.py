@@ -19,7 +19,7 @@ import redis
 from plaza.cli import parser
 from plaza.core import metrics
 from tests.patience import PATIENCE_SECONDS
-from tests.processes import Serving, environment, plaza, serving, until
+from tests.processes import Serving, environment, plaza, run_program, serving, until
 from tests.servers import Server
 
 
@@ -54,6 +54,23 @@ def test_serve_says_where_to_look_and_what_it_says_is_there(tmp_path: Path) -> N
         until(lambda: _ready(server))
         assert server.get("/", accept="text/html").headers["location"] == "/app"
         assert server.get("/").json()["name"] == "Plaza"
+
+
+async def test_a_server_runs_also_if_nobody_hears_what_it_prints() -> None:
+    await run_program(
+        """
+        import os, sys
+        from plaza.core.telemetry import configure_logs
+        from plaza.serve import say
+
+        configure_logs()
+        read, write = os.pipe()
+        os.close(read)
+        os.dup2(write, sys.stdout.fileno())
+        say("Plaza is running.")
+        say("Plaza is still running.")
+        """
+    )
 
 
 def test_a_signal_stops_everything_and_loses_nothing(tmp_path: Path) -> None:

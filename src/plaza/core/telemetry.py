@@ -47,13 +47,19 @@ _SECRET_TEXT = re.compile(
 
 
 class _Stderr:
-    """stderr as it is when something is written: whoever puts another in its place, and closes it, breaks nothing."""
+    """stderr as it is when something is written: whoever puts another in its place, and closes it, breaks nothing.
+
+    Whoever reads the log may be gone, or its disk full; that is no reason to stop working.
+    """
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
 
     def isatty(self) -> bool:
         return sys.stderr.isatty()
