@@ -156,6 +156,9 @@ async def test_what_is_wrong_is_told_on_a_page_and_to_scripts_as_a_problem(ana: 
     told = await ana.get("/app/people/nobody", headers={"x-fragment": "1"})
     assert told.json()["code"] == "no_profile"
     assert (await ana.get("/nowhere")).json()["code"] == "not_found"
+    refused = await ana.fill("/app/posts", content=" ", next="/app/bookmarks")
+    assert refused.status_code == 422
+    assert '<a class="button" href="/app/bookmarks">Back</a>' in refused.text, "to where the form was"
 
 
 async def test_an_address_that_was_mistyped_is_a_page_that_is_not_there(ana: Surfer) -> None:

@@ -52,11 +52,13 @@ def problem_page(error: PlazaError, call: Call) -> Answer[Any]:
 
 
 def _again(error: PlazaError, call: Call) -> dict[str, Any]:
-    """How to ask for the same once more: for what passes by itself a link, for a form all that was written in it."""
+    """How to go on: back to the form's page, or to ask once more for what passes by itself; with all that was written."""
     draft = draft_of(call)
-    passes = error.status in _PASSING and call.method in ("GET", "HEAD")
+    is_form = call.method not in ("GET", "HEAD")
+    passes = not is_form and error.status in _PASSING
     return {
         "again": local(address(call), "") if passes else "",
+        "back": _wanted(call) if is_form else HOME,
         "path": "" if draft is None else draft.path,
         "fields": () if draft is None else draft.shown(),
     }
