@@ -52,7 +52,7 @@ def problem_page(error: PlazaError, call: Call) -> Answer[Any]:
 
 
 def _again(error: PlazaError, call: Call) -> dict[str, Any]:
-    """How to go on: back to the form's page, or to ask once more for what passes by itself; with all that was written."""
+    """How to go on: back to the form's page, or ask again for what passes by itself; with all that was written."""
     draft = draft_of(call)
     is_form = call.method not in ("GET", "HEAD")
     passes = not is_form and error.status in _PASSING
