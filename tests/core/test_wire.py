@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Unavailable
-from plaza.core.wire import USAGE, ReplyError, Usage, Valkey
+from plaza.core.wire import USAGE, NotReady, ReplyError, Usage, Valkey
 from tests.patience import connect_patiently
 from tests.servers import Server
 
@@ -222,3 +222,17 @@ async def test_what_would_harm_others_is_refused_before_it_is_sent(valkey: Valke
         await valkey.tracked(*command)
     assert await valkey.call("ECHO", "as ever") == "as ever"
     assert "plaza" in await valkey.call("CLIENT", "INFO")  # its harmless relatives are welcome
+
+
+async def test_a_valkey_that_cannot_serve_says_why_to_operators_and_not_to_clients(
+    valkey: Valkey, server: Server
+) -> None:
+    with server.stranger() as operator:
+        operator.config_set("min-replicas-to-write", 1)
+        try:
+            with pytest.raises(NotReady) as caught:
+                await valkey.call("SET", "a", "b")
+        finally:
+            operator.config_set("min-replicas-to-write", 0)
+    assert str(caught.value) == "Valkey cannot serve now: NOREPLICAS Not enough good replicas to write."
+    assert caught.value.detail == "Valkey is away or busy."

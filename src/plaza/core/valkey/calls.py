@@ -71,7 +71,7 @@ class NotReady(Away):
     may_have_run = False
 
     def __init__(self, reply: str, message: str) -> None:
-        super().__init__(f"Valkey cannot serve now: {reply}.")
+        super().__init__(f"Valkey cannot serve now: {message.rstrip('.')}.")
         self.reply = reply
         self.message = message
 
