@@ -323,6 +323,7 @@ async def test_a_list_lives_for_a_minute_from_when_its_building_began(
 
     async def timed(verb: str, *args: Any) -> Any:
         began = time.time()
+        await asyncio.sleep(0.02)  # so that building takes a while, on a quick machine too
         answer = await call(verb, *args)
         times.append((began * 1000, time.time() * 1000))
         return answer
@@ -332,7 +333,6 @@ async def test_a_list_lives_for_a_minute_from_when_its_building_began(
     assert await stranger.zcard(CUTS["score"]("news")) == 300
     _, *steps, (_, published) = times
     took_ms = steps[-1][1] - steps[0][0]
-    assert took_ms > 5, "so many steps take a while"
     assert await stranger.pexpiretime(CUTS["score"]("news")) <= published + 60_000 - took_ms + 2
 
 
