@@ -255,22 +255,22 @@ async def test_an_operation_is_one_request_within_a_day(idempotency: Idempotency
 
 
 async def test_work_longer_than_the_lease_keeps_its_key(valkey: Valkey) -> None:
-    idempotency = Idempotency(valkey, lease_ms=1500)
+    idempotency = Idempotency(valkey, lease_ms=3_000)
     shop, name = Shop(), IDEMPOTENCY(keyed().key)
 
     async def renewed() -> bool:
-        return bool(await valkey.call("PTTL", name) > 1_200)
+        return bool(await valkey.call("PTTL", name) > 2_500)
 
     running = await begin(idempotency, shop)
-    for _ in range(3):
-        await valkey.call("PEXPIRE", name, 1_200)  # as if some of it had passed
+    for _ in range(2):
+        await valkey.call("PEXPIRE", name, 2_500)  # as if some of it had passed
         await eventually(renewed)
         async with patiently():
             with pytest.raises(StillRunning):
                 await idempotency.once(keyed(), shop)
     shop.go.set()
     await running
-    await asyncio.sleep(0.6)  # no renewal comes after the answer and shortens its day
+    await asyncio.sleep(1.1)  # no renewal comes after the answer and shortens its day
     assert not [task for task in asyncio.all_tasks() if "renew" in repr(task)]
     assert await valkey.call("PTTL", IDEMPOTENCY(keyed().key)) > 80_000_000
     assert (await idempotency.once(keyed(), shop)).replayed
