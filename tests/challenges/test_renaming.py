@@ -94,3 +94,20 @@ async def test_what_was_under_way_when_the_name_was_given_up_leaves_no_rows_unde
             await late()
     assert await rows(world) == before
     await world.challenges.join(replace(ben, since_ms=world.clock.now_ms() + 1), joinable.id)
+
+
+async def test_a_day_that_is_counted_while_the_name_is_given_up_is_not_counted_under_it(
+    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The days were read from the tables before the renaming, and are written to Valkey after it."""
+    id, call = await world.joined(BEN), world.functions.call
+
+    async def held_up(verb: str, *args: Any) -> Any:
+        if verb == "challenges_contribution":
+            monkeypatch.setattr(world.functions, "call", call)
+            await world.people.rename("ben", "benny")
+        return await call(verb, *args)
+
+    monkeypatch.setattr(world.functions, "call", held_up)
+    await world.track(BEN, id)
+    assert await stranger.hgetall(USER_CONTRIBUTION()) == {"benny": "1,0,0,0,0"}

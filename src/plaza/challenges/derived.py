@@ -111,18 +111,36 @@ class Derived:
     async def contributions(self, names: Collection[str], way: Literal["most", "exact"] = "most") -> None:
         """`user_contribution` of these people."""
         for batch in batches(names):
-            statement = (
-                select(TRACKING.c.username, CHALLENGE.c.category, func.count().label("days"))
-                .join(CHALLENGE, TRACKING.c.challenge_id == CHALLENGE.c.id)
-                .where(TRACKING.c.username.in_(batch))
-                .group_by(TRACKING.c.username, CHALLENGE.c.category)
-            )
-            days = {name: [0] * CATEGORIES for name in batch}
-            async with self.sql.read() as tx:
-                for row in await tx.execute(statement):
-                    days[row.username][row.category - 1] = row.days
-            args = [part for name in batch for part in (name, ",".join(map(str, days[name])))]
-            await self.functions.call("challenges_contribution", [USER_CONTRIBUTION()], way, *args)
+            said = await self._days_of(batch)
+            await self._write_days(way, said)
+            # Days become fewer when a name is given up. Had that happened before we wrote, ours was an old word.
+            while fewer := await self._fewer_than(said):
+                await self._write_days("exact", fewer)
+                said = fewer
+
+    async def _fewer_than(self, said: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """The days of those who have fewer in some category than was said."""
+        now = await self._days_of([name for name, days in said.items() if any(days)])
+        return {name: days for name, days in now.items() if any(map(int.__lt__, days, said[name]))}
+
+    async def _days_of(self, names: Sequence[str]) -> dict[str, list[int]]:
+        days = {name: [0] * CATEGORIES for name in names}
+        if not names:
+            return days
+        statement = (
+            select(TRACKING.c.username, CHALLENGE.c.category, func.count().label("days"))
+            .join(CHALLENGE, TRACKING.c.challenge_id == CHALLENGE.c.id)
+            .where(TRACKING.c.username.in_(names))
+            .group_by(TRACKING.c.username, CHALLENGE.c.category)
+        )
+        async with self.sql.read() as tx:
+            for row in await tx.execute(statement):
+                days[row.username][row.category - 1] = row.days
+        return days
+
+    async def _write_days(self, way: str, days: Mapping[str, list[int]]) -> None:
+        args = [part for name, counts in days.items() for part in (name, ",".join(map(str, counts)))]
+        await self.functions.call("challenges_contribution", [USER_CONTRIBUTION()], way, *args)
 
     async def standing(self, rows: Collection[Any]) -> None:
         """What follows from these rows of `reaction`, as far as they still stand: whoever removes one writes of it."""
