@@ -4,12 +4,13 @@ an audit by a button; also without scripts, and for everybody.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from plaza.demo.parts.live import EVENT
 from tests.browser.community import Reader
@@ -68,6 +69,29 @@ def test_an_operator_sees_an_audience_move(robin: Page) -> None:
     expect(robin.locator('[data-shares="session"]')).to_contain_text("from-the-test")
     assert robin.locator("#f-line .over").get_attribute("d")
     expect(robin.locator(".plotted", has=robin.locator("#f-line"))).to_have_attribute("data-most", re.compile(r"\d"))
+
+
+def test_a_page_moves_again_after_valkey_was_away_and_says_when_nobody_is_left(browser: Browser, demo: str) -> None:
+    reader = _as_robin(browser, demo)
+    page, answers = reader.page, list[str]()
+    nobody = {"viewerCount": 0, "maxConcurrent": 7, "totalAttended": 7, "totalLogin": 7, "sessions": {}}
+    empty = json.dumps({**nobody, "countByViewingCountry": {}, "countByUserGroup": {}})
+
+    def away_at_first(route: Route) -> None:
+        answers.append(route.request.url)
+        if len(answers) == 1:
+            route.fulfill(status=503, headers={"retry-after": "1"})
+        else:
+            route.fulfill(content_type="text/event-stream", body=f"retry: 60000\ndata: {empty}\n\n")
+
+    page.route("**/operator/live/stream*", away_at_first)
+    page.goto(f"/app/operator/live?event={EVENT}")
+    expect(page.locator("#f-attended")).to_have_text("7")
+    assert len(answers) == 2, "a browser alone would have given up"
+    for part in ("session", "country", "group"):
+        expect(page.locator(f'[data-shares="{part}"] tbody')).to_have_text("Nobody.")
+    reader.complaints = [line for line in reader.complaints if "503" not in line]
+    reader.end()
 
 
 def test_an_operator_finds_a_key_by_what_it_means(robin: Page) -> None:

@@ -22,7 +22,7 @@ from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, New
 from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web.routes_challenges import MOST_DAYS, days_shown
-from plaza.web.text import ago, cut, day, money, rich, time
+from plaza.web.text import ago, cut, day, money, rich, since, time
 from tests.pages.conftest import Elements, Surfer
 from tests.patience import PATIENCE_SECONDS
 from tests.servers import one_server
@@ -284,6 +284,7 @@ def test_times_and_texts_are_short() -> None:
     said = [ago(now - ms, now) for ms in (-5, 59_000, 60_000, 3_600_000, 2 * 86_400_000, 40 * 86_400_000)]
     assert said == ["now", "now", "1 min", "1 h", "2 d", "6 Dec 2026"]
     assert ago(10**18, now) == "now"
+    assert [since(now - ms, now) for ms in (0, 120_000, 40 * 86_400_000)] == ["just now", "2 min ago", "on 6 Dec 2026"]
     assert str(time(now, "1 <min")) == (
         '<time datetime="2027-01-15T08:00:00Z" title="15 Jan 2027, 08:00 UTC">1 &lt;min</time>'
     )

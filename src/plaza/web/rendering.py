@@ -80,7 +80,7 @@ _COMMON: Final[dict[str, Any]] = {
     "tag_path": text.tag_path,
     "user_path": text.user_path,
     "event_path": text.event_path,
-    "ago": text.ago,
+    "since": text.since,
     "wrong": Markup(' aria-invalid="true" aria-describedby="problem"'),  # for the field that a form's problem is about
     "once": lambda: secrets.token_hex(8),
 }

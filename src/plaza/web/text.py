@@ -129,6 +129,14 @@ def ago(ms: float, now_ms: int) -> str:
     return f"{seconds // 86_400} d" if seconds < 30 * 86_400 else moment(ms)
 
 
+def since(ms: float, now_ms: int) -> str:
+    """The same in a sentence: `just now`, `3 h ago`, `on 6 Dec 2026`."""
+    said = ago(ms, now_ms)
+    if said == "now":
+        return "just now"
+    return f"on {said}" if said == moment(ms) else f"{said} ago"
+
+
 def moment(ms: float) -> str:
     """A day, such as `6 Dec 2026`."""
     return f"{_utc(ms):%-d %b %Y}"

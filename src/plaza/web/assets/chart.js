@@ -4,7 +4,7 @@ export const number = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 
 export function line(svg, kept) {
   const past = [], over = svg.querySelector(".over"), under = svg.querySelector(".under");
-  return (value) => {
+  const draw = (value) => {
     past.push(value);
     if (past.length > kept) past.shift();
     const most = Math.max(...past, 1), step = 600 / (kept - 1), from = kept - past.length;
@@ -14,12 +14,6 @@ export function line(svg, kept) {
     svg.parentElement.dataset.most = number.format(most);
     under.setAttribute("d", `${path}L600 120L${(from * step).toFixed(1)} 120Z`);
   };
-}
-
-// Says whether what is shown is of now; read out once, when that changes.
-export function state(element, stream) {
-  let shown = "";
-  const say = (text) => { if (text !== shown) element.textContent = shown = text; };
-  stream.addEventListener("open", () => say("moving as it happens"));
-  stream.addEventListener("error", () => say("the server does not answer; trying again"));
+  draw.clear = () => { past.length = 0; };
+  return draw;
 }

@@ -1,6 +1,7 @@
 // An event's page: the count as it changes, and how it went in the last minute.
 
 import { line, number } from "./chart.js";
+import { follow } from "./follow.js";
 
 export function start(stage) {
   stage.querySelector(".without").remove();
@@ -8,8 +9,7 @@ export function start(stage) {
   const draw = line(document.getElementById("line"), 60);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 
-  function tell(message) {
-    const now = JSON.parse(message.data);
+  function tell(now) {
     show("watching", now.watching);
     show("most", now.most);
     for (const [name, count] of Object.entries(now.sessions)) {
@@ -21,15 +21,5 @@ export function start(stage) {
     draw(now.watching);
   }
 
-  // Browsers keep few connections to one place: a page that nobody looks at gives its own back.
-  let stream = null;
-  function follow() {
-    stream?.close();
-    stream = document.visibilityState === "visible" ? new EventSource(stage.dataset.from) : null;
-    if (stream) stream.onmessage = tell;
-  }
-
-  document.addEventListener("visibilitychange", follow);
-  addEventListener("pagehide", () => stream?.close());
-  follow();
+  follow(stage.dataset.from, tell, { begin: draw.clear, resting: true });
 }

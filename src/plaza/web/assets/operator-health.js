@@ -1,6 +1,7 @@
 // The operators' page of how it goes: figures every two seconds, the jobs, and an audit's progress.
 
-import { line, number, state } from "./chart.js";
+import { line, number } from "./chart.js";
+import { follow, sayIn } from "./follow.js";
 
 const size = (bytes) => {
   for (const [unit, word] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) if (bytes >= unit) return `${(bytes / unit).toFixed(1)} ${word}`;
@@ -46,16 +47,16 @@ function audit(now, put) {
 }
 
 export function start(element, { put }) {
-  const stream = new EventSource(element.dataset.from), draw = line(document.getElementById("h-line"), 150);
-  state(document.getElementById("h-state"), stream);
-  stream.onmessage = (message) => {
-    const now = JSON.parse(message.data);
+  const draw = line(document.getElementById("h-line"), 150);
+
+  function tell(now) {
     figures(element, now.figures);
     document.getElementById("h-span").textContent = `${Math.round(now.figures.seconds)} s`;
     draw(now.figures.requestsPerSecond);
     if (now.figures.routes.length) routes(document.getElementById("h-routes"), now.figures);
     if (!document.getElementById("jobs-table").contains(document.activeElement)) put(now.jobs);
     audit(now, put);
-  };
-  addEventListener("pagehide", () => stream.close());
+  }
+
+  follow(element.dataset.from, tell, { say: sayIn(document.getElementById("h-state")) });
 }

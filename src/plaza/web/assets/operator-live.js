@@ -1,6 +1,7 @@
 // The operators' page of an event: figures, shares and a line that move every second.
 
-import { line, number, state } from "./chart.js";
+import { line, number } from "./chart.js";
+import { follow, sayIn } from "./follow.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SHARES = 12;
@@ -23,6 +24,12 @@ function row(name) {
   return made;
 }
 
+function nobody() {
+  const made = document.createElement("tr");
+  made.append(Object.assign(document.createElement("td"), { colSpan: 2, className: "soft", textContent: "Nobody." }));
+  return made;
+}
+
 // Rows are kept and only moved, so that a screen reader's place in the table stays.
 function shares(table, counts) {
   const body = table.tBodies[0], known = new Map();
@@ -35,15 +42,14 @@ function shares(table, counts) {
     one.lastElementChild.textContent = number.format(count);
     return one;
   });
-  if (rows.length) body.replaceChildren(...rows);
+  body.replaceChildren(...(rows.length ? rows : [nobody()]));
 }
 
 export function start(element) {
-  const stream = new EventSource(element.dataset.from), draw = line(document.getElementById("f-line"), 120);
+  const draw = line(document.getElementById("f-line"), 120);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
-  state(document.getElementById("f-state"), stream);
-  stream.onmessage = (message) => {
-    const now = JSON.parse(message.data);
+
+  function tell(now) {
     show("f-now", now.viewerCount);
     show("f-most", now.maxConcurrent);
     show("f-attended", now.totalAttended);
@@ -55,6 +61,7 @@ export function start(element) {
       const more = Object.keys(parts[note.dataset.more]).length - SHARES;
       note.textContent = more > 0 ? `and ${more} more` : "";
     }
-  };
-  addEventListener("pagehide", () => stream.close());
+  }
+
+  follow(element.dataset.from, tell, { say: sayIn(document.getElementById("f-state")), begin: draw.clear });
 }
