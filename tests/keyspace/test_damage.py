@@ -125,3 +125,18 @@ async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaz
     assert "explore:feed" in failed[0]["error"]
     assert failed[0]["exc_info"] is None
     assert [line["key"] for line in logs if line["event"] == SAYS] == ["explore:feed"]
+
+
+@on_one_server
+async def test_rights_that_an_operator_took_away_are_a_503_and_one_line(ana: httpx.AsyncClient, stranger: Any) -> None:
+    await stranger.execute_command("ACL", "SETUSER", "default", "-fcall")
+    try:
+        with capture_logs() as logs:
+            for _ in range(2):
+                refused = await ana.post("/posts", json={"content": "hello"})
+                is_problem(refused, 503, "denied")
+                assert refused.headers["retry-after"]
+    finally:
+        await stranger.execute_command("ACL", "SETUSER", "default", "+@all")
+    assert ["NOPERM" in line["said"] for line in logs] == [True]
+    assert (await ana.post("/posts", json={"content": "hello"})).status_code == 201

@@ -6,6 +6,8 @@ than it is told. That costs a round trip, and only where something is broken.
 
 A client learns the family, which is in the documents anyway, and that an operator has to act; trying again helps
 nobody, so it is a 500. The name itself may hold what opens a session: it goes to the log, unless nobody may see it.
+
+Rights that Valkey's user has lost are the other thing that only an operator can mend; they are told in the same way.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ MOST_WORDS: Final = 500
 TOLD_EVERY_SECONDS: Final = 60.0
 MOST_TOLD: Final = 1_000
 
+_DAMAGED: Final = "a key has the wrong type; plaza audit --repair mends it"
 _ADVICE: Final = "Whoever runs this server finds it by `plaza audit`."
 
 log = structlog.get_logger("plaza.damage")
@@ -38,6 +41,12 @@ Explain = Callable[[Exception], Awaitable[Exception]]
 
 class DamagedKey(PlazaError):
     status, title, code = 500, "Stored data is damaged", "damaged_key"
+
+
+class Denied(Unavailable):
+    """Valkey's user may not do what this needs: an operator has changed its rights, and can give them back."""
+
+    title, code = "Valkey refuses what this needs", "denied"
 
 
 async def as_it_is(error: Exception) -> Exception:
@@ -54,7 +63,11 @@ class Damage:
         self._always = {key(): key for catalogue in catalogues for _, key in catalogue if not key.parts}
 
     async def explain(self, error: Exception) -> Exception:
-        """The error itself, or what it means if Valkey has met a key of the wrong type. One round trip then."""
+        """The error itself, or what it means if Valkey has met a key of the wrong type: one round trip then. Or if it
+        does not let us do what we ask for."""
+        if isinstance(error, ReplyError) and error.code in ("NOPERM", "NOAUTH"):
+            _tell(error.message, "Valkey refuses what a request or a job needs", said=error.message)
+            return Denied("Valkey does not let this server do that.")
         if not is_damage(error):
             return error
         words = words_of(error.sent, MOST_WORDS)
@@ -64,7 +77,7 @@ class Damage:
             found = await damaged(self._valkey, named | self._always)
         if not found:
             metrics.DAMAGED_KEYS.labels("unknown").inc()
-            _tell("", family="unknown", said=error.message)
+            _tell("", _DAMAGED, family="unknown", said=error.message)
             return DamagedKey(f"A key behind this has the wrong type. {_ADVICE}")
         family = next(iter(found.values())).pattern
         return DamagedKey(f"A key of the family {family} has the wrong type. {_ADVICE}", family=family)
@@ -84,18 +97,18 @@ async def damaged(valkey: Valkey, names: Mapping[str, Key]) -> dict[str, Key]:
             found[name] = key
             metrics.DAMAGED_KEYS.labels(key.pattern).inc()
             shown = key.pattern if key.read is Access.NOBODY or "token" in key.parts else name
-            _tell(name, key=shown, family=key.pattern, should_be=key.type, found=type)
+            _tell(name, _DAMAGED, key=shown, family=key.pattern, should_be=key.type, found=type)
     return found
 
 
 _TOLD: Final[dict[str, float]] = {}  # when each was told last
 
 
-def _tell(name: str, **words: str) -> None:
+def _tell(name: str, event: str, **words: str) -> None:
     now = monotonic()
     if name in _TOLD and now - _TOLD[name] < TOLD_EVERY_SECONDS:
         return
     if len(_TOLD) >= MOST_TOLD:
         _TOLD.clear()
     _TOLD[name] = now
-    log.error("a key has the wrong type; plaza audit --repair mends it", **words)
+    log.error(event, **words)
