@@ -127,13 +127,14 @@ async def test_what_came_too_fast_or_while_valkey_is_away_is_not_lost(tmp_path: 
                 valkey.process.wait()
 
 
-@pytest.mark.parametrize("headers", [{}, {"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}], ids=str)
-async def test_no_other_site_puts_words_before_anybody(ana: Surfer, plaza: Plaza, headers: dict[str, str]) -> None:
+async def test_no_other_site_puts_words_before_anybody(ana: Surfer, plaza: Plaza) -> None:
     form = await ana.form("/app")
     await end_session(ana, plaza)
-    for fields in (form, {**form, "csrf": "0" * 32}):
-        answer = await send(ana, "/app/posts", {**fields, "content": "Buy my book"}, headers)
-        assert "Buy my book" not in answer.text
+    for headers in ({}, {"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {"origin": "http://["}):
+        for fields in (form, {**form, "csrf": "0" * 32}):
+            answer = await send(ana, "/app/posts", {**fields, "content": "Buy my book"}, headers)
+            assert answer.status_code < 500
+            assert "Buy my book" not in answer.text, headers
 
 
 async def test_a_password_is_never_shown_again(ana: Surfer, plaza: Plaza) -> None:
