@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -94,7 +95,8 @@ async def test_a_worker_waits_for_a_server_that_starts_and_for_no_other(
 ) -> None:
     monkeypatch.setattr(reach, "LOOK_SECONDS", 0.01)
     assert await servers_url(tmp_path) is None
-    (tmp_path / "lock").write_text(f"{os.getppid()}\n")  # somebody who is there, and has not said where yet
+    somebody = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
+    (tmp_path / "lock").write_text(f"{somebody.pid}\n")  # who is there, and has not said where yet
     waiting = asyncio.create_task(servers_url(tmp_path))
     done, _ = await asyncio.wait([waiting], timeout=0.1)
     async with EmbeddedValkey(tmp_path / "elsewhere") as valkey:
@@ -103,3 +105,5 @@ async def test_a_worker_waits_for_a_server_that_starts_and_for_no_other(
     assert not done
     monkeypatch.setattr(reach, "STARTING_SECONDS", 0.05)
     assert await servers_url(tmp_path) is None
+    somebody.kill()
+    await somebody.wait()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import sys
 import time
@@ -19,6 +18,7 @@ import structlog
 
 from plaza.core import metrics
 from plaza.core.process.child import Backoff, end, spawn
+from plaza.core.process.memory import MemoryFolder
 from plaza.core.settings import Settings
 from plaza.serve import DRAIN_SECONDS, Life, first
 from plaza.worker import STOP_SECONDS
@@ -35,8 +35,8 @@ class Family:
         self.sock = sock
         self.apis = settings.workers
         # Children read the same environment. News to them: the embedded Valkey's address, and that they count together.
-        self.numbers = metrics.shared_folder(settings.data_dir.absolute())
-        shared = metrics.share(self.numbers)
+        self.numbers = MemoryFolder(settings.data_dir.absolute() / "metrics")
+        shared = metrics.share(self.numbers.path)
         self.environment = {**os.environ, "PLAZA_VALKEY_URL": settings.valkey_url, **shared}
         self.ready = 0
         self._complete = asyncio.Event()
@@ -64,7 +64,7 @@ class Family:
             asyncio.get_running_loop().remove_reader(read)
             os.close(read)
             os.close(write)
-            shutil.rmtree(self.numbers, ignore_errors=True)
+            self.numbers.close()
 
     def _count(self, read: int) -> None:
         self.ready += len(os.read(read, 64))

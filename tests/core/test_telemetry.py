@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import textwrap
@@ -382,24 +381,6 @@ def test_any_process_answers_for_all_and_what_the_dead_counted_stays(
             assert one["plaza_http_requests_in_flight"] == 2
     finally:
         end(second, signal.SIGKILL)
-
-
-def test_processes_count_in_memory_and_never_in_somebody_elses_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a full disk a page of a mapped file that was never written would end them."""
-    memory, data = tmp_path / "memory", tmp_path / "var"
-    memory.mkdir()
-    monkeypatch.setattr(metrics, "MEMORY", memory)
-    folder = metrics.shared_folder(data)
-    assert folder.parent == memory
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert metrics.shared_folder(data) == folder != metrics.shared_folder(tmp_path / "another")
-    folder.rmdir()
-    folder.symlink_to(tmp_path)
-    assert metrics.shared_folder(data) == data / "metrics"
-    monkeypatch.setattr(metrics, "MEMORY", tmp_path / "there is none")
-    assert metrics.shared_folder(data) == data / "metrics"
 
 
 def test_restarts_do_not_pile_up_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

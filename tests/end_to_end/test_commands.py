@@ -173,7 +173,7 @@ def test_numbers_of_all_processes_are_counted_together(tmp_path: Path) -> None:
         for _ in range(20):
             server.get("/ping")
         until(lambda: _counted(server, "/ping") == ["20.0"])  # each counts when it has answered, so a moment later
-        folder = metrics.shared_folder(tmp_path / "var")
+        folder = Path(server.children("serve api")[0].environ()[metrics.FOLDER_VARIABLE])
         assert list(folder.glob("*.db"))
         assert server.stop() == 0
         assert not folder.exists()

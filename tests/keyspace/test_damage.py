@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,10 @@ def met(family: str) -> float:
     return REGISTRY.get_sample_value("plaza_damaged_keys_total", {"family": family}) or 0.0
 
 
+def told_of(logs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [line for line in logs if line["event"] == SAYS]
+
+
 async def breaks(stranger: Any, name: str) -> None:
     await stranger.delete(name)
     await stranger.set(name, "not what it should be")
@@ -64,8 +68,8 @@ async def test_a_damaged_key_is_told_by_its_family_logged_by_its_name_once_and_c
     assert told["family"] == "post:<post>:likes"
     assert "`plaza audit`" in told["detail"]
     assert id not in str({**told, "request_id": ""})
-    assert [(line["event"], line["key"], line["should_be"], line["found"]) for line in logs] == [
-        (SAYS, POST_LIKES(id), "set", "string")
+    assert [(line["key"], line["should_be"], line["found"]) for line in told_of(logs)] == [
+        (POST_LIKES(id), "set", "string")
     ]
     assert met("post:<post>:likes") == before + 2
 
@@ -92,7 +96,7 @@ async def test_what_opens_a_session_is_in_no_log(ana: httpx.AsyncClient, strange
     with capture_logs() as logs:
         told = is_problem(await ana.get("/shop/cart"), 500, "damaged_key")
     assert told["family"] == "cart:<token>"
-    assert [line["key"] for line in logs] == ["cart:<token>"]
+    assert [line["key"] for line in told_of(logs)] == ["cart:<token>"]
     assert token not in str(logs) + str(told)
     assert await stranger.exists(SHOP_SESSION(token))
 
@@ -106,7 +110,7 @@ async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.
             assert [item.get("post", item)["id"] for item in listed] == [ids[2], ids[0]], path
         assert (await ana.get("/app")).status_code == 200
         is_problem(await ana.get(f"/posts/{ids[1]}"), 500, "damaged_key")
-    assert [line["key"] for line in logs] == [POST(ids[1])]
+    assert [line["key"] for line in told_of(logs)] == [POST(ids[1])]
 
 
 @on_one_server
@@ -124,7 +128,7 @@ async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaz
         await asyncio.wait([running])
     assert "explore:feed" in failed[0]["error"]
     assert failed[0]["exc_info"] is None
-    assert [line["key"] for line in logs if line["event"] == SAYS] == ["explore:feed"]
+    assert [line["key"] for line in told_of(logs)] == ["explore:feed"]
 
 
 @on_one_server
@@ -138,5 +142,5 @@ async def test_rights_that_an_operator_took_away_are_a_503_and_one_line(ana: htt
                 assert refused.headers["retry-after"]
     finally:
         await stranger.execute_command("ACL", "SETUSER", "default", "+@all")
-    assert ["NOPERM" in line["said"] for line in logs] == [True]
+    assert ["NOPERM" in line["said"] for line in logs if line["event"].startswith("Valkey refuses")] == [True]
     assert (await ana.post("/posts", json={"content": "hello"})).status_code == 201

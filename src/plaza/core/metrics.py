@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
@@ -32,7 +30,6 @@ T = TypeVar("T")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-MEMORY = Path("/dev/shm")  # noqa: S108
 
 REGISTRY = CollectorRegistry()
 
@@ -191,23 +188,6 @@ A few questions and the expressions that answer them:
 - Has a daily job stopped? `time() - plaza_job_last_success_timestamp_seconds > 90000`
 - Do events end as dead letters? `increase(plaza_events_dead_total[1h]) > 0`
 """
-
-
-def shared_folder(data_dir: Path) -> Path:
-    """Where the processes of a data directory count together: in memory, where there is such a place.
-
-    The files are mapped, and on a disk that is full the first touch of a page ends its process by a signal.
-    """
-    name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
-    folder = MEMORY / f"plaza-{os.getuid()}-{name}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-    except OSError:
-        return data_dir / "metrics"
-    # Everybody may write there: what stands under our name may be somebody else's.
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return folder if ours else data_dir / "metrics"
 
 
 def share(folder: Path) -> dict[str, str]:
