@@ -28,7 +28,7 @@ from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.wire import Valkey
-from tests.patience import PATIENCE_SECONDS, connect_patiently
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, connect_patiently
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
 
@@ -65,13 +65,11 @@ def one_day() -> None:
         time.sleep(left)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def busy_disk() -> Iterator[None]:
+@pytest.fixture
+def busy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for a turn to write, behind a hundred others and a slow disk, waits longer than in service."""
-    with pytest.MonkeyPatch.context() as patient:
-        patient.setattr(sql_module, "POOL_WAIT_SECONDS", PATIENCE_SECONDS)
-        patient.setattr(sql_module, "BUSY_WAIT_MS", round(PATIENCE_SECONDS * 1000))
-        yield
+    monkeypatch.setattr(sql_module, "POOL_WAIT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(sql_module, "BUSY_WAIT_MS", round(PATIENCE_MS))
 
 
 @pytest.fixture
@@ -154,7 +152,7 @@ async def sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
 
 
 @pytest.fixture
-async def sql(sql_settings: Settings) -> AsyncIterator[Sql]:
+async def sql(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
     """A database with Plaza's tables, all empty."""
     database = await Sql.open(sql_settings)
     yield database

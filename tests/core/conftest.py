@@ -23,7 +23,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 
 @pytest.fixture
-async def garden(sql_settings: Settings) -> AsyncIterator[Sql]:
+async def garden(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
     """A database with the test domain's tables and one bed with five free places."""
     sql = await Sql.open(sql_settings, with_garden())
     async with sql.begin() as tx:

@@ -147,7 +147,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def database(prepared: Path, tmp_path: Path) -> AsyncIterator[Sql]:
+async def database(prepared: Path, tmp_path: Path, busy_disk: None) -> AsyncIterator[Sql]:
     """SQLite with Plaza's tables, all empty."""
     made = prepared / "plaza.sqlite"
     if not made.exists():
