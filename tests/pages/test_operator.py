@@ -128,7 +128,7 @@ async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, a
     record = json.encode(Statistics(1_234, ended, {"press": 12}, {"FR": 1_234})).decode()
     await plaza.core.valkey.call("HSET", EVENT_RECORDS("night"), str(ended), record)
     text = (await admin.get("/app/operator/live")).text
-    assert "Harvest &lt;night&gt;" in text
+    assert "<title>Harvest &lt;night&gt; · Live · Plaza</title>" in text
     elements = Elements(text)
     words = " ".join(" ".join(elements.words).split())
     (bar,) = [given for tag, given in elements.found if tag == "rect" and "y" in given]
