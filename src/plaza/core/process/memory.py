@@ -32,8 +32,10 @@ class MemoryFolder:
         except OSError:
             self.path = otherwise
             self.path.mkdir(parents=True, exist_ok=True)
-        self._kept = os.open(self.path / "kept", os.O_RDWR | os.O_CREAT, 0o600)
+        # It gets its name when it is locked: nobody finds it in between, and takes the folder for one that was left.
+        self._kept = os.open(self.path / "making", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._kept, fcntl.LOCK_EX)
+        (self.path / "making").rename(self.path / "kept")
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
