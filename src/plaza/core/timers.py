@@ -34,11 +34,11 @@ LONGEST_WORDS = 500
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """`run` every so many seconds, given the fence that it runs under. What it returns is shown to operators."""
+    """`run` every so many seconds, given the fence that it runs under. What it says is shown to operators."""
 
     name: str
     every_seconds: float
-    run: Callable[[Fence], Awaitable[object]]
+    run: Callable[[Fence], Awaitable[str | None]]
     at_seconds: float | None = None  # into its period: daily and 300 is 00:05 UTC; None: counted from its first run
     retry_seconds: float = 5.0  # after the first failure; doubled with every further one
     most_seconds: float = 3600.0  # a run that takes longer is broken off, and failed
@@ -117,7 +117,7 @@ class Timers:
             clear = isinstance(error, Unavailable | DamagedKey)
             log.error("a job failed", job=timer.name, exc_info=None if clear else raised, error=str(error))
             return Ended("failed", f"{type(error).__name__}: {error}", monotonic() - begun)
-        return Ended("done", "" if words is None else str(words), monotonic() - begun)
+        return Ended("done", words or "", monotonic() - begun)
 
     async def _finish(self, timer: Timer, fence: Fence, ended: Ended) -> float:
         try:

@@ -24,7 +24,10 @@ def timers(recorder: Recorder, salts: Salts | None) -> list[Timer]:
     async def purge(_: Fence) -> str:
         return f"{await recorder.purge()} events purged"
 
+    async def destroy(salts: Salts) -> str:
+        return f"{await salts.destroy()} files written anew, without old salts"
+
     found = [Timer("live.record", RECORD_SECONDS, record), Timer("live.purge", PURGE_SECONDS, purge)]
     if salts is not None:
-        found.append(Timer("live.salts", DAY_SECONDS, lambda _: salts.destroy(), at_seconds=SALTS_AT_SECONDS))
+        found.append(Timer("live.salts", DAY_SECONDS, lambda _: destroy(salts), at_seconds=SALTS_AT_SECONDS))
     return found

@@ -7,10 +7,11 @@ is not done is still in the queue, and doing something twice changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
+from plaza.core.leases import Fence
 from plaza.core.timers import Timer
 from plaza.social.fanout import Fanout
 from plaza.social.keys import (
@@ -58,11 +59,11 @@ class Jobs:
     def timers(self) -> list[Timer]:
         return [
             # A score is scored again three quarters of the way to being 2% off; half a minute would still do.
-            Timer("social.rescore", 5, lambda fence: self.rescore()),
-            Timer("social.push", 1, lambda fence: self.push()),
-            Timer("social.restyle", 2, lambda fence: self.restyle()),
-            Timer("social.leave", 2, lambda fence: self.leave()),
-            Timer("social.rename", 5, lambda fence: self.renaming.resume()),
+            Timer("social.rescore", 5, _saying("posts scored", self.rescore)),
+            Timer("social.push", 1, _saying("posts put into feeds or taken out", self.push)),
+            Timer("social.restyle", 2, _saying("posts follow their author", self.restyle)),
+            Timer("social.leave", 2, _saying("deletions taken up", self.leave)),
+            Timer("social.rename", 5, _saying("renamings taken up", self.renaming.resume)),
         ]
 
     async def rescore(self) -> int:
@@ -131,6 +132,15 @@ class Jobs:
         for name in names:
             await self.leaving.sweep(name)
         return len(posts) + len(names)
+
+
+def _saying(what: str, job: Callable[[], Awaitable[int]]) -> Callable[[Fence], Awaitable[str]]:
+    """A job as a timer runs it: how much it did, in words for whoever looks after it."""
+
+    async def run(_: Fence) -> str:
+        return f"{await job()} {what}"
+
+    return run
 
 
 def _some(items: Sequence[str], size: int) -> list[Sequence[str]]:
