@@ -12,6 +12,7 @@ from plaza.challenges.keys import CLG_SHOWN, USER_CONTRIBUTION
 from plaza.challenges.tables import BY_NAME
 from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import Unauthenticated
+from tests.bearing import assert_waits_for_bearers
 from tests.challenges.conftest import BEN, CLEO, World, person
 from tests.challenges.truth import assert_true
 
@@ -111,3 +112,10 @@ async def test_a_day_that_is_counted_while_the_name_is_given_up_is_not_counted_u
     monkeypatch.setattr(world.functions, "call", held_up)
     await world.track(BEN, id)
     assert await stranger.hgetall(USER_CONTRIBUTION()) == {"benny": "1,0,0,0,0"}
+
+
+@pytest.mark.parametrize("place", ["cluster"], indirect=True)  # the place with PostgreSQL; on SQLite all writers wait
+@pytest.mark.parametrize("new", ["benny", None])
+async def test_rows_that_are_being_written_are_waited_for(world: World, new: str | None) -> None:
+    giving_up = world.people.forget("ben") if new is None else world.people.rename("ben", new)
+    await assert_waits_for_bearers(world.sql, world.derived.valkey, "ben", giving_up)

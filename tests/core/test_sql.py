@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from plaza.core import sql as sql_module
 from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
+from plaza.core.sqlite import Connections
 from tests.core.garden import BEDS, PLANTS, free, with_garden
 from tests.eventually import eventually
 from tests.patience import patiently
@@ -158,7 +160,7 @@ async def test_cancelling_writers_at_any_point_never_wedges_the_database(garden:
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_a_statement_whose_caller_is_gone_ends_with_its_thread(tmp_path: Path, times: int) -> None:
-    before = set(threading.enumerate())
+    before, tasks = set(threading.enumerate()), asyncio.all_tasks()
     sql = await Sql.open(Settings(data_dir=tmp_path))
 
     async def count_for_ever() -> None:
@@ -176,6 +178,25 @@ async def test_a_statement_whose_caller_is_gone_ends_with_its_thread(tmp_path: P
         await asyncio.gather(reader, return_exceptions=True)
         await sql.close()
         await eventually(lambda: set(threading.enumerate()) <= before)
+        await eventually(lambda: asyncio.all_tasks() <= tasks)  # whoever tidies up after it is done as well
+
+
+async def test_closing_waits_for_a_thread_that_cannot_be_broken_off(tmp_path: Path) -> None:
+    connections, begun, ended = Connections(tmp_path / "file.sqlite"), threading.Event(), threading.Event()
+
+    def nap() -> None:
+        begun.set()
+        time.sleep(0.3)
+        ended.set()
+
+    connection = await connections.open()
+    await connection.create_function("nap", 0, nap)
+    asking = asyncio.ensure_future(connection.execute_fetchall("SELECT nap()"))
+    await eventually(begun.is_set)
+    asking.cancel()
+    connection.stop()
+    await connections.ended()
+    assert ended.is_set()
 
 
 async def test_ping_answers(garden: Sql) -> None:

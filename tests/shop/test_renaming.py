@@ -14,6 +14,7 @@ from plaza.core.functions import Functions
 from plaza.core.sql import Sql
 from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
 from plaza.shop.model import SessionMoved
+from tests.bearing import assert_waits_for_bearers
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 
 NOTHING: dict[str, Any] = {"cart": {}, "sessions": [], "orders": []}
@@ -152,3 +153,12 @@ async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_
     keys = of_account("ana")
     assert await shop.functions.call("shop_check_out_account", keys, "an id") == []
     assert not await stranger.exists(*keys)
+
+
+@pytest.mark.parametrize(("place", "sql_settings"), [("server", "postgresql")], indirect=True)
+@pytest.mark.parametrize("new", ["anna", None])
+async def test_orders_that_are_being_written_are_waited_for(
+    functions: Functions, sql: Sql, clock: SetClock, people: Book, new: str | None
+) -> None:
+    orders = assemble(functions, sql, clock, people).orders
+    await assert_waits_for_bearers(sql, functions.valkey, "ana", orders.hand_over("ana", new))
