@@ -33,7 +33,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.paging import Snapshots
-from plaza.core.wire import Valkey, connect
+from plaza.core.valkey import Valkey, connect
 from tests.servers import one_server
 
 ARTICLES = 5_000

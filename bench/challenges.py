@@ -35,7 +35,7 @@ from plaza.core.functions import Functions
 from plaza.core.leases import Leases
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import connect
+from plaza.core.valkey import connect
 from tests.servers import one_server
 
 PEOPLE, CHALLENGES, POSTS, REACTIONS = 100_000, 20_000, 1_000_000, 5_000_000

@@ -31,7 +31,7 @@ from plaza.core.auth import Auth
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
-from plaza.core.wire import connect
+from plaza.core.valkey import connect
 from plaza.live import keys
 from plaza.live.library import LIBRARY
 from plaza.live.model import Beat, Watcher

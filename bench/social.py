@@ -25,8 +25,7 @@ from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
-from plaza.core.valkey.client import Valkey
-from plaza.core.wire import connect
+from plaza.core.valkey import Valkey, connect
 from plaza.social.home import Home
 from plaza.social.library import LIBRARY
 from plaza.social.posts import Posts

@@ -23,8 +23,7 @@ import uvloop
 from bench.social import Community, post_id
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
-from plaza.core.valkey.client import Valkey
-from plaza.core.wire import connect
+from plaza.core.valkey import Valkey, connect
 from plaza.social import keys as k
 from plaza.social.fanout import Fanout
 from plaza.social.importing import Importer

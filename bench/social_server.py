@@ -18,7 +18,7 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.core.settings import Settings
-from plaza.core.wire import connect
+from plaza.core.valkey import connect
 from plaza.social.domain import DOMAIN, services
 
 

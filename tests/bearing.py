@@ -8,7 +8,7 @@ from typing import Any
 
 from plaza.core.bearers import bear
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 
 async def assert_waits_for_bearers(sql: Sql, valkey: Valkey, name: str, giving_up: Coroutine[Any, Any, Any]) -> None:

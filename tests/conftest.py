@@ -27,7 +27,7 @@ from plaza.core.clock import SetClock
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, connect_patiently
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server

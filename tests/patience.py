@@ -11,7 +11,7 @@ import contextlib
 import re
 from typing import Any
 
-from plaza.core.wire import ConnectionLost, Valkey, connect
+from plaza.core.valkey import ConnectionLost, Valkey, connect
 
 PATIENCE_SECONDS = 60.0
 PATIENCE_MS = PATIENCE_SECONDS * 1000

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 # Turns of the loop in which nothing was called: more than any chain of callbacks here has.
 QUIET_TURNS = 30

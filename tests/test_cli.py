@@ -16,7 +16,7 @@ from plaza import manual
 from plaza.cli import main, parser
 from plaza.complaints import complain
 from plaza.core.keys import Layout, use_layout
-from plaza.core.valkey.calls import ReplyError
+from plaza.core.valkey import ReplyError
 from tests.servers import Server
 
 COMMANDS = dict(manual.all_commands("plaza", parser()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from plaza.core.errors import OperatorError, PlazaError
-from plaza.core.valkey.calls import ReplyError
+from plaza.core.valkey import ReplyError
 
 # What is said in a line; anything else is a bug, and shows where.
 FORESEEN = (OperatorError, PlazaError, ReplyError)

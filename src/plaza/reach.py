@@ -13,7 +13,7 @@ from typing import Final
 from plaza.core.keys import use_layout
 from plaza.core.server import EmbeddedValkey, Taken, is_owned, running_url
 from plaza.core.settings import Settings
-from plaza.core.wire import ConnectionLost, Valkey, connect
+from plaza.core.valkey import ConnectionLost, Valkey, connect
 
 # Who starts beside a Valkey that is starting too, or on a busy machine, waits for it longer than a request would.
 START_SECONDS: Final = 4.0

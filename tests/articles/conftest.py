@@ -25,7 +25,7 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.paging import Snapshots
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.web import client_of
 
 VOTING_DAYS = 7

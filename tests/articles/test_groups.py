@@ -28,7 +28,7 @@ from plaza.core.clock import SetClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Snapshots
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.articles.conftest import Post, person
 from tests.patience import connect_patiently
 from tests.rounds import rounds_of

@@ -21,7 +21,7 @@ from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
 from plaza.core.errors import Gone, Invalid
-from plaza.core.wire import USAGE, Usage
+from plaza.core.valkey import USAGE, Usage
 from tests.articles.conftest import Post, person
 from tests.rounds import rounds_of
 

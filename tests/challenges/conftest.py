@@ -24,7 +24,7 @@ from plaza.core.functions import Functions
 from plaza.core.leases import Leases
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
 

@@ -15,7 +15,7 @@ from plaza.core.auth import Auth
 from plaza.core.http import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.challenges.conftest import World, assemble
 from tests.web import client_of
 

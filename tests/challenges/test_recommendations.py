@@ -12,7 +12,7 @@ from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN, CLG_TU
 from plaza.challenges.recommend import MOST_DAYS_SHOWN
 from plaza.challenges.tables import ARRIVAL, POST, REMOVAL
 from plaza.core.auth import Actor
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
 from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World, person
 from tests.challenges.truth import assert_true

@@ -12,7 +12,7 @@ from plaza.core.clock import SetClock
 from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import Unauthenticated
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 in_pairs = pytest.mark.parametrize(
     ("place", "sql_settings"), [("server", "postgresql"), ("cluster", "sqlite")], indirect=True

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
+from plaza.core.valkey import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
 from plaza.core.valkey.slots import key_of, slot_of
-from plaza.core.wire import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
 from tests.core import ledger
 from tests.eventually import eventually as _until
 from tests.patience import connect_patiently, patiently, persistently

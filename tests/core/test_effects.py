@@ -19,7 +19,7 @@ from plaza.core.catalogue import PENDING
 from plaza.core.effects import Note, TooLate
 from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
-from plaza.core.wire import Arg, ConnectionLost, Overloaded, Valkey, connect
+from plaza.core.valkey import Arg, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELF_BOXES, SHELVES_TOP
 from tests.patience import connect_patiently, patiently
 from tests.servers import Cluster

@@ -18,7 +18,7 @@ from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions, Library
 from plaza.core.keys import Catalogue, Key
 from plaza.core.readers import Reader
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.eventually import eventually
 from tests.patience import patiently
 

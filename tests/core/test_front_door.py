@@ -20,7 +20,7 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.limits import LIBRARY, Limiter, Policy, Quota
 from plaza.core.routes import Routes
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.patience import persistently
 from tests.servers import one_server
 from tests.web import client_of

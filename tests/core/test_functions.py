@@ -11,7 +11,7 @@ from plaza.core import functions as functions_module
 from plaza.core.catalogue import EVENTS
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions, Library, Outdated
-from plaza.core.wire import USAGE, ReplyError, Usage, Valkey
+from plaza.core.valkey import USAGE, ReplyError, Usage, Valkey
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP
 
 

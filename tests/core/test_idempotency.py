@@ -13,8 +13,7 @@ from plaza.core.auth import ADMIN, API, USER, Actor
 from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.errors import Invalid, NotFound, Unavailable
 from plaza.core.idempotency import LEASE_MS, Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
-from plaza.core.valkey.calls import USAGE, Usage
-from plaza.core.wire import Valkey
+from plaza.core.valkey import USAGE, Usage, Valkey
 from tests.eventually import eventually
 from tests.patience import PATIENCE_SECONDS, patiently, persistently
 from tests.servers import one_server

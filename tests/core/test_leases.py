@@ -11,7 +11,7 @@ from plaza.core import catalogue as core
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, Fence, Fenced, Held, Leases
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.eventually import eventually
 from tests.patience import PATIENCE_SECONDS, patiently
 

@@ -27,8 +27,7 @@ from plaza.core.limits import (
     address_subject,
     user_subject,
 )
-from plaza.core.valkey.calls import USAGE, Usage
-from plaza.core.wire import Valkey
+from plaza.core.valkey import USAGE, Usage, Valkey
 from tests.eventually import eventually
 from tests.patience import persistently
 from tests.servers import one_server

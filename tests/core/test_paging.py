@@ -25,7 +25,7 @@ from plaza.core.paging import (
     encode_cursor,
     page_by_position,
 )
-from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.core.valkey import USAGE, Usage, Valkey
 
 KEY = "news:{all}"
 

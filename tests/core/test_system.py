@@ -10,7 +10,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.system import System
-from plaza.core.valkey.client import Valkey
+from plaza.core.valkey import Valkey
 from tests.patience import persistently
 from tests.servers import Server, one_server
 

@@ -28,8 +28,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
-from plaza.core.valkey.calls import Usage
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Usage, Valkey
 from tests.eventually import eventually
 from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently
 from tests.servers import Cluster, Server, one_server

@@ -14,7 +14,7 @@ from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, Fence, Fenced, Leases
 from plaza.core.timers import Timer, Timers
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.patience import patiently
 
 HOUR = 3600

@@ -8,7 +8,7 @@ import pytest
 
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.worker import LIBRARIES, Worker
 from tests.eventually import eventually
 

@@ -25,7 +25,7 @@ from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
 from tests.core.workshop import LEDGER, LIBRARY, STALE_SECONDS
 from tests.eventually import eventually

@@ -18,7 +18,7 @@ from plaza.core.http import App, make_app
 from plaza.core.paging import Page, Pagination
 from plaza.core.routes import Named, Routes
 from plaza.core.settings import Settings
-from plaza.core.wire import ConnectionLost, Valkey
+from plaza.core.valkey import ConnectionLost, Valkey
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32)
 AUTH = Auth(SETTINGS)

@@ -8,7 +8,7 @@ import pytest
 
 from plaza.core.errors import Invalid, NotFound
 from plaza.core.keys import Access, Catalogue, Field, Key, Layout
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace import browsing
 from plaza.keyspace.browsing import Keyspace, moment, pattern
 

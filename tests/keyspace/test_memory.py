@@ -12,7 +12,7 @@ from rich.console import Console
 
 from plaza.app import catalogues
 from plaza.cli import main
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace import flame
 from plaza.keyspace.memory import UNKNOWN, Survey, Usage
 from plaza.social import keys as social

@@ -16,7 +16,7 @@ from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.live import domain
 from plaza.live.figures import Figures
 from plaza.live.history import History

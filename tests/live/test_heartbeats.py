@@ -10,7 +10,7 @@ import pytest
 from plaza.core.clock import SetClock
 from plaza.core.errors import Conflict
 from plaza.core.settings import Settings
-from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.model import (

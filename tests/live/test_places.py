@@ -13,7 +13,7 @@ import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.errors import SettingError
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.live.keys import LIVE_SALT
 from plaza.live.places import GeoIp, Places, truncated
 from plaza.live.salts import Salts

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plaza.core.limits import POLICIES, Policy, Quota
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.live import keys
 from tests.live.conftest import AT, Web, plaza_at
 from tests.servers import Cluster, Server

@@ -23,7 +23,7 @@ from plaza.core.paging import Snapshots
 from plaza.core.passwords import Passwords
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.shop.caching import Caching
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items, loader

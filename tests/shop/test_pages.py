@@ -9,7 +9,7 @@ import pytest
 
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
-from plaza.core.wire import USAGE, Usage
+from plaza.core.valkey import USAGE, Usage
 from plaza.shop import connect
 from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_PAGE_TAG, SHOP_POPULAR
 from plaza.shop.model import ItemChange

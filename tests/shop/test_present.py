@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.wire import USAGE, Usage
+from plaza.core.valkey import USAGE, Usage
 from plaza.shop.keys import SHOP_RECENT, SHOP_SESSION
 from plaza.shop.present import SEEN_EVERY_SECONDS, Present
 from plaza.shop.sessions import GRACE_SECONDS, new_token

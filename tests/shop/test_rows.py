@@ -14,7 +14,7 @@ from plaza.core.clock import SetClock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
-from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.shop import connect
 from plaza.shop.keys import SHOP_DELAYS, SHOP_INV, SHOP_ROW, SHOP_SCHEDULE
 from plaza.shop.rows import BRIEF_SECONDS, DUE_LEASE_SECONDS, Data, RowCache

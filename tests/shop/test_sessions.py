@@ -11,7 +11,7 @@ import pytest
 
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
-from plaza.core.wire import USAGE, Usage, Valkey
+from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.shop.keys import (
     SHOP_ACCOUNT,
     SHOP_ACCOUNT_SESSIONS,

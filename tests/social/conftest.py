@@ -21,8 +21,7 @@ from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
-from plaza.core.valkey.calls import USAGE, Usage
-from plaza.core.valkey.client import Valkey
+from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.social.accounts import Accounts
 from plaza.social.domain import DOMAIN, services
 from plaza.social.feeds import Feeds

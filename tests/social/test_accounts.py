@@ -15,7 +15,7 @@ from plaza.core.errors import Forbidden, Invalid, TooFast
 from plaza.core.functions import Functions
 from plaza.core.limits import Limiter
 from plaza.core.paging import Page
-from plaza.core.valkey.calls import USAGE, Usage
+from plaza.core.valkey import USAGE, Usage
 from plaza.social.accounts import MOST_SESSIONS
 from plaza.social.domain import DOMAIN
 from plaza.social.keys import AUTH_USER, USER, USERS_MODELS, USERS_REGULAR

@@ -33,7 +33,7 @@ from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.sql import Sql
-from plaza.core.wire import Arg
+from plaza.core.valkey import Arg
 
 T = TypeVar("T")
 

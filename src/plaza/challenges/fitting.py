@@ -24,7 +24,7 @@ from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR
 from plaza.challenges.neighbours import Ints, Neighbours, fit
 from plaza.challenges.rebuilding import Progress
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, pool_of
-from plaza.core.wire import Arg
+from plaza.core.valkey import Arg
 
 # It is fitted daily; if no worker runs for a week, a model of last week is worse than none.
 LIFETIME_SECONDS: Final = 7 * 86_400

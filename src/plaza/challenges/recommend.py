@@ -32,7 +32,7 @@ from plaza.challenges.model import CATEGORIES, Post, days_of, ids_of, in_pool, i
 from plaza.challenges.posts import REACTIONS, as_post
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.auth import USER, Actor
-from plaza.core.wire import Arg
+from plaza.core.valkey import Arg
 
 TOP_CHALLENGES: Final = 5
 # Enough for a full answer after everything hidden is left out.

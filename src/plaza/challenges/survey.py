@@ -17,7 +17,7 @@ from sqlalchemy import Select, func, select, text
 from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, RS_PARAM
 from plaza.challenges.tables import ARRIVAL, BY_NAME, NOTED, REMOVAL
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # generic for type checkers only
 
     from plaza.app import Plaza
-    from plaza.core.wire import Valkey
+    from plaza.core.valkey import Valkey
 
 T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]

@@ -12,7 +12,7 @@ from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
     from plaza.commands.base import Commands
-    from plaza.core.wire import Valkey
+    from plaza.core.valkey import Valkey
     from plaza.keyspace.memory import Memory
 
 

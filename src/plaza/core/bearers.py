@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.errors import Unauthenticated
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 
 async def bear(tx: AsyncConnection, valkey: Valkey, name: str, since_ms: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from plaza.core.auth import Actor
 from plaza.core.limits import LimitState
 from plaza.core.serving.proxies import Proxies
-from plaza.core.wire import Usage
+from plaza.core.valkey import Usage
 
 # An id that a proxy or a client gave is kept if it can stand in a log line and a header as it is.
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")

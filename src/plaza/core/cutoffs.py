@@ -22,8 +22,7 @@ from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.tokens import OLDEST_SECONDS
-from plaza.core.valkey.calls import ReplyError
-from plaza.core.wire import Valkey
+from plaza.core.valkey import ReplyError, Valkey
 
 NEVER: Final = -1
 

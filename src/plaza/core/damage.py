@@ -22,8 +22,8 @@ import structlog
 from plaza.core import metrics
 from plaza.core.errors import PlazaError, Unavailable
 from plaza.core.keys import Access, Catalogue, Key
-from plaza.core.valkey.calls import ReplyError, words_of
-from plaza.core.wire import Valkey
+from plaza.core.valkey import ReplyError, Valkey
+from plaza.core.valkey.calls import words_of
 
 # Words of a command that are looked at; keys come first in it.
 MOST_WORDS: Final = 500

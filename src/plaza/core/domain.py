@@ -23,7 +23,7 @@ from plaza.core.rules import Inspector, Rules
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
-from plaza.core.valkey.client import Valkey
+from plaza.core.valkey import Valkey
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ import structlog
 
 from plaza.core import catalogue as core
 from plaza.core.errors import Conflict, Unavailable
+from plaza.core.valkey import Arg, Valkey
 from plaza.core.valkey.slots import SLOTS, slot_of, tag_of
-from plaza.core.wire import Arg, Valkey
 
 # Notes this old belong to nobody: three times the time that effects may take, so that nodes' clocks may differ too.
 ABANDONED_MS = 15_000
@@ -261,8 +261,8 @@ class Effects:
 
 async def _is_over(error: BaseException) -> bool:
     """Whether what was lost with a connection can do nothing any more. Otherwise only time tells, and a worker."""
-    ghost = getattr(error, "ghost", None)
-    return ghost is not None and await ghost.lay()
+    fenced = getattr(error, "fenced", None)
+    return fenced is not None and await fenced.kill()
 
 
 def _words(note: str) -> set[str]:

@@ -17,7 +17,7 @@ import structlog
 from plaza.core import catalogue as core
 from plaza.core import metrics
 from plaza.core.functions import Functions, Library
-from plaza.core.wire import Arg, ReplyError
+from plaza.core.valkey import Arg, ReplyError
 
 EVENTS = Library.read("events", core.CATALOGUE, "plaza.core", "events")
 

@@ -23,8 +23,9 @@ from plaza.core import catalogue as core
 from plaza.core.effects import Effects
 from plaza.core.errors import PlazaError, Unavailable
 from plaza.core.keys import Catalogue, Layout, join
+from plaza.core.valkey import Arg, ReplyError, Valkey
 from plaza.core.valkey.calls import answering
-from plaza.core.wire import Arg, ReplyError, Valkey, pack
+from plaza.core.valkey.connection import pack
 
 # Raise it in the commit that changes what an existing key means.
 GENERATION = 1

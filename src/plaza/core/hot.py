@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from plaza.core.valkey.client import Valkey
+from plaza.core.valkey import Valkey
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ from plaza.core.serving.proxies import Proxies
 from plaza.core.serving.router import Leaf, Router
 from plaza.core.serving.streams import Send, Watch, close, send_chunks, send_events
 from plaza.core.settings import Settings
-from plaza.core.wire import USAGE
+from plaza.core.valkey import USAGE
 
 # No id or cursor of ours comes near; beyond it a request is a mistake or an attack.
 LONGEST_PATH = 4096

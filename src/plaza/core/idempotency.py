@@ -27,7 +27,7 @@ import msgspec
 from plaza.core.auth import Actor
 from plaza.core.catalogue import IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.errors import Conflict, Invalid, Unavailable
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 KEPT_MS: Final = 24 * 3_600_000
 

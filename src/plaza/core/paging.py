@@ -28,7 +28,7 @@ from plaza.core.catalogue import CATALOGUE, SNAPSHOT
 from plaza.core.clock import Clock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions, Library
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 T = TypeVar("T")
 C = TypeVar("C", "Position", "Mark")

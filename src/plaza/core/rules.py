@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from plaza.core.keys import Key
-from plaza.core.valkey.calls import Arg
+from plaza.core.valkey import Arg
 
 Command = Sequence[Arg]
 

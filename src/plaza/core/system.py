@@ -13,7 +13,7 @@ from plaza.core.call import Call
 from plaza.core.errors import Unavailable
 from plaza.core.routes import Routes
 from plaza.core.sql import Sql
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 # A load balancer waits a second or two; an answer later than that is as good as none.
 READY_SECONDS = 1.0

@@ -25,7 +25,7 @@ from plaza.core.errors import NotFound
 from plaza.core.leases import Held, Leases
 from plaza.core.settings import Settings
 from plaza.core.timers import Timer, Timers
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.demo.keys import DEMO
 from plaza.demo.loading import Maker
 from plaza.demo.people import Cast

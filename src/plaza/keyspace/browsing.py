@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from plaza.core.errors import Invalid, NotFound
 from plaza.core.keys import Access, Catalogue, Field, Key, Layout
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace.audit.families import Families, Family
 
 PAGE: Final = 40

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plaza.core.keys import Access, Catalogue, Key, KeyType
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace.audit.families import Families
 
 # Names to a page, and so commands sent together: Valkey serves others in between.

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from plaza.core.valkey.client import Valkey
+from plaza.core.valkey import Valkey
 from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.service import Live

@@ -10,7 +10,7 @@ import secrets
 from datetime import UTC, date, datetime, timedelta
 
 from plaza.core.clock import Clock
-from plaza.core.valkey.client import Valkey
+from plaza.core.valkey import Valkey
 from plaza.live.keys import LIVE_SALT
 
 SALT_SECONDS = 2 * 86_400

@@ -19,7 +19,7 @@ from msgspec import json
 
 from plaza.core.answers import Event
 from plaza.core.errors import Unavailable
-from plaza.core.valkey.client import Valkey
+from plaza.core.valkey import Valkey
 from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures

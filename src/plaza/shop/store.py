@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from plaza.core.functions import Functions
 from plaza.core.keys import use_layout
-from plaza.core.wire import connect as connect_wire
+from plaza.core.valkey import connect as connect_wire
 from plaza.shop.library import LIBRARY
 
 

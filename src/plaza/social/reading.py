@@ -19,7 +19,7 @@ from plaza.core.auth import Actor
 from plaza.core.damage import damaged, is_damage
 from plaza.core.functions import Functions
 from plaza.core.hot import Hot
-from plaza.core.valkey.calls import Arg, ReplyError
+from plaza.core.valkey import Arg, ReplyError
 from plaza.social.keys import (
     POST,
     USER,

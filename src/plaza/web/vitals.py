@@ -19,7 +19,7 @@ from prometheus_client import Metric
 from plaza.core import catalogue as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 SPAN_SECONDS: Final = 60.0
 # Looks closer together than this are one.

@@ -17,7 +17,7 @@ from plaza.core.errors import Forbidden
 from plaza.core.keys import Layout, use_layout
 from plaza.core.leases import Held
 from plaza.core.rules import Entry
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, Audits, Report, basics
 from plaza.keyspace.audit.confirming import Confirmer, Suspect
 from plaza.keyspace.audit.pace import Pace

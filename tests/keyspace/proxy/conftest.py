@@ -17,7 +17,7 @@ from plaza.core.http import App, make_app
 from plaza.core.limits import Limiter
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace.proxy import plans, routes
 from plaza.keyspace.proxy.service import Proxy
 from plaza.social import keys as social

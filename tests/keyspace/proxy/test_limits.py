@@ -14,7 +14,7 @@ from plaza.core.functions import Functions
 from plaza.core.http import make_app
 from plaza.core.limits import Limiter, Policy, Quota
 from plaza.core.settings import Settings
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace.proxy import plans, routes, service
 from plaza.keyspace.proxy.service import Proxy
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token

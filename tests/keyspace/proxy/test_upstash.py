@@ -15,7 +15,7 @@ from upstash_redis.asyncio import Redis
 from upstash_redis.errors import UpstashError
 
 from plaza.core.keys import Layout
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.social import keys as social
 from tests.keyspace.proxy.conftest import KEY, POST, Door, token
 

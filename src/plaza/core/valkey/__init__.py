@@ -1,1 +1,34 @@
-"""What `core/wire.py` is made of: addresses, calls and their errors, one server, a cluster."""
+"""The Valkey client: one server or a cluster behind one interface. Import its names from here.
+
+`connection.py` is the pipelined connection, `standalone.py` and `cluster.py` implement the interface in `client.py`.
+"""
+
+from plaza.core.valkey.calls import (
+    USAGE,
+    Arg,
+    CallTimeout,
+    ConnectionLost,
+    NotReady,
+    Options,
+    Overloaded,
+    ReplyError,
+    Usage,
+)
+from plaza.core.valkey.client import Valkey
+from plaza.core.valkey.dedicated import Subscription
+from plaza.core.valkey.factory import connect
+
+__all__ = [
+    "USAGE",
+    "Arg",
+    "CallTimeout",
+    "ConnectionLost",
+    "NotReady",
+    "Options",
+    "Overloaded",
+    "ReplyError",
+    "Subscription",
+    "Usage",
+    "Valkey",
+    "connect",
+]

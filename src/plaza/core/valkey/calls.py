@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from plaza.core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from plaza.core.valkey.ghosts import Ghost
+    from plaza.core.valkey.connection_fencing import FencedConnection
 
 Arg = str | bytes | int | float
 
@@ -40,12 +40,12 @@ class Away(Unavailable):
 
 
 class ConnectionLost(Away):
-    """The connection broke, or could not be made. `ghost` is the one that broke: what it carried may still run."""
+    """The connection broke, or could not be made. `fenced` is the one that broke: what it carried may still run."""
 
-    def __init__(self, text: str, *, may_have_run: bool, ghost: Ghost | None = None) -> None:
+    def __init__(self, text: str, *, may_have_run: bool, fenced: FencedConnection | None = None) -> None:
         super().__init__(text)
         self.may_have_run = may_have_run
-        self.ghost = ghost
+        self.fenced = fenced
 
 
 class CallTimeout(Away):
@@ -131,7 +131,7 @@ USAGE: ContextVar[Usage | None] = ContextVar("usage", default=None)
 
 
 class Gather:
-    """Several replies that make one answer. `finish` turns them into it, in the order of the wire."""
+    """Several replies that make one answer. `finish` turns them into it, in the order of the connection."""
 
     __slots__ = ("count", "finish", "replies")
 

@@ -102,7 +102,7 @@ class Valkey(ABC):
     ) -> Awaitable[Any]:
         """Read, and have Valkey tell `on_invalidate` when what was read changes.
 
-        `keep(reply)` runs in the order of the wire, so before the news of any later change: store there, and nothing
+        `keep(reply)` runs in reply order, so before the invalidation of any later change: store there, and nothing
         stale stays. What it returns is the answer.
         """
 

@@ -33,14 +33,14 @@ from plaza.core.valkey.calls import (
     ran,
 )
 from plaza.core.valkey.client import Invalidated, Listeners, Valkey
+from plaza.core.valkey.cluster_batch import ClusterBatch
+from plaza.core.valkey.cluster_blocking import ClusterBlocking
+from plaza.core.valkey.command_guard import HARMLESS, check, check_all
+from plaza.core.valkey.connection import Connection, pack
 from plaza.core.valkey.dedicated import Subscription
 from plaza.core.valkey.redirects import Again, only, out_of_time, redirects, resend
-from plaza.core.valkey.roaming import Roaming
-from plaza.core.valkey.sharing import HARMLESS, check, check_all
-from plaza.core.valkey.single import EXEC, MULTI, Server, answered
 from plaza.core.valkey.slots import SLOTS, key_of, one_slot, slot_of
-from plaza.core.valkey.whole import Whole
-from plaza.core.wire import Wire, pack
+from plaza.core.valkey.standalone import EXEC, MULTI, Server, answered
 
 # A redirection is followed at once the first two times; after that the cluster is changing, and gets time to.
 _AT_ONCE = 2
@@ -99,7 +99,7 @@ class Cluster(Valkey):
         places: dict[Server, list[int]] = {}
         for i, command in enumerate(commands):
             places.setdefault(self.home(key_of(command)), []).append(i)
-        whole = Whole(self, packed, len(places), self.until(timeout), return_errors)
+        whole = ClusterBatch(self, packed, len(places), self.until(timeout), return_errors)
         counted = USAGE.get()
         for server, where in places.items():
             theirs = [commands[i] for i in where], [packed[i] for i in where]
@@ -121,10 +121,10 @@ class Cluster(Valkey):
         if not packed:
             return answered([])
         slot = one_slot(commands)
-        wire = (self._any() if slot is None else self._at(slot)).lane(raw)
+        connection = (self._any() if slot is None else self._at(slot)).lane(raw)
         finish = ran if return_errors else executed
         again = resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, finish, self.until(timeout))
-        return self.start(self.insist(again(wire, False), wire, self.until(timeout), again))
+        return self.start(self.insist(again(connection, False), connection, self.until(timeout), again))
 
     def tracked(
         self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
@@ -140,13 +140,13 @@ class Cluster(Valkey):
             self._listeners.tell([str(key)])
             return kept
 
-        def again(wire: Wire, asking: bool) -> Awaitable[Any]:
+        def again(connection: Connection, asking: bool) -> Awaitable[Any]:
             if asking:
-                return resend(packed, 1, unkept, until)(wire, True)
-            return self._node(wire.address).tracked(*command, keep=keep, timeout=max(until - monotonic(), 0))
+                return resend(packed, 1, unkept, until)(connection, True)
+            return self._node(connection.address).tracked(*command, keep=keep, timeout=max(until - monotonic(), 0))
 
-        wire = self.home(key).lane(False)
-        return self.start(self.insist(again(wire, False), wire, until, again))
+        connection = self.home(key).lane(False)
+        return self.start(self.insist(again(connection, False), connection, until, again))
 
     def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
         return self._listeners.add(callback)
@@ -155,8 +155,8 @@ class Cluster(Valkey):
         return self._any().subscribe(*channels)
 
     @asynccontextmanager
-    async def blocking(self) -> AsyncIterator[Roaming]:
-        roaming = Roaming(self)
+    async def blocking(self) -> AsyncIterator[ClusterBlocking]:
+        roaming = ClusterBlocking(self)
         try:
             yield roaming
         finally:
@@ -200,20 +200,20 @@ class Cluster(Valkey):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _refused(self, wire: Wire, entry: Entry, error: Exception) -> bool:
+    def _refused(self, connection: Connection, entry: Entry, error: Exception) -> bool:
         """A single call was answered with an error. If that is a redirection, it is ours to follow."""
         if not redirects(error):
             return False
         context = Context()
         context.run(USAGE.set, entry[3])
-        task = self.start(self._follow(wire, entry, error), context)
+        task = self.start(self._follow(connection, entry, error), context)
         entry[1].add_done_callback(lambda _: task.cancel())  # a caller who gave up wants nothing sent any more
         return True
 
-    async def _follow(self, wire: Wire, entry: Entry, error: Exception) -> None:
+    async def _follow(self, connection: Connection, entry: Entry, error: Exception) -> None:
         packed, future, _, _, _, until = entry
         try:
-            reply = await self.retry(wire, error, until, resend(packed, 1, only, until))
+            reply = await self.retry(connection, error, until, resend(packed, 1, only, until))
         except asyncio.CancelledError:
             fail(entry, self.closed(), monotonic())
             raise
@@ -227,14 +227,14 @@ class Cluster(Valkey):
     def closed(self) -> ConnectionLost:
         return ConnectionLost(f"The connection to {self!r} is closed.", may_have_run=True)
 
-    async def insist(self, first: Awaitable[Any], wire: Wire, until: float, again: Again) -> Any:
+    async def insist(self, first: Awaitable[Any], connection: Connection, until: float, again: Again) -> Any:
         """Await what was sent, and follow where it is redirected to."""
         try:
             return await first
         except (ReplyError, NotReady) as error:
-            return await self.retry(wire, error, until, again)
+            return await self.retry(connection, error, until, again)
 
-    async def retry(self, wire: Wire, error: Exception, until: float, again: Again) -> Any:
+    async def retry(self, connection: Connection, error: Exception, until: float, again: Again) -> Any:
         """Send again to where an error says, until it is answered or its time is over."""
         asking = False
         attempt = 0
@@ -245,27 +245,27 @@ class Cluster(Valkey):
                 if monotonic() + pause >= until:
                     raise out_of_time(error)
                 await asyncio.sleep(pause)
-            wire, asking = self._whither(wire, asking, error)
+            connection, asking = self._whither(connection, asking, error)
             try:
-                return await again(wire, asking)
+                return await again(connection, asking)
             except (ReplyError, NotReady) as next_error:
                 error = next_error
         raise error
 
-    def _whither(self, wire: Wire, asking: bool, error: Exception) -> tuple[Wire, bool]:
+    def _whither(self, connection: Connection, asking: bool, error: Exception) -> tuple[Connection, bool]:
         """Where to send next, and whether to say ASKING there. Learns from what the error says."""
         if not isinstance(error, ReplyError):
             self._changed.set()
-            return wire, asking
+            return connection, asking
         code, slot, place = error.message.split(" ")[:3]
         host, _, port = place.rpartition(":")
         # A node that does not know its own name leaves it out: it is where we reached it.
-        address = wire.address.at(host if host not in ("", "?") else wire.address.host, int(port))
+        address = connection.address.at(host if host not in ("", "?") else connection.address.host, int(port))
         server = self._node(address)
         if code == "MOVED":
             self._slots[int(slot)] = server
             self._changed.set()
-        return server.lane(not wire.text), code == "ASK"
+        return server.lane(not connection.text), code == "ASK"
 
     async def _watch(self) -> None:
         """Read the table again whenever there is a reason to, and for as long as a primary is away."""

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from plaza.core.valkey.calls import Arg, CallTimeout, ConnectionLost, Overloaded
 
 if TYPE_CHECKING:
-    from plaza.core.wire import Wire
+    from plaza.core.valkey.connection import Connection
 
 # Messages a subscriber may be behind. More than that, and it would never catch up; it is told so.
 BEHIND = 10_000
 
 
 class OpenWire(Protocol):
-    """Makes a connection of its own; `wire.Wire` with all but these arguments given."""
+    """Makes a connection of its own; `connection.Connection` with all but these arguments given."""
 
-    def __call__(self, *, on_push: Callable[[list[Any]], None], on_down: Callable[[], None]) -> Wire: ...
+    def __call__(self, *, on_push: Callable[[list[Any]], None], on_down: Callable[[], None]) -> Connection: ...
 
 
 class Subscription:
@@ -42,19 +42,19 @@ class Subscription:
         self._ended: Exception | None = None
 
     async def __aenter__(self) -> Self:
-        self._wire = self._open_wire(on_push=self._push, on_down=self._down)
+        self._connection = self._open_wire(on_push=self._push, on_down=self._down)
         try:
-            await self._wire.ready()
-            await self._wire.send(self._subscribe)
+            await self._connection.ready()
+            await self._connection.send(self._subscribe)
         except BaseException:
-            await self._wire.close()
+            await self._connection.close()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await self._wire.close()
+        await self._connection.close()
 
     @property
     def behind(self) -> int:
@@ -78,7 +78,7 @@ class Subscription:
         self._messages.append((message[1], message[2]))
         if len(self._messages) >= BEHIND:
             self._end(Overloaded(f"A subscriber is {BEHIND} messages behind."))
-            self._wire.drop()
+            self._connection.drop()
         self._arrived.set()
 
     def _down(self) -> None:
@@ -92,22 +92,22 @@ class Subscription:
 class Alone:
     """One caller's connection. Use it from one task at a time, for commands that wait on the server."""
 
-    def __init__(self, wire: Wire, pack: Callable[[tuple[Arg, ...]], bytes]) -> None:
-        self._wire = wire
+    def __init__(self, connection: Connection, pack: Callable[[tuple[Arg, ...]], bytes]) -> None:
+        self._connection = connection
         self._pack = pack
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any:
         """Without a timeout: as long as the command says it will wait, and then as long as any other."""
         if timeout is None:
-            timeout = waits(command) + self._wire.options.timeout
+            timeout = waits(command) + self._connection.options.timeout
         try:
-            return await self._wire.send(self._pack(command), None, timeout)
+            return await self._connection.send(self._pack(command), None, timeout)
         except (asyncio.CancelledError, CallTimeout):
-            self._wire.drop()
+            self._connection.drop()
             raise
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._connection.close()
 
 
 _LAST = frozenset(("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"))

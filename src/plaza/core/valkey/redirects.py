@@ -8,12 +8,12 @@ from time import monotonic
 from typing import Any
 
 from plaza.core.valkey.calls import Gather, NotReady, ReplyError, all_or_first_error
-from plaza.core.wire import Wire, pack
+from plaza.core.valkey.connection import Connection, pack
 
 _ASKING = pack(("ASKING",))
 
 # Sends a command to a node, with ASKING or without.
-Again = Callable[[Wire, bool], Awaitable[Any]]
+Again = Callable[[Connection, bool], Awaitable[Any]]
 
 
 def redirects(error: Exception) -> bool:
@@ -34,9 +34,9 @@ def only(replies: list[Any]) -> Any:
 def resend(packed: bytes, count: int, finish: Callable[[list[Any]], Any], until: float) -> Again:
     """How to send bytes to any node, with ASKING in the same write where that is needed."""
 
-    def again(wire: Wire, asking: bool) -> asyncio.Future[Any]:
+    def again(connection: Connection, asking: bool) -> asyncio.Future[Any]:
         whole = _ASKING + packed if asking else packed
         gather = Gather(count + asking, lambda replies: finish(replies[asking:]))
-        return wire.send(whole, gather, max(until - monotonic(), 0))
+        return connection.send(whole, gather, max(until - monotonic(), 0))
 
     return again

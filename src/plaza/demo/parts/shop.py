@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plaza.core.auth import API
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.demo.words import bank
 from plaza.shop.items import Items
 from plaza.shop.keys import SHOP_POPULAR

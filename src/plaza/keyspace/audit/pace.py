@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 
 # Beside traffic the audit works this share of the time.
 SHARE = 0.15

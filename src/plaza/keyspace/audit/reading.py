@@ -7,7 +7,7 @@ from typing import Any
 
 from plaza.core.functions import Functions
 from plaza.core.rules import Command, Entry, Rule
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from plaza.keyspace.audit.basics import BLIND
 from plaza.keyspace.audit.families import Family
 

@@ -14,7 +14,7 @@ from plaza.core.auth import Actor
 from plaza.core.functions import Functions, is_missing
 from plaza.core.keys import Catalogue
 from plaza.core.limits import Limiter
-from plaza.core.wire import NotReady, ReplyError
+from plaza.core.valkey import NotReady, ReplyError
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.plans import Plan, Planner, Step
 from plaza.keyspace.proxy.rules import Caller, Rules

@@ -18,11 +18,11 @@ from plaza.core.errors import Unavailable
 from plaza.core.valkey.calls import Arg, ReplyError
 
 # How long it is worth waiting for a server to be back.
-LAY_SECONDS: Final = 5.0
+KILL_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
 
 
-class Wire(Protocol):
+class Asker(Protocol):
     """The connection to the same server that took the place of the one that broke."""
 
     async def ready(self) -> None: ...
@@ -30,26 +30,26 @@ class Wire(Protocol):
     def ask(self, *command: Arg) -> Awaitable[Any]: ...
 
 
-class Ghost:
+class FencedConnection:
     """A connection of the past."""
 
-    def __init__(self, wire: Wire, id: int, name: str) -> None:
-        self._wire = wire
+    def __init__(self, connection: Asker, id: int, name: str) -> None:
+        self._connection = connection
         self._id = id
         self._name = name
-        self._laying: asyncio.Task[bool] | None = None
+        self._killing: asyncio.Task[bool] | None = None
 
-    async def lay(self) -> bool:
+    async def kill(self) -> bool:
         """Whether it is sure that nothing it carried will run any more. However many ask, the server is asked once."""
-        if self._laying is None:
-            self._laying = asyncio.create_task(self._lay(), context=Context())
-        return await asyncio.shield(self._laying)
+        if self._killing is None:
+            self._killing = asyncio.create_task(self._kill(), context=Context())
+        return await asyncio.shield(self._killing)
 
-    async def _lay(self) -> bool:
-        until = monotonic() + LAY_SECONDS
+    async def _kill(self) -> bool:
+        until = monotonic() + KILL_SECONDS
         while monotonic() < until:
             try:
-                await self._wire.ready()
+                await self._connection.ready()
                 return await self._end()
             except ReplyError:
                 return False  # not everybody may end connections
@@ -58,7 +58,7 @@ class Ghost:
         return False
 
     async def _end(self) -> bool:
-        listed = str(await self._wire.ask("CLIENT", "LIST", "ID", self._id))
+        listed = str(await self._connection.ask("CLIENT", "LIST", "ID", self._id))
         if f"name={self._name}" in listed.split():
-            await self._wire.ask("CLIENT", "KILL", "ID", self._id)
+            await self._connection.ask("CLIENT", "KILL", "ID", self._id)
         return True

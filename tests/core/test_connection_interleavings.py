@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plaza.core.errors import Unavailable
-from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded
+from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded
 from tests.core.relay import Relay
 from tests.patience import patiently, persistently
 from tests.servers import Server

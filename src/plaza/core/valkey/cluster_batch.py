@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plaza.core.valkey.calls import all_or_first_error, answering
+from plaza.core.valkey.connection import Connection
 from plaza.core.valkey.redirects import only, redirects, resend
-from plaza.core.wire import Wire
 
 if TYPE_CHECKING:
     from plaza.core.valkey.cluster import Cluster
 
 
-class Whole:
+class ClusterBatch:
     """Puts the parts of a batch together in order, and sends again what was redirected.
 
     Callbacks and not a task, which would cost as much as all the rest of a small batch.
@@ -29,13 +29,13 @@ class Whole:
         self._until = until
         self._return_errors = return_errors
         self._replies: list[Any] = [None] * len(packed)
-        self._moved: list[tuple[int, Wire]] = []
+        self._moved: list[tuple[int, Connection]] = []
         self._failure: BaseException | None = None
 
-    def add(self, where: list[int], wire: Wire, part: asyncio.Future[list[Any]]) -> None:
-        part.add_done_callback(partial(self._arrived, where, wire))
+    def add(self, where: list[int], connection: Connection, part: asyncio.Future[list[Any]]) -> None:
+        part.add_done_callback(partial(self._arrived, where, connection))
 
-    def _arrived(self, where: list[int], wire: Wire, part: asyncio.Future[list[Any]]) -> None:
+    def _arrived(self, where: list[int], connection: Connection, part: asyncio.Future[list[Any]]) -> None:
         self._left -= 1
         failure = part.exception()
         if failure is not None:
@@ -44,7 +44,7 @@ class Whole:
             for i, reply in zip(where, part.result(), strict=True):
                 self._replies[i] = reply
                 if isinstance(reply, Exception) and redirects(reply):
-                    self._moved.append((i, wire))
+                    self._moved.append((i, connection))
         if self._left == 0 and not self.answer.done():
             self._finish()
 
@@ -61,9 +61,9 @@ class Whole:
 
     async def _follow(self) -> None:
         work = []
-        for i, wire in self._moved:
+        for i, connection in self._moved:
             again = resend(self._packed[i], 1, only, self._until)
-            work.append(self._cluster.retry(wire, self._replies[i], self._until, again))
+            work.append(self._cluster.retry(connection, self._replies[i], self._until, again))
         try:
             answers = await asyncio.gather(*work, return_exceptions=True)
         except asyncio.CancelledError:

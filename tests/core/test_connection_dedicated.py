@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from plaza.core.valkey.dedicated import BEHIND, FOR_EVER, Subscription, waits
-from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, ReplyError, Valkey
+from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, ReplyError, Subscription, Valkey
+from plaza.core.valkey.dedicated import BEHIND, FOR_EVER, waits
 from tests.core.relay import Relay
 from tests.eventually import eventually
 from tests.patience import connect_patiently, patiently

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from plaza.core.valkey.address import Address
+from plaza.core.valkey.bulk_hashes import as_dicts, hashes_in
 from plaza.core.valkey.calls import Arg, Gather, Options, all_or_first_error, executed, ran
 from plaza.core.valkey.client import Invalidated, Listeners, Valkey
+from plaza.core.valkey.command_guard import HARMLESS, check, check_all
+from plaza.core.valkey.connection import Connection, Refused, pack
 from plaza.core.valkey.dedicated import Alone, Subscription
-from plaza.core.valkey.shapes import as_dicts, hashes_in
-from plaza.core.valkey.sharing import HARMLESS, check, check_all
-from plaza.core.wire import Refused, Wire, pack
 
 MULTI, EXEC = pack(("MULTI",)), pack(("EXEC",))
 _CACHING = pack(("CLIENT", "CACHING", "YES"))
@@ -23,7 +23,7 @@ _CACHING = pack(("CLIENT", "CACHING", "YES"))
 class Server(Valkey):
     """One Valkey server, over one connection that all callers share.
 
-    Two more are made when first asked for: one for raw shapes, and one for hashes in bulk (`core/valkey/shapes.py`).
+    Two more are made when first asked for: one for raw shapes, and one for hashes in bulk (`bulk_hashes.py`).
     """
 
     clustered = False
@@ -41,21 +41,21 @@ class Server(Valkey):
         self._on_refused = on_refused
         self._on_down = on_down
         self._listeners = Listeners()
-        self._wire = Wire(
+        self._connection = Connection(
             address, options, tracking=True, on_push=self._pushed, on_down=self._down, on_refused=on_refused
         )
-        self._raw: Wire | None = None
-        self._flat: Wire | None = None
+        self._raw: Connection | None = None
+        self._flat: Connection | None = None
 
     def __repr__(self) -> str:
         return f"<Valkey at {self.address}>"
 
-    def lane(self, raw: bool) -> Wire:
+    def lane(self, raw: bool) -> Connection:
         """The connection that speaks RESP3, or the one for raw shapes, which is made when first asked for."""
         if not raw:
-            return self._wire
+            return self._connection
         if self._raw is None:
-            self._raw = Wire(self.address, self.options, resp=2, text=False, on_refused=self._on_refused)
+            self._raw = Connection(self.address, self.options, resp=2, text=False, on_refused=self._on_refused)
         return self._raw
 
     def call(
@@ -63,7 +63,7 @@ class Server(Valkey):
     ) -> asyncio.Future[Any]:
         if command[0] not in HARMLESS:
             check(command)
-        return (self.lane(raw) if raw else self._wire).send(pack(command), None, timeout)
+        return (self.lane(raw) if raw else self._connection).send(pack(command), None, timeout)
 
     def batch(
         self,
@@ -86,16 +86,16 @@ class Server(Valkey):
         finish: Callable[[list[Any]], Any],
         timeout: float | None,
         raw: bool,
-    ) -> tuple[Wire, asyncio.Future[list[Any]]]:
+    ) -> tuple[Connection, asyncio.Future[list[Any]]]:
         """Send a batch, or what a cluster has for this node of one, by the connection that suits it."""
-        wire = self.lane(raw)
+        connection = self.lane(raw)
         gather = Gather(len(packed), finish)
         if not raw and (hashes := hashes_in(commands)):
             if self._flat is None:
-                self._flat = Wire(self.address, self.options, resp=2)
-            wire = self._flat
+                self._flat = Connection(self.address, self.options, resp=2)
+            connection = self._flat
             gather.finish = lambda replies: finish(as_dicts(replies, hashes))
-        return wire, wire.send(b"".join(packed), gather, timeout)
+        return connection, connection.send(b"".join(packed), gather, timeout)
 
     def multi(
         self,
@@ -121,7 +121,7 @@ class Server(Valkey):
             reply = all_or_first_error(replies)[-1]
             return reply if keep is None else keep(reply)
 
-        return self._wire.send(_CACHING + pack(command), Gather(2, finish), timeout)
+        return self._connection.send(_CACHING + pack(command), Gather(2, finish), timeout)
 
     async def tracked_beside(
         self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], keep: Callable[[Any], Any]
@@ -133,7 +133,7 @@ class Server(Valkey):
             return [keep(reply), *others]
 
         packed = [_CACHING, pack(tuple(command)), *(pack(tuple(other)) for other in beside)]
-        answers: list[Any] = await self._wire.send(b"".join(packed), Gather(len(packed), finish))
+        answers: list[Any] = await self._connection.send(b"".join(packed), Gather(len(packed), finish))
         return answers
 
     def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
@@ -151,11 +151,11 @@ class Server(Valkey):
     def subscribe(self, *channels: str) -> Subscription:
         # PING is answered once the channels are listened to, in a reply like any other.
         command = pack(("SUBSCRIBE", *channels)) + pack(("PING",))
-        return Subscription(partial(Wire, self.address, self.options), command)
+        return Subscription(partial(Connection, self.address, self.options), command)
 
     @asynccontextmanager
     async def blocking(self) -> AsyncIterator[Alone]:
-        alone = Alone(Wire(self.address, self.options), pack)
+        alone = Alone(Connection(self.address, self.options), pack)
         try:
             yield alone
         finally:
@@ -166,15 +166,15 @@ class Server(Valkey):
 
     @property
     def connected(self) -> bool:
-        return self._wire.connected
+        return self._connection.connected
 
     async def ready(self) -> None:
-        await self._wire.ready()
+        await self._connection.ready()
 
     async def close(self) -> None:
-        for wire in (self._wire, self._raw, self._flat):
-            if wire is not None:
-                await wire.close()
+        for connection in (self._connection, self._raw, self._flat):
+            if connection is not None:
+                await connection.close()
 
 
 def answered(reply: Any) -> asyncio.Future[Any]:

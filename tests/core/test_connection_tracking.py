@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.wire import Valkey
+from plaza.core.valkey import Valkey
 from tests.core.relay import Relay
 from tests.eventually import eventually
 from tests.patience import connect_patiently, patiently

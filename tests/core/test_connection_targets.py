@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from plaza.core.errors import SettingError
 from plaza.core.functions import Functions
+from plaza.core.valkey import Options, ReplyError
 from plaza.core.valkey.address import Address, parse
-from plaza.core.wire import Options, ReplyError
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.core.relay import Relay
 from tests.patience import connect_patiently, refusal

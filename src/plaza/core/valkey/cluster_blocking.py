@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from plaza.core.valkey.address import Address
 from plaza.core.valkey.calls import Arg
+from plaza.core.valkey.connection import Connection, pack
 from plaza.core.valkey.dedicated import Alone
 from plaza.core.valkey.slots import key_of
-from plaza.core.wire import Wire, pack
 
 if TYPE_CHECKING:
     from plaza.core.valkey.cluster import Cluster
 
 
-class Roaming:
+class ClusterBlocking:
     """A connection of one's own to whichever node a command belongs to."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -23,17 +23,17 @@ class Roaming:
         self._alone: dict[tuple[str, int], Alone] = {}
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any:
-        def again(wire: Wire, asking: bool) -> Awaitable[Any]:
+        def again(connection: Connection, asking: bool) -> Awaitable[Any]:
             # Without ASKING: what waits for a slot on the move tries again until it has moved.
-            return self._at(wire.address).call(*command, timeout=timeout)
+            return self._at(connection.address).call(*command, timeout=timeout)
 
-        wire = self._cluster.home(key_of(command)).lane(False)
-        return await self._cluster.insist(again(wire, False), wire, self._cluster.until(timeout), again)
+        connection = self._cluster.home(key_of(command)).lane(False)
+        return await self._cluster.insist(again(connection, False), connection, self._cluster.until(timeout), again)
 
     def _at(self, address: Address) -> Alone:
         place = (address.host, address.port)
         if place not in self._alone:
-            self._alone[place] = Alone(Wire(address, self._cluster.options), pack)
+            self._alone[place] = Alone(Connection(address, self._cluster.options), pack)
         return self._alone[place]
 
     async def close(self) -> None:

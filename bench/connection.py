@@ -1,4 +1,4 @@
-"""Our connection beside redis-py (asyncio, hiredis) and valkey-glide: `python -m bench wire`.
+"""Our connection beside redis-py (asyncio, hiredis) and valkey-glide: `python -m bench connection`.
 
 One server, one loop (uvloop), 64 callers. `page` is what a list costs: the ids of a page in one round trip, then the
 twenty hashes they name in a second.
@@ -14,7 +14,7 @@ import uvloop
 from glide import Batch, GlideClient, GlideClientConfiguration, NodeAddress, RangeByIndex
 
 from bench.harness import Cost, Operation, compare, measure, show
-from plaza.core.wire import Valkey, connect
+from plaza.core.valkey import Valkey, connect
 from tests.servers import Server, one_server
 
 PAGE = 20

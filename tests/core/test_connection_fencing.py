@@ -14,9 +14,8 @@ import pytest
 
 from plaza.core.functions import Functions
 from plaza.core.keys import Layout, use_layout
-from plaza.core.valkey import ghosts
-from plaza.core.valkey.ghosts import Ghost
-from plaza.core.wire import Arg, ConnectionLost, ReplyError, Valkey
+from plaza.core.valkey import Arg, ConnectionLost, ReplyError, Valkey, connection_fencing
+from plaza.core.valkey.connection_fencing import FencedConnection
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.core.test_effects import Faulty, assert_effects_equal_facts, never, pending, put, stranger
 from tests.eventually import eventually
@@ -38,16 +37,16 @@ class Breaking(Faulty):
         answer = asyncio.ensure_future(self._valkey.fcall(name, keys, *args, **how))
         if self.taken in self.stops:
             await asyncio.sleep(0)  # in which it is written
-            wire = self._valkey.home(keys[0]).lane(False)  # type: ignore[attr-defined]
-            self.broken += wire.connected
-            wire.drop()
+            connection = self._valkey.home(keys[0]).lane(False)  # type: ignore[attr-defined]
+            self.broken += connection.connected
+            connection.drop()
         return await answer
 
 
 @pytest.fixture
 async def valkey(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Valkey]:
     """One that comes back at once, however often it broke, and is waited for however slow the machine."""
-    monkeypatch.setattr(ghosts, "LAY_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(connection_fencing, "KILL_SECONDS", PATIENCE_SECONDS)
     use_layout(Layout.BRACES)
     async with await connect_patiently(cluster.url, backoff=0.005, backoff_most=0.02) as valkey:
         yield valkey
@@ -102,9 +101,9 @@ def stall(stranger: Any, name: str) -> None:
     stranger.eval("local n = 0 while n < 3e6 do n = n + 1 end", 1, name)
 
 
-async def named(wire: Any, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:
+async def named(connection: Any, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:
     """Another connection to the same server, and its number there. (A server does not end who asks for it.)"""
-    reader, writer = await asyncio.open_connection(wire.address.host, wire.address.port)
+    reader, writer = await asyncio.open_connection(connection.address.host, connection.address.port)
     writer.write(f"CLIENT SETNAME {name}\r\nCLIENT ID\r\n".encode())
     assert await reader.readline() == b"+OK\r\n"
     return reader, writer, int((await reader.readline())[1:])
@@ -112,10 +111,10 @@ async def named(wire: Any, name: str) -> tuple[asyncio.StreamReader, asyncio.Str
 
 async def test_a_connection_that_its_server_still_has_is_ended_there(valkey: Valkey) -> None:
     """As after a cable was pulled: the server has heard nothing of it."""
-    wire = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
-    reader, writer, id = await named(wire, "plaza-lost")
-    ghost = Ghost(wire, id, "plaza-lost")
-    assert await asyncio.gather(*(ghost.lay() for _ in range(3))) == [True] * 3
+    connection = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
+    reader, writer, id = await named(connection, "plaza-lost")
+    fenced = FencedConnection(connection, id, "plaza-lost")
+    assert await asyncio.gather(*(fenced.kill() for _ in range(3))) == [True] * 3
     async with patiently():
         assert await reader.read() == b""
     writer.close()
@@ -128,13 +127,13 @@ async def test_who_may_not_end_connections_leaves_it_to_a_worker() -> None:
         async def ask(self, *command: Arg) -> Any:
             raise ReplyError("NOPERM", "NOPERM this user has no permissions to run the 'client|list' command")
 
-    assert not await Ghost(Forbidden(), 7, "plaza-x").lay()
+    assert not await FencedConnection(Forbidden(), 7, "plaza-x").kill()
 
 
 async def test_a_number_that_went_to_somebody_else_is_left_alone(valkey: Valkey) -> None:
-    wire = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
-    reader, writer, id = await named(wire, "somebody-else")
-    assert await Ghost(wire, id, "plaza-of-a-server-before-its-restart").lay()
+    connection = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
+    reader, writer, id = await named(connection, "somebody-else")
+    assert await FencedConnection(connection, id, "plaza-of-a-server-before-its-restart").kill()
     writer.write(b"PING\r\n")
     async with patiently():
         assert await reader.readline() == b"+PONG\r\n"

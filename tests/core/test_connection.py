@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Unavailable
-from plaza.core.wire import USAGE, NotReady, ReplyError, Usage, Valkey
+from plaza.core.valkey import USAGE, NotReady, ReplyError, Usage, Valkey
 from tests.patience import connect_patiently
 from tests.servers import Server
 

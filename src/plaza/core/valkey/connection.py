@@ -6,8 +6,8 @@ end of the loop's tick all commands of that tick leave in one write, and what co
 to the futures in order. There is no pool, no lock and no coroutine per command, which is where other clients spend
 their time; `docs/connection.md` has the measurements.
 
-Only what has not been written waits in `Wire._queue`; only what has been written waits in `_Link.pending`. That is how
-an error knows whether the command may have run.
+Commands that are not written yet wait in `Connection._queue`, written ones in `_Socket.pending`. That is how an error
+knows whether its command may have run.
 
 This is the only file that imports hiredis.
 """
@@ -26,7 +26,7 @@ from typing import Any, cast
 
 import hiredis
 
-from plaza.core.valkey.address import Address, parse
+from plaza.core.valkey.address import Address
 from plaza.core.valkey.calls import (
     TALLY,
     USAGE,
@@ -38,47 +38,29 @@ from plaza.core.valkey.calls import (
     NotReady,
     Options,
     Overloaded,
-    ReplyError,
-    Usage,
     all_or_first_error,
     answering,
     error_reply,
     fail,
 )
-from plaza.core.valkey.client import Valkey
-from plaza.core.valkey.ghosts import Ghost
-
-__all__ = [
-    "USAGE",
-    "Arg",
-    "CallTimeout",
-    "ConnectionLost",
-    "NotReady",
-    "Options",
-    "Overloaded",
-    "ReplyError",
-    "Usage",
-    "Valkey",
-    "Wire",
-    "connect",
-]
+from plaza.core.valkey.connection_fencing import FencedConnection
 
 # Bytes parsed at a time. hiredis moves all it has not parsed yet each time it has parsed a kilobyte, so a page of
 # hashes costs a sixth less than when a full socket buffer is handed over; and a large reply holds up nobody for long.
-_MOUTHFUL = 16_384
+_PARSE_CHUNK_BYTES = 16_384
 _MORE = object()  # hiredis' default, False, is also what a RESP3 boolean looks like
 _Push = hiredis.PushNotification
-Refused = Callable[["Wire", Entry, Exception], bool]
+Refused = Callable[["Connection", Entry, Exception], bool]
 pack = cast(Callable[[tuple[Arg, ...]], bytes], hiredis.pack_command)  # its stub knows one-word commands only
 
 
-class _Link(asyncio.Protocol):
+class _Socket(asyncio.Protocol):
     """One connection from its first byte to its last: what was written and not answered yet, in order."""
 
-    __slots__ = ("eaten", "ghost", "gone", "heard", "paused", "pending", "reader", "transport", "unread", "wire")
+    __slots__ = ("connection", "eaten", "fenced", "gone", "heard", "paused", "pending", "reader", "transport", "unread")
 
-    def __init__(self, wire: Wire, reader: Any) -> None:
-        self.wire = wire
+    def __init__(self, connection: Connection, reader: Any) -> None:
+        self.connection = connection
         self.reader = reader
         self.pending: deque[Entry] = deque()
         self.unread: deque[bytes] = deque()
@@ -87,7 +69,7 @@ class _Link(asyncio.Protocol):
         self.paused = False
         self.heard = monotonic()
         self.gone = asyncio.Event()
-        self.ghost: Ghost | None = None  # what it will be once it has broken
+        self.fenced: FencedConnection | None = None  # what it will be once it has broken
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
@@ -100,42 +82,42 @@ class _Link(asyncio.Protocol):
         self.heard = monotonic()
         if self.unread:
             self.unread.append(data)
-        elif len(data) <= _MOUTHFUL:
+        elif len(data) <= _PARSE_CHUNK_BYTES:
             self.reader.feed(data)
             self._answer()
         else:
             self.unread.append(data)
-            self._bite()
+            self._parse_chunk()
 
-    def _bite(self) -> None:
+    def _parse_chunk(self) -> None:
         """Parse one mouthful of what came; the rest waits until those who got their answers have had a turn."""
         if not self.unread:  # all was parsed when the connection ended
             return
         data, at = self.unread[0], self.eaten
-        self.reader.feed(data, at, min(_MOUTHFUL, len(data) - at))
-        self.eaten += _MOUTHFUL
+        self.reader.feed(data, at, min(_PARSE_CHUNK_BYTES, len(data) - at))
+        self.eaten += _PARSE_CHUNK_BYTES
         if self.eaten >= len(data):
             self.unread.popleft()
             self.eaten = 0
         self._answer()
         if self.unread:
-            self.wire.loop.call_soon(self._bite)
+            self.connection.loop.call_soon(self._parse_chunk)
 
     def _answer(self) -> None:
         try:
             self._match()
         except (hiredis.ProtocolError, IndexError):
             self.unread.clear()  # what follows cannot be told apart any more
-            self.wire.abandon(self)
-        if self.wire.late:
-            self.wire.flush()
+            self.connection.abandon(self)
+        if self.connection.late:
+            self.connection.flush()
 
     def _match(self) -> None:
         """Give every whole reply to who waits for it."""
         now, pending, gets = self.heard, self.pending, self.reader.gets
         while (reply := gets()) is not _MORE:
             if reply.__class__ is _Push:
-                self.wire.pushed(reply)
+                self.connection.pushed(reply)
                 continue
             _, future, gather, usage, since, _ = entry = pending[0]
             if gather is not None:
@@ -150,7 +132,7 @@ class _Link(asyncio.Protocol):
             if gather is not None:
                 _finish(entry, gather)
             elif isinstance(reply, Exception):
-                self.wire.refused(entry, reply)
+                self.connection.refused(entry, reply)
             else:
                 future.set_result(reply)
 
@@ -159,14 +141,14 @@ class _Link(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.paused = False
-        self.wire.flush()
+        self.connection.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         TALLY.links.discard(self)
         while self.unread:  # these replies did arrive
-            self._bite()
+            self._parse_chunk()
         self.gone.set()
-        self.wire.lost(self, exc)
+        self.connection.lost(self, exc)
 
 
 def _keep_alive(sock: socket.socket) -> None:
@@ -185,7 +167,7 @@ def _finish(entry: Entry, gather: Gather) -> None:
         future.set_exception(answering(packed, error))
 
 
-class Wire:
+class Connection:
     """A connection that is made again whenever it breaks."""
 
     def __init__(
@@ -213,7 +195,7 @@ class Wire:
         self._new_future = self.loop.create_future
         self._timeout = options.timeout
         self._queue: list[Entry] = []
-        self._link: _Link | None = None
+        self._link: _Socket | None = None
         self._since = self._until = 0.0
         self._sweeping: asyncio.TimerHandle | None = None
         self._down_since = monotonic()
@@ -286,12 +268,12 @@ class Wire:
         if self._on_refused is None or not self._on_refused(self, entry, error):
             entry[1].set_exception(answering(entry[0], error))
 
-    def lost(self, link: _Link, exc: Exception | None) -> None:
+    def lost(self, link: _Socket, exc: Exception | None) -> None:
         """A connection ended: what it carried may have run."""
         reason = f"The connection to Valkey at {self.address} broke" + (f": {exc}." if exc else ".")
         now = monotonic()
         for entry in link.pending:
-            fail(entry, ConnectionLost(reason, may_have_run=True, ghost=link.ghost), now)
+            fail(entry, ConnectionLost(reason, may_have_run=True, fenced=link.fenced), now)
         link.pending.clear()
         if link is self._link:
             self._link, self._down_since, self._why = None, now, reason
@@ -314,7 +296,7 @@ class Wire:
         if self._link is not None:
             self.abandon(self._link)
 
-    def abandon(self, link: _Link) -> None:
+    def abandon(self, link: _Socket) -> None:
         """Have nothing more to do with a connection; what it carried fails now, what comes waits for the next."""
         link.transport.abort()
         self.lost(link, None)
@@ -364,9 +346,9 @@ class Wire:
             # Full jitter: many processes that lost one server do not come back in step.
             await asyncio.sleep(random.uniform(0, most))
 
-    async def _open(self) -> _Link:
+    async def _open(self) -> _Socket:
         kind: dict[str, Any] = {"encoding": "utf-8", "errors": "replace"} if self.text else {}
-        link = _Link(self, hiredis.Reader(replyError=error_reply, notEnoughData=_MORE, **kind))
+        link = _Socket(self, hiredis.Reader(replyError=error_reply, notEnoughData=_MORE, **kind))
         address = self.address
         async with asyncio.timeout(self.options.connect_timeout):
             if address.path:
@@ -380,7 +362,7 @@ class Wire:
                 raise
         return link
 
-    async def _greet(self, link: _Link) -> None:
+    async def _greet(self, link: _Socket) -> None:
         address = self.address
         name = f"plaza-{secrets.token_hex(6)}"
         hello: tuple[Arg, ...] = ("HELLO", self._resp, "SETNAME", name)
@@ -405,7 +387,7 @@ class Wire:
             all_or_first_error(gather.replies)  # a server that is full says so before it hangs up
             raise
         if isinstance(gather.replies[0], dict):  # RESP3
-            link.ghost = Ghost(self, gather.replies[0]["id"], name)
+            link.fenced = FencedConnection(self, gather.replies[0]["id"], name)
 
     def _pace(self) -> float:
         return min(self.options.patience, self._timeout) / 4
@@ -461,20 +443,3 @@ def _welcome(replies: list[Any], needed: int) -> None:
     # A server that still loads its data takes connections. Calls wait for it as they do for one that is not there yet.
     if isinstance(replies[needed], NotReady):
         raise replies[needed]
-
-
-async def connect(url: str, **options: Any) -> Valkey:
-    """A connection to what the URL names. Raises `ConnectionLost` if it cannot be reached now."""
-    addresses, clustered = parse(url)
-    # Late, because both are made of connections and so know this file.
-    from plaza.core.valkey.cluster import Cluster
-    from plaza.core.valkey.single import Server
-
-    limits = Options(**options)
-    valkey: Valkey = Cluster(addresses, limits) if clustered else Server(addresses[0], limits)
-    try:
-        await valkey.ready()
-    except BaseException:
-        await valkey.close()
-        raise
-    return valkey

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Unavailable
-from plaza.core.wire import CallTimeout, ConnectionLost, Overloaded, Valkey, connect
+from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.relay import Relay
 from tests.eventually import eventually as until
 from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently, persistently, refusal
@@ -155,7 +155,7 @@ async def test_what_was_in_flight_when_the_connection_broke_may_have_run(fragile
         async with paused(fragile):
             calls = [valkey.call("INCR", "flight"), valkey.batch([["INCR", "flight"]] * 2), valkey.multi([["PING"]])]
             await asyncio.sleep(0.05)
-            valkey._wire.drop()  # type: ignore[attr-defined]
+            valkey._connection.drop()  # type: ignore[attr-defined]
             answers = await outcomes(*calls)
         assert all(isinstance(answer, ConnectionLost) and answer.may_have_run for answer in answers)
         assert await valkey.call("PING") == "PONG"  # by a new connection, without a word
