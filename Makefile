@@ -25,7 +25,7 @@ bench: .venv/.test-ready
 
 # The pages of docs/ that are made from the code.
 docs: .venv/.test-ready
-	$(BIN)/python -m plaza.manual docs
+	$(BIN)/python -m plaza.docgen docs
 
 clean:
 	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache tests/upstash/node_modules

@@ -17,7 +17,7 @@ from pathlib import Path
 import uvloop
 
 from plaza.app import Plaza, running
-from plaza.core.server import EmbeddedValkey
+from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.settings import Settings
 from plaza.demo.parts.social import SocialPart
 from plaza.demo.people import Crowd

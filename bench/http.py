@@ -18,9 +18,9 @@ import uvloop
 
 from bench.load import Measured, measure, post, server
 from bench.web_servers import APPS, AUTH, Article, plaza
-from plaza.core.call import Call
-from plaza.core.http import App
-from plaza.core.serving.bodies import read_body
+from plaza.core.http.app import App
+from plaza.core.http.request import Call
+from plaza.core.http.request_body import read_body
 
 BODY = b'{"title": "A lamp that knows the time", "link": "https://example.org/lamp", "groups": ["home", "light"]}'
 ROUNDS = 5

@@ -11,12 +11,12 @@ import uvloop
 from plaza.core import paging
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
-from plaza.core.cutoffs import Cutoffs
 from plaza.core.functions import Functions
-from plaza.core.http import make_app
+from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
-from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
+from plaza.core.rate_limits import Limiter
+from plaza.core.revocations import Cutoffs
 from plaza.core.settings import Settings
 from plaza.core.valkey import connect
 from plaza.social.domain import DOMAIN, services

@@ -19,9 +19,9 @@ import uvicorn
 from msgspec import Meta
 
 from plaza.core.auth import Actor, Auth
-from plaza.core.http import make_app
-from plaza.core.routes import Routes
-from plaza.core.serving.inbound import Inbound
+from plaza.core.http.app import make_app
+from plaza.core.http.routes import Routes
+from plaza.core.http.uvicorn_protocol import Inbound
 from plaza.core.settings import Settings
 from plaza.core.telemetry import Requests
 

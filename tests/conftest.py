@@ -24,13 +24,13 @@ from hypothesis import HealthCheck
 
 from plaza.core import sql as sql_module
 from plaza.core.clock import SetClock
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, connect_patiently
 from tests.postgres import Postgres, one_postgres
 from tests.servers import Cluster, Server, one_cluster, one_server
+from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS, connect_patiently
 
 # Tests start a hundred processes of Plaza. The first one keeps what it compiled for all others, also where the
 # environment asks not to: a quarter of a start is compiling.

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.patience import PATIENCE_SECONDS
+from tests.timeouts import PATIENCE_SECONDS
 
 
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:

@@ -11,12 +11,12 @@ import pytest
 
 from plaza.app import running
 from plaza.core.domain import Domain, Parts
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.serve import Life, working
 from tests.core.ledger import BOX_ITEMS, LIBRARY
-from tests.patience import patiently
 from tests.servers import Cluster, Server
+from tests.timeouts import patiently
 
 
 @pytest.fixture

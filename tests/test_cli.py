@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from plaza import manual
+from plaza import docgen
 from plaza.cli import main, parser
-from plaza.complaints import complain
-from plaza.core.keys import Layout, use_layout
+from plaza.cli_errors import complain
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import ReplyError
 from tests.servers import Server
 
-COMMANDS = dict(manual.all_commands("plaza", parser()))
+COMMANDS = dict(docgen.all_commands("plaza", parser()))
 
 
 def words_of(command: argparse.ArgumentParser) -> list[list[str]]:

@@ -13,21 +13,21 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from plaza import manual
+from plaza import docgen
 from plaza.app import catalogues, route_groups
 from plaza.cli import parser
-from plaza.core.routes import Options
+from plaza.core.http.routes import Options
 from plaza.core.settings import Settings, variable
-from plaza.core.words import told
+from plaza.core.validation_messages import told
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-WRITTEN = sorted(path for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if path.name not in manual.pages())
+WRITTEN = sorted(path for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if path.name not in docgen.pages())
 
 
-@pytest.mark.parametrize("name", sorted(manual.pages()))
+@pytest.mark.parametrize("name", sorted(docgen.pages()))
 def test_a_page_made_from_the_code_is_as_the_code_is(name: str) -> None:
-    assert (DOCS / name).read_text() == manual.pages()[name], "run: make docs"
+    assert (DOCS / name).read_text() == docgen.pages()[name], "run: make docs"
 
 
 def test_every_setting_is_documented() -> None:
@@ -39,7 +39,7 @@ def test_every_setting_is_documented() -> None:
 
 def test_every_command_is_documented_with_an_example() -> None:
     page = (DOCS / "commands.md").read_text()
-    commands = dict(manual.all_commands("plaza", parser()))
+    commands = dict(docgen.all_commands("plaza", parser()))
     assert {"plaza serve", "plaza worker", "plaza keys", "plaza token", "plaza users role"} <= set(commands)
     for name in commands:
         section = page.partition(f"## `{name}")[2].partition("## ")[0]

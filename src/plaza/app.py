@@ -15,23 +15,23 @@ from plaza import worker
 from plaza.articles import domain as articles
 from plaza.challenges import domain as challenges
 from plaza.challenges.recommend import Recommender
-from plaza.core import catalogue, limits, paging, system
+from plaza.core import health, keys, paging, rate_limits
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
-from plaza.core.cutoffs import Cutoffs
-from plaza.core.damage import Damage
 from plaza.core.domain import Core, Domain, Holder, Parts
 from plaza.core.functions import Functions
-from plaza.core.http import App, make_app
+from plaza.core.health import System
+from plaza.core.http import meta_routes
+from plaza.core.http.app import App, make_app
+from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
-from plaza.core.keys import Catalogue
-from plaza.core.limits import Limiter
-from plaza.core.routes import Routes
-from plaza.core.serving import documents
+from plaza.core.keyspace import Catalogue
+from plaza.core.rate_limits import Limiter
+from plaza.core.revocations import Cutoffs
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.system import System
 from plaza.core.telemetry import Requests, sampling
+from plaza.core.wrong_type import Damage
 from plaza.demo import keys as demo
 from plaza.demo.loading import Maker
 from plaza.demo.simulation import Simulation
@@ -44,7 +44,6 @@ from plaza.keyspace.proxy import plans
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
-from plaza.reach import connected
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.shop.sessions import Sessions
@@ -54,6 +53,7 @@ from plaza.social.leaving import Leaving
 from plaza.social.renaming import Renaming
 from plaza.social.sync import Sync
 from plaza.social.users import People
+from plaza.valkey_discovery import connected
 from plaza.web import pages
 from plaza.web.site import Site
 from plaza.web.vitals import Vitals
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, challenges.DOMAIN, live.DOMAIN, shop.DOMAIN)
 # Those of no domain.
-LIBRARIES = (limits.LIBRARY, paging.LIBRARY, plans.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
+LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, plans.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +190,12 @@ def _town(core: Core, services: Mapping[type, Any]) -> Town:
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
     """Every key of Plaza, by domain."""
     above = () if not _shows_pages(domains) else (demo.CATALOGUE,)
-    return [catalogue.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
+    return [keys.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
 
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     """Every route but those that show the application itself, which `make_app` adds."""
-    own = [system.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
+    own = [health.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
     return [*own, *pages.ROUTES] if _shows_pages(domains) else own
 
 
@@ -206,4 +206,4 @@ def _shows_pages(domains: Sequence[Domain]) -> bool:
 
 def route_groups(domains: Sequence[Domain] = DOMAINS) -> list[Routes]:
     """Every route there is."""
-    return [*routes_of(domains), documents.route]
+    return [*routes_of(domains), meta_routes.route]

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from plaza import __version__
-from plaza.commands import challenges, demo, keyspace, live, people
+from plaza.cli_errors import FORESEEN, complain
+from plaza.commands import challenges, demo, keyspace, live, users
 from plaza.commands.base import command
-from plaza.complaints import FORESEEN, complain
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         "PLAZA_VALKEY_URL=valkey://db.internal plaza worker",
     )
     keyspace.add(commands)
-    people.add(commands)
+    users.add(commands)
     demo.add(commands)
     challenges.add(commands)
     live.add(commands)

@@ -1,7 +1,7 @@
 """The life of the processes: from a free port to the last byte on disk.
 
 With `PLAZA_WORKERS=1` one process does everything. With more there is a parent that answers no requests: it holds the
-listening socket and the embedded Valkey, and keeps its API processes and one worker alive (`family.py`).
+listening socket and the embedded Valkey, and keeps its API processes and one worker alive (`supervisor.py`).
 
 The end has an order, because each part needs the next: requests are answered to the end, the worker finishes what it
 has in hand, connections close, and Valkey goes last, once its file is on disk.
@@ -26,18 +26,18 @@ import uvloop
 
 from plaza import __version__
 from plaza.app import Plaza, running
-from plaza.complaints import FORESEEN, complain
+from plaza.cli_errors import FORESEEN, complain
 from plaza.core.clock import Clock
+from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
-from plaza.core.process.garbage import settle
-from plaza.core.process.listen import address_of, listen
-from plaza.core.server import EmbeddedValkey
-from plaza.core.serving.inbound import Inbound
+from plaza.core.http.uvicorn_protocol import Inbound
+from plaza.core.process.gc_freeze import settle
+from plaza.core.process.listening_socket import address_of, listen
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse
 from plaza.demo.town import ask_for, suits
-from plaza.reach import connected, servers_url
+from plaza.valkey_discovery import connected, servers_url
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ async def _serve(settings: Settings, sock: socket.socket, *, may_fill: bool) -> 
             if settings.workers == 1:
                 await answer(settings, sock, life, lambda: announce(settings, sock, filling), with_worker=True)
             else:
-                from plaza.family import Family
+                from plaza.supervisor import Family
 
                 await Family(settings, sock, life).run(lambda: announce(settings, sock, filling))
     return life.status
@@ -193,7 +193,7 @@ class Api(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,  # `core/serving/proxies.py` believes only the proxies that a setting names
+                proxy_headers=False,  # `core/http/trusted_proxies.py` believes only the proxies that a setting names
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )

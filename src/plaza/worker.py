@@ -22,13 +22,13 @@ from typing import Protocol
 import structlog
 
 from plaza.core.clock import Clock
-from plaza.core.damage import DamagedKey, Explain, as_it_is
 from plaza.core.errors import Unavailable
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, LEASE_SECONDS, Fence, Leases
-from plaza.core.readers import Reader
+from plaza.core.stream_consumer import Reader
 from plaza.core.timers import Timer, Timers
+from plaza.core.wrong_type import DamagedKey, Explain, as_it_is
 
 __all__ = ["LIBRARIES", "Consumer", "Event", "Fence", "Timer", "Worker"]
 

@@ -17,16 +17,16 @@ from plaza.articles.routes import route
 from plaza.articles.service import Articles
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
-from plaza.core.catalogue import LIBRARIES
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
-from plaza.core.http import make_app
+from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
+from plaza.core.keys import LIBRARIES
 from plaza.core.paging import Snapshots
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
 from plaza.core.valkey import Valkey
-from tests.web import client_of
+from tests.http_servers import client_of
 
 VOTING_DAYS = 7
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)

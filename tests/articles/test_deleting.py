@@ -22,12 +22,12 @@ from plaza.articles.lists import Lists
 from plaza.articles.model import ArticlesQuery, DuplicateLink, NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.catalogue import FENCE
 from plaza.core.clock import SetClock
 from plaza.core.errors import Forbidden, NotFound
+from plaza.core.keys import FENCE
 from plaza.core.leases import Fence
 from tests.articles.conftest import Post, person, traces
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 
 
 async def test_deleting_leaves_no_trace(articles: Articles, lists: Lists, post: Post, ana: Actor) -> None:

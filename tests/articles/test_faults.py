@@ -22,12 +22,12 @@ from plaza.articles.keys import (
 from plaza.articles.model import NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.effects import Note
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
+from plaza.core.outbox import Note
 from tests.articles.conftest import Post, person
-from tests.patience import patiently
 from tests.servers import Cluster, Server
+from tests.timeouts import patiently
 
 # On one server the facts and what follows from them are one step.
 on_a_cluster = pytest.mark.parametrize("place", ["cluster"], indirect=True)

@@ -30,9 +30,9 @@ from plaza.core.functions import Functions
 from plaza.core.paging import Page, Snapshots
 from plaza.core.valkey import Valkey
 from tests.articles.conftest import Post, person
-from tests.patience import connect_patiently
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 from tests.servers import Cluster, Server
+from tests.timeouts import connect_patiently
 
 ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
 

@@ -11,11 +11,11 @@ import pytest
 from plaza.app import running
 from plaza.articles.keys import ARTICLE_GROUPS, ARTICLE_UP, ARTICLES_LAST
 from plaza.core.clock import SetClock
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.articles.conftest import bearer
+from tests.http_servers import client_of
 from tests.servers import Cluster, Server
-from tests.web import client_of
 
 NEW = {"title": "A title", "link": "https://example.com/a"}
 

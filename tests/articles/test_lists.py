@@ -23,7 +23,7 @@ from plaza.core.clock import SetClock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.valkey import USAGE, Usage
 from tests.articles.conftest import Post, person
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 
 ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
 

@@ -14,11 +14,11 @@ from plaza.articles.people import People
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.articles.conftest import Post, traces
+from tests.http_servers import client_of
 from tests.servers import Cluster, Server
-from tests.web import client_of
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from plaza.core.auth import API, Actor
 from plaza.core.clock import SetClock
 from plaza.core.errors import Forbidden, Invalid
 from tests.articles.conftest import Post, person
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 
 LINK = "https://example.com/a?b=c"
 

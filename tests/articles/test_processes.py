@@ -10,8 +10,8 @@ import httpx
 import redis
 
 from plaza.articles.cuts import AT_ONCE, STEP
-from tests.patience import PATIENCE_SECONDS
 from tests.processes import serving
+from tests.timeouts import PATIENCE_SECONDS
 
 READERS = 100
 MEMBERS = AT_ONCE + STEP

@@ -21,7 +21,7 @@ from plaza.core.auth import API, Actor
 from plaza.core.clock import SetClock
 from plaza.core.errors import Forbidden, NotFound
 from tests.articles.conftest import VOTING_DAYS, Post, person
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 
 
 async def standing(stranger: Any, id: int) -> tuple[set[str], set[str], int, float]:

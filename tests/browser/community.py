@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
 from tests.processes import Serving
+from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS
 
 PASSWORD = "correct horse"
 TAGGED = "The first frost. The basil gave up, the kale did not. #garden"

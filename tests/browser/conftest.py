@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
-from tests.web import serving
+from tests.http_servers import serving
+from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--headless=new", "--disable-gpu", "--disable-dev-shm-usage"]

@@ -8,12 +8,12 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from plaza.core.answers import EVENTS, Event
-from plaza.core.http import App, make_app
-from plaza.core.routes import Routes
+from plaza.core.http.app import App, make_app
+from plaza.core.http.responses import EVENTS, Event
+from plaza.core.http.routes import Routes
 from tests.browser.conftest import Site, Visit
-from tests.core import things
-from tests.core.things import AUTH, SETTINGS, Shelf, Thing, token
+from tests.core import sample_domain
+from tests.core.sample_domain import AUTH, SETTINGS, Shelf, Thing, token
 
 evil = Routes("evil", about="<img src=x onerror=alert(1)>")
 
@@ -31,7 +31,7 @@ async def ticks() -> AsyncIterator[Event[Thing]]:
 
 
 def application() -> App:
-    return make_app([things.route, evil], {Shelf: Shelf()}, auth=AUTH, settings=SETTINGS)
+    return make_app([sample_domain.route, evil], {Shelf: Shelf()}, auth=AUTH, settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def use_token(page: Page) -> None:
 def test_it_lists_every_route_by_tag(visit: Visit) -> None:
     page = visit.go("/docs")
     expect(page.locator("section.tag")).to_have_count(5)  # things, evil, system; problems and types
-    expect(page.locator("#tag-things details.operation")).to_have_count(len(things.route.routes))
+    expect(page.locator("#tag-things details.operation")).to_have_count(len(sample_domain.route.routes))
     expect(page.locator("nav a[href='#things_create']")).to_contain_text("/things")
     expect(page.locator("#things_create .said")).to_have_text("Put a thing on the shelf.")
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route
 
-from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
 from tests.processes import Serving, serving
+from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS
 
 HIDE = """
     Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => '%s' });

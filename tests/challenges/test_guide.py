@@ -12,12 +12,12 @@ from plaza.challenges.roll import Roll
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Auth
-from plaza.core.http import make_app
+from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
 from tests.challenges.conftest import World, assemble
-from tests.web import client_of
+from tests.http_servers import client_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "challenges.md"
 EXAMPLE = re.compile(r"```http\n(\w+) (\S+)(?: as (\w+))?\n(?:\n(.*?)\n)?```\n```json\n(.*?)```", re.DOTALL)

@@ -13,8 +13,8 @@ import pytest
 from plaza.app import running
 from plaza.core.auth import Auth
 from plaza.core.settings import Settings
+from tests.http_servers import client_of
 from tests.servers import Cluster, Server
-from tests.web import client_of
 
 API_KEY = "the api key of the challenges' tests"
 SECRET = "c" * 32

@@ -21,13 +21,13 @@ from plaza.core import leases
 from plaza.core.clock import SetClock
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
-from plaza.core.keys import Key, Layout, use_layout
+from plaza.core.keyspace import Key, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.challenges.conftest import World, assemble, person
 from tests.challenges.truth import assert_true
-from tests.patience import connect_patiently
 from tests.servers import Cluster, Server
+from tests.timeouts import connect_patiently
 
 T = TypeVar("T")
 

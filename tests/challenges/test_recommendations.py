@@ -16,7 +16,7 @@ from plaza.core.valkey import Valkey
 from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
 from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World, person
 from tests.challenges.truth import assert_true
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 
 
 async def reasons(world: World, who: Actor, limit: int = 20) -> dict[int, str]:

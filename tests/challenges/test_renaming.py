@@ -10,11 +10,11 @@ from sqlalchemy import select
 
 from plaza.challenges.keys import CLG_SHOWN, USER_CONTRIBUTION
 from plaza.challenges.tables import BY_NAME
-from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import Unauthenticated
-from tests.bearing import assert_waits_for_bearers
+from plaza.core.revocations import Cutoffs
 from tests.challenges.conftest import BEN, CLEO, World, person
 from tests.challenges.truth import assert_true
+from tests.username_lock_probe import assert_waits_for_bearers
 
 
 async def rows(world: World) -> dict[str, list[tuple[Any, ...]]]:

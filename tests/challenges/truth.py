@@ -19,7 +19,7 @@ from plaza.challenges.keys import (
 )
 from plaza.challenges.model import date_of
 from plaza.challenges.tables import BY_NAME
-from plaza.core.keys import Key, Layout
+from plaza.core.keyspace import Key, Layout
 from tests.challenges.conftest import MAX_POST_AGE, World
 
 

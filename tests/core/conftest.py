@@ -10,7 +10,7 @@ import uvloop
 
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.core.garden import BEDS, with_garden
+from tests.core.sample_migrations import BEDS, with_garden
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 

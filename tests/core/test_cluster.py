@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
 from plaza.core.valkey.slots import key_of, slot_of
 from tests.core import ledger
-from tests.eventually import eventually as _until
-from tests.patience import connect_patiently, patiently, persistently
 from tests.servers import SILENT_MS, Cluster, Server, one_cluster
+from tests.timeouts import connect_patiently, patiently, persistently
+from tests.waiting import eventually as _until
 
 KEYS = [f"k{i}" for i in range(30)]  # enough to be on all three primaries
 ECHO = (

@@ -10,8 +10,8 @@ import pytest
 
 from plaza.core.errors import Unavailable
 from plaza.core.valkey import USAGE, NotReady, ReplyError, Usage, Valkey
-from tests.patience import connect_patiently
 from tests.servers import Server
+from tests.timeouts import connect_patiently
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, ReplyError, Subscription, Valkey
 from plaza.core.valkey.dedicated import BEHIND, FOR_EVER, waits
 from tests.core.relay import Relay
-from tests.eventually import eventually
-from tests.patience import connect_patiently, patiently
 from tests.servers import Server
+from tests.timeouts import connect_patiently, patiently
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from plaza.core.errors import Unavailable
 from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.relay import Relay
-from tests.eventually import eventually as until
-from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently, persistently, refusal
 from tests.servers import Server, one_server
+from tests.timeouts import PATIENCE_SECONDS, connect_patiently, patiently, persistently, refusal
+from tests.waiting import eventually as until
 
 
 @pytest.fixture(scope="module")

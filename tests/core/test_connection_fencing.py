@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from plaza.core.functions import Functions
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import Arg, ConnectionLost, ReplyError, Valkey, connection_fencing
 from plaza.core.valkey.connection_fencing import FencedConnection
 from tests.core.ledger import BOX_ITEMS, LIBRARY
-from tests.core.test_effects import Faulty, assert_effects_equal_facts, never, pending, put, stranger
-from tests.eventually import eventually
-from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently
+from tests.core.test_outbox import Faulty, assert_effects_equal_facts, never, pending, put, stranger
 from tests.servers import Cluster
+from tests.timeouts import PATIENCE_SECONDS, connect_patiently, patiently
+from tests.waiting import eventually
 
 __all__ = ["stranger"]  # a fixture
 

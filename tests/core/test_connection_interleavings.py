@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from plaza.core.errors import Unavailable
 from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded
 from tests.core.relay import Relay
-from tests.patience import patiently, persistently
 from tests.servers import Server
+from tests.timeouts import patiently, persistently
 
 Step = tuple[str, int]
 STEPS = st.lists(

@@ -23,8 +23,8 @@ from plaza.core.valkey import Options, ReplyError
 from plaza.core.valkey.address import Address, parse
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.core.relay import Relay
-from tests.patience import connect_patiently, refusal
 from tests.servers import Server, one_server
+from tests.timeouts import connect_patiently, refusal
 
 SECRET = "p@ss/wörd:{1}"
 QUOTED = "p%40ss%2Fw%C3%B6rd%3A%7B1%7D"

@@ -10,9 +10,9 @@ import pytest
 
 from plaza.core.valkey import Valkey
 from tests.core.relay import Relay
-from tests.eventually import eventually
-from tests.patience import connect_patiently, patiently
 from tests.servers import Server
+from tests.timeouts import connect_patiently, patiently
+from tests.waiting import eventually
 
 
 class Cache:

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import structlog
 
-from plaza.core import catalogue as core
 from plaza.core import events as events_module
+from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions, Library
-from plaza.core.keys import Catalogue, Key
-from plaza.core.readers import Reader
+from plaza.core.keyspace import Catalogue, Key
+from plaza.core.stream_consumer import Reader
 from plaza.core.valkey import Valkey
-from tests.eventually import eventually
-from tests.patience import patiently
+from tests.timeouts import patiently
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from plaza.core import functions as functions_module
-from plaza.core.catalogue import EVENTS
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions, Library, Outdated
+from plaza.core.keys import EVENTS
 from plaza.core.valkey import USAGE, ReplyError, Usage, Valkey
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP
 

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from plaza.core.http import App
+from plaza.core.http.app import App
 from plaza.core.settings import Settings
-from tests.core.things import Shelf, app_of, token
-from tests.patience import connect_patiently
+from tests.core.sample_domain import Shelf, app_of, token
+from tests.http_servers import client_of, is_problem, raw
 from tests.servers import Server
-from tests.web import client_of, is_problem, raw
+from tests.timeouts import connect_patiently
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from plaza.core.functions import Functions
-from plaza.core.limits import LIBRARY, Limiter, Policy, Quota
 from plaza.core.metrics import exposition
+from plaza.core.rate_limits import LIBRARY, Limiter, Policy, Quota
 from plaza.core.telemetry import Requests
-from tests.core.things import Shelf, app_of, token
-from tests.patience import connect_patiently
+from tests.core.sample_domain import Shelf, app_of, token
+from tests.http_servers import client_of, is_problem
 from tests.servers import Server
-from tests.web import client_of, is_problem
+from tests.timeouts import connect_patiently
 
 # What an address may write comes back so slowly that a hundred requests, however long they take, bring none of it back.
 POLICIES = {"read": Policy(Quota(3, 60), Quota(100, 60)), "write": Policy(Quota(2, 60), Quota(100, 36_000))}

@@ -10,13 +10,13 @@ import pytest
 
 from plaza.core import idempotency as module
 from plaza.core.auth import ADMIN, API, USER, Actor
-from plaza.core.catalogue import CATALOGUE, IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.errors import Invalid, NotFound, Unavailable
 from plaza.core.idempotency import LEASE_MS, Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
+from plaza.core.keys import CATALOGUE, IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.valkey import USAGE, Usage, Valkey
-from tests.eventually import eventually
-from tests.patience import PATIENCE_SECONDS, patiently, persistently
 from tests.servers import one_server
+from tests.timeouts import PATIENCE_SECONDS, patiently, persistently
+from tests.waiting import eventually
 
 ANA = caller_of(Actor("ana", USER), "192.0.2.1")
 

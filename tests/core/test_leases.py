@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from plaza.core import catalogue as core
+from plaza.core import keys as core
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, Fence, Fenced, Held, Leases
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from tests.eventually import eventually
-from tests.patience import PATIENCE_SECONDS, patiently
+from tests.timeouts import PATIENCE_SECONDS, patiently
+from tests.waiting import eventually
 
 
 @pytest.fixture

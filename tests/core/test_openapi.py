@@ -11,14 +11,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from plaza.core.answers import EVENTS, Answer, Event
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
-from plaza.core.http import make_app
-from plaza.core.routes import Routes
-from tests.core import things
-from tests.core.things import AUTH, SETTINGS, Shelf, Thing, Things, token
-from tests.web import client_of
+from plaza.core.http.app import make_app
+from plaza.core.http.responses import EVENTS, Answer, Event
+from plaza.core.http.routes import Routes
+from tests.core import sample_domain
+from tests.core.sample_domain import AUTH, SETTINGS, Shelf, Thing, Things, token
+from tests.http_servers import client_of
 
 extra = Routes("extra", prefix="/extra", about="More kinds of answers.")
 
@@ -46,7 +46,7 @@ class Span(msgspec.Struct, rename="camel"):
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    app = make_app([things.route, extra], {Shelf: Shelf()}, auth=AUTH, settings=SETTINGS)
+    app = make_app([sample_domain.route, extra], {Shelf: Shelf()}, auth=AUTH, settings=SETTINGS)
     async with client_of(app) as client:
         yield client
 
@@ -71,7 +71,7 @@ def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
 
 def test_every_listed_route_is_in_it_and_no_other(document: dict[str, Any]) -> None:
     described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    declared = {(route.method, route.template) for group in (things.route, extra) for route in group.routes}
+    declared = {(route.method, route.template) for group in (sample_domain.route, extra) for route in group.routes}
     assert declared - described == {("GET", "/extra/hidden")}
     assert {path for _, path in described - declared} == {"/openapi.json", "/metrics"}
 

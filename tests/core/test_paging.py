@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from plaza.core import paging
-from plaza.core.catalogue import SNAPSHOT
 from plaza.core.clock import SetClock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions
+from plaza.core.keys import SNAPSHOT
 from plaza.core.paging import (
     Mark,
     Page,

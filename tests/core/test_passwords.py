@@ -13,7 +13,7 @@ import pytest
 from plaza.core import passwords as module
 from plaza.core.errors import Unavailable
 from plaza.core.passwords import HASHER, Passwords, recognised
-from tests.patience import PATIENCE_SECONDS
+from tests.timeouts import PATIENCE_SECONDS
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from plaza.core.serving.router import Node, Router, decode_segment, encode_segment
+from plaza.core.http.router import Node, Router, decode_segment, encode_segment
 
 
 class Looks(dict[str, Node[str]]):

@@ -22,12 +22,12 @@ from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.sqlite import Connections
-from tests.core.garden import BEDS, PLANTS, free, with_garden
-from tests.eventually import eventually
-from tests.patience import patiently
+from tests.core.sample_migrations import BEDS, PLANTS, free, with_garden
 from tests.postgres import Postgres
 from tests.processes import run_program
 from tests.servers import free_port
+from tests.timeouts import patiently
+from tests.waiting import eventually
 
 
 async def test_a_transaction_is_kept_whole_or_not_at_all(garden: Sql) -> None:

@@ -29,9 +29,9 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
 from plaza.core.valkey import Usage, Valkey
-from tests.eventually import eventually
-from tests.patience import PATIENCE_SECONDS, connect_patiently, patiently
 from tests.servers import Cluster, Server, one_server
+from tests.timeouts import PATIENCE_SECONDS, connect_patiently, patiently
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ class Person:
 
 @dataclass
 class Asked:
-    """A finished request, as `core/http.py` tells of it."""
+    """A finished request, as `core/http/app.py` tells of it."""
 
     method: str = "GET"
     path: str = "/posts/7"

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import structlog
 
-from plaza.core import catalogue as core
+from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, Fence, Fenced, Leases
 from plaza.core.timers import Timer, Timers
 from plaza.core.valkey import Valkey
-from tests.patience import patiently
+from tests.timeouts import patiently
 
 HOUR = 3600
 

@@ -18,20 +18,20 @@ import pytest
 import structlog
 from sqlalchemy import text
 
-from plaza.core import catalogue as core
+from plaza.core import keys as core
 from plaza.core.errors import Unavailable
 from plaza.core.events import Events
 from plaza.core.functions import Functions
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
-from tests.core.workshop import LEDGER, LIBRARY, STALE_SECONDS
-from tests.eventually import eventually
-from tests.patience import patiently, persistently
+from tests.core.worker_process import LEDGER, LIBRARY, STALE_SECONDS
 from tests.processes import heed_signals
 from tests.servers import Cluster, Server, one_server
+from tests.timeouts import patiently, persistently
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def started(role: str, place: Server | Cluster, folder: Path) -> AsyncIterator[Process]:
-    command = [sys.executable, "-m", "tests.core.workshop", role, place.url, str(folder)]
+    command = [sys.executable, "-m", "tests.core.worker_process", role, place.url, str(folder)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, preexec_fn=heed_signals)
     said: list[str] = []
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.app import Plaza, catalogues, running
-from plaza.core.keys import Key, Layout, Match, use_layout
+from plaza.core.keyspace import Key, Layout, Match, use_layout
 from plaza.core.settings import Settings
 from plaza.demo.town import Town
 from tests.postgres import Postgres

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import redis
 
-from tests.patience import PATIENCE_SECONDS
 from tests.processes import Serving, serving
+from tests.timeouts import PATIENCE_SECONDS
 
 API_KEY = "k" * 32
 OPERATOR = {"x-api-key": API_KEY}

@@ -18,9 +18,9 @@ import redis
 
 from plaza.cli import parser
 from plaza.core import metrics
-from tests.patience import PATIENCE_SECONDS
 from tests.processes import Serving, environment, plaza, run_program, serving, until
 from tests.servers import Server
+from tests.timeouts import PATIENCE_SECONDS
 
 
 def stranger(data_dir: Path) -> redis.Redis:

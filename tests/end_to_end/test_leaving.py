@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from tests.end_to_end.everywhere import traces, wanderer
-from tests.patience import PATIENCE_SECONDS
 from tests.processes import plaza
+from tests.timeouts import PATIENCE_SECONDS
 
 
 def test_who_leaves_is_named_nowhere_in_all_five_domains_and_the_tables(tmp_path: Path) -> None:

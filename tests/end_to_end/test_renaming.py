@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from tests.end_to_end.everywhere import ACCOUNT, API_KEY, traces, wanderer
-from tests.patience import PATIENCE_SECONDS
 from tests.processes import plaza
+from tests.timeouts import PATIENCE_SECONDS
 
 
 def test_a_rename_reaches_all_five_domains_and_the_tables(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from plaza.app import catalogues
-from plaza.core.keys import Access, Key
+from plaza.core.keyspace import Access, Key
 from plaza.social import keys as social
 
 MARK: Final = "not-for-ana"

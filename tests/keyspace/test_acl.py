@@ -16,13 +16,13 @@ import redis
 from plaza.app import catalogues, running
 from plaza.challenges.roll import Roll
 from plaza.cli import main
-from plaza.core.keys import Access, Key, Layout
+from plaza.core.keyspace import Access, Key, Layout
 from plaza.core.settings import Settings
 from plaza.keyspace.acl import OF_REQUESTS, rules
-from tests.eventually import eventually
+from tests.http_servers import client_of
 from tests.keyspace.everything import families, parts_of
 from tests.servers import Cluster, Server, one_server
-from tests.web import client_of
+from tests.waiting import eventually
 
 READ: dict[str, list[Any]] = {
     "string": ["GET"],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Invalid, NotFound
-from plaza.core.keys import Access, Catalogue, Field, Key, Layout
+from plaza.core.keyspace import Access, Catalogue, Field, Key, Layout
 from plaza.core.valkey import Valkey
 from plaza.keyspace import browsing
 from plaza.keyspace.browsing import Keyspace, moment, pattern

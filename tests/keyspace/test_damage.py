@@ -12,15 +12,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from plaza.app import Plaza
-from plaza.core import damage
+from plaza.core import wrong_type
 from plaza.core.metrics import REGISTRY
 from plaza.core.timers import Timer
 from plaza.shop.keys import SHOP_CART, SHOP_SESSION
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES
 from plaza.worker import Worker
-from tests.eventually import eventually
+from tests.http_servers import all_of_plaza, client_of, is_problem
 from tests.servers import Cluster, Server
-from tests.web import all_of_plaza, client_of, is_problem
+from tests.waiting import eventually
 
 on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 
@@ -29,7 +29,7 @@ SAYS = "a key has the wrong type; plaza audit --repair mends it"
 
 @pytest.fixture
 async def plaza(place: Server | Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Plaza]:
-    monkeypatch.setattr(damage, "_TOLD", {})
+    monkeypatch.setattr(wrong_type, "_TOLD", {})
     async with all_of_plaza(place, tmp_path) as plaza:
         yield plaza
 
@@ -120,7 +120,9 @@ async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaz
     async def look(_: object) -> None:
         await plaza.core.valkey.call("ZCARD", EXPLORE_FEED())
 
-    worker = Worker(plaza.core.functions, [Timer("test.look", 3600, look)], explain=plaza.get(damage.Damage).explain)
+    worker = Worker(
+        plaza.core.functions, [Timer("test.look", 3600, look)], explain=plaza.get(wrong_type.Damage).explain
+    )
     with capture_logs() as logs:
         running = asyncio.create_task(worker.run())
         failed = await eventually(lambda: [line for line in logs if line["event"] == "a job failed"])

@@ -25,8 +25,8 @@ from plaza.live.model import Beat, Heard, Leaving, Left, Watcher
 from plaza.live.recorder import Recorder
 from plaza.live.report import Reports
 from plaza.live.service import Live
+from tests.http_servers import client_of
 from tests.servers import Cluster, Server
-from tests.web import client_of
 
 AT = "/analytics/events/E1"
 

@@ -13,7 +13,7 @@ from plaza.core.sql import Sql
 from plaza.live.history import History
 from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
-from tests.patience import connect_patiently
+from tests.timeouts import connect_patiently
 
 
 async def record(url: str, data_dir: Path) -> None:

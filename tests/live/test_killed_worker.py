@@ -18,8 +18,8 @@ from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
 from plaza.live.service import Live
 from tests.live.conftest import Crowd
-from tests.patience import connect_patiently
 from tests.servers import Server
+from tests.timeouts import connect_patiently
 
 
 def start(server: Server, data_dir: Path) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ import pytest
 from plaza.core.clock import SetClock
 from plaza.core.errors import TooFast
 from plaza.core.functions import Functions
-from plaza.core.limits import Quota
+from plaza.core.rate_limits import Quota
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.figures import Figures

@@ -17,9 +17,9 @@ from plaza.core.valkey import Valkey
 from plaza.live.keys import LIVE_SALT
 from plaza.live.places import GeoIp, Places, truncated
 from plaza.live.salts import Salts
-from tests.eventually import eventually
-from tests.patience import connect_patiently
 from tests.servers import one_server
+from tests.timeouts import connect_patiently
+from tests.waiting import eventually
 
 FILE = """network,country
 # ours

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.limits import POLICIES, Policy, Quota
+from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.valkey import Valkey
 from plaza.live import keys
 from tests.live.conftest import AT, Web, plaza_at

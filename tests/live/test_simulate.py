@@ -21,8 +21,8 @@ from plaza.live.figures import Figures
 from plaza.live.recorder import Recorder
 from plaza.live.simulate import Simulation
 from plaza.live.viewings import Viewings
-from tests.eventually import eventually
 from tests.processes import plaza
+from tests.waiting import eventually
 
 WINDOW_MS = 65_000
 

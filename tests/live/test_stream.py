@@ -13,9 +13,9 @@ from plaza.live import keys
 from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
 from plaza.live.stream import Stream
-from tests.eventually import eventually
 from tests.live.conftest import Crowd
-from tests.patience import patiently
+from tests.timeouts import patiently
+from tests.waiting import eventually
 
 
 class Counted(Figures):

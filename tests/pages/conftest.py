@@ -14,9 +14,9 @@ import pytest
 
 from plaza.app import Plaza, running
 from plaza.core.settings import Settings
-from tests.patience import PATIENCE_SECONDS
+from tests.http_servers import serving
 from tests.servers import Server
-from tests.web import serving
+from tests.timeouts import PATIENCE_SECONDS
 
 
 @pytest.fixture

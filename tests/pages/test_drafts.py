@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 from plaza.app import Plaza, running
-from plaza.core.limits import POLICIES, Policy, Quota
+from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.shop.sessions import Sessions
 from plaza.web.demo import DemoAccount, NoDemo
 from plaza.web.site import Site
+from tests.http_servers import serving
 from tests.pages.conftest import Surfer
 from tests.servers import Server, one_server
-from tests.web import serving
 
 OWN = {"sec-fetch-site": "same-origin"}
 TEXT = "\n  Half a \"thought\" </textarea><script>alert(1)</script> & 'more'\n\nمرحبا 👩\u200d👧"

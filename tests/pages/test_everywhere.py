@@ -13,9 +13,9 @@ from plaza.live.model import Declaration
 from plaza.live.service import Live
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
+from tests.http_servers import all_of_plaza, serving
 from tests.pages.conftest import Elements, Surfer
 from tests.servers import Cluster, Server
-from tests.web import all_of_plaza, serving
 
 
 @pytest.fixture

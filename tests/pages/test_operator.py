@@ -10,7 +10,7 @@ from msgspec import json
 
 from plaza.app import Plaza
 from plaza.core.auth import API, Actor
-from plaza.core.catalogue import LEASE
+from plaza.core.keys import LEASE
 from plaza.demo.keys import DEMO
 from plaza.keyspace.audit.keys import AUDIT_RUNNING
 from plaza.keyspace.audit.report import Report
@@ -28,8 +28,8 @@ from plaza.web.demo import NoDemo
 from plaza.web.measures import utc
 from plaza.web.site import Site
 from plaza.web.text import exact
-from tests.eventually import eventually
 from tests.pages.conftest import Elements, Surfer
+from tests.waiting import eventually
 
 PAGES = [
     "/app/operator",

@@ -23,10 +23,10 @@ from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web.routes_challenges import MOST_DAYS, days_shown
 from plaza.web.text import ago, cut, day, money, rich, since, time
+from tests.http_servers import serving
 from tests.pages.conftest import Elements, Surfer
-from tests.patience import PATIENCE_SECONDS
 from tests.servers import one_server
-from tests.web import serving
+from tests.timeouts import PATIENCE_SECONDS
 
 
 def trips(answer: httpx.Response) -> int:

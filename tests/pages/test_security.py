@@ -10,7 +10,7 @@ import pytest
 
 from plaza.app import Plaza, running
 from plaza.core.auth import API, Actor
-from plaza.core.limits import POLICIES, Policy, Quota
+from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
@@ -19,9 +19,9 @@ from plaza.social.model import NewPassword
 from plaza.web.demo import DemoAccount, NoDemo
 from plaza.web.security import local
 from plaza.web.site import Site
+from tests.http_servers import serving
 from tests.pages.conftest import Elements, Surfer
 from tests.servers import Server
-from tests.web import serving
 
 EVIL = (
     "<script>alert(1)</script> <img src=x onerror=alert(1)> \"'><svg/onload=alert(1)> {{ 7*7 }} {% raw %} "

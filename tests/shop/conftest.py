@@ -16,11 +16,11 @@ from plaza.app import running
 from plaza.core import paging
 from plaza.core.auth import Actor
 from plaza.core.clock import SetClock
-from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Snapshots
 from plaza.core.passwords import Passwords
+from plaza.core.revocations import Cutoffs
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
@@ -36,8 +36,8 @@ from plaza.shop.rows import RowCache
 from plaza.shop.sessions import Limits, Sessions
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
+from tests.http_servers import client_of
 from tests.servers import Cluster, Server
-from tests.web import client_of
 
 ADMIN = Actor("root", "admin")
 API_KEY = "the api key of the shop's tests"

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
+from tests.http_servers import client_of
 from tests.servers import Server
 from tests.shop.conftest import KEY
-from tests.web import client_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "shop.md"
 EXAMPLE = re.compile(r"```http\n(\w+) (\S+)(?: as (\w+))?\n(?:\n(.*?)\n)?```\n```json\n(.*?)```", re.DOTALL)

@@ -13,11 +13,11 @@ from plaza.app import running
 from plaza.core.settings import Settings
 from plaza.shop.cookies import PLAIN_NAME, SECURE_NAME
 from plaza.shop.sessions import is_token
-from tests.eventually import eventually
-from tests.patience import PATIENCE_SECONDS
+from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.shop.conftest import API_KEY, KEY
-from tests.web import client_of
+from tests.timeouts import PATIENCE_SECONDS
+from tests.waiting import eventually
 
 
 async def make_item(web: httpx.AsyncClient, **values: Any) -> int:

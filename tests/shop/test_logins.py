@@ -10,7 +10,7 @@ import pytest
 from plaza.core import paging
 from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
-from plaza.core.keys import Layout, use_layout
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
 from plaza.shop.keys import (
@@ -20,9 +20,9 @@ from plaza.shop.keys import (
 from plaza.shop.library import LIBRARY
 from plaza.shop.model import Login, SessionMoved, WrongLogin
 from plaza.shop.sessions import GRACE_SECONDS
-from tests.patience import connect_patiently
 from tests.servers import Cluster
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
+from tests.timeouts import connect_patiently
 
 
 async def test_a_wrong_password_opens_nothing(shop: Shop, stranger: Any) -> None:

@@ -23,10 +23,10 @@ from starlette.routing import Route
 
 from plaza.core.errors import Unavailable
 from plaza.shop import PageCache, Rules
-from tests.eventually import eventually
-from tests.patience import PATIENCE_SECONDS, patiently
+from tests.http_servers import client_of
 from tests.servers import Cluster, Server, one_server
-from tests.web import client_of
+from tests.timeouts import PATIENCE_SECONDS, patiently
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 

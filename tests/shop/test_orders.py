@@ -18,8 +18,8 @@ from plaza.shop.keys import SHOP_CART, SHOP_INV, SHOP_LOGINS
 from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
 from plaza.shop.orders import AGAIN_SECONDS
 from plaza.shop.tables import ITEMS, LINES, ORDERS
-from tests.eventually import eventually
 from tests.shop.conftest import ADMIN, Book, Offer, Shop, assemble, offer_in
+from tests.waiting import eventually
 
 
 @pytest.fixture

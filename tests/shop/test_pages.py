@@ -14,9 +14,9 @@ from plaza.shop import connect
 from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_PAGE_TAG, SHOP_POPULAR
 from plaza.shop.model import ItemChange
 from plaza.shop.pages import Page, Pages, Rules, Served, not_modified, page_hash
-from tests.eventually import eventually
 from tests.servers import Cluster, Server
 from tests.shop.conftest import ADMIN, Offer, Shop
+from tests.waiting import eventually
 
 PAGE = page_hash(["a page"])
 

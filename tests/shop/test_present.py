@@ -10,8 +10,8 @@ from plaza.core.valkey import USAGE, Usage
 from plaza.shop.keys import SHOP_RECENT, SHOP_SESSION
 from plaza.shop.present import SEEN_EVERY_SECONDS, Present
 from plaza.shop.sessions import GRACE_SECONDS, new_token
-from tests.eventually import eventually
 from tests.shop.conftest import Shop
+from tests.waiting import eventually
 
 
 @pytest.fixture

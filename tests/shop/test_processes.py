@@ -12,11 +12,11 @@ from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.eventually import eventually
-from tests.patience import PATIENCE_SECONDS
 from tests.postgres import Postgres
 from tests.servers import Server
 from tests.shop.conftest import ADMIN, Book, assemble, offer_in
+from tests.timeouts import PATIENCE_SECONDS
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,8 +14,8 @@ from plaza.core.functions import Functions
 from plaza.core.sql import Sql
 from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
 from plaza.shop.model import SessionMoved
-from tests.bearing import assert_waits_for_bearers
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
+from tests.username_lock_probe import assert_waits_for_bearers
 
 NOTHING: dict[str, Any] = {"cart": {}, "sessions": [], "orders": []}
 

@@ -18,9 +18,9 @@ from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.shop import connect
 from plaza.shop.keys import SHOP_DELAYS, SHOP_INV, SHOP_ROW, SHOP_SCHEDULE
 from plaza.shop.rows import BRIEF_SECONDS, DUE_LEASE_SECONDS, Data, RowCache
-from tests.eventually import eventually
 from tests.servers import Cluster, Server
 from tests.shop.conftest import ADMIN, Offer, Shop
+from tests.waiting import eventually
 
 
 class Table:

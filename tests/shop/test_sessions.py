@@ -23,7 +23,7 @@ from plaza.shop.keys import (
 )
 from plaza.shop.model import Login
 from plaza.shop.sessions import is_token, new_token
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 from tests.shop.conftest import Book, Offer, Shop
 
 

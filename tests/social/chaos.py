@@ -13,14 +13,14 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.clock import SetClock
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
-from plaza.core.keys import use_layout
+from plaza.core.keyspace import use_layout
 from plaza.core.settings import Settings
 from plaza.social.library import LIBRARY
 from plaza.social.model import NewComment, NewPost, PostEdit
 from plaza.social.posts import Posts
 from plaza.social.reading import Reader
 from plaza.social.users import People
-from tests.patience import connect_patiently
+from tests.timeouts import connect_patiently
 
 PEOPLE = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
 ADMIN = Actor("root", "admin")

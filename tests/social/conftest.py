@@ -12,13 +12,13 @@ import pytest
 from plaza.core import paging
 from plaza.core.auth import API, Actor, Auth
 from plaza.core.clock import SetClock
-from plaza.core.cutoffs import Cutoffs
 from plaza.core.functions import Functions
-from plaza.core.http import make_app
+from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.leases import JOBS
-from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
+from plaza.core.rate_limits import Limiter
+from plaza.core.revocations import Cutoffs
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
 from plaza.core.valkey import USAGE, Usage, Valkey
@@ -33,8 +33,8 @@ from plaza.social.model import NewPost, Post
 from plaza.social.posts import Posts
 from plaza.social.sync import Sync
 from plaza.social.users import People
+from tests.http_servers import client_of
 from tests.social.truth import Facts, faults, read_all
-from tests.web import client_of
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
 ADMIN = Actor("root", "admin")

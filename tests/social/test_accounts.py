@@ -9,12 +9,12 @@ import bcrypt
 import httpx
 import pytest
 
-from plaza.core import limits
+from plaza.core import rate_limits
 from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden, Invalid, TooFast
 from plaza.core.functions import Functions
-from plaza.core.limits import Limiter
 from plaza.core.paging import Page
+from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import USAGE, Usage
 from plaza.social.accounts import MOST_SESSIONS
 from plaza.social.domain import DOMAIN
@@ -276,7 +276,7 @@ async def test_a_bad_registration_is_422_and_changes_nothing(
 
 async def test_ten_wrong_tries_at_one_name_are_enough(social: Social) -> None:
     await social.accounts.register(REGISTRATION)
-    functions = Functions(social.valkey, [DOMAIN.library, limits.LIBRARY])
+    functions = Functions(social.valkey, [DOMAIN.library, rate_limits.LIBRARY])
     await functions.load()
     social.accounts.limiter = Limiter(functions)
     for _ in range(5):

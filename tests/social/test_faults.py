@@ -13,10 +13,10 @@ from plaza.core.errors import NotFound
 from plaza.social import keys as k
 from plaza.social.model import NewComment
 from plaza.social.users import following_keys
-from tests.eventually import eventually
 from tests.servers import Cluster, Server
 from tests.social import chaos
 from tests.social.conftest import ADMIN, Social
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 

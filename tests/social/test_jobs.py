@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.core.catalogue import TOKEN_CUTOFFS
 from plaza.core.domain import Holder
 from plaza.core.errors import Forbidden
+from plaza.core.keys import TOKEN_CUTOFFS
 from plaza.social import jobs as jobs_module
 from plaza.social import keys as k
 from plaza.social import leaving as leaving_module

@@ -15,18 +15,18 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import SetClock
-from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
-from plaza.core.keys import Layout, use_layout
-from plaza.core.limits import Limiter
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.passwords import Passwords
+from plaza.core.rate_limits import Limiter
+from plaza.core.revocations import Cutoffs
 from plaza.social.domain import DOMAIN, services
 from plaza.social.model import NewComment, NewPost, NotYourself, PostEdit
-from tests.patience import connect_patiently
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, SETTINGS, Social
 from tests.social.truth import Facts, faults, read_all
+from tests.timeouts import connect_patiently
 
 NAMES = ["ana", "bob", "cat", "dan"]
 names = st.sampled_from(NAMES)

@@ -21,9 +21,9 @@ from plaza.social.keys import POST, USER
 from plaza.social.model import PUBLIC_FIELDS as CARD
 from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile, card_of, post_of
 from plaza.social.reading import Reader
-from tests.patience import connect_patiently
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, Social, trips
+from tests.timeouts import connect_patiently
 
 ROUNDS = 60
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.core.catalogue import LEASE
 from plaza.core.errors import Conflict, Invalid, NotFound
+from plaza.core.keys import LEASE
 from plaza.core.paging import Page
 from plaza.social.keys import POST
 from plaza.social.model import Login, NewComment, Profile, Registration, UsernameTaken, WrongPassword

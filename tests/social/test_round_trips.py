@@ -9,7 +9,7 @@ from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.social import posts as posts_module
 from plaza.social.model import NewComment
-from tests.rounds import rounds_of
+from tests.round_trips import rounds_of
 from tests.social.conftest import Social, trips
 
 

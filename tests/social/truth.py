@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from plaza.core import catalogue
-from plaza.core.keys import Key, Match, join
+from plaza.core import keys
+from plaza.core.keyspace import Key, Match, join
 from plaza.social import model
 from plaza.social.keys import CATALOGUE
 
@@ -21,7 +21,7 @@ class Known(Protocol):
     def match(self, name: str) -> Match | None: ...
 
 
-ALL = join([catalogue.CATALOGUE, CATALOGUE])
+ALL = join([keys.CATALOGUE, CATALOGUE])
 
 
 async def read_all(stranger: Any, known: Known = ALL) -> Facts:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keys import Access, Belongs, Catalogue, Field, Formula, Key, Mirrors, Refers
+from plaza.core.keyspace import Access, Belongs, Catalogue, Field, Formula, Key, Mirrors, Refers
 from plaza.core.tokens import USERNAME
 
 # The owner of the links: on a cluster `{article:}link:…` stands beside the counter `article:`, so that looking for a

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Page, Pagination
-from plaza.core.words import in_words
+from plaza.core.validation_messages import in_words
 
 LONGEST_TITLE: Final = 300
 LONGEST_LINK: Final = 2_000

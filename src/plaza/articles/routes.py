@@ -18,9 +18,9 @@ from plaza.articles.model import (
 )
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.call import Call
+from plaza.core.http.request import Call
+from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
-from plaza.core.routes import Routes
 
 route = Routes("articles", about="Links that people post and vote on.")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from plaza.articles import keys as k
 from plaza.articles.model import score
-from plaza.core.keys import Key
-from plaza.core.rules import Command, Entry, Rule, Rules
+from plaza.core.invariants import Command, Entry, Rule, Rules
+from plaza.core.keyspace import Key
 
 MENDS = {
     "article": k.ARTICLE,

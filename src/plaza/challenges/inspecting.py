@@ -20,7 +20,7 @@ from plaza.challenges.model import CATEGORIES, clg_info, is_id
 from plaza.challenges.roll import Roll
 from plaza.challenges.survey import Place
 from plaza.challenges.tables import BY_NAME, CHALLENGE, POST, REACTION, REMOVAL, TRACKING
-from plaza.core.rules import Fault
+from plaza.core.invariants import Fault
 from plaza.core.valkey import ReplyError
 
 # How often a difference must be seen, and how long between: longer than a busy process takes from SQL to Valkey.

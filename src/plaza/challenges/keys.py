@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keys import Access, Catalogue, Field, Formula, Key
+from plaza.core.keyspace import Access, Catalogue, Field, Formula, Key
 from plaza.core.tokens import USERNAME
 
 # Owners of what stands beside a key that has no owner in its own name.

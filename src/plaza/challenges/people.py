@@ -13,7 +13,7 @@ from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import date_of, shown_of
 from plaza.challenges.record import note
 from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, POST, REACTION, REMOVAL, TRACKING
-from plaza.core.bearers import give_up
+from plaza.core.username_locks import give_up
 
 # What a person has rows in, and what makes two of them the same row.
 RENAMED = (

@@ -13,12 +13,12 @@ from plaza.challenges.model import IsBreak, NewPost, NotMember, Post, PostsPage,
 from plaza.challenges.record import challenge_for, challenge_of, member_of, note, require_ongoing, require_sight
 from plaza.challenges.tables import ARRIVAL, POST, REACTION, REMOVAL
 from plaza.core.auth import USER, Actor
-from plaza.core.bearers import bear
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
-from plaza.core.listing import below, newest
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
+from plaza.core.sql_paging import below, newest
+from plaza.core.username_locks import bear
 
 REACTIONS = (select(func.count()).select_from(REACTION).where(REACTION.c.post_id == POST.c.id).scalar_subquery()).label(
     "reactions"

@@ -25,9 +25,9 @@ from plaza.challenges.recommend import Recommendations, Recommender
 from plaza.challenges.roll import Roll, Rolled
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
-from plaza.core.call import Call
+from plaza.core.http.request import Call
+from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
-from plaza.core.routes import Routes
 
 Limit = Annotated[int, Meta(ge=1, le=100, description="How many at most.")]
 

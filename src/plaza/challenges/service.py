@@ -37,12 +37,12 @@ from plaza.challenges.record import (
 )
 from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, REMOVAL, TRACKING
 from plaza.core.auth import USER, Actor
-from plaza.core.bearers import bear
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
-from plaza.core.listing import below, newest
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
+from plaza.core.sql_paging import below, newest
+from plaza.core.username_locks import bear
 
 _ALL = newest(CHALLENGE.c.id)
 _PUBLIC = newest(CHALLENGE.c.id, CHALLENGE.c.is_public)

@@ -40,7 +40,7 @@ def command(commands: Commands, name: str, run: Run, about: str, example: str) -
 def with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
     """Put Plaza together for one piece of work, beside a running server or alone."""
     from plaza.app import running
-    from plaza.reach import at_hand
+    from plaza.valkey_discovery import at_hand
 
     async def run() -> T:
         async with at_hand(Settings.from_env()) as settings, running(settings) as plaza:
@@ -51,7 +51,7 @@ def with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
 
 def with_valkey(work: Callable[[Valkey], Awaitable[T]]) -> T:
     """Work that needs nothing but Valkey, whatever state the rest is in."""
-    from plaza.reach import at_hand, connected
+    from plaza.valkey_discovery import at_hand, connected
 
     async def run() -> T:
         async with at_hand(Settings.from_env()) as settings, connected(settings.valkey_url) as valkey:

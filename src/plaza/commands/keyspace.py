@@ -67,7 +67,7 @@ def _keys(given: argparse.Namespace) -> int:
 
 def _acl() -> int:
     from plaza.app import catalogues
-    from plaza.core.keys import Layout
+    from plaza.core.keyspace import Layout
     from plaza.core.valkey.address import parse
     from plaza.keyspace.acl import rules
 

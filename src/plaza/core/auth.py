@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plaza.core.clock import Clock
-from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import Forbidden, Unauthenticated
+from plaza.core.revocations import Cutoffs
 from plaza.core.settings import Settings
 from plaza.core.tokens import OLDEST_SECONDS, ROLES, Claims, Role, Tokens
 

@@ -16,10 +16,10 @@ from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.events import Consumer
 from plaza.core.functions import Functions, Library
-from plaza.core.keys import Catalogue
-from plaza.core.limits import Limiter
-from plaza.core.routes import Routes
-from plaza.core.rules import Inspector, Rules
+from plaza.core.http.routes import Routes
+from plaza.core.invariants import Inspector, Rules
+from plaza.core.keyspace import Catalogue
+from plaza.core.rate_limits import Limiter
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer

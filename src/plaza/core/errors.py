@@ -1,4 +1,4 @@
-"""Errors that say what the caller can do. Each carries its HTTP status; `core/http.py` alone turns them into answers.
+"""Errors that say what the caller can do. Each carries its HTTP status; only `core/http/app.py` makes responses of them.
 
 A class with a `code` of its own is also what a Lua `fail('<code>', …)` raises in Python: codes are registered here
 as their classes are defined, so a code means one thing everywhere.

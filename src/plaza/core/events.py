@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from plaza.core import catalogue as core
+from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.functions import Functions, Library
 from plaza.core.valkey import Arg, ReplyError

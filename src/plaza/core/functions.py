@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from plaza.core import catalogue as core
-from plaza.core.effects import Effects
+from plaza.core import keys as core
 from plaza.core.errors import PlazaError, Unavailable
-from plaza.core.keys import Catalogue, Layout, join
+from plaza.core.keyspace import Catalogue, Layout, join
+from plaza.core.outbox import Effects
 from plaza.core.valkey import Arg, ReplyError, Valkey
 from plaza.core.valkey.calls import answering
 from plaza.core.valkey.connection import pack

@@ -25,8 +25,8 @@ from typing import ClassVar, Final
 import msgspec
 
 from plaza.core.auth import Actor
-from plaza.core.catalogue import IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.errors import Conflict, Invalid, Unavailable
+from plaza.core.keys import IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.valkey import Valkey
 
 KEPT_MS: Final = 24 * 3_600_000

@@ -19,7 +19,7 @@ from typing import Self
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.core import catalogue as core
+from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
 from plaza.core.functions import Functions, Library
 

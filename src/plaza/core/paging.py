@@ -24,10 +24,10 @@ from typing import Annotated, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from plaza.core.catalogue import CATALOGUE, SNAPSHOT
 from plaza.core.clock import Clock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions, Library
+from plaza.core.keys import CATALOGUE, SNAPSHOT
 from plaza.core.valkey import Valkey
 
 T = TypeVar("T")

@@ -33,9 +33,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from plaza.core import metrics, migrate
 from plaza.core.errors import OperatorError, SettingError, Unavailable
-from plaza.core.here import Here
 from plaza.core.settings import Settings
 from plaza.core.sqlite import Connections
+from plaza.core.sqlite_inline import Here
 
 SQLITE_READERS = 4
 POOL_SIZE, POOL_OVERFLOW = 10, 10

@@ -188,7 +188,7 @@ async def sampling(seconds: float = 1.0) -> AsyncIterator[None]:
 
 
 class Requests:
-    """Counts each request and writes its line; what `core/http.py` tells when one is over."""
+    """Counts each request and writes its line; what `core/http/app.py` tells when one is over."""
 
     def __init__(self, stream: TextIO | None = None, *, pretty: bool | None = None) -> None:
         self._out = stream or sys.stderr

@@ -15,13 +15,13 @@ from time import monotonic
 
 import structlog
 
-from plaza.core import catalogue as core
+from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
-from plaza.core.damage import DamagedKey, Explain, as_it_is
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.leases import Fence, Fenced, Leases, release
+from plaza.core.wrong_type import DamagedKey, Explain, as_it_is
 
 log = structlog.get_logger("plaza.jobs")
 

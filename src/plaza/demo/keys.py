@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.core.keys import Access, Catalogue, Field, Key
+from plaza.core.keyspace import Access, Catalogue, Field, Key
 
 DEMO = Key(
     "demo:state",

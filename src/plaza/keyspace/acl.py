@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from plaza.core import catalogue as core
-from plaza.core.keys import Access, Catalogue, Key, Layout
+from plaza.core import keys as core
+from plaza.core.keyspace import Access, Catalogue, Key, Layout
 from plaza.core.tokens import USERNAME
 from plaza.keyspace.proxy.commands import COMMANDS
 

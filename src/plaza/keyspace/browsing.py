@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from plaza.core.errors import Invalid, NotFound
-from plaza.core.keys import Access, Catalogue, Field, Key, Layout
+from plaza.core.keyspace import Access, Catalogue, Field, Key, Layout
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit.families import Families, Family
 

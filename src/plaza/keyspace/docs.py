@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from plaza.core.keys import Access, Catalogue, Key
+from plaza.core.keyspace import Access, Catalogue, Key
 
 INTRODUCTION = """\
 # Keys

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plaza.core.keys import Access, Catalogue, Key, KeyType
+from plaza.core.keyspace import Access, Catalogue, Key, KeyType
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit.families import Families
 

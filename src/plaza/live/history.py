@@ -30,8 +30,8 @@ from sqlalchemy import (
     tuple_,
 )
 
-from plaza.core.bearers import all_through, together
 from plaza.core.sql import Sql, metadata
+from plaza.core.username_locks import all_through, together
 from plaza.live.model import Statistics
 
 METADATA = metadata()

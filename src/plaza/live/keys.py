@@ -10,7 +10,7 @@ group's number. A count by country at a moment is then one `ZCOUNT` in one key.
 
 from __future__ import annotations
 
-from plaza.core.keys import Access, Catalogue, Field, Formula, Key
+from plaza.core.keyspace import Access, Catalogue, Field, Formula, Key
 
 RETENTION = "until the event has been silent for `PLAZA_LIVE_RETENTION_DAYS`"
 

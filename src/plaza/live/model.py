@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from plaza.core.errors import Conflict, Forbidden
-from plaza.core.words import in_words
+from plaza.core.validation_messages import in_words
 
 # The window is two missed beats and 5 s of grace: a viewer in a lift is still a viewer.
 BEAT_MS: Final = 30_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from importlib.resources import files
 
-from plaza.core.answers import EVENTS, Answer
-from plaza.core.answers import Event as ServerSent
 from plaza.core.auth import ADMIN, Actor
-from plaza.core.call import Call
-from plaza.core.routes import Routes
+from plaza.core.http.request import Call
+from plaza.core.http.responses import EVENTS, Answer
+from plaza.core.http.responses import Event as ServerSent
+from plaza.core.http.routes import Routes
 from plaza.live import attendance
 from plaza.live.figures import Figures
 from plaza.live.model import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from plaza.core.keys import Key
-from plaza.core.rules import Command, Entry, Rule, Rules
+from plaza.core.invariants import Command, Entry, Rule, Rules
+from plaza.core.keyspace import Key
 from plaza.live import keys as k
 
 # As `audience.lua` has it: by how much the heartbeat of a viewer who left is lowered.

@@ -17,8 +17,8 @@ from typing import Any
 import structlog
 from msgspec import json
 
-from plaza.core.answers import Event
 from plaza.core.errors import Unavailable
+from plaza.core.http.responses import Event
 from plaza.core.valkey import Valkey
 from plaza.live import keys
 from plaza.live.figures import Figures

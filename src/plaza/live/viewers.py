@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from msgspec import DecodeError, Struct, json
 
 from plaza.core.auth import USER, Auth
-from plaza.core.call import Call
 from plaza.core.clock import Clock
 from plaza.core.errors import TooFast, Unauthenticated
-from plaza.core.limits import POLICIES, Quota, address_subject
+from plaza.core.http.request import Call
+from plaza.core.rate_limits import POLICIES, Quota, address_subject
 from plaza.core.settings import Settings
 from plaza.live.model import Watcher
 from plaza.live.places import Places

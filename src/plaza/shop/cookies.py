@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.call import Call
+from plaza.core.http.request import Call
 from plaza.shop.sessions import is_token
 
 SECURE_NAME: Final = "__Host-plaza"

@@ -12,9 +12,9 @@ from sqlalchemy import bindparam, select, update
 
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import NotFound
-from plaza.core.listing import below, newest
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
+from plaza.core.sql_paging import below, newest
 from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, is_item_id, price_text
 from plaza.shop.rows import Data, Row, RowCache
 from plaza.shop.tables import ITEMS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keys import Access, Belongs, Catalogue, Field, Formula, Key, Refers
+from plaza.core.keyspace import Access, Belongs, Catalogue, Field, Formula, Key, Refers
 from plaza.core.tokens import USERNAME
 
 UUID: Final = "[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Invalid, Unauthenticated
 from plaza.core.paging import Pagination
-from plaza.core.words import in_words
+from plaza.core.validation_messages import in_words
 
 MOST_PER_LINE: Final = 999
 # No person's cart comes near; it bounds what one function has to move.

@@ -15,12 +15,12 @@ from typing import Any, Final
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.core.bearers import bear, give_up
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
-from plaza.core.listing import below, newest
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
+from plaza.core.sql_paging import below, newest
+from plaza.core.username_locks import bear, give_up
 from plaza.shop.items import Items, as_data
 from plaza.shop.keys import of_account, of_session
 from plaza.shop.model import EmptyCart, Order, OrderLine, OrdersPage, OutOfStock, SessionMoved, lines_of, price_text

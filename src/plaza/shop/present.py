@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from plaza.core.clock import Clock
-from plaza.core.hot import Hot
+from plaza.core.tracking_cache import Hot
 from plaza.shop.keys import SHOP_SESSION
 from plaza.shop.sessions import Sessions, Visit
 

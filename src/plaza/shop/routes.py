@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from plaza.core.answers import Answer
 from plaza.core.auth import Actor
-from plaza.core.call import Call
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
+from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
-from plaza.core.routes import Routes
 from plaza.shop.caching import Caching
 from plaza.shop.carts import Carts
 from plaza.shop.cookies import caller, clear_cookie, set_cookie, token_of

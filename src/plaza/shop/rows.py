@@ -30,7 +30,7 @@ from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.hot import Hot
+from plaza.core.tracking_cache import Hot
 from plaza.shop.keys import ITEM, SHOP_DELAYS, SHOP_SCHEDULE, of_row
 
 log = structlog.get_logger("plaza.shop")

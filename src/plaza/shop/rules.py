@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.core.rules import Command, Entry, Rule, Rules
+from plaza.core.invariants import Command, Entry, Rule, Rules
 from plaza.shop import keys as k
 
 MENDS = {

@@ -21,10 +21,10 @@ from typing import Any, Final, Protocol
 
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
-from plaza.core.cutoffs import Cutoffs
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.revocations import Cutoffs
 from plaza.core.tokens import is_username
 from plaza.shop.keys import SHOP_ACCOUNT_SESSIONS, SHOP_RECENT, SHOP_SESSION, SHOP_VIEWED, UUID, of_account, of_session
 from plaza.shop.model import Login, Session, SessionMoved, SessionsPage, WrongLogin

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from plaza.core.functions import Functions
-from plaza.core.keys import use_layout
+from plaza.core.keyspace import use_layout
 from plaza.core.valkey import connect as connect_wire
 from plaza.shop.library import LIBRARY
 

@@ -17,11 +17,11 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
-from plaza.core.hot import Hot
 from plaza.core.idempotency import KEPT_MS, Keyed, KeyReused
-from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
+from plaza.core.rate_limits import Limiter
 from plaza.core.tokens import ACCESS_SECONDS, ROLES, Role, is_username
+from plaza.core.tracking_cache import Hot
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.model import (
     BadRefresh,

@@ -6,8 +6,8 @@ from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.functions import Functions
-from plaza.core.limits import Limiter
 from plaza.core.passwords import Passwords
+from plaza.core.rate_limits import Limiter
 from plaza.social import routes, routes_accounts, routes_sync
 from plaza.social.accounts import Accounts
 from plaza.social.export import Export

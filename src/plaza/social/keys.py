@@ -4,7 +4,7 @@ cheap to keep true: the other side of a relation, an order for paging, a queue o
 
 from __future__ import annotations
 
-from plaza.core.keys import (
+from plaza.core.keyspace import (
     Access,
     Belongs,
     Catalogue,

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
-from plaza.core.words import in_words
+from plaza.core.validation_messages import in_words
 from plaza.social.keys import PRIVATE, UUID
 from plaza.social.tags import LONGEST_TAG
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from plaza.core.auth import Actor
-from plaza.core.damage import damaged, is_damage
 from plaza.core.functions import Functions
-from plaza.core.hot import Hot
+from plaza.core.tracking_cache import Hot
 from plaza.core.valkey import Arg, ReplyError
+from plaza.core.wrong_type import damaged, is_damage
 from plaza.social.keys import (
     POST,
     USER,

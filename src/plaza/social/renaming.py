@@ -24,7 +24,7 @@ from plaza.core.clock import Clock
 from plaza.core.domain import Holder
 from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.functions import Functions
-from plaza.core.keys import Key
+from plaza.core.keyspace import Key
 from plaza.core.leases import Leases
 from plaza.core.tokens import is_username
 from plaza.social import keys as k

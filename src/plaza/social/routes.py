@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from plaza.core.answers import Answer
 from plaza.core.auth import Actor
-from plaza.core.call import Call
 from plaza.core.errors import Unauthenticated
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
+from plaza.core.http.routes import Named, Routes
 from plaza.core.paging import Page
-from plaza.core.routes import Named, Routes
 from plaza.social.export import Export
 from plaza.social.feeds import Feeds
 from plaza.social.home import Home

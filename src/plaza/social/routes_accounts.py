@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from plaza.core.answers import Answer
 from plaza.core.auth import Actor
-from plaza.core.call import Call
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
+from plaza.core.http.routes import Routes
 from plaza.core.idempotency import REPLAYED
-from plaza.core.routes import Routes
 from plaza.social.accounts import Accounts
 from plaza.social.model import Login, NewPassword, Refresh, Registration, SignedIn, User
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Forbidden
-from plaza.core.routes import Routes
+from plaza.core.http.routes import Routes
 from plaza.social.sync import MOST_RECORDS, Kind, Results, Sync
 
 route = Routes("sync", prefix="/sync", about="Taking over what another system knows.")

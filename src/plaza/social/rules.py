@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.core.keys import Key
-from plaza.core.rules import Command, Entry, Rule, Rules
+from plaza.core.invariants import Command, Entry, Rule, Rules
+from plaza.core.keyspace import Key
 from plaza.social import keys as k
 from plaza.social.model import RANKED_MS, points, score
 

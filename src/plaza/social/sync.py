@@ -19,8 +19,8 @@ from msgspec import Meta
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid, NotFound, PlazaError, Unavailable
 from plaza.core.functions import Functions
+from plaza.core.http.problem_details import invalid
 from plaza.core.passwords import recognised
-from plaza.core.serving.problems import invalid
 from plaza.core.tokens import Role, is_username
 from plaza.social import keys as k
 from plaza.social.model import (

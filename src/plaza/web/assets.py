@@ -8,8 +8,8 @@ import hashlib
 from importlib.resources import files
 from typing import Final
 
-from plaza.core.answers import Answer
 from plaza.core.errors import NotFound
+from plaza.core.http.responses import Answer
 
 _TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 _FOREVER: Final = [("cache-control", "public, max-age=31536000, immutable")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.errors import PlazaError
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.web.drafts import Draft, draft_of
 from plaza.web.problems import wants_page
 from plaza.web.security import HOME

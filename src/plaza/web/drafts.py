@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from plaza.core.call import Call
 from plaza.core.errors import BadRequest, Invalid
+from plaza.core.http.request import Call
 from plaza.web.forms import CSRF, LABELS, fields_of
 from plaza.web.security import is_own_page, local
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from plaza.core.errors import BadRequest, Invalid
-from plaza.core.serving.problems import invalid
+from plaza.core.http.problem_details import invalid
 
 T = TypeVar("T")
 

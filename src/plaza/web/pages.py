@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from plaza.articles.lists import Lists
 from plaza.core.domain import Core
-from plaza.core.routes import ErrorAnswer, Routes
+from plaza.core.http.routes import ErrorAnswer, Routes
 from plaza.live.programme import Programme
 from plaza.shop.pages import Pages
 from plaza.shop.present import Present

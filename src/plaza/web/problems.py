@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError
-from plaza.core.serving.problems import headers_of, problem
+from plaza.core.http.problem_details import headers_of, problem
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.web.drafts import draft_of
 from plaza.web.forms import NEXT, fields_of
 from plaza.web.rendering import chrome, page, render

@@ -9,8 +9,8 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from plaza.core.answers import Answer
-from plaza.core.serving.headers import PAGE_POLICY
+from plaza.core.http.headers import PAGE_POLICY
+from plaza.core.http.responses import Answer
 from plaza.web import assets, measures, text
 from plaza.web.avatars import avatar
 from plaza.web.keeping import kept

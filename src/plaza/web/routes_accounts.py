@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.shop.cookies import clear_cookie, token_of
 from plaza.shop.model import Login
 from plaza.shop.sessions import Sessions, Visit

@@ -19,9 +19,9 @@ from plaza.articles.model import (
     Order,
 )
 from plaza.articles.service import Articles
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.errors import Conflict, Invalid, NotFound
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.web import forms, links
 from plaza.web.noticeboard import Noticeboard
 from plaza.web.rendering import tabs

@@ -25,9 +25,9 @@ from plaza.challenges.posts import Posts
 from plaza.challenges.recommend import Recommender
 from plaza.challenges.service import Challenges
 from plaza.challenges.standing import Standing, Standings
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.errors import Invalid
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.core.paging import Page
 from plaza.web import forms, tales
 from plaza.web.rendering import tabs

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from plaza.core.answers import EVENTS, Answer, Event
 from plaza.core.auth import Actor
-from plaza.core.call import Call
 from plaza.core.errors import Conflict
+from plaza.core.http.request import Call
+from plaza.core.http.responses import EVENTS, Answer, Event
 from plaza.keyspace.audit import Audits, Report
 from plaza.keyspace.browsing import Keyspace
 from plaza.web import forms

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
-from plaza.core.keys import Key
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
+from plaza.core.keyspace import Key
 from plaza.keyspace.browsing import Keyspace, opens
 from plaza.web.routes_operator import SECTION, operator, tabs
 from plaza.web.routing import PageRoutes

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
-from plaza.core.answers import EVENTS, Answer, Event
-from plaza.core.call import Call
 from plaza.core.errors import NotFound
+from plaza.core.http.request import Call
+from plaza.core.http.responses import EVENTS, Answer, Event
 from plaza.live.figures import Figures
 from plaza.live.model import EventId
 from plaza.live.programme import Programme, Showing

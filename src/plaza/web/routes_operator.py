@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from plaza.core.answers import EVENTS, Answer, Event
-from plaza.core.call import Call
+from plaza.core.http.request import Call
+from plaza.core.http.responses import EVENTS, Answer, Event
 from plaza.live.figures import Figures
 from plaza.live.model import SLOT_MS, EventId, LiveFigures, Statistics
 from plaza.live.programme import Programme

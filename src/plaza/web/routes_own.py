@@ -8,9 +8,9 @@ from typing import Any, Final
 from markupsafe import Markup
 from msgspec import json
 
-from plaza.core.answers import JSON, Answer
-from plaza.core.call import Call
 from plaza.core.errors import Forbidden, Invalid, NotFound, PlazaError, TooFast
+from plaza.core.http.request import Call
+from plaza.core.http.responses import JSON, Answer
 from plaza.core.paging import Page
 from plaza.shop.cookies import clear_cookie, token_of
 from plaza.shop.model import Session, SessionId

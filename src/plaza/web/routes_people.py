@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.core.paging import Page, Paged
 from plaza.social.accounts import Accounts
 from plaza.social.feeds import Feeds

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from markupsafe import Markup
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.errors import Forbidden, Invalid, NotFound
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.core.paging import Page
 from plaza.social.model import CommentId, NewComment, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.errors import Conflict
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.core.paging import Page
 from plaza.shop.carts import Carts
 from plaza.shop.cookies import token_of

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plaza.core.errors import Unauthenticated
-from plaza.core.routes import Handler, Method, Options, Routes
+from plaza.core.http.routes import Handler, Method, Options, Routes
 from plaza.web.door import turned_away
 from plaza.web.problems import problem_page
 from plaza.web.rendering import HTML

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from plaza.core.errors import Forbidden, Unauthenticated
-from plaza.core.serving.problems import CrossOrigin
+from plaza.core.http.problem_details import CrossOrigin
 
 HOME: Final = "/app"
 _DOTS: Final = r"(?:\.|%2[eE]){1,2}(?:[/?#]|$)"  # a segment by which browsers climb

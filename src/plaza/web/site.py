@@ -13,9 +13,9 @@ from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
 
-from plaza.core.answers import Answer
-from plaza.core.call import Call
 from plaza.core.clock import Clock
+from plaza.core.http.request import Call
+from plaza.core.http.responses import Answer
 from plaza.shop.cookies import token_of
 from plaza.web import rendering
 from plaza.web.demo import DemoAccounts, NoDemo

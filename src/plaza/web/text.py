@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from plaza.core.http.router import encode_segment
 from plaza.core.paging import Pagination
-from plaza.core.serving.router import encode_segment
 from plaza.core.tokens import is_username
 from plaza.social.tags import is_tag, normal_tag
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from plaza.core.auth import ADMIN, Actor
-from plaza.core.call import Call
 from plaza.core.errors import Unauthenticated
+from plaza.core.http.request import Call
 from plaza.shop.cookies import set_cookie, token_of
 from plaza.shop.present import Present
 from plaza.shop.sessions import Sessions, Visit, new_token

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 from prometheus_client import Metric
 
-from plaza.core import catalogue as core
+from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey

@@ -8,7 +8,7 @@ leaderboard through its author.
 from __future__ import annotations
 
 from plaza.core.functions import Library
-from plaza.core.keys import Catalogue, Key
+from plaza.core.keyspace import Catalogue, Key
 
 BOX_ITEMS = Key("box:<box>:items", "hash", "What is in a box.", of="item → quantity", owner="box")
 BOXES_TOP = Key("boxes:top", "zset", "Boxes by total.", of="box", score="sum of the box's quantities")

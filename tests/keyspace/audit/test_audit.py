@@ -12,19 +12,19 @@ import pytest
 from plaza.app import Plaza
 from plaza.cli import main
 from plaza.core.auth import API, Actor
-from plaza.core.effects import Note
 from plaza.core.errors import Forbidden
-from plaza.core.keys import Layout, use_layout
+from plaza.core.invariants import Entry
+from plaza.core.keyspace import Layout, use_layout
 from plaza.core.leases import Held
-from plaza.core.rules import Entry
+from plaza.core.outbox import Note
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, Audits, Report, basics
 from plaza.keyspace.audit.confirming import Confirmer, Suspect
 from plaza.keyspace.audit.pace import Pace
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER
-from tests.eventually import eventually
 from tests.keyspace.audit.loading import Town
 from tests.servers import Server
+from tests.waiting import eventually
 
 
 async def test_a_town_where_everything_happened_is_clean(audits: Audits, town: Town) -> None:

@@ -10,18 +10,18 @@ import httpx
 import pytest
 
 from plaza.app import catalogues
-from plaza.core import limits
+from plaza.core import rate_limits
 from plaza.core.auth import Auth
 from plaza.core.functions import Functions
-from plaza.core.http import App, make_app
-from plaza.core.limits import Limiter
+from plaza.core.http.app import App, make_app
+from plaza.core.rate_limits import Limiter
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
 from plaza.core.valkey import Valkey
 from plaza.keyspace.proxy import plans, routes
 from plaza.keyspace.proxy.service import Proxy
 from plaza.social import keys as social
-from tests.web import client_of
+from tests.http_servers import client_of
 
 SETTINGS: Final = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
 AUTH: Final = Auth(SETTINGS)
@@ -39,7 +39,7 @@ def token(name: str = "ana", role: Role = "user") -> str:
 
 @pytest.fixture
 async def app(valkey: Valkey) -> App:
-    functions = Functions(valkey, [plans.LIBRARY, limits.LIBRARY])
+    functions = Functions(valkey, [plans.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
     proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
     return make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from plaza.core.keys import Access, Key, Layout
+from plaza.core.keyspace import Access, Key, Layout
 from plaza.keyspace.proxy.commands import COMMANDS
 from plaza.keyspace.proxy.forms import MOST_COMMANDS
 from plaza.social import keys as social

@@ -9,18 +9,18 @@ import httpx
 import pytest
 
 from plaza.app import catalogues
-from plaza.core import limits
+from plaza.core import rate_limits
 from plaza.core.functions import Functions
-from plaza.core.http import make_app
-from plaza.core.limits import Limiter, Policy, Quota
+from plaza.core.http.app import make_app
+from plaza.core.rate_limits import Limiter, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
 from plaza.keyspace.proxy import plans, routes, service
 from plaza.keyspace.proxy.service import Proxy
+from tests.http_servers import client_of
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token
-from tests.patience import connect_patiently
 from tests.servers import Cluster, Server, one_server
-from tests.web import client_of
+from tests.timeouts import connect_patiently
 
 POLICIES = {
     "proxy": Policy(user=Quota(6, 600), address=Quota(100, 60)),
@@ -30,7 +30,7 @@ POLICIES = {
 
 @pytest.mark.usefixtures("community")
 async def test_calls_are_limited_and_writes_among_them_more(valkey: Valkey) -> None:
-    functions = Functions(valkey, [plans.LIBRARY, limits.LIBRARY])
+    functions = Functions(valkey, [plans.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
     limiter = Limiter(functions, policies=POLICIES)
     settings = Settings(jwt_secret=SETTINGS.jwt_secret, api_key=KEY)

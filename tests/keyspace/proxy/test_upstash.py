@@ -14,7 +14,7 @@ import upstash_redis
 from upstash_redis.asyncio import Redis
 from upstash_redis.errors import UpstashError
 
-from plaza.core.keys import Layout
+from plaza.core.keyspace import Layout
 from plaza.core.valkey import Valkey
 from plaza.social import keys as social
 from tests.keyspace.proxy.conftest import KEY, POST, Door, token

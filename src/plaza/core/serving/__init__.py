@@ -1,1 +1,1 @@
-"""What `core/http.py` is made of: from the bytes of a request to a handler's arguments, and back."""
+"""What `core/http/app.py` is made of: from the bytes of a request to a handler's arguments, and back."""

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from plaza.core.keys import Layout
+from plaza.core.keyspace import Layout
 from plaza.core.valkey.calls import Arg
 from plaza.core.valkey.dedicated import Subscription
 

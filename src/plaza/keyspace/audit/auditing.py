@@ -12,8 +12,8 @@ from time import monotonic
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.core.keys import Catalogue
-from plaza.core.rules import Inspector, Rules
+from plaza.core.invariants import Inspector, Rules
+from plaza.core.keyspace import Catalogue
 from plaza.keyspace.audit import pending
 from plaza.keyspace.audit.basics import UNKNOWN
 from plaza.keyspace.audit.confirming import Confirmer, Suspect

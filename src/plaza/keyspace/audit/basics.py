@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.core.keys import Key
-from plaza.core.rules import Command, Entry, Rule
+from plaza.core.invariants import Command, Entry, Rule
+from plaza.core.keyspace import Key
 from plaza.keyspace.audit.families import Family
 
 # A key whose time to live was set a moment ago may show a few milliseconds more than it was given.

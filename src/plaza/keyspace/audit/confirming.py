@@ -16,9 +16,9 @@ from time import monotonic
 from typing import Any
 
 from plaza.core.clock import Clock
-from plaza.core.effects import Note
 from plaza.core.functions import Functions
-from plaza.core.rules import Command, Entry, Rule
+from plaza.core.invariants import Command, Entry, Rule
+from plaza.core.outbox import Note
 from plaza.core.valkey import ReplyError
 from plaza.keyspace.audit.families import Family
 from plaza.keyspace.audit.reading import as_commands, look, seen_again

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plaza.core.keys import Belongs, Counts, Formula, Key, Mirrors, Orders, Refers, Scored
-from plaza.core.rules import Command, Entry, Rule
+from plaza.core.invariants import Command, Entry, Rule
+from plaza.core.keyspace import Belongs, Counts, Formula, Key, Mirrors, Orders, Refers, Scored
 from plaza.keyspace.audit.families import Families, Family
 
 SIZE = {"set": "SCARD", "zset": "ZCARD", "list": "LLEN", "hash": "HLEN", "string": "STRLEN", "stream": "XLEN"}

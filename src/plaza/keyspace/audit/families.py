@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plaza.core.keys import Catalogue, Key, Layout
-from plaza.core.rules import Command, Entry, Rule, Shape
+from plaza.core.invariants import Command, Entry, Rule, Shape
+from plaza.core.keyspace import Catalogue, Key, Layout
 
 
 @dataclass(slots=True, eq=False)

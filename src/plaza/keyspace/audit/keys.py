@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.core.keys import Access, Catalogue, Key
+from plaza.core.keyspace import Access, Catalogue, Key
 
 AUDIT_RUNNING = Key(
     "audit:running",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.core.keys import Key
+from plaza.core.keyspace import Key
 from plaza.keyspace.audit.basics import LIFETIME, MEMBER, TYPE, UNKNOWN, VALUE
 from plaza.keyspace.audit.confirming import Suspect
 from plaza.keyspace.audit.pending import SETTLED

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from plaza.core import catalogue as core
-from plaza.core.rules import Command, Entry, Rule
+from plaza.core import keys as core
+from plaza.core.invariants import Command, Entry, Rule
 
 # Twice what a worker takes at most.
 OLD_MS = 60_000

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from plaza.core.functions import Functions
-from plaza.core.rules import Command, Entry, Rule
+from plaza.core.invariants import Command, Entry, Rule
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit.basics import BLIND
 from plaza.keyspace.audit.families import Family

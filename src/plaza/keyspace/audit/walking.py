@@ -15,7 +15,7 @@ from typing import Any
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.core.rules import Command, Entry, Rule
+from plaza.core.invariants import Command, Entry, Rule
 from plaza.keyspace.audit import basics
 from plaza.keyspace.audit.confirming import Suspect
 from plaza.keyspace.audit.families import Families, Family

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plaza.core.errors import BadRequest
-from plaza.core.keys import KeyType
+from plaza.core.keyspace import KeyType
 
 # A range of so many elements is a page; of a longer one it is looked first how long it is.
 PAGE: Final = 100

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from plaza.core.serving.problems import BadJson
+from plaza.core.http.problem_details import BadJson
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.service import Outcome
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from plaza.core.functions import Functions, Library
-from plaza.core.keys import Access, Catalogue, Hidden, Key
+from plaza.core.keyspace import Access, Catalogue, Hidden, Key
 from plaza.core.valkey import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.commands import Asked, Refused, read
 from plaza.keyspace.proxy.rules import Caller, Place, Rules

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from plaza.core.answers import JSON, Answer
 from plaza.core.auth import Actor
-from plaza.core.call import Call
 from plaza.core.errors import PlazaError
-from plaza.core.routes import Options, Routes
-from plaza.core.serving.problems import problem
+from plaza.core.http.problem_details import problem
+from plaza.core.http.request import Call
+from plaza.core.http.responses import JSON, Answer
+from plaza.core.http.routes import Options, Routes
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.forms import (
     BODY_BYTES,

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final
 
 from plaza.core.auth import Actor
-from plaza.core.keys import Access, Catalogue, Field, Hidden, Key, Layout
+from plaza.core.keyspace import Access, Catalogue, Field, Hidden, Key, Layout
 from plaza.core.tokens import RESERVED
 from plaza.keyspace.audit.families import Families
 from plaza.keyspace.proxy.commands import LONGEST_WORD, Asked, Refused

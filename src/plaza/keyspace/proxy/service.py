@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions, is_missing
-from plaza.core.keys import Catalogue
-from plaza.core.limits import Limiter
+from plaza.core.keyspace import Catalogue
+from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import NotReady, ReplyError
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.plans import Plan, Planner, Step

@@ -1,0 +1,91 @@
+"""What can be read about the application: its OpenAPI document, the page that shows it, its numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from plaza.core import metrics
+from plaza.core.errors import NotFound
+from plaza.core.http.headers import PAGE_POLICY
+from plaza.core.http.request import Call
+from plaza.core.http.responses import JSON, Answer, encode
+from plaza.core.http.routes import Routes
+
+route = Routes("system")
+
+
+class Document:
+    """Bytes that are made once and change only with a new version: browsers may keep them and ask if they changed."""
+
+    def __init__(self, body: bytes, media_type: str, *headers: tuple[str, str]) -> None:
+        self.body = body
+        self.media_type = media_type
+        self.etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        self.headers = (("etag", self.etag), ("cache-control", "no-cache"), *headers)
+
+    def answer(self, call: Call) -> Answer[bytes]:
+        seen = [tag.strip().removeprefix("W/") for tag in call.headers.get("if-none-match", "").split(",")]
+        if self.etag in seen or "*" in seen:
+            return Answer(status=304, headers=self.headers)
+        return Answer(self.body, headers=self.headers, media_type=self.media_type)
+
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+def _document(file: Traversable) -> Document:
+    kind = "." + file.name.rpartition(".")[2]
+    policy = [("content-security-policy", PAGE_POLICY)] if kind == ".html" else []
+    return Document(file.read_bytes(), _TYPES[kind], *policy)
+
+
+class Documents:
+    """The OpenAPI document and the page that shows it."""
+
+    def __init__(self, describe: Callable[[], dict[str, Any]]) -> None:
+        self._describe = describe
+        self.files = {file.name: _document(file) for file in (files("plaza.web") / "docs").iterdir() if file.is_file()}
+        self.page = self.files.pop("index.html")
+
+    @cached_property
+    def openapi(self) -> Document:
+        return Document(encode(self._describe()), JSON)
+
+
+@route.get("/metrics", limit=None, media_type=metrics.CONTENT_TYPE)
+async def show_metrics() -> Answer[str]:
+    """Numbers for Prometheus."""
+    # Adding up the files of many processes takes a while, and others should not wait for it.
+    return Answer(await asyncio.to_thread(metrics.exposition))
+
+
+@route.get("/openapi.json", limit=None)
+async def openapi(call: Call, documents: Documents) -> Answer[Any]:
+    """This document."""
+    return documents.openapi.answer(call)
+
+
+@route.get("/docs", limit=None, listed=False, any_query=True)
+async def docs(call: Call, documents: Documents) -> Answer[bytes]:
+    """A page that shows the OpenAPI document and lets one try it."""
+    return documents.page.answer(call)
+
+
+@route.get("/docs/{name}", limit=None, listed=False)
+async def docs_asset(call: Call, name: str, documents: Documents) -> Answer[bytes]:
+    """A script or style of that page."""
+    file = documents.files.get(name)
+    if file is None:
+        raise NotFound("No such file.")
+    return file.answer(call)

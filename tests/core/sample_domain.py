@@ -1,0 +1,258 @@
+"""A small domain that lives in the tests: things on a shelf, and routes that show what routes can do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from plaza.core.auth import Actor, Auth
+from plaza.core.errors import Conflict, Forbidden, Gone, NotFound, PlazaError, TooFast, Unavailable
+from plaza.core.http.app import App, make_app
+from plaza.core.http.request import Call
+from plaza.core.http.responses import EVENTS, Answer, Event
+from plaza.core.http.routes import Named, Routes
+from plaza.core.paging import Page, Pagination
+from plaza.core.settings import Settings
+from plaza.core.valkey import ConnectionLost, Valkey
+
+SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32)
+AUTH = Auth(SETTINGS)
+
+route = Routes("things", about="Things on a shelf.")
+
+ThingId = Annotated[int, Meta(ge=1, description="A thing.")]
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+class NewThing(msgspec.Struct, forbid_unknown_fields=True):
+    """What one says of a new thing."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=20, description="What it is called.")]
+    parts: list[Part] = []
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    title: str | None = None
+
+
+class Thing(msgspec.Struct):
+    id: int
+    title: str
+    author: str
+
+
+class Things(msgspec.Struct):
+    things: list[Thing]
+    pagination: Pagination
+
+
+@dataclass
+class Shelf:
+    """What handlers work on, and what they did."""
+
+    things: list[Thing] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    valkey: Valkey | None = None
+
+
+@route.post("/things", status=201, idempotent=True)
+async def create(actor: Actor, body: NewThing, call: Call, shelf: Shelf) -> Thing:
+    """Put a thing on the shelf.
+
+    It gets the next number.
+    """
+    shelf.calls.append(call)
+    if body.title == "taken":
+        raise Conflict("There is one already.")
+    if body.title == "away":
+        raise Unavailable("Valkey is away.")
+    shelf.things.append(Thing(len(shelf.things) + 1, body.title, actor.name))
+    return shelf.things[-1]
+
+
+@route.get("/things")
+async def browse(
+    page: Page,
+    shelf: Shelf,
+    colour: Literal["red", "blue"] | None = None,
+    tag: list[str] = [],  # noqa: B006
+    from_: int = 0,
+    per_shelf: Annotated[int, Named("perShelf"), Meta(le=9)] = 3,
+    includeUser: bool = True,  # noqa: N803
+) -> dict[str, Any]:
+    """All things."""
+    return {
+        "page": page,
+        "colour": colour,
+        "tag": tag,
+        "from": from_,
+        "perShelf": per_shelf,
+        "includeUser": includeUser,
+    }
+
+
+@route.get("/things/{thing}")
+async def read(thing: ThingId, shelf: Shelf) -> Thing:
+    if thing > len(shelf.things):
+        raise NotFound("No such thing.", id=thing)
+    return shelf.things[thing - 1]
+
+
+@route.patch("/things/{thing}")
+async def change(actor: Actor, thing: ThingId, body: Change) -> Change:
+    return body
+
+
+@route.delete("/things/{thing}")
+async def remove(actor: Actor, thing: ThingId) -> None:
+    """Take a thing away."""
+
+
+@route.post("/things/{thing}/like")
+async def like(actor: Actor, thing: ThingId) -> dict[str, Any]:
+    return {"liked": thing, "by": actor.name}
+
+
+@route.post("/uploads", body_limit=1000)
+async def upload(body: bytes) -> dict[str, int]:
+    return {"size": len(body)}
+
+
+@route.get("/echo/{text}")
+async def echo(text: str) -> dict[str, str]:
+    return {"text": text}
+
+
+@route.get("/users/{username}/posts")
+async def posts_of(username: str) -> dict[str, str]:
+    return {"posts_of": username}
+
+
+@route.get("/users/me/export")
+async def export(actor: Actor) -> dict[str, str]:
+    return {"export_of": actor.name}
+
+
+@route.get("/users/{username}")
+async def user(username: str) -> dict[str, str]:
+    return {"user": username}
+
+
+@route.get("/me")
+async def whoami(actor: Actor | None, call: Call) -> dict[str, Any]:
+    return {"name": actor and actor.name, "address": call.address, "secure": call.secure}
+
+
+ERRORS: dict[str, Exception] = {
+    "conflict": Conflict("Taken."),
+    "gone": Gone("Over."),
+    "forbidden": Forbidden("Not yours."),
+    "fast": TooFast("Slower.", retry_after=2.1),
+    "away": Unavailable("Valkey is away.", retry_after=0.2),
+    "lost": ConnectionLost("Valkey at db.internal:6379 closed the connection.", may_have_run=True),
+    "bug": ZeroDivisionError("a secret of the inside"),
+}
+
+
+@route.get("/errors/{name}")
+async def fail(name: str) -> None:
+    raise ERRORS[name]
+
+
+def plain_error(error: PlazaError, call: Call) -> Answer[Any]:
+    return Answer({"error": f"ERR {error.detail}"}, status=error.status)
+
+
+@route.post("/other-protocol", on_error=plain_error)
+async def other_protocol(actor: Actor, body: NewThing) -> None:
+    """Has errors in a form of its own."""
+
+
+@route.get("/slow")
+async def slow_read(shelf: Shelf) -> dict[str, bool]:
+    return await _slow(shelf)
+
+
+@route.post("/slow")
+async def slow_write(shelf: Shelf) -> dict[str, bool]:
+    return await _slow(shelf)
+
+
+async def _slow(shelf: Shelf) -> dict[str, bool]:
+    shelf.events.append("begun")
+    shelf.begun.set()
+    try:
+        await shelf.go_on.wait()
+    except asyncio.CancelledError:
+        shelf.events.append("cancelled")
+        raise
+    shelf.events.append("done")
+    return {"done": True}
+
+
+@route.get("/trips/{count}")
+async def trips(count: int, shelf: Shelf) -> dict[str, int]:
+    assert shelf.valkey is not None
+    for _ in range(count):
+        await shelf.valkey.call("PING")
+    return {"trips": count}
+
+
+@route.get("/events", media_type=EVENTS)
+async def events(shelf: Shelf, count: int = 3) -> AsyncIterator[Event[Any]]:
+    try:
+        for i in range(count):
+            yield Event(data={"n": i}, event="tick\nevil: 1", id=str(i), retry_ms=500)
+        yield Event(data=Thing(1, "Lamp", "ana"))
+        shelf.begun.set()
+        await shelf.go_on.wait()
+    finally:
+        shelf.events.append("closed")
+
+
+@route.get("/rows.csv", media_type="text/csv; charset=utf-8")
+async def rows(shelf: Shelf, count: int = 3) -> AsyncIterator[str]:
+    try:
+        for i in range(count):
+            yield f"row {i}\n"
+        shelf.begun.set()
+        if count > 100:
+            await shelf.go_on.wait()
+    finally:
+        shelf.events.append("closed")
+
+
+@route.get("/broken.csv", media_type="text/csv")
+async def broken() -> AsyncIterator[bytes]:
+    yield b"half of "
+    raise ZeroDivisionError("a secret of the inside")
+
+
+@route.get("/page")
+async def page() -> Answer[str]:
+    headers = [("content-security-policy", "default-src 'self'"), ("set-cookie", "a=1"), ("set-cookie", "b=2")]
+    return Answer("<p>ü</p>", status=203, headers=headers, media_type="text/html; charset=utf-8")
+
+
+@route.get("/split")
+async def split() -> Answer[str]:
+    return Answer("x", headers=[("location", "/a\r\nset-cookie: evil=1")])
+
+
+def app_of(shelf: Shelf | None = None, settings: Settings = SETTINGS, **options: Any) -> App:
+    return make_app([route], {Shelf: shelf or Shelf()}, auth=AUTH, settings=settings, **options)
+
+
+def token(name: str = "ana") -> dict[str, str]:
+    return {"authorization": f"Bearer {AUTH.issue(name, 'user')}"}

@@ -1,0 +1,62 @@
+"""What a load balancer hears: the truth, quickly, whatever is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plaza.core.errors import Unavailable
+from plaza.core.health import System
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from plaza.core.valkey import Valkey
+from tests.servers import Server, one_server
+from tests.timeouts import persistently
+
+# A busy machine may be slow, but not this slow; and less than the connection's own patience of 5 s.
+PATIENCE_SECONDS = 4.0
+
+
+async def test_ready_means_that_valkey_and_sql_answer(valkey: Valkey, sql: Sql) -> None:
+    assert (await System(valkey, sql, patience=PATIENCE_SECONDS).ready()).checks == {"valkey": "ok", "sql": "ok"}
+
+
+async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -> None:
+    system = System(valkey, sql)
+    system.draining.set()
+    with pytest.raises(Unavailable, match="ending"):
+        await system.ready()
+
+
+async def test_a_valkey_that_hangs_is_named_and_comes_back(tmp_path: Path) -> None:
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    with one_server() as server:
+        valkey = await persistently(server.url)
+        system = System(valkey, sql, patience=PATIENCE_SECONDS)
+        server.pause()
+        with pytest.raises(Unavailable, match=r"Away: valkey\.") as away:
+            await system.ready()
+        assert away.value.extra["checks"] == {"valkey": "no answer in 4 s", "sql": "ok"}
+        server.resume()
+        assert (await system.ready()).status == "ready"
+        await valkey.close()
+    await sql.close()
+
+
+async def test_a_database_that_is_away_is_named(server: Server, tmp_path: Path) -> None:
+    sql = await Sql.open(Settings(data_dir=tmp_path))
+    await sql.close()
+    _take_away(tmp_path / "plaza.sqlite")
+    valkey = await persistently(server.url)
+    with pytest.raises(Unavailable, match=r"Away: sql\.") as away:
+        await System(valkey, sql, patience=PATIENCE_SECONDS).ready()
+    assert away.value.extra["checks"]["valkey"] == "ok"
+    await sql.close()
+    await valkey.close()
+
+
+def _take_away(database: Path) -> None:
+    for file in database.parent.glob(f"{database.name}*"):  # the write-ahead log too
+        file.unlink()
+    database.mkdir()

@@ -1,0 +1,237 @@
+"""Credentials, limits and keyed requests where clients meet them: over HTTP, in front of a real Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from plaza.core.auth import ADMIN, USER, Actor, Auth
+from plaza.core.errors import NotFound
+from plaza.core.functions import Functions
+from plaza.core.http.app import make_app
+from plaza.core.http.routes import Routes
+from plaza.core.idempotency import Idempotency
+from plaza.core.rate_limits import LIBRARY, Limiter, Policy, Quota
+from plaza.core.revocations import Cutoffs
+from plaza.core.settings import Settings
+from plaza.core.valkey import Valkey
+from tests.http_servers import client_of
+from tests.servers import one_server
+from tests.timeouts import persistently
+
+API_KEY = "the api key of a server"
+POLICIES = {
+    "read": Policy(Quota(3, 60), Quota(6, 60)),
+    "write": Policy(Quota(1_000, 60), Quota(6_000, 60)),
+}
+
+
+class NewThing(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+class Thing(msgspec.Struct):
+    id: int
+    name: str
+    by: str
+
+
+class Things:
+    """A service that counts what it made."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    async def make(self, actor: Actor, name: str) -> Thing:
+        await asyncio.sleep(0.02)  # long enough for a hundred others to arrive
+        if name == "missing":
+            self.made.append(name)
+            raise NotFound("There is no such thing to copy.")
+        self.made.append(name)
+        return Thing(len(self.made), name, actor.name)
+
+
+class Who(msgspec.Struct):
+    name: str
+    role: str
+
+
+class Door:
+    """The application and what it stands on."""
+
+    def __init__(self, client: httpx.AsyncClient, auth: Auth, things: Things) -> None:
+        self.client = client
+        self.auth = auth
+        self.things = things
+
+    def ana(self, **more: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.auth.issue('ana', USER)}", **more}
+
+
+def routes() -> Routes:
+    route = Routes("things")
+
+    @route.get("/who")
+    async def who(actor: Actor) -> Who:
+        return Who(actor.name, actor.role)
+
+    @route.get("/open", limit=None)
+    async def open_to_all(actor: Actor | None) -> Who:
+        return Who("", "") if actor is None else Who(actor.name, actor.role)
+
+    @route.post("/things", status=201, idempotent=True)
+    async def make(actor: Actor, body: NewThing, things: Things) -> Thing:
+        return await things.make(actor, body.name)
+
+    return route
+
+
+async def open_door(valkey: Valkey, folder: Path) -> AsyncIterator[Door]:
+    settings = Settings(data_dir=folder, jwt_secret="x" * 32, api_key=API_KEY)
+    cutoffs, things = Cutoffs(valkey), Things()
+    auth, functions = Auth(settings, cutoffs), Functions(valkey, [LIBRARY])
+    await functions.load()
+    await cutoffs.start()
+    app = make_app(
+        [routes()],
+        {Things: things},
+        auth=auth,
+        settings=settings,
+        limiter=Limiter(functions, policies=POLICIES),
+        idempotency=Idempotency(valkey),
+    )
+    async with client_of(app) as client:
+        yield Door(client, auth, things)
+    await cutoffs.close()
+
+
+@pytest.fixture
+async def door(valkey: Valkey, tmp_path: Path) -> AsyncIterator[Door]:
+    async for door in open_door(valkey, tmp_path):
+        yield door
+
+
+async def test_a_token_in_each_header_and_the_api_key_open(door: Door) -> None:
+    token = door.auth.issue("ana", USER)
+    for header, value in (("Authorization", f"Bearer {token}"), ("X-Authorization", token), ("X-Access-Token", token)):
+        answer = await door.client.get("/open", headers={header: value})
+        assert answer.json() == {"name": "ana", "role": "user"}
+    answer = await door.client.get("/open", headers={"X-API-Key": API_KEY})
+    assert answer.json() == {"name": "@api", "role": ADMIN}
+    assert (await door.client.get("/open")).json() == {"name": "", "role": ""}
+    assert (await door.client.get("/who")).status_code == 401
+
+
+async def test_wrong_credentials_are_401_also_where_none_are_needed(door: Door) -> None:
+    answer = await door.client.get("/open", headers={"x-access-token": "wrong"})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert answer.json()["code"] == "unauthenticated"
+    assert "wrong" not in answer.text
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-access-token", "x-api-key"])
+async def test_a_header_sent_twice_is_two_credentials(door: Door, header: str) -> None:
+    tokens = [door.auth.issue(name, USER) for name in ("ana", "bob")]
+    pairs = {
+        "authorization": [f"Bearer {token}" for token in tokens],
+        "x-access-token": tokens,
+        "x-api-key": ["wrong", API_KEY],
+    }[header]
+    for values in (pairs, pairs[::-1]):
+        answer = await door.client.get("/open", headers=[(header, value) for value in values])
+        assert answer.status_code == 401
+
+
+async def test_a_suspended_users_token_is_401_at_once_and_a_new_one_works(door: Door) -> None:
+    old = door.ana()
+    assert (await door.client.get("/open", headers=old)).status_code == 200
+    await door.auth.cut_off("ana")
+    assert (await door.client.get("/open", headers=old)).status_code == 401
+    assert (await door.client.get("/open", headers=door.ana())).status_code == 200
+
+
+async def test_of_a_hundred_equal_posts_at_once_exactly_one_makes_something(door: Door) -> None:
+    headers = door.ana(**{"idempotency-key": "order-1"})
+    body = {"name": "lamp"}
+    answers = await asyncio.gather(*(door.client.post("/things", headers=headers, json=body) for _ in range(100)))
+    assert door.things.made == ["lamp"]
+    statuses = Counter(answer.status_code for answer in answers)
+    assert set(statuses) <= {201, 409}
+    fresh = [a for a in answers if a.status_code == 201 and "idempotency-replayed" not in a.headers]
+    assert len(fresh) == 1
+    again = await door.client.post("/things", headers=headers, json=body)
+    assert again.status_code == 201
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["x-request-id"] != fresh[0].headers["x-request-id"]
+    assert again.content == fresh[0].content
+    assert again.headers["content-type"] == fresh[0].headers["content-type"]
+    assert door.things.made == ["lamp"]
+
+
+async def test_a_key_means_one_request_of_one_caller(door: Door) -> None:
+    key = {"idempotency-key": "order-1"}
+    first = await door.client.post("/things", headers=door.ana(**key), json={"name": "lamp"})
+    other = await door.client.post("/things", headers=door.ana(**key), json={"name": "desk"})
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    bob = {"x-access-token": door.auth.issue("bob", USER), **key}
+    theirs = await door.client.post("/things", headers=bob, json={"name": "desk"})
+    assert (first.json()["by"], theirs.json()["by"]) == ("ana", "bob")
+    for bad in ("", "x" * 256):
+        answer = await door.client.post("/things", headers=door.ana(**{"idempotency-key": bad}), json={"name": "x"})
+        assert answer.status_code == 422
+    assert door.things.made == ["lamp", "desk"]
+
+
+async def test_what_was_refused_before_it_ran_is_not_remembered_and_what_was_found_is(door: Door) -> None:
+    headers = door.ana(**{"idempotency-key": "order-1"})
+    assert (await door.client.post("/things", headers=headers, json={"nam": "lamp"})).status_code == 422
+    assert (await door.client.post("/things", headers=headers, content=b"{")).status_code == 400
+    assert (await door.client.post("/things", headers=headers, json={"name": "missing"})).status_code == 404
+    again = await door.client.post("/things", headers=headers, json={"name": "missing"})
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (404, "true")
+    assert again.headers["content-type"] == "application/problem+json"
+    assert door.things.made == ["missing"]
+
+
+async def test_every_answer_says_what_is_left_and_too_many_is_429(door: Door) -> None:
+    headers = door.ana()
+    answers = [await door.client.get("/who", headers=headers) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert [answer.headers["ratelimit"].split(";t=")[0] for answer in answers] == [
+        '"read";r=2',
+        '"read";r=1',
+        '"read";r=0',
+        '"read";r=0',
+    ]
+    assert {answer.headers["ratelimit-policy"] for answer in answers} == {'"read";q=3;w=60'}
+    assert 1 <= int(answers[3].headers["retry-after"]) <= 20
+    assert answers[3].headers["ratelimit"] == f'"read";r=0;t={answers[3].headers["retry-after"]}'
+    assert answers[3].json()["code"] == "too_fast"
+
+
+async def test_servers_with_the_api_key_are_not_limited(door: Door) -> None:
+    answers = [await door.client.get("/who", headers={"x-api-key": API_KEY}) for _ in range(20)]
+    assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_with_valkey_away_the_answer_is_503_and_never_500(tmp_path: Path) -> None:
+    with one_server() as server:
+        valkey = await persistently(server.url, patience=0.2)
+        async for door in open_door(valkey, tmp_path):
+            server.stop()
+            for request in (
+                door.client.get("/who", headers=door.ana()),
+                door.client.post("/things", headers=door.ana(**{"idempotency-key": "k"}), json={"name": "x"}),
+            ):
+                answer = await request
+                assert answer.status_code == 503
+                assert int(answer.headers["retry-after"]) >= 1
+            assert (await door.client.get("/open", headers=door.ana())).status_code == 200  # needs no Valkey
+        await valkey.close()

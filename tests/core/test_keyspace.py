@@ -1,0 +1,88 @@
+"""A key is declared once, and Python, Lua, the documents' names and the cluster's agree about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plaza.core.keyspace import Catalogue, Counts, Key, Layout, join, use_layout
+from tests.servers import Server
+
+LIKES = Key(
+    "post:<post>:likes", "set", "Who likes it.", of="username", owner="post", same=(Counts("post:<post>", "n"),)
+)
+FEED = Key("explore:feed", "zset", "All posts.", of="post", score="created at")
+SCORE = Key("score:", "zset", "Articles by score.", of="article", score="score")
+SCORE_GROUP = Key("score:<group>", "zset", "A group's articles.", of="article", score="score", owner="group")
+VIEWING = Key("<event>#<session>#<location>#Start", "zset", "Starts.", of="user", score="ms", owner="event")
+VIEWING_BARE = Key("<event>#<location>#Start", "zset", "Starts.", of="user", score="ms", owner="event")
+LIKED = Key("<user>_liked_posts", "set", "Liked.", of="post", owner="user")
+SHAPES = {
+    "post": "[0-9a-f-]{36}",
+    "group": "[a-z]+",
+    "event": "[^#]+",
+    "session": "[^#]+",
+    "location": "[^#]+",
+    "user": r"[\w.-]{1,30}",
+}
+CATALOGUE = Catalogue.of("test", globals(), SHAPES)
+POST = "550e8400-e29b-41d4-a716-446655440000"
+
+
+@pytest.fixture(params=list(Layout))
+def layout(request: pytest.FixtureRequest) -> Iterator[Layout]:
+    use_layout(request.param)
+    yield request.param
+    use_layout(Layout.PLAIN)
+
+
+def test_a_plain_name_is_the_documents_and_a_clusters_has_braces_round_the_owner() -> None:
+    assert LIKES.name(Layout.PLAIN, POST) == f"post:{POST}:likes"
+    assert LIKES.name(Layout.BRACES, POST) == f"post:{{{POST}}}:likes"
+    assert VIEWING.name(Layout.BRACES, "e", "s", "home") == "{e}#s#home#Start"
+    assert FEED.name(Layout.BRACES) == FEED.name(Layout.PLAIN) == "explore:feed"
+
+
+def test_lua_names_keys_as_python_does(layout: Layout, server: Server) -> None:
+    stranger = server.stranger()
+    for name, key in CATALOGUE:
+        parts = [f"p{i}" for i in range(len(key.parts))]
+        script = f"{CATALOGUE.lua(layout)}\nreturn key.{name}({', '.join(map(repr, parts))})"
+        assert stranger.eval(script, 0) == key(*parts)
+
+
+def test_every_name_is_recognised_as_its_own_family_and_gives_its_parts_back(layout: Layout) -> None:
+    for key, parts in [
+        (LIKES, (POST,)),
+        (FEED, ()),
+        (SCORE, ()),
+        (SCORE_GROUP, ("news",)),
+        (VIEWING, ("e1", "s1", "home")),
+        (VIEWING_BARE, ("e1", "home")),
+        (LIKED, ("a_liked_posts",)),
+    ]:
+        match = CATALOGUE.match(key(*parts))
+        assert match is not None
+        assert (match.key, match.parts) == (key, parts)
+
+
+@given(st.text(max_size=60))
+def test_a_name_nobody_declared_is_unknown_and_a_recognised_one_is_written_back_the_same(name: str) -> None:
+    match = CATALOGUE.match(name, Layout.PLAIN)
+    assert match is None or match.key.name(Layout.PLAIN, *match.parts) == name
+
+
+def test_joined_catalogues_refuse_two_meanings_of_one_name() -> None:
+    other = Catalogue("other", {"likes": Key("x:<post>", "set", "Something else.")}, {"post": SHAPES["post"]})
+    with pytest.raises(AssertionError, match="likes"):
+        join([CATALOGUE, other])
+    with pytest.raises(AssertionError, match="post"):
+        join([CATALOGUE, Catalogue("other", {}, {"post": "[0-9]+"})])
+
+
+def test_an_owner_that_is_no_part_of_the_pattern_is_a_mistake() -> None:
+    with pytest.raises(AssertionError, match="no part user"):
+        Key("post:<post>", "hash", "A post.", owner="user")

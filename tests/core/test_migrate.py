@@ -1,0 +1,168 @@
+"""Migrations, each promise on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import pkgutil
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, MetaData, inspect, text
+
+import plaza
+from plaza.core import migrate
+from plaza.core.errors import OperatorError, SettingError, Unavailable
+from plaza.core.settings import Settings
+from plaza.core.sql import Sql
+from tests.core.sample_migrations import BEDS, FOLDER, PLANTS, free
+from tests.processes import run_program
+from tests.timeouts import patiently
+
+
+async def test_each_domain_is_migrated_on_a_branch_of_its_own(garden: Sql) -> None:
+    async with garden.read() as tx:
+        heads = (await tx.execute(text("SELECT version_num FROM alembic_version"))).scalars().all()
+    assert {"core_0001", "garden_0002"} <= set(heads)
+
+
+async def test_a_database_at_an_older_revision_is_brought_forward_and_keeps_its_rows(
+    sql_settings: Settings, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
+    sql = await Sql.open(sql_settings, [older])
+    async with sql.begin() as tx:
+        await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))
+    await sql.close()
+    sql = await Sql.open(sql_settings, [FOLDER])
+    async with sql.begin() as tx:
+        await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
+    assert await free(sql) == 5
+    await sql.close()
+
+
+async def test_a_database_newer_than_the_code_is_refused_and_left_alone(
+    garden: Sql, sql_settings: Settings, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
+    with pytest.raises(SettingError, match=r"newer than this Plaza.*garden_0002.*backup"):
+        await Sql.open(sql_settings, [*migrate.folders(), older])
+    assert await free(garden) == 5
+
+
+async def test_a_migration_that_fails_half_way_leaves_the_database_as_it_was(
+    sql_settings: Settings, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "one.py").write_text(
+        textwrap.dedent("""
+        from alembic import op
+        revision, down_revision, branch_labels, depends_on = "broken_0001", None, ("broken",), None
+
+        def upgrade() -> None:
+            op.execute("CREATE TABLE half (id int)")
+            raise ZeroDivisionError
+        """)
+    )
+    with pytest.raises(ZeroDivisionError):
+        await Sql.open(sql_settings, [FOLDER, broken])
+    sql = await Sql.open(sql_settings, [])
+    async with sql.read() as tx:
+        assert await tx.run_sync(lambda connection: inspect(connection).get_table_names()) == []
+    await sql.close()
+
+
+async def test_many_processes_that_start_at_once_migrate_once(sql_settings: Settings, tmp_path: Path) -> None:
+    counting = tmp_path / "counting"
+    counting.mkdir()
+    (counting / "one.py").write_text(
+        textwrap.dedent(f"""
+        import os, time
+        from alembic import op
+        revision, down_revision, branch_labels, depends_on = "counting_0001", None, ("counting",), None
+
+        def upgrade() -> None:
+            with open({str(tmp_path / "ran")!r}, "a") as file:
+                file.write(f"{{os.getpid()}}\\n")
+            time.sleep(0.3)  # long enough for the others to meet us here
+            op.execute("CREATE TABLE counted (id int)")
+        """)
+    )
+    program = f"""
+        import asyncio
+        from pathlib import Path
+        from plaza.core.settings import Settings
+        from plaza.core.sql import Sql
+
+        async def main():
+            settings = Settings(
+                data_dir=Path({str(sql_settings.data_dir)!r}), database_url={sql_settings.database_url!r}
+            )
+            sql = await Sql.open(settings, [Path({str(counting)!r})])
+            await sql.ping()
+            await sql.close()
+
+        asyncio.run(main())
+    """
+    await asyncio.gather(*(run_program(program) for _ in range(3)))
+    assert len((tmp_path / "ran").read_text().splitlines()) == 1
+
+
+async def test_migrations_make_the_tables_that_the_code_declares(sql: Sql) -> None:
+    """A column that was added to a `Table` and to no migration, or the other way round, is found here."""
+    declared: dict[int, MetaData] = {}
+    for found in pkgutil.walk_packages(plaza.__path__, "plaza."):
+        if ".migrations" not in found.name and not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            declared |= {id(value): value for value in vars(module).values() if isinstance(value, MetaData)}
+    ours = {name for tables in declared.values() for name in tables.tables}
+    assert ours
+
+    def differences(connection: Connection) -> list[Any]:
+        found: list[Any] = []
+        for tables in declared.values():
+            here = set(tables.tables)
+            options = {"include_name": lambda name, kind, _, here=here: kind != "table" or name in here}
+            found += compare_metadata(MigrationContext.configure(connection, opts=options), tables)
+        return found
+
+    async with sql.read() as tx:
+        assert await tx.run_sync(differences) == []
+
+
+async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
+    sql_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        if sql_settings.database_url:
+            other = await Sql.open(sql_settings)
+            stack.push_async_callback(other.close)
+            tx = await stack.enter_async_context(other.begin())
+            await tx.execute(text(f"SELECT pg_advisory_xact_lock({migrate.LOCK})"))
+        else:
+            await stack.enter_async_context(migrate.file_lock(sql_settings.data_dir / "plaza.lock"))
+        monkeypatch.setattr(migrate, "LOCK_WAIT_SECONDS", 0.1)
+        async with patiently():
+            with pytest.raises(Unavailable):
+                await Sql.open(sql_settings)
+
+
+@pytest.mark.parametrize("there", [b"This is no database, and long enough to be looked at.", None])
+async def test_a_file_that_cannot_be_used_is_told_to_the_operator(tmp_path: Path, there: bytes | None) -> None:
+    if there is None:
+        (tmp_path / "var").touch()
+    else:
+        (tmp_path / "var").mkdir()
+        (tmp_path / "var" / "plaza.sqlite").write_bytes(there)
+    with pytest.raises(OperatorError, match=r"var.* (file is not a database|Not a directory|File exists)\."):
+        await Sql.open(Settings(data_dir=tmp_path / "var"))

@@ -1,0 +1,163 @@
+"""Connections of clients that send too little, too much, or what is no request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import msgspec
+import pytest
+
+from plaza.core.http import uvicorn_protocol
+from tests.core.sample_domain import Shelf, app_of, token
+from tests.http_servers import client_of, raw
+from tests.timeouts import patiently
+
+GET = b"GET /echo/a HTTP/1.1\r\nhost: x\r\n"
+
+
+@pytest.fixture
+async def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+async def port(shelf: Shelf) -> AsyncIterator[int]:
+    async with client_of(app_of(shelf)) as client:
+        assert client.base_url.port is not None
+        yield client.base_url.port
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    return lambda: monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.1)
+
+
+async def acquainted(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has had an answer: its time begins anew with the first byte of the next request."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(GET + b"\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    assert msgspec.json.decode(await reader.readuntil(b"}")) == {"text": "a"}
+    return reader, writer
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """What still comes until the server hangs up."""
+    async with patiently():
+        return await reader.read()
+
+
+def problem_of(answer: bytes) -> httpx.Response:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+    response = httpx.Response(int(first.split()[1]), headers=headers, content=body)
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["connection"] == "close"
+    assert response.headers["x-request-id"] == response.json()["request_id"]
+    assert response.headers["server-timing"].startswith('valkey;desc="0 round trips"')
+    return response
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x00\xa5\x01\x00",
+        b"hello\r\n\r\n",
+        GET + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"POST /things HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /things HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno number\r\n",
+    ],
+)
+async def test_what_is_no_request_is_refused_as_everything_else_is(port: int, sent: bytes) -> None:
+    refused = problem_of(await raw(port, sent))
+    assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
+
+
+async def test_trailers_are_not_headers(port: int) -> None:
+    authorization = token()["authorization"].encode()
+    head = b"POST /things HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    trailers = b"authorization: " + authorization + b"\r\nx-request-id: smuggled\r\n"
+    answer = await raw(port, head + b'd\r\n{"title":"x"}\r\n0\r\n' + trailers + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 401")
+    assert b"smuggled" not in answer
+
+
+async def test_headers_without_end_are_431(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for piece in (GET + b"x: ", *[b"y" * 10_000] * 7):
+        writer.write(piece)
+        await asyncio.sleep(0.02)
+    refused = problem_of(await rest(reader))
+    assert (refused.status_code, refused.json()["limit"]) == (431, uvicorn_protocol.HEAD_BYTES)
+    writer.close()
+
+
+async def test_large_headers_that_end_are_taken(port: int) -> None:
+    cookies = b"".join(b"x-%d: %s\r\n" % (i, b"y" * 1000) for i in range(30))
+    assert (await raw(port, GET + cookies + b"connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_request_that_never_becomes_whole_is_ended_however_it_drips(
+    port: int, hasty: Callable[[], None]
+) -> None:
+    hasty()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(GET)
+
+    async def drip() -> None:
+        while True:
+            writer.write(b"x: y\r\n")
+            await asyncio.sleep(0.02)
+
+    dripping = asyncio.create_task(drip())
+    with contextlib.suppress(ConnectionResetError):  # a drop after the end may cost the client its answer
+        await rest(reader)
+    dripping.cancel()
+    writer.close()
+
+
+async def test_half_a_request_is_408_be_it_the_first_or_a_further_one(
+    port: int, hasty: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = await acquainted(port)
+    hasty()
+    writer.write(GET)
+    assert problem_of(await rest(reader)).status_code == 408
+    writer.close()
+    # A first one's time begins with the connection: on a busy machine half of it must still come before it is over.
+    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 1.0)
+    assert problem_of(await raw(port, GET)).json()["code"] == "too_slow"
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_who_says_nothing_or_only_line_ends_is_hung_up_on(
+    port: int, before: bool, hasty: Callable[[], None]
+) -> None:
+    if before:
+        reader, writer = await acquainted(port)
+        hasty()
+    else:
+        hasty()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\r\n")
+    assert await rest(reader) == b""
+    writer.close()
+
+
+async def test_an_answer_on_its_way_is_not_broken_off_by_half_a_request_behind_it(
+    port: int, shelf: Shelf, hasty: Callable[[], None]
+) -> None:
+    reader, writer = await acquainted(port)
+    hasty()
+    writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n" + GET)
+    await shelf.begun.wait()
+    await asyncio.sleep(0.3)
+    shelf.go_on.set()
+    answer = await rest(reader)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"HTTP/1.1 408" in answer
+    writer.close()

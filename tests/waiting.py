@@ -1,0 +1,24 @@
+"""Waiting for what must become true, instead of for a guessed while."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tests.timeouts import PATIENCE_SECONDS
+
+
+async def eventually(check: Callable[[], Any]) -> Any:
+    """What `check` gives (awaited if need be) as soon as that is true; an assertion fails if it never is."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while True:
+        result = check()
+        if inspect.isawaitable(result):
+            result = await result
+        if result:
+            return result
+        late = asyncio.get_running_loop().time() > deadline
+        assert not late, f"not within {PATIENCE_SECONDS} s: {check}"
+        await asyncio.sleep(0.01)
