@@ -22,7 +22,7 @@ import redis.asyncio
 
 from bench.harness import CALLERS, compare, show
 from bench.peers.book_articles import AsyncBookArticles, BookArticles
-from plaza.articles.cuts import Cuts
+from plaza.articles.group_rankings import Cuts
 from plaza.articles.keys import ARTICLES_BY_SCORE, CUTS, GROUP
 from plaza.articles.library import LIBRARY
 from plaza.articles.lists import Lists

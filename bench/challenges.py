@@ -22,11 +22,11 @@ from typing import Any
 
 from sqlalchemy import Table, insert
 
-from plaza.challenges.derived import Derived
+from plaza.challenges.daily_job import Roll, Rolled
 from plaza.challenges.library import LIBRARY
 from plaza.challenges.model import day_of
-from plaza.challenges.recommend import Recommender
-from plaza.challenges.roll import Roll, Rolled
+from plaza.challenges.projection import Derived
+from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
 from plaza.core import leases
 from plaza.core.auth import USER, Actor

@@ -19,9 +19,9 @@ import uvloop
 from plaza.app import Plaza, running
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.settings import Settings
-from plaza.demo.parts.social import SocialPart
-from plaza.demo.people import Crowd
-from plaza.demo.plan import CITY, Plan
+from plaza.demo.generator import CITY, Plan
+from plaza.demo.loaders.social import SocialPart
+from plaza.demo.users import Crowd
 from plaza.social.sync import Sync
 
 USERS, POSTS = 2_000, 6_000

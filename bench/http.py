@@ -19,7 +19,7 @@ import uvloop
 from bench.load import Measured, measure, post, server
 from bench.web_servers import APPS, AUTH, Article, plaza
 from plaza.core.http.app import App
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.core.http.request_body import read_body
 
 BODY = b'{"title": "A lamp that knows the time", "link": "https://example.org/lamp", "groups": ["home", "light"]}'
@@ -65,23 +65,23 @@ async def stages() -> dict[str, float]:
     """CPU microseconds of each stage of one request."""
     app: App = plaza()
     asked = scope()
-    call = Call(asked, app.proxies)
-    leaf = app._find(call)
+    request = Request(asked, app.proxies)
+    leaf = app._find(request)
     endpoint = leaf.methods["POST"]
-    call.actor = app.auth.actor(call.headers)
-    call.body = BODY
+    request.actor = app.auth.actor(request.headers)
+    request.body = BODY
     reply = endpoint.reply(Article(1, "A lamp", "https://example.org/lamp", ["home"], "user:ana", 1, 1.5))
     observer = app.observer
     assert observer is not None
     return {
-        "request object, headers, request id": await _time(lambda: Call(asked, app.proxies)),
-        "routing among 120": await _time(lambda: app._find(call)),
-        "credentials": await _time(lambda: app.auth.actor(call.headers)),
-        "body, its limit and its timeout": await _time_async(lambda: read_body(call.headers, receive, 1024 * 1024)),
-        "binding and decoding": await _time(lambda: endpoint.arguments(call)),
+        "request object, headers, request id": await _time(lambda: Request(asked, app.proxies)),
+        "routing among 120": await _time(lambda: app._find(request)),
+        "credentials": await _time(lambda: app.auth.actor(request.headers)),
+        "body, its limit and its timeout": await _time_async(lambda: read_body(request.headers, receive, 1024 * 1024)),
+        "binding and decoding": await _time(lambda: endpoint.arguments(request)),
         "encoding the answer": await _time(lambda: endpoint.reply(Article(1, "A", "b", ["c"], "user:ana", 1, 1.5))),
-        "headers, Server-Timing, sending": await _time_async(lambda: app._send(call, reply, 0.0, receive, send)),
-        "log line and metrics": await _time(lambda: observer.answered(call, 201, 0.001)),
+        "headers, Server-Timing, sending": await _time_async(lambda: app._send(request, reply, 0.0, receive, send)),
+        "log line and metrics": await _time(lambda: observer.answered(request, 201, 0.001)),
         "all of it": await _time_async(lambda: app(asked, receive, send)),
     }
 

@@ -249,7 +249,7 @@ async def count_us(functions: Functions, client: redis.Redis, now: int) -> tuple
     ):
         client.config_resetstat()
         for _ in range(200):
-            await functions.ask(question, names, now, 65_000)
+            await functions.query(question, names, now, 65_000)
         costs.append(usec_per_call(client, "fcall_ro"))
     return costs[0], costs[1]
 

@@ -26,10 +26,10 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey, connect
-from plaza.social.home import Home
+from plaza.social.home_feed import Home
 from plaza.social.library import LIBRARY
+from plaza.social.post_reader import Reader
 from plaza.social.posts import Posts
-from plaza.social.reading import Reader
 from plaza.social.sync import Sync
 from plaza.social.users import People
 from tests.servers import Server, one_server

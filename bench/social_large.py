@@ -25,9 +25,9 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey, connect
 from plaza.social import keys as k
-from plaza.social.fanout import Fanout
-from plaza.social.importing import Importer
+from plaza.social.home_fanout import Fanout
 from plaza.social.jobs import RESCORED
+from plaza.social.jsonl_import import Importer
 from plaza.social.model import NewPost
 from tests.servers import one_server
 
@@ -65,7 +65,7 @@ async def rescoring(valkey: Valkey, community: Community) -> None:
         await valkey.batch(commands[first : first + 10_000])
     await slowest_us(valkey)
     spent, began, keys = [await cpu_us(valkey)], asyncio.get_running_loop().time(), [k.RANKING_DUE(), k.RANKING_POSTS()]
-    while await community.functions.call("social_rescore_due", keys, now, RESCORED):
+    while await community.functions.run("social_rescore_due", keys, now, RESCORED):
         spent.append(await cpu_us(valkey))
     took = asyncio.get_running_loop().time() - began
     each = sorted(after - before for before, after in itertools.pairwise(spent))

@@ -16,7 +16,7 @@ from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.valkey import connect
 from plaza.social.domain import DOMAIN, services
@@ -27,9 +27,9 @@ async def main(url: str, secret: str, port: int) -> None:
     valkey = await connect(url)
     functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY])
     await functions.load()
-    cutoffs, clock = Cutoffs(valkey), Clock()
-    await cutoffs.start()
-    auth = Auth(settings, cutoffs)
+    revocations, clock = Revocations(valkey), Clock()
+    await revocations.start()
+    auth = Auth(settings, revocations)
     made = services(functions, auth, Limiter(functions, on=False), Passwords(), clock)
     app = make_app(
         list(DOMAIN.routes),

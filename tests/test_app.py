@@ -32,10 +32,10 @@ async def test_what_a_cancelled_request_began_is_settled_before_the_connection_c
     ledger = Domain(LIBRARY, [], lambda core: Parts([]))
     async with running(Settings(data_dir=tmp_path, valkey_url=cluster.url), [ledger]) as plaza:
         functions = plaza.core.functions
-        await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
-        request = asyncio.create_task(functions.call("ledger_put", [BOX_ITEMS("b2")], "b2", "s1", "nut", 3))
+        await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
+        request = asyncio.create_task(functions.run("ledger_put", [BOX_ITEMS("b2")], "b2", "s1", "nut", 3))
         for _ in range(100_000):  # every turn of the loop is looked at: settling takes only a few
-            if functions.effects.under_way:
+            if functions.outbox.under_way:
                 break
             await asyncio.sleep(0)
         assert request.cancel()

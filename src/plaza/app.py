@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from plaza import worker
 from plaza.articles import domain as articles
 from plaza.challenges import domain as challenges
-from plaza.challenges.recommend import Recommender
+from plaza.challenges.recommendation.recommender import Recommender
 from plaza.core import health, keys, paging, rate_limits
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
-from plaza.core.domain import Core, Domain, Holder, Parts
+from plaza.core.domain import Core, Domain, Parts, PersonalData
 from plaza.core.functions import Functions
 from plaza.core.health import System
 from plaza.core.http import meta_routes
@@ -27,20 +27,20 @@ from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import Requests, sampling
 from plaza.core.wrong_type import Damage
 from plaza.demo import keys as demo
-from plaza.demo.loading import Maker
+from plaza.demo.loader import Maker
+from plaza.demo.service import Town
 from plaza.demo.simulation import Simulation
-from plaza.demo.town import Town
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
-from plaza.keyspace.browsing import Keyspace
-from plaza.keyspace.proxy import plans
+from plaza.keyspace.browser import Keyspace
+from plaza.keyspace.proxy import execution
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
@@ -49,21 +49,21 @@ from plaza.shop.items import Items
 from plaza.shop.sessions import Sessions
 from plaza.social import domain as social
 from plaza.social.accounts import Accounts
-from plaza.social.leaving import Leaving
+from plaza.social.deletion import Leaving
 from plaza.social.renaming import Renaming
 from plaza.social.sync import Sync
 from plaza.social.users import People
 from plaza.valkey_discovery import connected
 from plaza.web import pages
+from plaza.web.health import Vitals
 from plaza.web.site import Site
-from plaza.web.vitals import Vitals
 from plaza.worker import Worker
 
 T = TypeVar("T")
 
 DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, challenges.DOMAIN, live.DOMAIN, shop.DOMAIN)
 # Those of no domain.
-LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, plans.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
+LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,9 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
 def _services(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> dict[type, Any]:
     """Everything that handlers and commands can ask for, by its type."""
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
-    _introduce(services, {d.name: part.holder for d, part in zip(domains, parts, strict=True) if part.holder})
+    _introduce(
+        services, {d.name: part.personal_data for d, part in zip(domains, parts, strict=True) if part.personal_data}
+    )
     services[System] = System(core.valkey, core.sql)
     services[Damage] = Damage(core.valkey, catalogues(domains))
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
@@ -146,13 +148,13 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
     clock = Clock()
     async with AsyncExitStack() as stack:
         valkey = await stack.enter_async_context(connected(settings.valkey_url))
-        cutoffs = Cutoffs(valkey, clock=clock)
-        auth = Auth(settings, cutoffs, clock=clock)
+        revocations = Revocations(valkey, clock=clock)
+        auth = Auth(settings, revocations, clock=clock)
         functions = Functions(valkey, [*LIBRARIES, *(domain.library for domain in domains)])
         await functions.load()
-        stack.push_async_callback(functions.effects.drain)
-        await cutoffs.start()
-        stack.push_async_callback(cutoffs.close)
+        stack.push_async_callback(functions.outbox.drain)
+        await revocations.start()
+        stack.push_async_callback(revocations.close)
         sql = await Sql.open(settings)
         stack.push_async_callback(sql.close)
         limiter = Limiter(functions, on=settings.rate_limits)
@@ -166,14 +168,14 @@ def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> A
     return Auditor(core.functions, catalogues(domains), rules, inspectors, core.clock)
 
 
-def _introduce(services: Mapping[type, Any], holders: Mapping[str, Holder]) -> None:
+def _introduce(services: Mapping[type, Any], personal_data: Mapping[str, PersonalData]) -> None:
     """Whoever deletes, renames or exports an account reaches all that is held about it; the shop asks for passwords,
     and signs out whose has changed; recommendations ask who blocks whom. Domains do not know each other, and one may
     run alone.
     """
     for kind in (Leaving, Renaming):
         if kind in services:
-            services[kind].holders = holders
+            services[kind].personal_data = personal_data
     if Sessions in services and Accounts in services:
         services[Sessions].accounts = services[Accounts]
         services[Accounts].visits = services[Sessions]

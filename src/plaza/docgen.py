@@ -19,7 +19,7 @@ from plaza.core import metrics
 from plaza.core.auth import Actor
 from plaza.core.http.routes import Route, Routes
 from plaza.core.settings import Settings, variable
-from plaza.keyspace import docs as keys
+from plaza.keyspace import catalogue_docs as keys
 
 MADE = "Made from the code by `make docs`; a test fails when it is stale.\n"
 

@@ -36,7 +36,7 @@ from plaza.core.process.listening_socket import address_of, listen
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse
-from plaza.demo.town import ask_for, suits
+from plaza.demo.service import ask_for, suits
 from plaza.valkey_discovery import connected, servers_url
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ async def valkey_of(settings: Settings, life: Life) -> AsyncIterator[Settings]:
 async def answer(
     settings: Settings, sock: socket.socket, life: Life, ready: Callable[[], None], *, with_worker: bool = False
 ) -> None:
-    """Answer requests in this process until life ends."""
+    """Response requests in this process until life ends."""
     async with contextlib.AsyncExitStack() as stack:
         plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
         if with_worker:

@@ -141,7 +141,7 @@ def own_timers(functions: Functions, events: Events, consumers: Sequence[Consume
         return f"{sum([await events.trim(stream) for stream in streams])} events removed"
 
     async def settle(_: Fence) -> str:
-        return f"{await functions.effects.recover()} owners settled"
+        return f"{await functions.outbox.recover()} owners settled"
 
     async def tidy(_: Fence) -> str:
         return f"{len(await functions.tidy())} libraries removed"

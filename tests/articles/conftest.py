@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import httpx
 import pytest
 
-from plaza.articles.cuts import Cuts
+from plaza.articles.group_rankings import Cuts
 from plaza.articles.keys import ARTICLES_LAST
 from plaza.articles.library import LIBRARY
 from plaza.articles.lists import Lists
@@ -63,7 +63,7 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
     functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
     await functions.load()
     yield functions
-    await functions.effects.drain()
+    await functions.outbox.drain()
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ async def test_a_worker_settles_the_vote_of_a_caller_who_died(
     await facts_without_effects(functions, "articles_vote", keys, article.id, "ben", "up", now, 0)
     member = f"article:{article.id}"
     assert await stranger.zscore(ARTICLES_BY_SCORE(), member) == article.time + 432
-    assert await functions.effects.recover(abandoned_ms=0) == 1
+    assert await functions.outbox.recover(abandoned_ms=0) == 1
     assert await stranger.zscore(ARTICLES_BY_SCORE(), member) == article.time + 2 * 432
     assert await stranger.zscore(PERSON_VOTES("ben"), member) == 1
 
@@ -60,7 +60,7 @@ async def test_a_worker_finishes_the_post_of_a_caller_who_died(functions: Functi
     facts = ["A title", "https://example.com/", "ana", "1700000000.000", "news"]
     await facts_without_effects(functions, "articles_create", keys, 1, *facts)
     assert await stranger.zcard(ARTICLES_BY_TIME()) == 0
-    await functions.effects.recover(abandoned_ms=0)
+    await functions.outbox.recover(abandoned_ms=0)
     assert await stranger.zrange(ARTICLES_BY_TIME(), 0, -1) == ["article:1"]
     assert await stranger.smembers(GROUP("news")) == {"article:1"}
     assert await stranger.zscore(GROUPS(), "news") == 1
@@ -77,9 +77,9 @@ async def test_a_cancelled_vote_leaves_nothing_half_done(
         vote.cancel()
         await asyncio.gather(vote, return_exceptions=True)
     await articles.vote(person("last"), article.id, "up")
-    await functions.effects.drain()
+    await functions.outbox.drain()
     if functions.valkey.clustered:
-        await functions.effects.recover(abandoned_ms=0)
+        await functions.outbox.recover(abandoned_ms=0)
     await agree(stranger, [article.id])
 
 
@@ -124,7 +124,7 @@ async def test_lost_connections_cost_requests_and_never_the_truth(
             cuts += 1
     over = True
     await asyncio.gather(*voting)
-    await functions.effects.drain()
+    await functions.outbox.drain()
     if functions.valkey.clustered:
-        await functions.effects.recover(abandoned_ms=0)
+        await functions.outbox.recover(abandoned_ms=0)
     await agree(stranger, ids)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plaza.articles.cuts import Cuts
+from plaza.articles.group_rankings import Cuts
 from plaza.articles.keys import (
     ARTICLE_GROUPS,
     ARTICLES_BY_SCORE,
@@ -240,8 +240,8 @@ async def fold(functions: Functions, token: str, *ids: int) -> Any:
     keys = [GROUP_BUILDING("score", "news"), GROUP_BUILDER("score", "news"), GROUP("news")]
     if functions.valkey.clustered:
         pairs = [part for id in ids for part in (f"article:{id}", "1")]
-        return await functions.call("articles_fold", keys, token, *pairs)
-    return await functions.call("articles_step", [*keys, ARTICLES_BY_SCORE()], token, "0", 500)
+        return await functions.run("articles_fold", keys, token, *pairs)
+    return await functions.run("articles_step", [*keys, ARTICLES_BY_SCORE()], token, "0", 500)
 
 
 async def test_a_builder_that_stalled_publishes_nothing(
@@ -250,14 +250,14 @@ async def test_a_builder_that_stalled_publishes_nothing(
     article = await post(ana, "news")
     list, building, builder = news_keys()
     keys = [list, building, builder, GROUP("news")]
-    assert await functions.call("articles_begin", keys, "slow", 500) == "yours"
+    assert await functions.run("articles_begin", keys, "slow", 500) == "yours"
     await stranger.delete(builder)  # its lease ran out
-    assert await functions.call("articles_begin", keys, "quick", 500) == "yours"
+    assert await functions.run("articles_begin", keys, "quick", 500) == "yours"
     assert not await fold(functions, "slow", article.id)
-    assert await functions.call("articles_publish", [list, building, builder], "slow", 60_000) == 0
+    assert await functions.run("articles_publish", [list, building, builder], "slow", 60_000) == 0
     assert await stranger.exists(list) == 0
     assert await fold(functions, "quick", article.id)
-    assert await functions.call("articles_publish", [list, building, builder], "quick", 60_000) == 1
+    assert await functions.run("articles_publish", [list, building, builder], "quick", 60_000) == 1
     assert await stranger.zrange(list, 0, -1) == [f"article:{article.id}"]
 
 
@@ -266,7 +266,7 @@ async def test_a_builder_keeps_its_lease_by_going_on(
 ) -> None:
     article = await post(ana, "news")
     list, building, builder = news_keys()
-    assert await functions.call("articles_begin", [list, building, builder, GROUP("news")], "me", 500) == "yours"
+    assert await functions.run("articles_begin", [list, building, builder, GROUP("news")], "me", 500) == "yours"
     await stranger.pexpire(builder, 2500)
     assert await fold(functions, "me", article.id)
     assert 2500 < await stranger.pttl(builder) <= 5000
@@ -278,11 +278,11 @@ async def test_what_leaves_while_a_list_is_built_is_not_in_it(
     kept, early, late = [await post(ana, "news") for _ in range(3)]
     list, building, builder = news_keys()
     keys = [list, building, builder, GROUP("news")]
-    assert await functions.call("articles_begin", keys, "me", 500) == "yours"
+    assert await functions.run("articles_begin", keys, "me", 500) == "yours"
     await articles.delete(ana, early.id)  # on a cluster it may have been scanned before
     assert await fold(functions, "me", early.id, late.id, kept.id)
     await articles.delete(ana, late.id)  # folded before
-    assert await functions.call("articles_publish", [list, building, builder], "me", 60_000) == 1
+    assert await functions.run("articles_publish", [list, building, builder], "me", 60_000) == 1
     assert await stranger.zrange(list, 0, -1) == [f"article:{kept.id}"]
 
 
@@ -292,11 +292,11 @@ async def test_what_joins_while_a_list_is_built_is_in_it_also_behind_the_scan(
     early = await post(ana, "news")
     list, building, builder = news_keys()
     keys = [list, building, builder, GROUP("news")]
-    assert await functions.call("articles_begin", keys, "me", 500) == "yours"
+    assert await functions.run("articles_begin", keys, "me", 500) == "yours"
     late = await post(ana, "news")  # on a cluster the early one was scanned, and is not in the list being built yet
     assert 50_000 < await stranger.pttl(building) <= 60_000
     assert await fold(functions, "me", early.id)
-    assert await functions.call("articles_publish", [list, building, builder], "me", 60_000) == 1
+    assert await functions.run("articles_publish", [list, building, builder], "me", 60_000) == 1
     assert set(await stranger.zrange(list, 0, -1)) == {f"article:{early.id}", f"article:{late.id}"}
 
 
@@ -319,7 +319,7 @@ async def test_a_list_lives_for_a_minute_from_when_its_building_began(
     members = {f"article:{i}": float(i) for i in range(1, 301)}
     await stranger.zadd(ARTICLES_BY_SCORE(), members)
     await stranger.sadd(GROUP("news"), *members)
-    call, times = articles.functions.call, list[tuple[float, float]]()
+    call, times = articles.functions.run, list[tuple[float, float]]()
 
     async def timed(verb: str, *args: Any) -> Any:
         began = time.time()
@@ -328,7 +328,7 @@ async def test_a_list_lives_for_a_minute_from_when_its_building_began(
         times.append((began * 1000, time.time() * 1000))
         return answer
 
-    monkeypatch.setattr(articles.functions, "call", timed)
+    monkeypatch.setattr(articles.functions, "run", timed)
     await Cuts(articles.functions, step=1, at_once=0).ensure("score", "news")
     assert await stranger.zcard(CUTS["score"]("news")) == 300
     _, *steps, (_, published) = times

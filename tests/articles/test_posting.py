@@ -118,7 +118,7 @@ async def test_a_link_whose_poster_died_before_there_was_an_article_is_free_agai
     articles: Articles, ana: Actor, clock: SetClock
 ) -> None:
     keys = [ARTICLES_LAST(), ARTICLE_LINK(COUNTER, link_digest(LINK))]
-    await articles.functions.call("articles_claim", keys, f"{clock.now_s():.3f}", "died", "")
+    await articles.functions.run("articles_claim", keys, f"{clock.now_s():.3f}", "died", "")
     with pytest.raises(DuplicateLink):
         await articles.post(ana, NewArticle("A title", LINK), "op")
     clock.forward(seconds=11)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import redis
 
-from plaza.articles.cuts import AT_ONCE, STEP
+from plaza.articles.group_rankings import AT_ONCE, STEP
 from tests.processes import serving
 from tests.timeouts import PATIENCE_SECONDS
 

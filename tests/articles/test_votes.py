@@ -125,8 +125,8 @@ async def test_ten_thousand_votes_at_once_leave_every_score_true(articles: Artic
     ]
     await asyncio.gather(*(articles.vote(*order) for order in orders))
     # On a machine too busy for the deadline of effects, some are a worker's by now.
-    await articles.functions.effects.drain()
-    await articles.functions.effects.recover(0)
+    await articles.functions.outbox.drain()
+    await articles.functions.outbox.recover(0)
     for id in ids:
         ups, downs, votes, score = await standing(stranger, id)
         posted = float(await stranger.hget(ARTICLE(id), "time"))

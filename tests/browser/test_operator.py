@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from plaza.demo.parts.live import EVENT
+from plaza.demo.loaders.live import EVENT
 from tests.browser.community import Reader
 from tests.browser.test_pages import ARTEFACTS, AXE, OPEN_DRAWERS, problems
 from tests.processes import Serving, until

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from plaza.challenges.derived import Derived
+from plaza.challenges.daily_job import Roll
 from plaza.challenges.library import LIBRARY
 from plaza.challenges.model import Challenge, NewChallenge, NewPost, NewTracking, Post
-from plaza.challenges.people import Participants
+from plaza.challenges.personal_data import Participants
 from plaza.challenges.posts import Posts
-from plaza.challenges.recommend import Recommender
-from plaza.challenges.roll import Roll
+from plaza.challenges.projection import Derived
+from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.service import Challenges
 from plaza.core import leases, paging
 from plaza.core.auth import Actor
@@ -116,7 +116,7 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
     functions = Functions(valkey, [LIBRARY, paging.LIBRARY, leases.JOBS])
     await functions.load()
     yield functions
-    await functions.effects.drain()
+    await functions.outbox.drain()
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from plaza.challenges.evaluation import movielens, plot
-from plaza.challenges.evaluation.contenders import contenders
-from plaza.challenges.evaluation.movielens import Ratings
-from plaza.challenges.evaluation.scoring import Quality, at_random, evaluate, quality, the_last
+from plaza.challenges.recommendation.evaluation import movielens, plot
+from plaza.challenges.recommendation.evaluation.contenders import contenders
+from plaza.challenges.recommendation.evaluation.movielens import Ratings
+from plaza.challenges.recommendation.evaluation.scoring import Quality, at_random, evaluate, quality, the_last
 from plaza.core.errors import OperatorError
 
 

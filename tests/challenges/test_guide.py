@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
+from plaza.challenges.daily_job import Roll
 from plaza.challenges.posts import Posts
-from plaza.challenges.recommend import Recommender
-from plaza.challenges.roll import Roll
+from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Auth

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plaza.challenges import neighbours
-from plaza.challenges.choosing import Own, alike
-from plaza.challenges.neighbours import DAMPING, HIDDEN, RIDGE, SHRINKAGE, Floats, Ints, fit
+from plaza.challenges.recommendation import neighbours
+from plaza.challenges.recommendation.neighbours import DAMPING, HIDDEN, RIDGE, SHRINKAGE, Floats, Ints, fit
+from plaza.challenges.recommendation.ranking import Own, alike
 
 PEOPLE, ITEMS = 60, 25
 

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import delete, select
 
 from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN, CLG_TURN
-from plaza.challenges.recommend import MOST_DAYS_SHOWN
+from plaza.challenges.recommendation.recommender import MOST_DAYS_SHOWN
 from plaza.challenges.tables import ARRIVAL, POST, REMOVAL
 from plaza.core.auth import Actor
 from plaza.core.valkey import Valkey
 from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
 from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World, person
-from tests.challenges.truth import assert_true
+from tests.challenges.expected_state import assert_true
 from tests.round_trips import rounds_of
 
 
@@ -35,8 +35,8 @@ async def test_who_has_done_nothing_yet_gets_popular_and_fresh_posts(world: Worl
 async def test_what_is_popular_is_found_among_any_number_of_newer_posts(
     world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plaza.challenges.recommend.PER_CATEGORY", 1)
-    monkeypatch.setattr("plaza.challenges.recommend.ANY_OF_CATEGORY", 0)
+    monkeypatch.setattr("plaza.challenges.recommendation.recommender.PER_CATEGORY", 1)
+    monkeypatch.setattr("plaza.challenges.recommendation.recommender.ANY_OF_CATEGORY", 0)
     id = await world.joined(BEN, CLEO)
     popular = await world.post(CLEO, id)
     for name in ("dan", "eve"):
@@ -109,7 +109,7 @@ async def test_a_model_follows_from_the_tables_and_goes_with_its_challenge(world
 async def test_what_was_shown_is_remembered_to_a_bound(
     world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plaza.challenges.recommend.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("plaza.challenges.recommendation.recommender.MOST_REMEMBERED", 3)
     id = await world.joined(BEN)
     for _ in range(2):
         posts = {str((await world.post(BEN, id)).id) for _ in range(2)}
@@ -179,7 +179,7 @@ async def test_whatever_must_not_be_shown_makes_room_for_the_next(
     world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it is at hand by the first answer, and most of it is not for her by the second."""
-    monkeypatch.setattr("plaza.challenges.recommend.LOOKED_UP", 2)
+    monkeypatch.setattr("plaza.challenges.recommendation.recommender.LOOKED_UP", 2)
     world.recommender.blocks = Blocking()
     id = await world.joined(ANA, BEN, CLEO)
     posts = [(await world.post(who, id)).id for who in (BEN, CLEO, BEN, CLEO, BEN, ANA)]
@@ -196,8 +196,8 @@ async def test_whatever_must_not_be_shown_makes_room_for_the_next(
 async def test_few_posts_stay_at_hand_and_any_number_can_be_chosen_from(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plaza.challenges.candidates.MOST", 10)
-    monkeypatch.setattr("plaza.challenges.candidates.STEP", 4)
+    monkeypatch.setattr("plaza.challenges.recommendation.candidates.MOST", 10)
+    monkeypatch.setattr("plaza.challenges.recommendation.candidates.STEP", 4)
     id = await world.joined(BEN)
     posts = {(await world.post(BEN, id)).id for _ in range(15)}
     for _ in range(2):
@@ -248,15 +248,15 @@ async def test_of_two_that_write_of_a_person_the_one_that_read_later_has_the_las
     id = await world.joined(BEN)
     post = await world.post(BEN, id)
     await world.roll.run()
-    call = world.functions.call
+    call = world.functions.run
 
     async def overtaken(verb: str, *args: Any) -> Any:
         if verb == "challenges_people":  # what SQL said is read, and about to be written
-            monkeypatch.setattr(world.functions, "call", call)
+            monkeypatch.setattr(world.functions, "run", call)
             await world.posts.take_back(ANA, post.id)
         return await call(verb, *args)
 
-    monkeypatch.setattr(world.functions, "call", overtaken)
+    monkeypatch.setattr(world.functions, "run", overtaken)
     await world.posts.react(ANA, post.id)
     await assert_true(world, stranger, but="db_len")
 
@@ -266,15 +266,15 @@ async def test_of_two_that_write_a_persons_days_the_larger_number_stays(
 ) -> None:
     one, two = await world.joined(ANA), await world.joined(ANA)
     await world.roll.run()
-    call = world.functions.call
+    call = world.functions.run
 
     async def overtaken(verb: str, *args: Any) -> Any:
         if verb == "challenges_contribution":
-            monkeypatch.setattr(world.functions, "call", call)
+            monkeypatch.setattr(world.functions, "run", call)
             await world.track(ANA, two)
         return await call(verb, *args)
 
-    monkeypatch.setattr(world.functions, "call", overtaken)
+    monkeypatch.setattr(world.functions, "run", overtaken)
     await world.track(ANA, one)
     await assert_true(world, stranger, but="db_len")
 

@@ -11,9 +11,9 @@ from sqlalchemy import select
 from plaza.challenges.keys import CLG_SHOWN, USER_CONTRIBUTION
 from plaza.challenges.tables import BY_NAME
 from plaza.core.errors import Unauthenticated
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from tests.challenges.conftest import BEN, CLEO, World, person
-from tests.challenges.truth import assert_true
+from tests.challenges.expected_state import assert_true
 from tests.username_lock_probe import assert_waits_for_bearers
 
 
@@ -81,7 +81,7 @@ async def test_what_was_under_way_when_the_name_was_given_up_leaves_no_rows_unde
     joinable, post = await world.challenge(), await world.post(CLEO, id)
     ben = replace(BEN, since_ms=world.clock.now_ms())
     world.clock.forward(seconds=1)
-    await Cutoffs(world.derived.valkey, clock=world.clock).note("ben")
+    await Revocations(world.derived.valkey, clock=world.clock).note("ben")
     await (world.people.forget("ben") if new is None else world.people.rename("ben", new))
     before = await rows(world)
     for late in (
@@ -101,15 +101,15 @@ async def test_a_day_that_is_counted_while_the_name_is_given_up_is_not_counted_u
     world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The days were read from the tables before the renaming, and are written to Valkey after it."""
-    id, call = await world.joined(BEN), world.functions.call
+    id, call = await world.joined(BEN), world.functions.run
 
     async def held_up(verb: str, *args: Any) -> Any:
         if verb == "challenges_contribution":
-            monkeypatch.setattr(world.functions, "call", call)
+            monkeypatch.setattr(world.functions, "run", call)
             await world.people.rename("ben", "benny")
         return await call(verb, *args)
 
-    monkeypatch.setattr(world.functions, "call", held_up)
+    monkeypatch.setattr(world.functions, "run", held_up)
     await world.track(BEN, id)
     assert await stranger.hgetall(USER_CONTRIBUTION()) == {"benny": "1,0,0,0,0"}
 

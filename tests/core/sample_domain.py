@@ -13,8 +13,8 @@ from msgspec import Meta
 from plaza.core.auth import Actor, Auth
 from plaza.core.errors import Conflict, Forbidden, Gone, NotFound, PlazaError, TooFast, Unavailable
 from plaza.core.http.app import App, make_app
-from plaza.core.http.request import Call
-from plaza.core.http.responses import EVENTS, Answer, Event
+from plaza.core.http.request import Request
+from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.core.http.routes import Named, Routes
 from plaza.core.paging import Page, Pagination
 from plaza.core.settings import Settings
@@ -59,7 +59,7 @@ class Shelf:
     """What handlers work on, and what they did."""
 
     things: list[Thing] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[Request] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,12 +67,12 @@ class Shelf:
 
 
 @route.post("/things", status=201, idempotent=True)
-async def create(actor: Actor, body: NewThing, call: Call, shelf: Shelf) -> Thing:
+async def create(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -> Thing:
     """Put a thing on the shelf.
 
     It gets the next number.
     """
-    shelf.calls.append(call)
+    shelf.calls.append(request)
     if body.title == "taken":
         raise Conflict("There is one already.")
     if body.title == "away":
@@ -150,8 +150,8 @@ async def user(username: str) -> dict[str, str]:
 
 
 @route.get("/me")
-async def whoami(actor: Actor | None, call: Call) -> dict[str, Any]:
-    return {"name": actor and actor.name, "address": call.address, "secure": call.secure}
+async def whoami(actor: Actor | None, request: Request) -> dict[str, Any]:
+    return {"name": actor and actor.name, "address": request.address, "secure": request.secure}
 
 
 ERRORS: dict[str, Exception] = {
@@ -170,8 +170,8 @@ async def fail(name: str) -> None:
     raise ERRORS[name]
 
 
-def plain_error(error: PlazaError, call: Call) -> Answer[Any]:
-    return Answer({"error": f"ERR {error.detail}"}, status=error.status)
+def plain_error(error: PlazaError, request: Request) -> Response[Any]:
+    return Response({"error": f"ERR {error.detail}"}, status=error.status)
 
 
 @route.post("/other-protocol", on_error=plain_error)
@@ -240,14 +240,14 @@ async def broken() -> AsyncIterator[bytes]:
 
 
 @route.get("/page")
-async def page() -> Answer[str]:
+async def page() -> Response[str]:
     headers = [("content-security-policy", "default-src 'self'"), ("set-cookie", "a=1"), ("set-cookie", "b=2")]
-    return Answer("<p>ü</p>", status=203, headers=headers, media_type="text/html; charset=utf-8")
+    return Response("<p>ü</p>", status=203, headers=headers, media_type="text/html; charset=utf-8")
 
 
 @route.get("/split")
-async def split() -> Answer[str]:
-    return Answer("x", headers=[("location", "/a\r\nset-cookie: evil=1")])
+async def split() -> Response[str]:
+    return Response("x", headers=[("location", "/a\r\nset-cookie: evil=1")])
 
 
 def app_of(shelf: Shelf | None = None, settings: Settings = SETTINGS, **options: Any) -> App:

@@ -277,7 +277,7 @@ async def test_libraries_are_on_the_replica_that_takes_over(moving: Valkey, chan
         before = _primary_of(changing, box)
         port = _ask(before, "INFO", "replication")["slave0"]["port"]
         replica = next(node for node in changing.nodes if node.port == port)
-        await functions.call("ledger_put", [box], "b1", "s1", "nut", 3)
+        await functions.run("ledger_put", [box], "b1", "s1", "nut", 3)
         await _until(lambda: _replicated(changing))
         asked = -math.inf
 
@@ -290,7 +290,7 @@ async def test_libraries_are_on_the_replica_that_takes_over(moving: Valkey, chan
             return _primary_of(changing, box) is not before
 
         await _until(taken_over)
-        assert await functions.call("ledger_put", [box], "b1", "s1", "bolt", 4) == "7"
+        assert await functions.run("ledger_put", [box], "b1", "s1", "bolt", 4) == "7"
         assert await moving.call("ZSCORE", ledger.SHELVES_TOP(), "s1") == 7
     finally:
         use_layout(Layout.PLAIN)

@@ -56,7 +56,7 @@ async def valkey(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 async def breaking(valkey: Valkey, *stops: int) -> tuple[Functions, Breaking]:
     await eventually(lambda: all(node.connected for node in valkey.primaries()))  # type: ignore[attr-defined]
     faulty = Breaking(valkey, stops)
-    functions = Functions(faulty, [LIBRARY], effect_ms=60_000)  # type: ignore[arg-type]
+    functions = Functions(faulty, [LIBRARY], projection_ms=60_000)  # type: ignore[arg-type]
     await functions.load()
     return functions, faulty
 
@@ -72,7 +72,7 @@ async def test_a_connection_that_breaks_at_any_step_leaves_nothing_to_a_worker(v
             assert stop > 1
         except ConnectionLost:
             assert stop == 1, "only who does not know whether the facts have changed is told"
-            await functions.effects.drain()
+            await functions.outbox.drain()
         assert faulty.broken == 1
         assert_effects_equal_facts(stranger, {f"b{n}": "s" for n in range(stop + 1)})
     assert steps > 4
@@ -90,7 +90,7 @@ async def test_connections_that_break_and_nodes_that_stall_on_hot_owners_leave_e
         puts = [put(functions, box, homes[box], f"i{n % 5}", n) for n, box in enumerate(boxes)]
         stalls = [asyncio.to_thread(stall, stranger, BOX_ITEMS(chance.choice(boxes))) for _ in range(2)]
         await asyncio.gather(*puts, *stalls, return_exceptions=True)
-        await functions.effects.drain()
+        await functions.outbox.drain()
         await eventually(lambda: not pending(stranger))
         assert_effects_equal_facts(stranger, homes)
     assert faulty.broken

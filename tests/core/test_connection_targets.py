@@ -154,7 +154,7 @@ async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) ->
             await valkey.tracked("GET", "k")
         functions = Functions(valkey, [LIBRARY])
         await functions.load()
-        asked = await functions.ask_beside("ledger_total", [BOX_ITEMS("b1")], [], [("PING",)], keep=pytest.fail)
+        asked = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], [("PING",)], keep=pytest.fail)
         assert asked == ["0", "PONG"]
 
 

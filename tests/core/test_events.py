@@ -116,11 +116,11 @@ async def test_an_event_has_its_fields_and_is_counted(events: Events, seen: Seen
 
 async def test_an_event_that_a_verb_tells_is_handled(valkey: Valkey, seen: Seen) -> None:
     """Inside the verb's own step on one server; on a cluster as an effect, before the call returns."""
-    lua = "verb('tell', function(keys, args) event('news', 'n', args[1]) return redis.call('INCR', keys[1]) end)"
+    lua = "command('tell', function(keys, args) event('news', 'n', args[1]) return redis.call('INCR', keys[1]) end)"
     shelf = Key("shelf:<shelf>", "string", "Things on a shelf.", owner="shelf")
     functions = Functions(valkey, [EVENTS, Library("shelf", Catalogue("shelf", {"shelf": shelf}, {"shelf": "."}), lua)])
     await functions.load()
-    assert await functions.call("shelf_tell", [shelf("a")], 5) == 1
+    assert await functions.run("shelf_tell", [shelf("a")], 5) == 1
     async with reading(Events(functions), Consumer("news", "g", seen)):
         await seen.until(1)
     assert seen.numbers == [5]

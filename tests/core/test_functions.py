@@ -32,34 +32,34 @@ async def libraries(valkey: Valkey) -> list[set[str]]:
 
 
 async def test_a_verb_changes_its_facts_and_everything_that_follows(functions: Functions, stranger: Any) -> None:
-    assert await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
-    assert await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "bolt", "2.5") == "5.5"
+    assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
+    assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "bolt", "2.5") == "5.5"
     assert await stranger.zscore(BOXES_TOP(), "b1") == 5.5
     assert await stranger.zscore(SHELVES_TOP(), "s1") == 5.5
 
 
 async def test_a_question_reads_and_cannot_write(functions: Functions, stranger: Any) -> None:
-    await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
-    assert await functions.ask("ledger_total", [BOX_ITEMS("b1")]) == "3"
+    await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
+    assert await functions.query("ledger_total", [BOX_ITEMS("b1")]) == "3"
     with pytest.raises(ReplyError, match="read-only"):
-        await functions.ask("ledger_meddle", [BOX_ITEMS("b1")])
+        await functions.query("ledger_meddle", [BOX_ITEMS("b1")])
 
 
 async def test_a_question_and_what_is_asked_beside_it_are_answered_in_order(
     functions: Functions, valkey: Valkey
 ) -> None:
-    await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
+    await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
     kept: list[str] = []
     beside = [("HLEN", BOX_ITEMS("b1")), ("EXISTS", BOX_ITEMS("b2"))]
     usage = Usage()
     mark = USAGE.set(usage)
-    told = await functions.ask_beside("ledger_total", [BOX_ITEMS("b1")], [], beside, keep=kept.append)
+    told = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], beside, keep=kept.append)
     USAGE.reset(mark)
     assert (told, kept) == (["3", 1, 0], ["3"])
     assert usage.trips == (2 if valkey.clustered else 1)
     news: list[list[str] | None] = []
     valkey.on_invalidate(news.append)
-    await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 4)
+    await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 4)
     assert [BOX_ITEMS("b1")] in news
 
 
@@ -67,14 +67,14 @@ async def test_a_lua_failure_is_the_python_error_of_its_code_and_changes_nothing
     functions: Functions, stranger: Any
 ) -> None:
     with pytest.raises(NotANumber) as caught:
-        await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", "many")
+        await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", "many")
     assert caught.value.detail == "The quantity is not a number."
     assert caught.value.extra == {"field": "quantity"}
     assert await stranger.exists(BOX_ITEMS("b1")) == 0
 
 
 async def test_an_event_is_told_in_the_same_step(functions: Functions, stranger: Any) -> None:
-    await functions.call("ledger_tell", [BOX_ITEMS("b1")], "b1")
+    await functions.run("ledger_tell", [BOX_ITEMS("b1")], "b1")
     assert [fields for _, fields in await stranger.xrange(EVENTS("ledger"))] == [{"box": "b1"}]
 
 
@@ -88,14 +88,14 @@ async def test_loading_again_changes_nothing(functions: Functions, valkey: Valke
 async def test_a_node_that_lost_its_library_gets_it_back_at_the_next_call(functions: Functions, valkey: Valkey) -> None:
     for node in valkey.primaries():
         await node.call("FUNCTION", "FLUSH")
-    assert await functions.call("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
+    assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
 
 
 async def test_during_a_rolling_upgrade_each_process_runs_its_own_code(functions: Functions, valkey: Valkey) -> None:
     newer = Functions(valkey, [changed(LIBRARY)])
     await newer.load()
-    assert await functions.ask("ledger_total", [BOX_ITEMS("b1")]) == "0"
-    assert await newer.ask("ledger_total", [BOX_ITEMS("b1")]) == "0 pieces"
+    assert await functions.query("ledger_total", [BOX_ITEMS("b1")]) == "0"
+    assert await newer.query("ledger_total", [BOX_ITEMS("b1")]) == "0 pieces"
 
 
 async def test_when_keys_change_their_meaning_old_processes_stop(
@@ -107,15 +107,15 @@ async def test_when_keys_change_their_meaning_old_processes_stop(
         await newer.load()
     assert all(len(names) == 1 for names in await libraries(valkey))
     with pytest.raises(Outdated):
-        await functions.ask("ledger_total", [BOX_ITEMS("b1")])
+        await functions.query("ledger_total", [BOX_ITEMS("b1")])
     with pytest.raises(Outdated):
         await functions.load()
-    assert await newer.ask("ledger_total", [BOX_ITEMS("b1")]) == "0"
+    assert await newer.query("ledger_total", [BOX_ITEMS("b1")]) == "0"
 
 
-async def test_two_recipes_of_one_name_are_refused(valkey: Valkey) -> None:
-    twice = dataclasses.replace(LIBRARY, lua=LIBRARY.lua + "\nrecipe('event', function() end)")
-    with pytest.raises(ValueError, match="two recipes event"):
+async def test_two_projections_of_one_name_are_refused(valkey: Valkey) -> None:
+    twice = dataclasses.replace(LIBRARY, lua=LIBRARY.lua + "\nprojection('event', function() end)")
+    with pytest.raises(ValueError, match="two projections event"):
         Functions(valkey, [twice])
 
 
@@ -131,15 +131,15 @@ async def test_libraries_nobody_uses_any_more_are_removed(functions: Functions, 
 
 def changed(library: Library) -> Library:
     lua = library.lua.replace(
-        "return text(total(keys[1]))\nend)\n\nquestion('meddle'",
-        "return text(total(keys[1])) .. ' pieces'\nend)\n\nquestion('meddle'",
+        "return text(total(keys[1]))\nend)\n\nquery('meddle'",
+        "return text(total(keys[1])) .. ' pieces'\nend)\n\nquery('meddle'",
     )
     assert lua != library.lua
     return dataclasses.replace(library, lua=lua)
 
 
 async def test_two_functions_of_one_name_are_refused_at_load(valkey: Valkey) -> None:
-    twice = dataclasses.replace(LIBRARY, lua="question('total', function() end) " + LIBRARY.lua)
+    twice = dataclasses.replace(LIBRARY, lua="query('total', function() end) " + LIBRARY.lua)
     with pytest.raises(ReplyError, match="already exists"):
         await Functions(valkey, [twice]).load()
 
@@ -147,12 +147,12 @@ async def test_two_functions_of_one_name_are_refused_at_load(valkey: Valkey) -> 
 async def test_one_question_about_many_owners_is_one_round_trip(functions: Functions, valkey: Valkey) -> None:
     boxes = [f"b{i}" for i in range(20)]
     for i, box in enumerate(boxes):
-        await functions.call("ledger_put", [BOX_ITEMS(box)], box, "s1", "nut", i)
+        await functions.run("ledger_put", [BOX_ITEMS(box)], box, "s1", "nut", i)
     usage = Usage()
     USAGE.set(usage)
     keys = [[BOX_ITEMS(box)] for box in boxes]
-    assert await functions.ask_each("ledger_total", keys) == [str(i) for i in range(20)]
+    assert await functions.query_each("ledger_total", keys) == [str(i) for i in range(20)]
     assert usage.trips == 1
     for node in valkey.primaries():
         await node.call("FUNCTION", "FLUSH")
-    assert await functions.ask_each("ledger_total", keys) == [str(i) for i in range(20)]
+    assert await functions.query_each("ledger_total", keys) == [str(i) for i in range(20)]

@@ -18,7 +18,7 @@ from plaza.core.http.app import make_app
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
 from plaza.core.rate_limits import LIBRARY, Limiter, Policy, Quota
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
 from tests.http_servers import client_of
@@ -94,10 +94,10 @@ def routes() -> Routes:
 
 async def open_door(valkey: Valkey, folder: Path) -> AsyncIterator[Door]:
     settings = Settings(data_dir=folder, jwt_secret="x" * 32, api_key=API_KEY)
-    cutoffs, things = Cutoffs(valkey), Things()
-    auth, functions = Auth(settings, cutoffs), Functions(valkey, [LIBRARY])
+    revocations, things = Revocations(valkey), Things()
+    auth, functions = Auth(settings, revocations), Functions(valkey, [LIBRARY])
     await functions.load()
-    await cutoffs.start()
+    await revocations.start()
     app = make_app(
         [routes()],
         {Things: things},
@@ -108,7 +108,7 @@ async def open_door(valkey: Valkey, folder: Path) -> AsyncIterator[Door]:
     )
     async with client_of(app) as client:
         yield Door(client, auth, things)
-    await cutoffs.close()
+    await revocations.close()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from plaza.core.http import app as http_app
 from plaza.core.http import streaming
 from plaza.core.http.app import App
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.core.metrics import exposition
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, serving
@@ -34,9 +34,9 @@ class Seen:
     def __init__(self) -> None:
         self.answers: list[tuple[str, str, int]] = []
 
-    def answered(self, call: Call, status: int, seconds: float) -> None:
+    def answered(self, request: Request, status: int, seconds: float) -> None:
         assert seconds >= 0
-        self.answers.append((call.method, call.template, status))
+        self.answers.append((request.method, request.template, status))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
 from plaza.core.http.app import make_app
-from plaza.core.http.responses import EVENTS, Answer, Event
+from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.core.http.routes import Routes
 from tests.core import sample_domain
 from tests.core.sample_domain import AUTH, SETTINGS, Shelf, Thing, Things, token
@@ -30,8 +30,8 @@ async def ticks() -> AsyncIterator[Event[Thing]]:
 
 
 @extra.post("/jobs", also={202: Thing, 204: None})
-async def start(actor: Actor | None, body: dict[str, int]) -> Answer[Things]:
-    return Answer(None, status=204)
+async def start(actor: Actor | None, body: dict[str, int]) -> Response[Things]:
+    return Response(None, status=204)
 
 
 @extra.get("/hidden", listed=False)

@@ -79,14 +79,14 @@ def stranger(cluster: Cluster) -> Iterator[Any]:
         yield client
 
 
-async def caller(valkey: Valkey, step: Step, effect_ms: int = 60_000) -> Functions:
-    functions = Functions(Faulty(valkey, step), [LIBRARY], effect_ms=effect_ms)  # type: ignore[arg-type]
+async def caller(valkey: Valkey, step: Step, projection_ms: int = 60_000) -> Functions:
+    functions = Functions(Faulty(valkey, step), [LIBRARY], projection_ms=projection_ms)  # type: ignore[arg-type]
     await functions.load()
     return functions
 
 
 async def put(functions: Functions, box: str, shelf: str, item: str, quantity: int) -> None:
-    await functions.call("ledger_put", [BOX_ITEMS(box)], box, shelf, item, quantity)
+    await functions.run("ledger_put", [BOX_ITEMS(box)], box, shelf, item, quantity)
 
 
 def assert_effects_equal_facts(stranger: Any, homes: dict[str, str]) -> None:
@@ -150,10 +150,10 @@ async def test_a_caller_that_dies_at_any_step_loses_nothing_and_doubles_nothing(
     counted = StepByStep(stop=-1)
     await put(await caller(valkey, counted), "b0", "s", "nut", 1)
     for stop in range(1, counted.taken + 1):
-        functions = await caller(valkey, StepByStep(stop, dies=True), effect_ms=100)
+        functions = await caller(valkey, StepByStep(stop, dies=True), projection_ms=100)
         with pytest.raises(Died):
             await put(functions, f"b{stop}", "s", "nut", 10 + stop)
-        await functions.effects.drain()
+        await functions.outbox.drain()
     await recovered(valkey)
     assert_effects_equal_facts(stranger, {f"b{n}": "s" for n in range(counted.taken + 1)})
 
@@ -176,7 +176,7 @@ async def test_stalls_and_deaths_on_few_hot_owners_leave_every_effect_true(valke
         return step
 
     for _ in range(4):
-        callers = [await caller(valkey, unlucky(), effect_ms=100) for _ in range(60)]
+        callers = [await caller(valkey, unlucky(), projection_ms=100) for _ in range(60)]
         boxes = [chance.choice(list(homes)) for _ in callers]
         await asyncio.gather(
             *(
@@ -185,17 +185,17 @@ async def test_stalls_and_deaths_on_few_hot_owners_leave_every_effect_true(valke
             ),
             return_exceptions=True,
         )
-        await asyncio.gather(*(c.effects.drain() for c in callers))
+        await asyncio.gather(*(c.outbox.drain() for c in callers))
         await recovered(valkey)
         assert_effects_equal_facts(stranger, homes)
 
 
 async def recovered(valkey: Valkey) -> None:
     """What the worker does, once the notes are old enough to be nobody's."""
-    worker = await caller(valkey, never, effect_ms=100)
+    worker = await caller(valkey, never, projection_ms=100)
     await asyncio.sleep(0.35)
     for _ in range(10):  # what a recovery sets off leaves notes of its own, settled on the way
-        if not await worker.effects.recover(abandoned_ms=300):
+        if not await worker.outbox.recover(abandoned_ms=300):
             return
     raise AssertionError("the notes do not come to an end")
 
@@ -213,7 +213,7 @@ async def test_an_effect_that_comes_too_late_is_refused(valkey: Valkey, stranger
     with pytest.raises(TooLate):
         await functions._run("ledger_apply", [BOXES_TOP()], ["1000", "ZADD", "5", "b1"])
     with pytest.raises(TooLate):
-        await functions.effects.perform("ledger_note_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
+        await functions.outbox.perform("ledger_note_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
     assert stranger.exists(BOXES_TOP()) == stranger.exists(SHELF_BOXES("s1")) == 0
 
 
@@ -221,12 +221,12 @@ async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valk
     for owner in range(20):
         await valkey.call("HSET", PENDING("gone", owner), "op", "no note")
         await valkey.call("SADD", Note.beside("gone", f"x:{{{owner}}}").slot, PENDING("gone", owner))
-    functions = await caller(valkey, StepByStep(3, dies=True), effect_ms=100)
+    functions = await caller(valkey, StepByStep(3, dies=True), projection_ms=100)
     with pytest.raises(Died):
         await put(functions, "b1", "s1", "nut", 3)
-    worker = await caller(valkey, never, effect_ms=100)
+    worker = await caller(valkey, never, projection_ms=100)
     await asyncio.sleep(0.35)
-    assert await worker.effects.recover(abandoned_ms=300) == 1
+    assert await worker.outbox.recover(abandoned_ms=300) == 1
     assert stranger.zscore(SHELVES_TOP(), "s1") == 3
 
 
@@ -249,7 +249,7 @@ async def test_callers_in_a_crowd_settle_what_they_began_and_leave_nothing_to_a_
     puts = (put(functions, f"b{n % 5}", "s", f"i{n % 7}", n) for n in range(400))
     results = await asyncio.gather(*puts, return_exceptions=True)
     assert {type(result) for result in results} == {type(None), Overloaded}  # some were turned away, and told so
-    await functions.effects.drain()
+    await functions.outbox.drain()
     await functions.valkey.close()
     assert_effects_equal_facts(stranger, {f"b{n}": "s" for n in range(5)})
 
@@ -259,7 +259,7 @@ async def test_a_worker_leaves_alone_what_a_living_caller_is_doing(valkey: Valke
     operation = asyncio.create_task(put(await caller(valkey, held), "b1", "s1", "nut", 3))
     await held.arrived.wait()
     worker = await caller(valkey, never)
-    assert await worker.effects.recover() == 0
+    assert await worker.outbox.recover() == 0
     assert pending(stranger)
     held.released.set()
     await operation
@@ -274,7 +274,7 @@ async def test_a_cancelled_request_still_settles(valkey: Valkey, stranger: Any) 
     operation.cancel()
     await asyncio.wait([operation])
     held.released.set()
-    await functions.effects.drain()
+    await functions.outbox.drain()
     assert operation.cancelled()
     assert_effects_equal_facts(stranger, {"b1": "s1"})
 
@@ -285,5 +285,5 @@ async def test_nobody_waits_for_ever_until_a_popular_name_is_not_spoken_of(valke
     always = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
     await valkey.multi([("HSET", note.pending, "op", json.dumps(always)), ("SADD", note.slot, note.pending)])
     async with patiently():
-        await functions.effects.settled("zoe", abandoned_ms=200)
+        await functions.outbox.settled("zoe", abandoned_ms=200)
     assert await valkey.call("HEXISTS", note.pending, "op")  # it was nobody's to take

@@ -16,7 +16,7 @@ from plaza.core.auth import USER, Auth
 from plaza.core.clock import SetClock
 from plaza.core.errors import Unauthenticated, Unavailable
 from plaza.core.keys import TOKEN_CUTOFFS
-from plaza.core.revocations import NEVER, SKEW_MS, Cutoffs
+from plaza.core.revocations import NEVER, SKEW_MS, Revocations
 from plaza.core.settings import Settings
 from tests.servers import Cluster, Server, one_server
 from tests.timeouts import persistently
@@ -29,10 +29,10 @@ SECRET = "a secret of at least thirty-two bytes"
 async def process(place: Server | Cluster, folder: Path, clock: SetClock, **options: Any) -> AsyncIterator[Auth]:
     """One process: a connection and a mirror of its own."""
     valkey = await persistently(place.url)
-    cutoffs = Cutoffs(valkey, clock=clock, **options)
-    await cutoffs.start()
-    yield Auth(Settings(data_dir=folder, jwt_secret=SECRET, api_key="k"), cutoffs, clock=clock)
-    await cutoffs.close()
+    revocations = Revocations(valkey, clock=clock, **options)
+    await revocations.start()
+    yield Auth(Settings(data_dir=folder, jwt_secret=SECRET, api_key="k"), revocations, clock=clock)
+    await revocations.close()
     await valkey.close()
 
 
@@ -89,7 +89,7 @@ async def test_a_process_whose_clock_is_behind_still_issues_tokens_that_work(
 ) -> None:
     clock.forward(seconds=2)  # `there` stays behind
     await here.cut_off("ana")
-    await until(lambda: there.cutoffs.of("ana") != NEVER)
+    await until(lambda: there.revocations.of("ana") != NEVER)
     token = there.issue("ana", USER)
     assert accepts(there, token)
     assert accepts(here, token)
@@ -130,9 +130,9 @@ async def test_names_noted_before_a_process_starts_are_read_in_pages(
     at = clock.now_ms()
     await stranger.zadd(TOKEN_CUTOFFS(), {f"user{i}": at - i for i in range(2_500)})
     async with process(place, tmp_path, clock, page=100) as auth:
-        assert len(auth.cutoffs) == 2_500
-        assert auth.cutoffs.of("user7") == at - 7
-        assert auth.cutoffs.of("nobody") == NEVER
+        assert len(auth.revocations) == 2_500
+        assert auth.revocations.of("user7") == at - 7
+        assert auth.revocations.of("nobody") == NEVER
 
 
 async def test_many_at_once_by_many_processes_all_arrive(
@@ -141,7 +141,7 @@ async def test_many_at_once_by_many_processes_all_arrive(
     async with process(place, tmp_path, clock, page=10) as there:
         for auth, first in ((here, "a"), (there, "b")):
             await asyncio.gather(*(auth.cut_off(f"{first}{i}") for i in range(300)))
-        await until(lambda: len(here.cutoffs) == len(there.cutoffs) == 600)
+        await until(lambda: len(here.revocations) == len(there.revocations) == 600)
 
 
 async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
@@ -151,7 +151,7 @@ async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
     async with process(place, tmp_path, clock, page=10) as auth:
         for at in (clock.now_ms(), clock.now_ms() + 1):
             await stranger.zadd(TOKEN_CUTOFFS(), dict.fromkeys(names, at))
-            await until(lambda at=at: all(auth.cutoffs.of(name) == at for name in names))  # type: ignore[misc]
+            await until(lambda at=at: all(auth.revocations.of(name) == at for name in names))  # type: ignore[misc]
 
 
 def home(place: Server | Cluster) -> Server:
@@ -172,9 +172,9 @@ async def test_after_a_lost_connection_the_list_is_read_again(
         for round in range(3):
             operator.client_kill_filter(_type="normal", skipme=True)
             operator.zadd(TOKEN_CUTOFFS(), {f"user{round}": clock.now_ms()})  # nobody is there to hear it
-            await until(lambda round=round: there.cutoffs.of(f"user{round}") != NEVER)  # type: ignore[misc]
+            await until(lambda round=round: there.revocations.of(f"user{round}") != NEVER)  # type: ignore[misc]
         operator.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})  # and it listens again
-        await until(lambda: there.cutoffs.of("ana") != NEVER)
+        await until(lambda: there.revocations.of("ana") != NEVER)
 
 
 async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read(
@@ -183,23 +183,23 @@ async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read
     hours_ago = [clock.now_ms() - hours * 3_600_000 for hours in (1, 2)]
     with home(place).stranger() as operator:
         operator.zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[1]})
-        await until(lambda: there.cutoffs.of("ana") == hours_ago[1])
+        await until(lambda: there.revocations.of("ana") == hours_ago[1])
         # As after an hour without a connection: the list is as long as before, and its end says nothing new.
         with operator.pipeline() as both:
             both.client_kill_filter(_type="normal", skipme=True).zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[0]}).execute()
-        await until(lambda: there.cutoffs.of("ana") == hours_ago[0])
+        await until(lambda: there.revocations.of("ana") == hours_ago[0])
 
 
 async def test_a_time_long_past_and_a_removal_are_noticed_too(there: Auth, stranger: Any, clock: SetClock) -> None:
     past = clock.now_ms() - 10 * SKEW_MS
     await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past})
-    await until(lambda: there.cutoffs.of("ana") == past)
+    await until(lambda: there.revocations.of("ana") == past)
     await stranger.zrem(TOKEN_CUTOFFS(), "ana")
-    await until(lambda: there.cutoffs.of("ana") == NEVER)
+    await until(lambda: there.revocations.of("ana") == NEVER)
     await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past, "bob": past})
-    await until(lambda: len(there.cutoffs) == 2)
+    await until(lambda: len(there.revocations) == 2)
     await stranger.flushall()
-    await until(lambda: len(there.cutoffs) == 0)
+    await until(lambda: len(there.revocations) == 0)
 
 
 async def test_now_and_then_everything_is_read_again_whatever_the_clocks_said(
@@ -209,7 +209,7 @@ async def test_now_and_then_everything_is_read_again_whatever_the_clocks_said(
     await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past})
     async with process(place, tmp_path, clock, anew_seconds=0.2) as auth:
         await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past + 1})  # by a clock hours behind, of a name that is known
-        await until(lambda: auth.cutoffs.of("ana") == past + 1)
+        await until(lambda: auth.revocations.of("ana") == past + 1)
 
 
 async def test_a_list_that_cannot_be_read_is_tried_again(
@@ -220,7 +220,7 @@ async def test_a_list_that_cannot_be_read_is_tried_again(
         await asyncio.sleep(0.05)
         await stranger.delete(TOKEN_CUTOFFS())
         await stranger.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})
-        await until(lambda: auth.cutoffs.of("ana") != NEVER)
+        await until(lambda: auth.revocations.of("ana") != NEVER)
 
 
 async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
@@ -229,11 +229,11 @@ async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
     await stranger.zadd(TOKEN_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
     async with process(place, tmp_path, clock, page=20) as auth:
         for i in range(50):
-            auth.cutoffs._invalidated(None)  # start reading everything again
+            auth.revocations._invalidated(None)  # start reading everything again
             await asyncio.sleep(0.001 * (i % 5))
             await auth.cut_off(f"late{i}")
             for _ in range(20):
-                assert auth.cutoffs.of(f"late{i}") != NEVER
+                assert auth.revocations.of(f"late{i}") != NEVER
                 await asyncio.sleep(0)
 
 
@@ -246,7 +246,7 @@ async def test_names_go_when_no_token_from_before_could_be_shown_any_more(
         await auth.cut_off("bob")
         clock.forward(days=89.5)
     async with process(place, tmp_path, clock) as auth:
-        assert (auth.cutoffs.of("ana"), len(auth.cutoffs)) == (NEVER, 1)
+        assert (auth.revocations.of("ana"), len(auth.revocations)) == (NEVER, 1)
         assert await stranger.zrange(TOKEN_CUTOFFS(), 0, -1) == ["bob"]
 
 
@@ -257,6 +257,6 @@ async def test_without_valkey_a_cut_off_is_503_and_the_mirror_stays(tmp_path: Pa
             server.stop()
             with pytest.raises(Unavailable):
                 await auth.cut_off("bob")
-            assert auth.cutoffs.of("ana") != NEVER
+            assert auth.revocations.of("ana") != NEVER
             server.start()  # empty: this one keeps nothing
-            await until(lambda: auth.cutoffs.of("ana") == NEVER)
+            await until(lambda: auth.revocations.of("ana") == NEVER)

@@ -168,7 +168,7 @@ async def test_a_job_whose_worker_died_runs_again_when_its_lease_is_over(
     timer = Timer("tidy", HOUR, tidy)
     # As a worker leaves it that was killed in the middle.
     args = (clock.now_ms(), 60_000, HOUR * 1000, 5000, "worker-0")
-    assert (await functions.call("jobs_start", timer.keys, *args))[0]
+    assert (await functions.run("jobs_start", timer.keys, *args))[0]
     assert await timers.turn(timer) <= 60
     assert tidy.runs == 0
     assert await stranger.delete(core.LEASE("tidy"))  # a minute has passed
@@ -182,7 +182,7 @@ async def test_a_job_that_kills_its_workers_has_to_wait_like_one_that_fails(
     timer = Timer("tidy", HOUR, Tidy(), retry_seconds=10)
     args = (HOUR * 1000, 10_000, "worker-0")
     for _ in range(2):
-        assert (await functions.call("jobs_start", timer.keys, clock.now_ms(), 60_000, *args))[0]
+        assert (await functions.run("jobs_start", timer.keys, clock.now_ms(), 60_000, *args))[0]
         assert await stranger.delete(core.LEASE("tidy"))
     assert await timers.turn(timer) == pytest.approx(10)
     seen = await stranger.hgetall(core.JOB("tidy"))

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from plaza.core.clock import SetClock
 from plaza.core.errors import Unauthenticated
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.sql import Sql
 from plaza.core.username_locks import bear, give_up
 from plaza.core.valkey import Valkey
@@ -43,7 +43,7 @@ async def test_a_row_that_is_being_written_is_waited_for_and_moved(notes: Sql, v
             await go_on.wait()
 
     async def rename() -> None:
-        await Cutoffs(valkey, clock=clock).note("ana")
+        await Revocations(valkey, clock=clock).note("ana")
         await give_up(notes, "ana")
         async with notes.begin() as tx:
             await tx.execute(text("UPDATE notes SET author = 'anna' WHERE author = 'ana'"))
@@ -65,7 +65,7 @@ async def test_who_comes_later_is_refused_and_the_next_of_that_name_is_not(
 ) -> None:
     since = clock.now_ms()
     clock.forward(seconds=1)
-    cut_off = await Cutoffs(valkey, clock=clock).note("ana")
+    cut_off = await Revocations(valkey, clock=clock).note("ana")
     await give_up(notes, "ana")
 
     async def write(since: int | None) -> None:

@@ -32,7 +32,7 @@ LIBRARY = Library(
     CATALOGUE,
     """
 -- workshop_write: KEYS ledger, its fence   ARGV token, number
-verb('write', function(keys, args)
+command('write', function(keys, args)
   fence(keys[2], args[1])
   return redis.call('RPUSH', keys[1], args[1] .. ' ' .. args[2])
 end)
@@ -56,7 +56,7 @@ class Bench:
         self.sql = sql
 
     async def write(self, token: int, number: int) -> None:
-        await self.functions.call("workshop_write", [LEDGER("a"), LEDGER_FENCE("a")], token, number)
+        await self.functions.run("workshop_write", [LEDGER("a"), LEDGER_FENCE("a")], token, number)
 
     async def write_sql(self, fence: Fence, number: int) -> None:
         async with self.sql.begin() as tx:

@@ -11,10 +11,10 @@ import pytest
 from plaza.app import Plaza, catalogues, running
 from plaza.core.keyspace import Key, Layout, Match, use_layout
 from plaza.core.settings import Settings
-from plaza.demo.town import Town
+from plaza.demo.service import Town
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
-from tests.social.truth import Facts, read_all
+from tests.social.consistency import Facts, read_all
 
 # What the passing of time, a worker's turn or a second start changes though nobody did anything.
 PASSING = {"libraries", "job", "lease", "fence", "demo_runs", "hashtag_ranked", "ranking_due", "clg_turn", "shop_row"}

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from plaza.app import Plaza
-from plaza.challenges.recommend import Recommender
+from plaza.challenges.recommendation.recommender import Recommender
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.demo.keys import DEMO, DEMO_RUNS
-from plaza.demo.loading import COMMUNITY_ARTICLES, COMMUNITY_POSTS
-from plaza.demo.parts.live import EVENT
-from plaza.demo.people import Cast
-from plaza.demo.town import LOOK_SECONDS, Town
-from plaza.live.figures import Figures
+from plaza.demo.loader import COMMUNITY_ARTICLES, COMMUNITY_POSTS
+from plaza.demo.loaders.live import EVENT
+from plaza.demo.service import LOOK_SECONDS, Town
+from plaza.demo.users import Cast
+from plaza.live.statistics import Figures
 from plaza.shop.items import Items
 from tests.demo.conftest import everything, lasting
-from tests.social.truth import faults
+from tests.social.consistency import faults
 
 on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 

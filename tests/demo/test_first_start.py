@@ -7,7 +7,7 @@ from pathlib import Path
 
 import redis
 
-from plaza.demo.loading import COMMUNITY_POSTS
+from plaza.demo.loader import COMMUNITY_POSTS
 from tests.processes import Serving, plaza, until
 
 

@@ -13,19 +13,19 @@ from plaza.app import Plaza, running
 from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.settings import DemoMode, Settings
+from plaza.demo.generator import TOWN, Plan
 from plaza.demo.keys import DEMO
-from plaza.demo.loading import COMMUNITY_POSTS
-from plaza.demo.parts.live import EVENT
-from plaza.demo.people import Cast
-from plaza.demo.plan import TOWN, Plan
+from plaza.demo.loader import COMMUNITY_POSTS
+from plaza.demo.loaders.live import EVENT
+from plaza.demo.service import LOOK_SECONDS, Town, suits
 from plaza.demo.simulation import Simulation
-from plaza.demo.town import LOOK_SECONDS, Town, suits
-from plaza.live.figures import Figures
+from plaza.demo.users import Cast
+from plaza.live.statistics import Figures
 from plaza.social.accounts import Accounts
 from plaza.social.model import Login, WrongPassword
 from plaza.social.sync import Sync
 from tests.demo.conftest import everything
-from tests.social.truth import faults
+from tests.social.consistency import faults
 
 HERE = "127.0.0.1:8000"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.end_to_end.everywhere import ACCOUNT, API_KEY, traces, wanderer
+from tests.end_to_end.user_traces import ACCOUNT, API_KEY, traces, wanderer
 from tests.processes import plaza
 from tests.timeouts import PATIENCE_SECONDS
 

@@ -14,13 +14,13 @@ import pytest
 import redis
 
 from plaza.app import catalogues, running
-from plaza.challenges.roll import Roll
+from plaza.challenges.daily_job import Roll
 from plaza.cli import main
 from plaza.core.keyspace import Access, Key, Layout
 from plaza.core.settings import Settings
 from plaza.keyspace.acl import OF_REQUESTS, rules
 from tests.http_servers import client_of
-from tests.keyspace.everything import families, parts_of
+from tests.keyspace.sample_keys import families, parts_of
 from tests.servers import Cluster, Server, one_server
 from tests.waiting import eventually
 

@@ -7,13 +7,13 @@ from io import StringIO
 from rich.console import Console
 
 from plaza.app import catalogues
-from plaza.keyspace import docs
+from plaza.keyspace import catalogue_docs
 
 
 def test_the_documents_names_are_told_to_people_and_to_programs() -> None:
-    told = {record["pattern"]: record for record in docs.records(catalogues())}
+    told = {record["pattern"]: record for record in catalogue_docs.records(catalogues())}
     screen = StringIO()
-    docs.show(catalogues(), Console(file=screen, width=2_000))
+    catalogue_docs.show(catalogues(), Console(file=screen, width=2_000))
     for catalogue in catalogues():
         for _, key in catalogue:
             record = told[key.pattern]

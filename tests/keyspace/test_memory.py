@@ -13,10 +13,10 @@ from rich.console import Console
 from plaza.app import catalogues
 from plaza.cli import main
 from plaza.core.valkey import Valkey
-from plaza.keyspace import flame
+from plaza.keyspace import memory_chart
 from plaza.keyspace.memory import UNKNOWN, Survey, Usage
 from plaza.social import keys as social
-from tests.keyspace.everything import families, write_all
+from tests.keyspace.sample_keys import families, write_all
 from tests.servers import Server
 
 
@@ -83,18 +83,18 @@ async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey,
     memory = await Survey(valkey, catalogues()).run()
     assert {usage.pattern for usage in memory.usages} == {key.pattern for key in families()}
     screen = StringIO()
-    flame.show(memory, Console(file=screen, width=160))
+    memory_chart.show(memory, Console(file=screen, width=160))
     told = screen.getvalue() + str(memory.record())
     assert "EB9382CA" not in told  # a session's token
     assert "social" in told
     assert "models:top:engagement" in screen.getvalue()
-    assert all(len(bar.plain) == 100 for bar in flame.flames(memory, 100))
+    assert all(len(bar.plain) == 100 for bar in memory_chart.flames(memory, 100))
 
 
 async def test_a_strangers_key_cannot_steer_the_terminal(valkey: Valkey) -> None:
     await valkey.call("SET", "[red]\x1b[2Jname\n", "?")
     screen = StringIO()
-    flame.show(await Survey(valkey, catalogues()).run(), Console(file=screen, width=160))
+    memory_chart.show(await Survey(valkey, catalogues()).run(), Console(file=screen, width=160))
     assert r"[red]\x1b[2Jname\n" in screen.getvalue()
 
 

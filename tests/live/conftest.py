@@ -18,13 +18,13 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from plaza.live import domain
-from plaza.live.figures import Figures
 from plaza.live.history import History
 from plaza.live.library import LIBRARY
 from plaza.live.model import Beat, Heard, Leaving, Left, Watcher
 from plaza.live.recorder import Recorder
-from plaza.live.report import Reports
 from plaza.live.service import Live
+from plaza.live.statistics import Figures
+from plaza.live.viewer_report import Reports
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 

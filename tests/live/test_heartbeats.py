@@ -12,7 +12,6 @@ from plaza.core.errors import Conflict
 from plaza.core.settings import Settings
 from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.live import keys
-from plaza.live.figures import Figures
 from plaza.live.model import (
     Beat,
     Declaration,
@@ -22,6 +21,7 @@ from plaza.live.model import (
     Watcher,
 )
 from plaza.live.service import Live
+from plaza.live.statistics import Figures
 from tests.live.conftest import Crowd, watcher
 
 WINDOW_MS = 65_000

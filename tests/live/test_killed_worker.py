@@ -12,18 +12,18 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.live.figures import Figures
 from plaza.live.history import History
 from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
 from plaza.live.service import Live
+from plaza.live.statistics import Figures
 from tests.live.conftest import Crowd
 from tests.servers import Server
 from tests.timeouts import connect_patiently
 
 
 def start(server: Server, data_dir: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.live.recording", server.url, str(data_dir)]
+    command = [sys.executable, "-m", "tests.live.recorder_process", server.url, str(data_dir)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "recording\n"

@@ -12,11 +12,11 @@ from plaza.core.functions import Functions
 from plaza.core.rate_limits import Quota
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.figures import Figures
 from plaza.live.history import History
 from plaza.live.model import Pace
+from plaza.live.statistics import Figures
 from plaza.live.viewers import Throttle
-from plaza.live.viewings import Viewings
+from plaza.live.viewing_sessions import Viewings
 from tests.live.conftest import Crowd
 
 

@@ -11,10 +11,10 @@ from plaza.core.clock import SetClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.figures import Figures
 from plaza.live.history import History, Viewing
 from plaza.live.recorder import Recorder
-from plaza.live.report import ReportQuestion, Reports
+from plaza.live.statistics import Figures
+from plaza.live.viewer_report import ReportQuestion, Reports
 from tests.live.conftest import Crowd
 
 SLOT_MS = 300_000
@@ -176,15 +176,15 @@ async def test_a_beat_in_the_middle_of_a_purge_stops_it(
     await crowd.beat("ana", "S1")
     await _record_for(recorder, clock, minutes=15)
     clock.forward(days=31)
-    call = functions.call
+    call = functions.run
 
     async def beaten(verb: str, *args: Any) -> Any:
         if verb == step:
-            monkeypatch.setattr(functions, "call", call)
+            monkeypatch.setattr(functions, "run", call)
             await crowd.beat("ben", "S1")
         return await call(verb, *args)
 
-    monkeypatch.setattr(functions, "call", beaten)
+    monkeypatch.setattr(functions, "run", beaten)
     assert await recorder.purge() == 0
     assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
     assert (await figures.totals("E1")).attended == 2
@@ -320,6 +320,6 @@ def _kill_before(recorder: Recorder, calls: int) -> None:
             found = getattr(self._real, name)
             return counted(found) if name in self._names else found
 
-    recorder._functions = Dying(recorder._functions, {"call"})  # type: ignore[assignment]
+    recorder._functions = Dying(recorder._functions, {"run"})  # type: ignore[assignment]
     recorder._valkey = Dying(recorder._valkey, {"call"})  # type: ignore[assignment]
     recorder._history = Dying(recorder._history, {"keep_viewings", "keep_records", "keep_totals"})  # type: ignore[assignment]

@@ -97,8 +97,8 @@ async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> 
 
 
 async def test_a_long_report_goes_on_by_a_cursor_and_takes_no_other(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plaza.live.report.PAGE", 2)
-    monkeypatch.setattr("plaza.live.report.MOST", 2)
+    monkeypatch.setattr("plaza.live.viewer_report.PAGE", 2)
+    monkeypatch.setattr("plaza.live.viewer_report.MOST", 2)
     for i in range(5):
         await web.beat(web.user(f"p{i}"))
     seen: list[str] = []

@@ -10,8 +10,8 @@ import pytest
 
 from plaza.core.errors import Unavailable
 from plaza.live import keys
-from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
+from plaza.live.statistics import Figures
 from plaza.live.stream import Stream
 from tests.live.conftest import Crowd
 from tests.timeouts import patiently

@@ -14,7 +14,7 @@ from plaza.core.keys import LEASE
 from plaza.demo.keys import DEMO
 from plaza.keyspace.audit.keys import AUDIT_RUNNING
 from plaza.keyspace.audit.report import Report
-from plaza.keyspace.browsing import Keyspace, opens
+from plaza.keyspace.browser import Keyspace, opens
 from plaza.live.keys import EVENT_RECORDS
 from plaza.live.model import SLOT_MS, Beat, Declaration, Statistics, Watcher
 from plaza.live.service import Live
@@ -25,9 +25,9 @@ from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web import charts
 from plaza.web.demo import NoDemo
-from plaza.web.measures import utc
+from plaza.web.formatting import utc
 from plaza.web.site import Site
-from plaza.web.text import exact
+from plaza.web.text_html import exact
 from tests.pages.conftest import Elements, Surfer
 from tests.waiting import eventually
 

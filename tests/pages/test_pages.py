@@ -22,7 +22,7 @@ from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, New
 from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web.routes_challenges import MOST_DAYS, days_shown
-from plaza.web.text import ago, cut, day, money, rich, since, time
+from plaza.web.text_html import ago, cut, day, money, rich, since, time
 from tests.http_servers import serving
 from tests.pages.conftest import Elements, Surfer
 from tests.servers import one_server

@@ -20,7 +20,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Snapshots
 from plaza.core.passwords import Passwords
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
@@ -31,7 +31,7 @@ from plaza.shop.library import LIBRARY
 from plaza.shop.model import Item, Login, NewItem
 from plaza.shop.orders import Orders
 from plaza.shop.pages import Pages
-from plaza.shop.people import Shoppers
+from plaza.shop.personal_data import Shoppers
 from plaza.shop.rows import RowCache
 from plaza.shop.sessions import Limits, Sessions
 from plaza.shop.storefront import Storefront
@@ -66,7 +66,7 @@ class Shop:
     functions: Functions
     sql: Sql
     clock: SetClock
-    cutoffs: Cutoffs
+    revocations: Revocations
     sessions: Sessions
     rows: RowCache
     pages: Pages
@@ -95,7 +95,7 @@ class Shop:
     @contextmanager
     def dies_at(self, moment: str) -> Iterator[None]:
         """What is done inside ends where it would call a verb of this name: its process dies there."""
-        call = self.functions.call
+        call = self.functions.run
 
         async def die(verb: str, *args: Any) -> Any:
             if verb.startswith(moment):
@@ -103,14 +103,14 @@ class Shop:
             return await call(verb, *args)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.functions, "call", die)
+            patch.setattr(self.functions, "run", die)
             with pytest.raises(Unavailable):
                 yield
 
 
 def assemble(functions: Functions, sql: Sql, clock: SetClock, book: Book, limits: Limits | None = None) -> Shop:
-    cutoffs = Cutoffs(functions.valkey, clock=clock)
-    sessions = Sessions(functions, clock, accounts=book, cutoffs=cutoffs, limits=limits)
+    revocations = Revocations(functions.valkey, clock=clock)
+    sessions = Sessions(functions, clock, accounts=book, revocations=revocations, limits=limits)
     rows, pages = RowCache(functions, loader(sql), clock=clock), Pages(functions, clock=clock)
     items = Items(sql, rows, pages.purge)
     orders = Orders(sql, sessions, items, clock)
@@ -118,7 +118,7 @@ def assemble(functions: Functions, sql: Sql, clock: SetClock, book: Book, limits
         functions=functions,
         sql=sql,
         clock=clock,
-        cutoffs=cutoffs,
+        revocations=revocations,
         sessions=sessions,
         rows=rows,
         pages=pages,
@@ -137,7 +137,7 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
     functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
     await functions.load()
     yield functions
-    await functions.effects.drain()
+    await functions.outbox.drain()
 
 
 @pytest.fixture(scope="session")

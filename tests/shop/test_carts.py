@@ -105,7 +105,7 @@ async def test_a_guest_cart_joins_once_however_often_login_is_repeated(shop: Sho
     guest = await shop.token()
     await shop.carts.put(guest, item.id, 3)
     tokens = await asyncio.gather(*(shop.login("ana", guest) for _ in range(5)))
-    await shop.functions.effects.drain()
+    await shop.functions.outbox.drain()
     for token in tokens:
         assert await shop.lines(token) == {item.id: 3}
     shop.clock.forward(seconds=GRACE_SECONDS + 1)
@@ -114,10 +114,10 @@ async def test_a_guest_cart_joins_once_however_often_login_is_repeated(shop: Sho
 
 async def test_a_cart_that_comes_to_the_account_twice_counts_once(shop: Shop, stranger: Any) -> None:
     for _ in range(2):  # as it may on a cluster, when a worker takes over from a process that was only slow
-        await shop.functions.call("shop_absorb", of_account("ana"), "ana", new_token(), "7 1")
+        await shop.functions.run("shop_absorb", of_account("ana"), "ana", new_token(), "7 1")
     token = new_token()
     for _ in range(2):
-        await shop.functions.call("shop_absorb", of_account("ana"), "ana", token, "7 3 8 2")
+        await shop.functions.run("shop_absorb", of_account("ana"), "ana", token, "7 3 8 2")
     assert await stranger.hgetall(SHOP_ACCOUNT_CART("ana")) == {"7": "5", "8": "2"}
 
 
@@ -201,7 +201,7 @@ async def test_however_many_change_a_persons_cart_at_once_all_sessions_show_the_
         *(shop.carts.put(tokens[n % 3], ids[n % 4], n % 7) for n in range(60)),
         *(shop.login("ana", guest) for guest in guests),
     )
-    await shop.functions.effects.drain()
+    await shop.functions.outbox.drain()
     account = await stranger.hgetall(SHOP_ACCOUNT_CART("ana"))
     for token in tokens:
         assert await stranger.hgetall(SHOP_CART(token)) == account

@@ -143,18 +143,18 @@ async def test_a_login_whose_process_dies_is_finished_by_a_worker(
     item = await offer_in(shop)
     guest = await shop.token()
     await shop.carts.put(guest, item.id, 2)
-    await shop.functions.effects.drain()
+    await shop.functions.outbox.drain()
 
     async def die(*_: object) -> None:
         """The process is gone: nothing follows from what it has begun."""
 
     with monkeypatch.context() as patch:
-        patch.setattr(shop.functions.effects, "_settle", die)
+        patch.setattr(shop.functions.outbox, "_settle", die)
         token = await shop.login("ana", guest)
     with cluster.stranger() as stranger:
         assert stranger.hgetall(SHOP_LOGINS()) == {}
-        while await shop.functions.effects.recover(abandoned_ms=0):
-            await shop.functions.effects.drain()
+        while await shop.functions.outbox.recover(abandoned_ms=0):
+            await shop.functions.outbox.drain()
         assert stranger.hgetall(SHOP_LOGINS()) == {token: "ana"}
         assert stranger.zrange(SHOP_RECENT(), 0, -1) == [token]
     assert await shop.lines(token) == {item.id: 2}
@@ -168,7 +168,7 @@ async def shop_on_cluster(cluster: Cluster, database: Sql, clock: SetClock, peop
     functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
     await functions.load()
     yield assemble(functions, database, clock, people)
-    await functions.effects.drain()
+    await functions.outbox.drain()
     await valkey.close()
     use_layout(Layout.PLAIN)
 
@@ -180,7 +180,7 @@ async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
 
     async def slow(*args: Any) -> Any:
         actor = await check(*args)
-        await shop.cutoffs.note("ana")
+        await shop.revocations.note("ana")
         shop.clock.forward(seconds=1)
         return actor
 

@@ -201,7 +201,7 @@ async def test_a_second_click_that_comes_late_takes_nothing_out_of_the_next_cart
     item = await offer(qty=10)
     for token in (await shop.token(), await shop.login("ana")):
         await shop.carts.put(token, item.id, 2)
-        call, gate = shop.functions.call, asyncio.Event()
+        call, gate = shop.functions.run, asyncio.Event()
 
         async def wait(verb: str, *args: Any, call: Any = call, gate: asyncio.Event = gate) -> Any:
             if verb.startswith("shop_ordered"):
@@ -209,10 +209,10 @@ async def test_a_second_click_that_comes_late_takes_nothing_out_of_the_next_cart
             return await call(verb, *args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(shop.functions, "call", wait)
+            patch.setattr(shop.functions, "run", wait)
             late = asyncio.create_task(shop.orders.check_out(token))
             await eventually(lambda: count_of(shop, ORDERS))
-            patch.setattr(shop.functions, "call", call)
+            patch.setattr(shop.functions, "run", call)
             await shop.orders.check_out(token)
             await shop.carts.put(token, item.id, 5)
             gate.set()

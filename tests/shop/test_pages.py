@@ -135,11 +135,11 @@ async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
 ) -> None:
     pages = Pages(functions, Rules(beta=1), clock)
     await get(pages, render)
-    await functions.call(  # it took ten seconds to compute, let us say
+    await functions.run(  # it took ten seconds to compute, let us say
         "shop_claim_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], "me", clock.now_ms(), 1000, "1"
     )
     args = (PAGE, "me", b"<p>1</p>", '[200,[],"\\"x\\""]', clock.now_ms(), 10_000, 300_000, 300_000)
-    await functions.call("shop_store_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], *args)
+    await functions.run("shop_store_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], *args)
     monkeypatch.setattr("plaza.shop.pages.random.random", lambda: 0.9)  # -ln(0.1) is 2.3: 23 s before the end
     clock.forward(seconds=276)
     assert (await get(pages, render)).how == "hit; ttl=24"
@@ -197,13 +197,13 @@ async def test_if_the_one_who_computes_dies_another_does_after_the_lease(
 ) -> None:
     keys = [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)]
     pages = Pages(functions, Rules(lease_seconds=5), clock)
-    await functions.call("shop_claim_page", keys, "the dead", clock.now_ms(), 5000, "0")
+    await functions.run("shop_claim_page", keys, "the dead", clock.now_ms(), 5000, "0")
     reader = asyncio.create_task(get(pages, render))
     await asyncio.sleep(0.1)
     assert render.count == 0
     clock.forward(seconds=6)
     assert (await reader).page.body == b"<p>1</p>"
-    late = await functions.call(
+    late = await functions.run(
         "shop_store_page", keys, PAGE, "the dead", b"late", "[]", clock.now_ms(), 1, 300_000, 300_000
     )
     assert late == 0

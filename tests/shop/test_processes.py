@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def test_readers_of_three_processes_who_miss_at_once_cost_one_computation(server: Server) -> None:
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.shop.reader", server.url],
+            [sys.executable, "-m", "tests.shop.reader_process", server.url],
             cwd=ROOT,
             env={"PYTHONPATH": str(ROOT / "src")},
             stdin=subprocess.PIPE,

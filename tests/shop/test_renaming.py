@@ -37,7 +37,7 @@ async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doub
         await shop.carts.put(token, before.id, 2)
         shop.clock.forward(seconds=1)
         if heard:
-            await shop.cutoffs.note(old)
+            await shop.revocations.note(old)
         clicks: list[str] = []  # the token that each click left behind, unless it was refused
 
         async def click(token: str = token, clicks: list[str] = clicks) -> None:
@@ -59,22 +59,22 @@ async def _before(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, step: int, act: Any, *, dies: bool
 ) -> AsyncIterator[None]:
     """Before that call of a verb, somebody else acts; whoever called goes on, or is killed."""
-    call, left = shop.functions.call, step
+    call, left = shop.functions.run, step
 
     async def counted(verb: str, *args: Any, **options: Any) -> Any:
         nonlocal left
         left -= 1
         if left == -1:
-            monkeypatch.setattr(shop.functions, "call", call)
+            monkeypatch.setattr(shop.functions, "run", call)
             await act()
             if dies:
                 raise Killed
         return await call(verb, *args, **options)
 
-    monkeypatch.setattr(shop.functions, "call", counted)
+    monkeypatch.setattr(shop.functions, "run", counted)
     with contextlib.suppress(Killed):
         yield
-    monkeypatch.setattr(shop.functions, "call", call)
+    monkeypatch.setattr(shop.functions, "run", call)
 
 
 async def test_a_cart_that_was_being_ordered_under_the_old_name_is_not_ordered_again(
@@ -106,7 +106,7 @@ async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_aga
     item = await offer()
     await shop.login("ana")
     await shop.shoppers.forget("ana")
-    assert await shop.functions.call("shop_put_account", of_account("ana"), "ana", item.id, 1) == []
+    assert await shop.functions.run("shop_put_account", of_account("ana"), "ana", item.id, 1) == []
     assert not await stranger.exists(SHOP_ACCOUNT_CART("ana"))
 
 
@@ -129,7 +129,7 @@ async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_unde
 
     async def held_up(*args: Any) -> Any:
         clock.forward(seconds=1)
-        await shop.cutoffs.note("ana")
+        await shop.revocations.note("ana")
         await shop.shoppers.rename("ana", "anna")
         return await order(*args)
 
@@ -151,7 +151,7 @@ async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_
     await shop.login("ana")
     await shop.shoppers.forget("ana")
     keys = of_account("ana")
-    assert await shop.functions.call("shop_check_out_account", keys, "an id") == []
+    assert await shop.functions.run("shop_check_out_account", keys, "an id") == []
     assert not await stranger.exists(*keys)
 
 

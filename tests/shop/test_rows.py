@@ -241,15 +241,15 @@ async def test_a_row_that_another_has_just_loaded_is_not_loaded_again(
     rows: RowCache, functions: Functions, table: Table, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.put("1", qty=5)
-    call, other = functions.call, RowCache(functions, table.load, clock=clock)
+    call, other = functions.run, RowCache(functions, table.load, clock=clock)
 
     async def overtaken(verb: str, *args: Any) -> Any:
         if verb == "shop_claim_row":  # it was missing when we looked …
-            monkeypatch.setattr(functions, "call", call)
+            monkeypatch.setattr(functions, "run", call)
             await other.get("1")
         return await call(verb, *args)
 
-    monkeypatch.setattr(functions, "call", overtaken)
+    monkeypatch.setattr(functions, "run", overtaken)
     row = await rows.get("1")
     assert row is not None
     assert (row.data["qty"], table.queries) == (5, 1)

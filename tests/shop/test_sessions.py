@@ -103,8 +103,8 @@ async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: O
     await stranger.delete(SHOP_ACCOUNT_SESSIONS("ana"))
     now_ms = shop.clock.now_ms()
     for token in (guest, ana, gone):
-        await shop.functions.call("shop_mend_session", [SHOP_SESSION(token)], now_ms, token)
-    await shop.functions.call("shop_mend_person", [SHOP_ACCOUNT("ana")], now_ms, "ana")
+        await shop.functions.run("shop_repair_session", [SHOP_SESSION(token)], now_ms, token)
+    await shop.functions.run("shop_repair_person", [SHOP_ACCOUNT("ana")], now_ms, "ana")
     assert await stranger.hgetall(SHOP_LOGINS()) == {ana: "ana"}
     now = shop.clock.now_s()
     assert dict(await stranger.zrange(SHOP_RECENT(), 0, -1, withscores=True)) == {guest: now, ana: now}
@@ -148,7 +148,7 @@ async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_besid
             await shop.sessions.logout(token)
 
         await asyncio.gather(busy(), busy(), leave())
-        await shop.functions.effects.drain()
+        await shop.functions.outbox.drain()
         for key in (SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)):
             assert await stranger.exists(key) == 0
         assert await stranger.hexists(SHOP_LOGINS(), token) is False
@@ -194,10 +194,10 @@ async def test_a_person_has_fifty_sessions_at_most(shop: Shop, stranger: Any) ->
     for _ in range(50):
         shop.clock.forward(seconds=1)
         token = new_token()
-        await shop.functions.call(
+        await shop.functions.run(
             "shop_open", [SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)], token, shop.sessions.now(), "ana"
         )
-    await shop.functions.effects.drain()
+    await shop.functions.outbox.drain()
     assert await stranger.zcard(SHOP_ACCOUNT_SESSIONS("ana")) == 50
     assert (await shop.sessions.visit(first))[0].new
 
@@ -207,7 +207,7 @@ async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) 
     tokens = [await shop.login("ana"), await shop.login("ana")]
     await shop.carts.put(tokens[0], first.id, 3)
     shop.clock.forward(seconds=1)
-    await shop.cutoffs.note("ana")
+    await shop.revocations.note("ana")
     visit, _ = await shop.sessions.visit(tokens[0])
     assert (visit.new, visit.user) == (True, None)
     visit, cart = await shop.carts.put(tokens[1], second.id, 1)
@@ -223,7 +223,7 @@ async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Of
             lambda token=token: shop.views.view(token, item.id),
             lambda token=token: shop.sessions.visit(token, "shop_cart"),
         ):
-            await shop.functions.effects.drain()  # what the one before left to follow by itself is not ours
+            await shop.functions.outbox.drain()  # what the one before left to follow by itself is not ours
             shop.clock.forward(seconds=0.1)
             usage = Usage()
             mark = USAGE.set(usage)
@@ -231,10 +231,10 @@ async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Of
             USAGE.reset(mark)
             if not valkey.clustered:
                 assert usage.trips == 1
-        await shop.functions.effects.drain()
+        await shop.functions.outbox.drain()
         shop.clock.forward(seconds=0.1)
         rounds = await rounds_of(valkey, shop.carts.put(token, item.id, tokens.index(token) + 1))
         assert rounds <= (5 if valkey.clustered else 2)  # one of them reads the rows of the cart
-    await shop.functions.effects.drain()
+    await shop.functions.outbox.drain()
     rounds = await rounds_of(valkey, shop.sessions.login(tokens[0], Login("ben", "ben password")))
     assert rounds <= (7 if valkey.clustered else 2)

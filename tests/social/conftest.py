@@ -18,23 +18,23 @@ from plaza.core.idempotency import Idempotency
 from plaza.core.leases import JOBS
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
 from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.social.accounts import Accounts
+from plaza.social.deletion import Leaving
 from plaza.social.domain import DOMAIN, services
 from plaza.social.feeds import Feeds
-from plaza.social.home import Home
+from plaza.social.home_feed import Home
 from plaza.social.jobs import Jobs
 from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER, USERS_MODELS, USERS_REGULAR
-from plaza.social.leaving import Leaving
 from plaza.social.model import NewPost, Post
 from plaza.social.posts import Posts
 from plaza.social.sync import Sync
 from plaza.social.users import People
 from tests.http_servers import client_of
-from tests.social.truth import Facts, faults, read_all
+from tests.social.consistency import Facts, faults, read_all
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
 ADMIN = Actor("root", "admin")
@@ -118,15 +118,15 @@ class Social:
 async def social(valkey: Valkey, clock: SetClock) -> AsyncIterator[Social]:
     functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY, JOBS])
     await functions.load()
-    cutoffs = Cutoffs(valkey, clock=clock)
-    await cutoffs.start()
-    auth = Auth(SETTINGS, cutoffs, clock=clock)
+    revocations = Revocations(valkey, clock=clock)
+    await revocations.start()
+    auth = Auth(SETTINGS, revocations, clock=clock)
     passwords = Passwords()
     parts = services(functions, auth, Limiter(functions, on=False), passwords, clock)
     yield Social(valkey, functions, auth, clock, {type(part): part for part in parts})
-    await functions.effects.drain()
+    await functions.outbox.drain()
     passwords.close()
-    await cutoffs.close()
+    await revocations.close()
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def true(social: Social, stranger: Any) -> Callable[[], Awaitable[Facts]]:
     """Asks a stranger whether everything fits together, and gives what it read."""
 
     async def look() -> Facts:
-        await social.functions.effects.drain()
+        await social.functions.outbox.drain()
         facts = await read_all(stranger)
         assert faults(facts, social.clock.now_ms()) == []
         assert not facts["pending"], "an effect is not settled"

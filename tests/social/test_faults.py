@@ -14,7 +14,7 @@ from plaza.social import keys as k
 from plaza.social.model import NewComment
 from plaza.social.users import following_keys
 from tests.servers import Cluster, Server
-from tests.social import chaos
+from tests.social import random_writer_process
 from tests.social.conftest import ADMIN, Social
 from tests.waiting import eventually
 
@@ -23,7 +23,13 @@ ROOT = Path(__file__).parents[2]
 
 async def killed_in_the_middle(url: str, seed: int, seconds: float) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.social.chaos", url, str(seed), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "tests.social.random_writer_process",
+        url,
+        str(seed),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     assert await process.stdout.readline() == b"go\n"
@@ -48,13 +54,13 @@ async def all_is_heard(place: Server | Cluster, clients: int) -> None:
 
 async def settled(social: Social) -> bool:
     """Settle what the dead left; whether nothing was left any more."""
-    return not await social.functions.effects.recover(0)
+    return not await social.functions.outbox.recover(0)
 
 
 async def test_counters_are_true_after_processes_were_killed_in_the_middle(
     social: Social, place: Server | Cluster, true: Any, stranger: Any
 ) -> None:
-    for person in chaos.PEOPLE:
+    for person in random_writer_process.PEOPLE:
         await social.person(person.name, person.role)
     dice = random.Random(11)
     for seed in range(2):
@@ -65,7 +71,7 @@ async def test_counters_are_true_after_processes_were_killed_in_the_middle(
         await all_is_heard(place, before)
         if social.valkey.clustered:
             # What the dead left is theirs until their effects can no longer land.
-            await asyncio.sleep(chaos.EFFECT_MS / 1000 + 0.1)
+            await asyncio.sleep(random_writer_process.PROJECTION_MS / 1000 + 0.1)
             await eventually(lambda: settled(social))
         facts = await true()
     assert facts["post"], "they did something"
@@ -122,14 +128,14 @@ async def test_a_late_side_withdraws_what_it_cannot_follow(social: Social, ana: 
     now = social.clock.now_ms()
     # As a service on a cluster would call it that had seen the post a moment before.
     if social.valkey.clustered:
-        await social.functions.call("social_bookmark", [k.USER_BOOKMARKED("ana")], "ana", post.id, now, now)
-        await social.functions.call(
+        await social.functions.run("social_bookmark", [k.USER_BOOKMARKED("ana")], "ana", post.id, now, now)
+        await social.functions.run(
             "social_follow",
             following_keys("ana"),
             "ana", "nobody", now,
         )  # fmt: skip
         style = ("1", "", "", "user")
-        await social.functions.call(
+        await social.functions.run(
             "social_create_post", [k.POST(post.id)], post.id, "nobody", "x", "", "tea", now, now, *style
         )
     after = await true()

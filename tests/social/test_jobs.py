@@ -10,17 +10,17 @@ import httpx
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.core.domain import Holder
+from plaza.core.domain import PersonalData
 from plaza.core.errors import Forbidden
 from plaza.core.keys import TOKEN_CUTOFFS
+from plaza.social import deletion as leaving_module
 from plaza.social import jobs as jobs_module
 from plaza.social import keys as k
-from plaza.social import leaving as leaving_module
 from plaza.social import model
 from plaza.social.model import NewComment, NoProfile, Profile, Registration, UsernameTaken
 from tests.social.conftest import ADMIN, Social
-from tests.social.dying import dying
-from tests.social.lives import busy_life, bystanders
+from tests.social.killed_process import dying
+from tests.social.user_histories import busy_life, bystanders
 
 HOUR = 3600
 
@@ -108,7 +108,7 @@ async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wi
     monkeypatch.setattr(jobs_module, "RESTYLED", 5)
     posts = [await social.post(ana) for _ in range(12)]
     await social.people.change(ana, "ana", Profile(display_name="Anna"))
-    monkeypatch.setattr(social.jobs.functions, "ask", dying(social.jobs.functions.ask, 2))
+    monkeypatch.setattr(social.jobs.functions, "query", dying(social.jobs.functions.query, 2))
     with pytest.raises(ConnectionError):
         await social.jobs.restyle()
     monkeypatch.undo()
@@ -143,7 +143,7 @@ async def test_leaving_goes_on_after_its_process_died(
     before = await true()
     me = await busy_life(social, "zoe")
     monkeypatch.setattr(leaving_module, "BATCH", 2)
-    monkeypatch.setattr(social.functions, "call", dying(social.functions.call, 11))
+    monkeypatch.setattr(social.functions, "run", dying(social.functions.run, 11))
     with pytest.raises(ConnectionError):
         await social.leaving.leave(me, "zoe")
     monkeypatch.undo()
@@ -162,7 +162,7 @@ async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
     async def dies(name: str) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(social.auth.cutoffs, "note", dies)
+    monkeypatch.setattr(social.auth.revocations, "note", dies)
     for work in (social.leaving.leave(ana, "ana"), social.people.suspend(ADMIN, "bob", on=True)):
         with pytest.raises(ConnectionError):
             await work
@@ -236,8 +236,8 @@ async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_al
         async def rename(self, old: str, new: str) -> None:
             pass
 
-    elsewhere: Holder = Elsewhere()
-    social.leaving.holders = {"articles": elsewhere}
+    elsewhere: PersonalData = Elsewhere()
+    social.leaving.personal_data = {"articles": elsewhere}
     await social.posts.like(ana, (await social.post(bob)).id)
     await social.valkey.call("HSET", k.USER("ana"), "theme", "dark")  # as through the proxy
     told = (await http.get("/users/me/export", headers=social.token(ana))).json()

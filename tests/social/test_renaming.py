@@ -18,9 +18,9 @@ from plaza.social.keys import POST
 from plaza.social.model import Login, NewComment, Profile, Registration, UsernameTaken, WrongPassword
 from plaza.social.renaming import Renaming
 from tests.social.conftest import ADMIN, Social
-from tests.social.dying import dying
-from tests.social.lives import busy_life, bystanders
-from tests.social.truth import Facts
+from tests.social.consistency import Facts
+from tests.social.killed_process import dying
+from tests.social.user_histories import busy_life, bystanders
 
 # What a renaming itself leaves, what does not outlive a sign-in, and a queue of work that turns out to be done.
 OWN = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle")
@@ -111,7 +111,7 @@ async def test_killed_at_any_step_and_taken_up_again_it_ends_the_same(
     while died:
         new = f"zoe{step}"
         with monkeypatch.context() as patch:
-            patch.setattr(social.functions, "call", dying(social.functions.call, step, when))
+            patch.setattr(social.functions, "run", dying(social.functions.run, step, when))
             died = await broken_off(renaming(social).rename(name, new))
         await social.valkey.call("DEL", LEASE("social.renaming"))  # it runs out by itself, in half a minute
         if died and not await social.jobs.renaming.resume():
@@ -136,7 +136,7 @@ async def test_both_names_are_reserved_meanwhile(
 ) -> None:
     await social.post(ana)
     with monkeypatch.context() as patch:
-        patch.setattr(social.functions, "call", dying(social.functions.call, 7, "before"))
+        patch.setattr(social.functions, "run", dying(social.functions.run, 7, "before"))
         assert await broken_off(renaming(social).rename("ana", "anna"))
     await social.valkey.call("DEL", LEASE("social.renaming"))
     for name in ("ana", "anna"):
@@ -219,7 +219,7 @@ async def test_what_is_said_of_either_name_meanwhile_leaves_one_truth(
         await social.people.change(zoe, "zoe", Profile(display_name="Zoe"))
         for name in ("Z", "Zara"):
             await social.people.change(Actor("zara", "user"), "zara", Profile(display_name=name))
-        await social.functions.call("social_rename_post", [POST(post.id)], post.id, "zoe", "zara")
+        await social.functions.run("social_rename_post", [POST(post.id)], post.id, "zoe", "zara")
         await social.jobs.restyle()
 
     monkeypatch.setattr(renaming(social), "_settled", interfere)

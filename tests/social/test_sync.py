@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from plaza.core.auth import API, Actor
-from plaza.social import importing
+from plaza.social import jsonl_import
 from plaza.social import keys as k
 from plaza.social import posts as posts_module
-from plaza.social.importing import Bad, Importer
+from plaza.social.jsonl_import import Bad, Importer
 from plaza.social.model import Login
 from tests.social.conftest import ADMIN, Social
 
@@ -232,7 +232,7 @@ async def test_a_file_is_taken_in_and_bad_lines_are_told_by_number(social: Socia
 async def test_a_run_that_was_broken_off_goes_on_where_it_was(
     social: Social, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
-    monkeypatch.setattr(importing, "MOST_RECORDS", 10)
+    monkeypatch.setattr(jsonl_import, "MOST_RECORDS", 10)
     path = written(tmp_path / "users.jsonl", [{"type": "user", "username": f"u{i}"} for i in range(95)])
     importer = Importer(social.sync, lambda bad: None)
     offsets: list[int] = []

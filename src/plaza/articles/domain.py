@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from plaza.articles.cuts import Cuts
+from plaza.articles.group_rankings import Cuts
+from plaza.articles.invariants import INVARIANTS
 from plaza.articles.jobs import timers
 from plaza.articles.library import LIBRARY
 from plaza.articles.lists import Lists
-from plaza.articles.people import People
+from plaza.articles.personal_data import People
 from plaza.articles.routes import route
-from plaza.articles.rules import RULES
 from plaza.articles.service import Articles
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.paging import Snapshots
@@ -17,7 +17,7 @@ from plaza.core.paging import Snapshots
 def build(core: Core) -> Parts:
     articles = Articles(core.functions, core.clock, core.settings.voting_days)
     lists = Lists(articles, Cuts(core.functions), Snapshots(core.valkey, core.clock))
-    return Parts([articles, lists], timers(articles), holder=People(articles))
+    return Parts([articles, lists], timers(articles), personal_data=People(articles))
 
 
-DOMAIN = Domain(LIBRARY, [route], build, RULES)
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

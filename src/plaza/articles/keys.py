@@ -55,7 +55,7 @@ ARTICLE = Key(
         Formula("`votes` is the size of `upvoted:<article>` minus that of `downvoted:<article>`"),
         Formula("it stands in every ranking by its score there, and among what its author posted"),
     ),
-    mend=_MEND,
+    repair=_MEND,
     read=Access.PUBLIC,
     document="article:92617",
 )
@@ -66,8 +66,8 @@ ARTICLE_UP = Key(
     of="`user:<username>`",
     owner="article",
     holds="user:<username>",
-    same=(Belongs("article:<article>", mend=_MEND), Formula("in the voter's `articles:<username>:voted` with 1")),
-    mend="vote <article> <username>",
+    same=(Belongs("article:<article>", repair=_MEND), Formula("in the voter's `articles:<username>:voted` with 1")),
+    repair="vote <article> <username>",
     read=Access.PUBLIC,
     document="upvoted:123123",
 )
@@ -78,8 +78,8 @@ ARTICLE_DOWN = Key(
     of="`user:<username>`",
     owner="article",
     holds="user:<username>",
-    same=(Belongs("article:<article>", mend=_MEND), Formula("in the voter's `articles:<username>:voted` with -1")),
-    mend="vote <article> <username>",
+    same=(Belongs("article:<article>", repair=_MEND), Formula("in the voter's `articles:<username>:voted` with -1")),
+    repair="vote <article> <username>",
     read=Access.PUBLIC,
     document="downvoted:123123",
 )
@@ -90,8 +90,8 @@ ARTICLE_GROUPS = Key(
     of="group name",
     owner="article",
     holds="<group>",
-    same=(Belongs("article:<article>", mend=_MEND), Mirrors("group:<group>")),
-    mend="group <article> <group>",
+    same=(Belongs("article:<article>", repair=_MEND), Mirrors("group:<group>")),
+    repair="group <article> <group>",
     read=Access.PUBLIC,
 )
 ARTICLE_LINK = Key(
@@ -116,7 +116,7 @@ def _ranking(name: str, score: str, document: str = "") -> Key:
         score=score,
         holds=_HOLDS,
         same=(_EXISTS, Formula(f"score is {score}")),
-        mend=_MEND,
+        repair=_MEND,
         read=Access.PUBLIC,
         document=document,
     )
@@ -132,7 +132,7 @@ def _cut(name: str, document: str = "") -> Key:
         owner="group",
         holds=_HOLDS,
         same=(Formula("nothing that is not in `group:<group>`"),),
-        mend="group <article> <group>",
+        repair="group <article> <group>",
         lifetime=f"{GROUP_SECONDS} seconds",
         ttl_seconds=GROUP_SECONDS,
         read=Access.PUBLIC,
@@ -160,7 +160,7 @@ GROUP = Key(
         Mirrors("article:<article>:groups"),
         Formula("its size is the score of `<group>` in `groups:`"),
     ),
-    mend="group <article> <group>",
+    repair="group <article> <group>",
     read=Access.PUBLIC,
     document="group:{group_name}",
 )
@@ -199,7 +199,7 @@ GROUPS = Key(
     score="how many articles it has",
     holds="<group>",
     same=(Refers("group:<group>"),),
-    mend="sized <group>",
+    repair="sized <group>",
     read=Access.PUBLIC,
 )
 
@@ -223,7 +223,7 @@ PERSON_ARTICLES = Key(
     owner="username",
     holds=_HOLDS,
     same=(_EXISTS, Formula("the author is this person")),
-    mend="posted <article> <username>",
+    repair="posted <article> <username>",
     read=Access.SELF,
 )
 PERSON_VOTES = Key(
@@ -235,7 +235,7 @@ PERSON_VOTES = Key(
     owner="username",
     holds=_HOLDS,
     same=(_EXISTS, Formula("the person is in that vote set")),
-    mend="vote <article> <username>",
+    repair="vote <article> <username>",
     read=Access.SELF,
 )
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from plaza.articles.keys import CATALOGUE
 from plaza.core.functions import Library
 
-_NOUNS = ("facts", "ranking", "votes", "groups", "articles", "lists", "mending")
+_NOUNS = ("source_data", "ranking", "votes", "groups", "articles", "group_rankings", "repair")
 
 LIBRARY = Library.read("articles", CATALOGUE, "plaza.articles.lua", *_NOUNS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from plaza.articles.cuts import Cuts
+from plaza.articles.group_rankings import Cuts
 from plaza.articles.keys import CUTS, GROUPS, RANKINGS
 from plaza.articles.model import Article, ArticlesPage, ArticlesQuery, Group, GroupsPage
 from plaza.articles.service import Articles

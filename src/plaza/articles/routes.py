@@ -18,7 +18,7 @@ from plaza.articles.model import (
 )
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 
@@ -26,9 +26,9 @@ route = Routes("articles", about="Links that people post and vote on.")
 
 
 @route.post("/articles", status=201, idempotent=True)
-async def post(actor: Actor, body: NewArticle, call: Call, articles: Articles) -> Article:
+async def post(actor: Actor, body: NewArticle, request: Request, articles: Articles) -> Article:
     """Post an article; its author's own vote counts. The same link within a day is 409 with the first one's `id`."""
-    return await articles.post(actor, body, call.operation)
+    return await articles.post(actor, body, request.operation)
 
 
 @route.get("/articles")

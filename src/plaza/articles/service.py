@@ -69,10 +69,10 @@ class Articles:
         if self.valkey.clustered:
             id = await self._claim(claimed, time, operation)
             keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
-            since = await self.functions.call("articles_create", keys, id, *facts)
+            since = await self.functions.run("articles_create", keys, id, *facts)
         else:
             keys = [ARTICLES_LAST(), claimed]
-            id, since = await self.functions.call("articles_post", keys, operation, *facts)
+            id, since = await self.functions.run("articles_post", keys, operation, *facts)
         if since != time:  # this operation had been done already
             return await self.read(actor, int(id))
         posted = float(time)
@@ -82,13 +82,13 @@ class Articles:
         """On a cluster: the id of the article to be, with the link claimed for it."""
         keys = [ARTICLES_LAST(), link]
         try:
-            return int(await self.functions.call("articles_claim", keys, time, operation, ""))
+            return int(await self.functions.run("articles_claim", keys, time, operation, ""))
         except DuplicateLink as duplicate:
             # Whoever took it may have died before there was an article; then it is free after a few seconds.
             first = duplicate.extra["id"]
             if await self.valkey.call("EXISTS", ARTICLE(first)):
                 raise
-            return int(await self.functions.call("articles_claim", keys, time, operation, first))
+            return int(await self.functions.run("articles_claim", keys, time, operation, first))
 
     async def read(self, viewer: Actor | None, id: int) -> Article:
         """One article. One round trip."""
@@ -103,18 +103,18 @@ class Articles:
         rows: list[Any] = []
         if self.valkey.clustered:
             each = [[ARTICLE(id), ARTICLE_GROUPS(id), ARTICLE_UP(id), ARTICLE_DOWN(id)] for id in ids]
-            rows = await self.functions.ask_each("articles_read", each, name)
+            rows = await self.functions.query_each("articles_read", each, name)
         else:
             for first in range(0, len(ids), STEP_OF_READING):
                 some = ids[first : first + STEP_OF_READING]
-                rows += await self.functions.ask("articles_read", [ARTICLE(id) for id in some], name, *some)
+                rows += await self.functions.query("articles_read", [ARTICLE(id) for id in some], name, *some)
         return [None if row is None else _article(id, row) for id, row in zip(ids, rows, strict=True)]
 
     async def vote(self, actor: Actor, id: int, direction: Direction | None) -> Vote:
         """Vote up or down, or take the vote back. One round trip on one server, three on a cluster."""
         actor.require(USER)
         keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)]
-        time, votes = await self.functions.call(
+        time, votes = await self.functions.run(
             "articles_vote", keys, id, actor.name, direction or "none", self._now(), self._voting_seconds
         )
         return Vote(id, int(votes), score(float(time), int(votes)), direction)
@@ -122,13 +122,13 @@ class Articles:
     async def group(self, actor: Actor, id: int, name: str, where: Literal["in", "out"]) -> Membership:
         """Put an article in a group or take it out. One round trip on one server, four on a cluster."""
         keys = [ARTICLE(id), ARTICLE_GROUPS(id)]
-        groups = await self.functions.call("articles_group", keys, id, name, where, _author(actor), MOST_GROUPS)
+        groups = await self.functions.run("articles_group", keys, id, name, where, _author(actor), MOST_GROUPS)
         return Membership(id, sorted(groups))
 
     async def delete(self, actor: Actor, id: int) -> Deleted:
         """Remove an article and every trace of it. One round trip on one server for up to 200 votes each way."""
         keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
-        left = await self.functions.call("articles_delete", keys, id, _author(actor))
+        left = await self.functions.run("articles_delete", keys, id, _author(actor))
         if left:
             await self._shed(id, STEPS_OF_DELETING)
         return Deleted(id)
@@ -142,7 +142,7 @@ class Articles:
 
     async def _shed(self, id: int, steps: int) -> None:
         for _ in range(steps):
-            if not await self.functions.call("articles_shed", [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)], id):
+            if not await self.functions.run("articles_shed", [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id)], id):
                 return
 
     def _now(self) -> str:

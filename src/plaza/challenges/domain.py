@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from plaza.challenges.derived import Derived
-from plaza.challenges.inspecting import Inspection
+from plaza.challenges.daily_job import Roll
+from plaza.challenges.invariants import Inspection
 from plaza.challenges.jobs import timers
 from plaza.challenges.library import LIBRARY
-from plaza.challenges.people import Participants
+from plaza.challenges.participation import Standings
+from plaza.challenges.personal_data import Participants
 from plaza.challenges.posts import Posts
-from plaza.challenges.recommend import Recommender
-from plaza.challenges.roll import Roll
+from plaza.challenges.projection import Derived
+from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
-from plaza.challenges.standing import Standings
 from plaza.core.domain import Core, Domain, Parts
 from plaza.core.leases import Leases
 
@@ -28,7 +28,7 @@ def build(core: Core) -> Parts:
         Recommender(derived),
         Standings(core.sql, core.clock),
     ]
-    return Parts(services, timers(roll), holder=Participants(derived), inspectors=[Inspection(derived, roll)])
+    return Parts(services, timers(roll), personal_data=Participants(derived), inspectors=[Inspection(derived, roll)])
 
 
 DOMAIN = Domain(LIBRARY, [route], build)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.challenges.roll import Roll
+from plaza.challenges.daily_job import Roll
 from plaza.core.leases import Fence
 from plaza.core.timers import Timer
 

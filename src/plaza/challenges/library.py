@@ -5,4 +5,4 @@ from __future__ import annotations
 from plaza.challenges.keys import CATALOGUE
 from plaza.core.functions import Library
 
-LIBRARY = Library.read("challenges", CATALOGUE, "plaza.challenges.lua", "derived")
+LIBRARY = Library.read("challenges", CATALOGUE, "plaza.challenges.lua", "projection")

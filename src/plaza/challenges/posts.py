@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.derived import Derived
 from plaza.challenges.model import IsBreak, NewPost, NotMember, Post, PostsPage, Reaction, clean, day_of
-from plaza.challenges.record import challenge_for, challenge_of, member_of, note, require_ongoing, require_sight
+from plaza.challenges.projection import Derived
+from plaza.challenges.queries import challenge_for, challenge_of, member_of, note, require_ongoing, require_sight
 from plaza.challenges.tables import ARRIVAL, POST, REACTION, REMOVAL
 from plaza.core.auth import USER, Actor
 from plaza.core.clock import Clock

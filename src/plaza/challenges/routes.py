@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from plaza.challenges.daily_job import Roll, Rolled
 from plaza.challenges.model import (
     Challenge,
     ChallengeId,
@@ -21,11 +22,10 @@ from plaza.challenges.model import (
     Tracked,
 )
 from plaza.challenges.posts import Posts
-from plaza.challenges.recommend import Recommendations, Recommender
-from plaza.challenges.roll import Roll, Rolled
+from plaza.challenges.recommendation.recommender import Recommendations, Recommender
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 
@@ -35,9 +35,9 @@ route = Routes("challenges", about="Challenges in five categories, and what thei
 
 
 @route.post("/challenges", status=201, idempotent=True)
-async def create(actor: Actor, body: NewChallenge, call: Call, challenges: Challenges) -> Challenge:
+async def create(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:
     """Start a challenge of so many days. Creating does not join."""
-    return await challenges.create(actor, body, call.operation)
+    return await challenges.create(actor, body, request.operation)
 
 
 @route.get("/challenges")
@@ -77,9 +77,9 @@ async def track(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Ch
 
 
 @route.post("/challenges/{id}/posts", status=201, idempotent=True)
-async def post(actor: Actor, id: ChallengeId, body: NewPost, call: Call, posts: Posts) -> Post:
+async def post(actor: Actor, id: ChallengeId, body: NewPost, request: Request, posts: Posts) -> Post:
     """Post in a challenge that one is a member of."""
-    return await posts.post(actor, id, body, call.operation)
+    return await posts.post(actor, id, body, request.operation)
 
 
 @route.get("/challenges/{id}/posts")

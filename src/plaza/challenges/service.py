@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import bindparam, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.derived import Derived
 from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
@@ -26,7 +25,8 @@ from plaza.challenges.model import (
     day_named,
     day_of,
 )
-from plaza.challenges.record import (
+from plaza.challenges.projection import Derived
+from plaza.challenges.queries import (
     MEMBERS,
     challenge_for,
     challenge_of,

@@ -40,7 +40,7 @@ def _roll(*, anew: bool) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-    from plaza.challenges.roll import Roll
+    from plaza.challenges.daily_job import Roll
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -64,9 +64,9 @@ def _evaluate(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.challenges.evaluation import movielens, plot
-    from plaza.challenges.evaluation.contenders import contenders
-    from plaza.challenges.evaluation.scoring import evaluate
+    from plaza.challenges.recommendation.evaluation import movielens, plot
+    from plaza.challenges.recommendation.evaluation.contenders import contenders
+    from plaza.challenges.recommendation.evaluation.scoring import evaluate
 
     folder = Settings.from_env().data_dir / "evaluation"
     log = movielens.read(Path(given.wheel) if given.wheel else movielens.fetch(folder))

@@ -28,8 +28,8 @@ def add(commands: Commands) -> None:
 
 def _demo(given: argparse.Namespace) -> int:
     from plaza.core.auth import API
-    from plaza.demo.command import make
-    from plaza.demo.town import Town
+    from plaza.demo.progress_bars import make
+    from plaza.demo.service import Town
 
     if given.switch is not None:
         with_plaza(lambda plaza: plaza.get(Town).switch(API, given.switch == "on"))

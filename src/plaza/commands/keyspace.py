@@ -50,18 +50,18 @@ def _keys(given: argparse.Namespace) -> int:
     from rich.console import Console
 
     from plaza.app import catalogues
-    from plaza.keyspace import docs
+    from plaza.keyspace import catalogue_docs
 
     if given.memory:
         return _memory(given)
     if given.acl:
         return _acl()
     if given.markdown:
-        print(docs.markdown(catalogues()), end="")
+        print(catalogue_docs.markdown(catalogues()), end="")
     elif given.json:
-        print(json.dumps(docs.records(catalogues()), indent=2, ensure_ascii=False))
+        print(json.dumps(catalogue_docs.records(catalogues()), indent=2, ensure_ascii=False))
     else:
-        docs.show(catalogues(), Console())
+        catalogue_docs.show(catalogues(), Console())
     return 0
 
 
@@ -84,7 +84,7 @@ def _memory(given: argparse.Namespace) -> int:
     from rich.progress import Progress
 
     from plaza.app import catalogues
-    from plaza.keyspace import flame
+    from plaza.keyspace import memory_chart
     from plaza.keyspace.memory import Survey
 
     if given.sample is not None and given.sample < 1:
@@ -100,7 +100,7 @@ def _memory(given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps(found.record(), indent=2, ensure_ascii=False))
     else:
-        flame.show(found, Console())
+        memory_chart.show(found, Console())
     return 0
 
 

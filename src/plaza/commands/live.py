@@ -12,7 +12,7 @@ from plaza.core.errors import Invalid
 if TYPE_CHECKING:
     from plaza.app import Plaza
     from plaza.commands.base import Commands
-    from plaza.live.simulate import Simulated
+    from plaza.live.simulation import Simulated
 
 
 def add(commands: Commands) -> None:
@@ -45,7 +45,7 @@ def _watch(given: argparse.Namespace) -> int:
     from rich.console import Console
 
     from plaza.live.dashboard import show
-    from plaza.live.figures import Figures
+    from plaza.live.statistics import Figures
 
     console = Console()
     once = given.once or not console.is_terminal
@@ -57,7 +57,7 @@ def _simulate(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.live.simulate import Simulation
+    from plaza.live.simulation import Simulation
 
     if given.viewers < 1 or given.minutes <= 0 or given.speed < 0:
         raise Invalid("must be more than nothing", field="viewers, minutes and speed")

@@ -131,7 +131,7 @@ def _import(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.social.importing import Importer
+    from plaza.social.jsonl_import import Importer
     from plaza.social.sync import Sync
 
     path = Path(given.file)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Unauthenticated
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.tokens import OLDEST_SECONDS, ROLES, Claims, Role, Tokens
 
@@ -88,12 +88,12 @@ class Auth:
     def __init__(
         self,
         settings: Settings,
-        cutoffs: Cutoffs | None = None,
+        revocations: Revocations | None = None,
         *,
         remembered: int = REMEMBERED,
         clock: Clock | None = None,
     ) -> None:
-        self.cutoffs = Cutoffs() if cutoffs is None else cutoffs
+        self.revocations = Revocations() if revocations is None else revocations
         self._tokens = Tokens(settings.secret("jwt_secret"), settings.jwt_public_key)
         self._api_key = settings.secret("api_key").encode()
         self._verified: OrderedDict[str, Verified] = OrderedDict()
@@ -127,7 +127,7 @@ class Auth:
         """A moment for `issue`: take it before reading what entitles the user, so that a suspension that comes in
         between ends the token. It is later than any cut-off known here, whose clock may run ahead of ours.
         """
-        return max(self._clock.now_ms(), self.cutoffs.of(username) + 1)
+        return max(self._clock.now_ms(), self.revocations.of(username) + 1)
 
     def issue(self, username: str, role: Role, *, stamp: int | None = None, **claims: Any) -> str:
         """A token of ours: `user_id`, `username`, `role`, `iat`, `exp`, and further claims such as `groups`."""
@@ -141,7 +141,7 @@ class Auth:
         Verbs that do so note it in the same step as their facts. Their callers say it again here: then this process
         knows it now, and not when the news arrives.
         """
-        await self.cutoffs.note(username)
+        await self.revocations.note(username)
 
     def _by_token(self, token: str, *, may_be_key: bool) -> Actor:
         verified = self._verified.get(token)
@@ -155,7 +155,7 @@ class Auth:
         if verified.ends <= self._clock.now_s():
             self._verified.pop(token, None)
             raise Unauthenticated("The token has expired.")
-        if verified.issued_ms <= self.cutoffs.of(verified.actor.name):
+        if verified.issued_ms <= self.revocations.of(verified.actor.name):
             self._verified.pop(token, None)
             raise Unauthenticated("The token is no longer valid.")
         if token not in self._verified:

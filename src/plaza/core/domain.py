@@ -17,7 +17,7 @@ from plaza.core.clock import Clock
 from plaza.core.events import Consumer
 from plaza.core.functions import Functions, Library
 from plaza.core.http.routes import Routes
-from plaza.core.invariants import Inspector, Rules
+from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
 from plaza.core.settings import Settings
@@ -39,7 +39,7 @@ class Core:
     clock: Clock
 
 
-class Holder(Protocol):
+class PersonalData(Protocol):
     """What a domain does for people who ask what is held about them, who take another name, or who leave."""
 
     async def export(self, username: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Parts:
     consumers: Sequence[Consumer] = ()
     # What every worker does again and again, sharing the work by itself: each returns the seconds until its next turn.
     turns: Mapping[str, Callable[[], Awaitable[float]]] = field(default_factory=dict)
-    holder: Holder | None = None
+    personal_data: PersonalData | None = None
     inspectors: Sequence[Inspector] = ()  # what the audit cannot check by rules
     # What to end before the connections close that it uses.
     ends: Sequence[Callable[[], None]] = ()
@@ -74,7 +74,7 @@ class Domain:
     library: Library  # its name, its catalogue of keys and its Lua
     routes: Sequence[Routes]
     build: Callable[[Core], Parts]
-    rules: Rules = field(default_factory=Rules)  # what is always true, beyond what the catalogue says
+    rules: Invariants = field(default_factory=Invariants)  # what is always true, beyond what the catalogue says
 
     @property
     def name(self) -> str:

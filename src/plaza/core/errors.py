@@ -1,4 +1,4 @@
-"""Errors that say what the caller can do. Each carries its HTTP status; only `core/http/app.py` makes responses of them.
+"""Errors that say what the caller can do. Each carries its HTTP status; `core/http/app.py` makes the responses.
 
 A class with a `code` of its own is also what a Lua `fail('<code>', …)` raises in Python: codes are registered here
 as their classes are defined, so a code means one thing everywhere.

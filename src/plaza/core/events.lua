@@ -13,7 +13,7 @@ end
 
 -- events_claim: take over what others were given and have not touched for a while: they died or stalled.
 -- KEYS stream   ARGV group, consumer, idle_ms, count, cursor   Reply {next cursor, {id, tries, {field, value, …}}, …}
-verb('claim', function(keys, args)
+command('claim', function(keys, args)
   local stream, group = keys[1], args[1]
   local claimed = redis.call('XAUTOCLAIM', stream, group, args[2], args[3], args[5], 'COUNT', args[4])
   local reply = {claimed[1]}
@@ -26,7 +26,7 @@ end)
 
 -- events_retake: try once more what is still ours.   KEYS stream   ARGV group, consumer, id
 -- Reply {id, tries, {field, value, …}}, or nil if it is not ours any more
-verb('retake', function(keys, args)
+command('retake', function(keys, args)
   local stream, group, consumer, id = keys[1], args[1], args[2], args[3]
   local mine, tries = is_mine(stream, group, consumer, id)
   if not mine then return nil end
@@ -35,7 +35,7 @@ verb('retake', function(keys, args)
 end)
 
 -- events_keep: we are still at it; nobody need take it over.   KEYS stream   ARGV group, consumer, id, …
-verb('keep', function(keys, args)
+command('keep', function(keys, args)
   for i = 3, #args do
     if is_mine(keys[1], args[1], args[2], args[i]) then
       redis.call('XCLAIM', keys[1], args[1], args[2], 0, args[i], 'JUSTID')
@@ -46,7 +46,7 @@ end)
 
 -- events_give_back: we stop. What we have not handled is anybody's at once, and was not tried.
 -- KEYS stream   ARGV group, consumer, idle_ms   Reply how many
-verb('give_back', function(keys, args)
+command('give_back', function(keys, args)
   local stream, group, consumer = keys[1], args[1], args[2]
   local mine = redis.pcall('XPENDING', stream, group, '-', '+', 1000, consumer)
   if mine.err then return 0 end -- the stream is gone, and the group with it
@@ -60,7 +60,7 @@ end)
 
 -- events_untry: the last try does not count; something that the handler needs was away.
 -- KEYS stream   ARGV group, consumer, id
-verb('untry', function(keys, args)
+command('untry', function(keys, args)
   local mine, tries = is_mine(keys[1], args[1], args[2], args[3])
   if not mine then return 0 end
   redis.call('XCLAIM', keys[1], args[1], args[2], 0, args[3], 'RETRYCOUNT', math.max(tries - 1, 0), 'JUSTID')
@@ -69,7 +69,7 @@ end)
 
 -- events_bury: give an event up, with the reason; the newest `most` dead ones are kept.
 -- KEYS stream, dead   ARGV group, consumer, id, reason, most   Reply 1, or 0 if it is not ours any more
-verb('bury', function(keys, args)
+command('bury', function(keys, args)
   local stream, group, id = keys[1], args[1], args[3]
   local mine, tries = is_mine(stream, group, args[2], id)
   if not mine then return 0 end
@@ -85,7 +85,7 @@ end)
 
 -- events_revive: tell a dead event once more; its other groups will see it again too.
 -- KEYS stream, dead   ARGV dead id   Reply its new id, or nil if there is no such dead event
-verb('revive', function(keys, args)
+command('revive', function(keys, args)
   local entry = redis.call('XRANGE', keys[2], args[1], args[1])[1]
   if not entry then return nil end
   local fields = {}
@@ -140,7 +140,7 @@ end
 -- events_trim: remove what every group has handled, and what is beyond the bound; forget consumers long gone.
 -- KEYS stream   ARGV most, step, idle_ms   Reply {removed, of these lost unread, {group, waiting}, …}
 -- At most `step` events each go in one call, so that Valkey is not held up.
-verb('trim', function(keys, args)
+command('trim', function(keys, args)
   local stream, most, step = keys[1], tonumber(args[1]), args[2]
   if redis.call('EXISTS', stream) == 0 then return {0, 0} end
   local needed, reply = nil, {0, 0}

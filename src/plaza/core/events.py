@@ -91,7 +91,7 @@ class Events:
         """Remove what every group has handled, in bounded steps. Returns how many events went."""
         removed = 0
         while True:
-            reply = await self._functions.call("events_trim", [core.EVENTS(stream)], most, TRIM_STEP, CONSUMER_GONE_MS)
+            reply = await self._functions.run("events_trim", [core.EVENTS(stream)], most, TRIM_STEP, CONSUMER_GONE_MS)
             removed += int(reply[0])
             if reply[1]:
                 log.error("a stream is full: events were lost unread", stream=stream, lost=reply[1], most=most)
@@ -104,7 +104,7 @@ class Events:
     async def revive(self, stream: str, dead_id: str) -> str | None:
         """Tell a dead event once more. Returns its new id, or None if there is no such event."""
         keys = [core.EVENTS(stream), core.EVENTS_DEAD(stream)]
-        new: str | None = await self._functions.call("events_revive", keys, dead_id)
+        new: str | None = await self._functions.run("events_revive", keys, dead_id)
         return new
 
 

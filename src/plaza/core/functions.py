@@ -22,7 +22,7 @@ from typing import Any
 from plaza.core import keys as core
 from plaza.core.errors import PlazaError, Unavailable
 from plaza.core.keyspace import Catalogue, Layout, join
-from plaza.core.outbox import Effects
+from plaza.core.outbox import Outbox
 from plaza.core.valkey import Arg, ReplyError, Valkey
 from plaza.core.valkey.calls import answering
 from plaza.core.valkey.connection import pack
@@ -31,9 +31,9 @@ from plaza.core.valkey.connection import pack
 GENERATION = 1
 
 # A caller applies its effects within milliseconds; one that takes longer than this is stalled, and too late.
-EFFECT_MS = 5_000
+PROJECTION_MS = 5_000
 
-_RECIPE = re.compile(r"^recipe\('(\w+)'", re.MULTILINE)
+_PROJECTION = re.compile(r"^projection\('(\w+)'", re.MULTILINE)
 PRELUDE = files("plaza.core").joinpath("prelude.lua").read_text()
 
 
@@ -55,9 +55,9 @@ class Library:
         parts = [(files(package) / f"{noun}.lua").read_text() for noun in nouns]
         return cls(name, catalogue, "\n".join([upon.lua, *parts] if upon else parts))
 
-    def build(self, layout: Layout, effect_ms: int) -> Built:
+    def build(self, layout: Layout, projection_ms: int) -> Built:
         keys = join([core.CATALOGUE, self.catalogue]).lua(layout)
-        head = f"local LIBRARY, EFFECT_MS = '{self.name}', {effect_ms}\n"
+        head = f"local LIBRARY, PROJECTION_MS = '{self.name}', {projection_ms}\n"
         head += f"local CLUSTERED = {'true' if layout is Layout.BRACES else 'false'}\n"
         body = head + keys + PRELUDE + self.lua
         _refuse_twins(body)
@@ -68,10 +68,10 @@ class Library:
 
 def _refuse_twins(lua: str) -> None:
     """Of two recipes of one name the later would speak for the earlier. (Valkey refuses two verbs by itself.)"""
-    names = _RECIPE.findall(lua)
+    names = _PROJECTION.findall(lua)
     twins = sorted({name for name in names if names.count(name) > 1})
     if twins:
-        raise ValueError(f"There are two recipes {', '.join(twins)}.")
+        raise ValueError(f"There are two projections {', '.join(twins)}.")
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class Built:
 class Functions:
     """The verbs and questions of all libraries, on one server or a cluster."""
 
-    def __init__(self, valkey: Valkey, libraries: Sequence[Library], *, effect_ms: int = EFFECT_MS) -> None:
+    def __init__(self, valkey: Valkey, libraries: Sequence[Library], *, projection_ms: int = PROJECTION_MS) -> None:
         self.valkey = valkey
         layout = Layout.BRACES if valkey.clustered else Layout.PLAIN
-        self.built = {library.name: library.build(layout, effect_ms) for library in libraries}
-        self.effects = Effects(self._run, valkey)
+        self.built = {library.name: library.build(layout, projection_ms) for library in libraries}
+        self.outbox = Outbox(self._run, valkey)
 
     async def load(self) -> None:
         """Put our libraries on every primary that lacks them, and remove those of older generations."""
@@ -100,32 +100,32 @@ class Functions:
                 await _load(node, name, built, there)
         await self._note_use()
 
-    async def call(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
+    async def run(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
         """Perform a verb of the owner of `keys[0]`. One round trip on one server; its effects are settled on return."""
         if self.valkey.clustered:
-            return await self.effects.perform(verb, keys, args)
+            return await self.outbox.perform(verb, keys, args)
         return await self._run(verb, keys, args)
 
     async def begin(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
         """Perform a verb; on a cluster its effects may follow a moment later. One round trip on both."""
         if self.valkey.clustered:
-            return await self.effects.begin(verb, keys, args)
+            return await self.outbox.begin(verb, keys, args)
         return await self._run(verb, keys, args)
 
-    async def ask(self, question: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
+    async def query(self, question: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
         """Put a question: one round trip, changes nothing. With `raw` the answer is bytes, whatever they are."""
         return await self._run(question, keys, args, read_only=True, raw=raw)
 
-    async def ask_tracked(self, question: str, keys: Sequence[str], *args: Arg, keep: Callable[[Any], None]) -> Any:
+    async def query_tracked(self, question: str, keys: Sequence[str], *args: Arg, keep: Callable[[Any], None]) -> Any:
         """Put a question, and have Valkey tell `on_invalidate` when a key that it read changes. One round trip.
 
         `keep(answer)` is called before the news of any later change: what it stores, that news can drop.
         """
 
-        (answer,) = await self.ask_beside(question, keys, args, (), keep=keep)
+        (answer,) = await self.query_with_batch(question, keys, args, (), keep=keep)
         return answer
 
-    async def ask_beside(
+    async def query_with_batch(
         self,
         question: str,
         keys: Sequence[str],
@@ -140,29 +140,29 @@ class Functions:
             keep(answer)
             return answer
 
-        command = self.asking(question, keys, *args)
+        command = self.query_command(question, keys, *args)
         try:
             return await self.valkey.tracked_beside(command, beside, kept)
         except ReplyError as error:
             if not is_missing(error) and not _is_untracked(error):
                 raise _as_plaza_error(error) from None
-        return [await self.ask(question, keys, *args), *await self.valkey.batch(beside)]
+        return [await self.query(question, keys, *args), *await self.valkey.batch(beside)]
 
-    def asking(self, question: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
+    def query_command(self, question: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
         """A question as a command, for a batch."""
         return ("FCALL_RO", self._versioned(question), len(keys), *keys, *args)
 
-    def acting(self, function: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
+    def run_command(self, function: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
         """A function that writes and has no effects, as a command for a batch."""
         return ("FCALL", self._versioned(function), len(keys), *keys, *args)
 
-    async def ask_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
+    async def query_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
         """The same question about many owners, by the keys of each. One round trip, also on a cluster."""
-        commands = [self.asking(question, keys, *args) for keys in each]
+        commands = [self.query_command(question, keys, *args) for keys in each]
         replies = await self.valkey.batch(commands, return_errors=True)
         for i, reply in enumerate(replies):
             if isinstance(reply, ReplyError) and is_missing(reply):
-                replies[i] = await self.ask(question, each[i], *args)
+                replies[i] = await self.query(question, each[i], *args)
             elif isinstance(reply, ReplyError):
                 answering(pack(commands[i]), reply)
                 raise _as_plaza_error(reply)

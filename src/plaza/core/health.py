@@ -9,8 +9,8 @@ import msgspec
 
 from plaza import __version__
 from plaza.core.errors import Unavailable
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
@@ -94,10 +94,10 @@ async def ping() -> Pong:
 
 
 @route.get("/", limit=None, any_query=True)
-async def welcome(call: Call) -> Answer[Welcome]:
+async def welcome(request: Request) -> Response[Welcome]:
     """Where to look. A browser is sent to the pages for people."""
     headers = [("vary", "accept")]
-    if "text/html" in call.headers.get("accept", ""):
-        return Answer(status=302, headers=[*headers, ("location", "/app")])
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(status=302, headers=[*headers, ("location", "/app")])
     body = Welcome("Plaza", __version__, docs="/docs", openapi="/openapi.json", health="/readyz")
-    return Answer(body, headers=headers)
+    return Response(body, headers=headers)

@@ -68,7 +68,7 @@ Judge = Callable[[Entry, Sequence[Any], int], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Invariant:
     """What must be true of each member of a key, or with `whole` of the key.
 
     `asks` says what else must be read: commands, and questions as `("ASK", question, number of keys, key, …, arg, …)`.
@@ -80,7 +80,7 @@ class Rule:
     key: Key
     asks: Asks
     judge: Judge
-    mend: str = ""
+    repair: str = ""
     whole: bool = False
     unless: Asks = _nothing
 
@@ -94,7 +94,7 @@ class Fault:
     key: str
     member: str
     says: str
-    mend: str  # in words; '' if nothing decides it
+    repair: str  # in words; '' if nothing decides it
 
 
 class Inspector(Protocol):
@@ -103,16 +103,16 @@ class Inspector(Protocol):
     def inspect(self) -> AsyncIterator[Fault]:
         """What is wrong and stays so when looked at again."""
 
-    async def mend(self, fault: Fault) -> None:
+    async def repair(self, fault: Fault) -> None:
         """Make it true again, from the facts as they are then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Invariants:
     """What a domain adds to what its catalogue says.
 
-    `mends` are its verbs that make things true again, `mend_<name>` in its Lua, each with the key that it is called on.
+    `repairs` are its repair commands, `repair_<name>` in its Lua, each with the key that it is called on.
     """
 
-    rules: Sequence[Rule] = ()
-    mends: Mapping[str, Key] = field(default_factory=dict)
+    rules: Sequence[Invariant] = ()
+    repairs: Mapping[str, Key] = field(default_factory=dict)

@@ -13,7 +13,7 @@ end
 
 -- jobs_lease: take a lease that nobody holds.
 -- KEYS lease, fence   ARGV lease_ms   Reply {token} or {'', ms until it runs out}
-verb('lease', function(keys, args)
+command('lease', function(keys, args)
   local left = redis.call('PTTL', keys[1])
   if left ~= -2 then return {'', left} end
   return {give_lease(keys[1], keys[2], args[1])}
@@ -21,14 +21,14 @@ end)
 
 -- jobs_renew: hold it longer. One that ran out is taken again, unless somebody else has had it since.
 -- KEYS lease, fence   ARGV token, lease_ms   Reply 1, or 0 if it is lost
-verb('renew', function(keys, args)
+command('renew', function(keys, args)
   if redis.call('GET', keys[2]) ~= args[1] then return 0 end
   redis.call('SET', keys[1], args[1], 'PX', args[2])
   return 1
 end)
 
 -- jobs_release: give it back.   KEYS lease   ARGV token
-verb('release', function(keys, args)
+command('release', function(keys, args)
   if holds(keys[1], args[1]) then redis.call('DEL', keys[1]) end
   return 1
 end)
@@ -45,7 +45,7 @@ end
 
 -- jobs_start: run a job, if it is due and nobody runs it.
 -- KEYS lease, fence, job   ARGV now, lease_ms, every_ms, retry_ms, worker   Reply {token} or {'', ms to wait}
-verb('start', function(keys, args)
+command('start', function(keys, args)
   local lease, fence_key, job = keys[1], keys[2], keys[3]
   local t, every, retry = now(args[1]), tonumber(args[3]), tonumber(args[4])
   local left = redis.call('PTTL', lease)
@@ -69,7 +69,7 @@ end)
 -- jobs_finish: note how a run ended, and when the next one is due. Refused if another run has taken over.
 -- KEYS lease, fence, job   ARGV now, token, every_ms, at_ms ('' for none), retry_ms, duration_ms, 'done'|'failed', words
 -- Reply ms until the next run
-verb('finish', function(keys, args)
+command('finish', function(keys, args)
   local lease, fence_key, job = keys[1], keys[2], keys[3]
   local t, every = now(args[1]), tonumber(args[3])
   fence(fence_key, args[2])
@@ -89,7 +89,7 @@ end)
 
 -- jobs_stop: a run was broken off because its worker stops. It is due again at once, and that is no failure.
 -- KEYS lease, fence, job   ARGV token
-verb('stop', function(keys, args)
+command('stop', function(keys, args)
   if redis.call('GET', keys[2]) ~= args[1] then return 0 end
   if holds(keys[1], args[1]) then redis.call('DEL', keys[1]) end
   redis.call('HSET', keys[3], 'state', 'stopped')

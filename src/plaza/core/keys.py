@@ -91,9 +91,9 @@ LIBRARIES = Key(
     read=Access.ADMIN,
 )
 
-# Not under `auth:`, where a user called `cutoffs` would keep a password.
+# Not under `auth:`, where a user called `revocations` would keep a password.
 TOKEN_CUTOFFS = Key(
-    "tokens:cutoffs",
+    "tokens:revocations",
     "zset",
     "Names that were deleted, renamed or suspended: tokens issued until then are void.",
     of="username",

@@ -84,7 +84,7 @@ class Mirrors:
     """A member here means our own id is a member there: both sides of a follow. With `alike`, at the same score."""
 
     pattern: str
-    mend: str = ""
+    repair: str = ""
     alike: bool = False
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Refers:
 
     pattern: str
     field: str = ""
-    mend: str = ""
+    repair: str = ""
 
     def __str__(self) -> str:
         return f"{f'`{self.field}`' if self.field else 'each member'} has its `{self.pattern}`"
@@ -108,7 +108,7 @@ class Belongs:
     """The key is there only while its owner is: no likes without a post."""
 
     pattern: str
-    mend: str = ""
+    repair: str = ""
 
     def __str__(self) -> str:
         return f"only beside its `{self.pattern}`"
@@ -130,7 +130,7 @@ class Scored:
 
     pattern: str
     field: str
-    mend: str = ""
+    repair: str = ""
 
     def __str__(self) -> str:
         return f"each score is `{self.field}` of `{self.pattern}`"
@@ -170,7 +170,7 @@ class Key:
     # What a member, field or value looks like: a regular expression in which `<post>` is a post's id.
     holds: str = ""
     value: str = ""  # the same for the values of a hash
-    mend: str = ""  # what makes it true again: a verb of its owner and the ids it must be told, `post <post>`
+    repair: str = ""  # what makes it true again: a verb of its owner and the ids it must be told, `post <post>`
     # `post`: it notes posts that are being removed, as members or in its name: what is said of them may be half gone.
     leaving: str = ""
     same: tuple[Invariant, ...] = ()

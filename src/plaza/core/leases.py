@@ -100,7 +100,7 @@ class Leases:
     async def _take(self, name: str, until: float) -> Fence:
         keys = [core.LEASE(name), core.FENCE(name)]
         while True:
-            token, *left = await self._functions.call("jobs_lease", keys, _ms(self.seconds))
+            token, *left = await self._functions.run("jobs_lease", keys, _ms(self.seconds))
             if token:
                 return Fence(self._functions, name, int(token))
             wait = min(until - monotonic(), int(left[0]) / 1000, 0.2)
@@ -142,7 +142,7 @@ class Kept:
             await asyncio.sleep(pause)
             asked = monotonic()
             try:
-                ours = await self._functions.call("jobs_renew", keys, self._fence.token, _ms(self._seconds))
+                ours = await self._functions.run("jobs_renew", keys, self._fence.token, _ms(self._seconds))
             except Unavailable:
                 ours, pause = monotonic() < good_until, self._seconds / 20
             else:
@@ -156,7 +156,7 @@ class Kept:
 async def release(functions: Functions, verb: str, keys: list[str], fence: Fence) -> None:
     """Give a lease back, also while being cancelled. If Valkey is away it runs out by itself."""
     with contextlib.suppress(Unavailable):
-        await asyncio.shield(functions.call(verb, keys, fence.token))
+        await asyncio.shield(functions.run(verb, keys, fence.token))
 
 
 def _ms(seconds: float) -> int:

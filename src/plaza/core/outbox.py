@@ -49,7 +49,7 @@ SETTLED_SECONDS = 0.1
 # How many slots one batch asks about; all of them take 32 batches, whatever the number of keys.
 SLOTS_A_BATCH = 512
 
-log = structlog.get_logger("plaza.effects")
+log = structlog.get_logger("plaza.outbox")
 
 Run = Callable[[str, Sequence[str], Sequence[Arg]], Awaitable[Any]]
 
@@ -85,7 +85,7 @@ class Work:
         return cls(reply[0], reply[1], reply[2:])
 
 
-class Effects:
+class Outbox:
     """Performs verbs with everything that follows from them."""
 
     def __init__(self, run: Run, valkey: Valkey) -> None:

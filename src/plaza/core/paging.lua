@@ -44,6 +44,6 @@ end
 -- after: what comes after a place in a sorted set.
 -- KEYS set   ARGV score, member, count, 'newest' (from the highest score down) or 'oldest'
 -- Reply {member, score, …}
-question('after', function(keys, args)
+query('after', function(keys, args)
   return members_after(keys[1], args[1], args[2], tonumber(args[3]), args[4] == 'newest')
 end)

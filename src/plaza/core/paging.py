@@ -152,7 +152,7 @@ def behind(functions: Functions, key: str, *, newest_first: bool = True) -> Afte
             rows = await functions.valkey.call("ZRANGE", key, 0, count - 1, *order, "WITHSCORES")
         else:
             order = ["newest" if newest_first else "oldest"]
-            flat = await functions.ask("paging_after", [key], repr(start.score), start.id, count, *order)
+            flat = await functions.query("paging_after", [key], repr(start.score), start.id, count, *order)
             rows = zip(flat[::2], flat[1::2], strict=True)
         return [(id, Position(name, float(score), id)) for id, score in rows]
 

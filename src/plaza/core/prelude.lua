@@ -1,15 +1,15 @@
 -- What every Plaza library starts with. The loader writes before it:
 --   LIBRARY    the domain's name            VERSION    a hash of the whole source
---   CLUSTERED  whether keys have braces     EFFECT_MS  how long effects may take to be applied
+--   CLUSTERED  whether keys have braces     PROJECTION_MS  how long effects may take to be applied
 --   key        the catalogue's names, as functions of their parts
 --
 -- A library is made of verbs, questions and recipes.
 --
 -- A *verb* checks, changes the facts of its one owner, and says which effects that has:
---     verb('like', function(keys, args) … effect('ranked', post, tag) … return reply end)
--- A *question* only reads:  question('page', function(keys, args) … end)
+--     command('like', function(keys, args) … project('ranked', post, tag) … return reply end)
+-- A *question* only reads:  query('page', function(keys, args) … end)
 -- A *recipe* is what some other key should say about an owner, computed from that owner's facts as they are now:
---     recipe('ranked', function(post, tag) return {'ZADD', key.hashtag_ranked(tag), score, post} end)
+--     projection('ranked', function(post, tag) return {'ZADD', key.hashtag_ranked(tag), score, post} end)
 -- It returns one command on one key, several in a table, or nil for none. Its result is absolute and repeatable
 -- (`ZADD` of a computed score, never a bare `INCR`), for it may be applied twice, or again later. For one subject it
 -- always speaks of the same keys: what it would add on some facts, it removes on others. Where the other
@@ -20,7 +20,7 @@
 -- the note; if the caller dies, a worker does. Settling is what keeps two operations' effects, which may arrive in
 -- either order, from leaving an old value behind: see settle() below.
 
-local verbs, recipes, subjects = {}, {}, {}
+local commands_by_name, projections, subjects = {}, {}, {}
 local asked = {} -- recipes that the running verb wants, in order
 
 -- Ends the function with the Python error of that code. Check before you write: writes are not taken back.
@@ -61,13 +61,13 @@ end
 -- `subject` is how many of its arguments, from the first, say what the recipe speaks of; all of them if it is left out.
 -- The rest may differ from one operation to the next (a time, a text) without making it another statement:
 -- two operations that speak of the same must know each other.
-local function recipe(name, compute, subject)
-  recipes[name] = compute
+local function projection(name, compute, subject)
+  projections[name] = compute
   subjects[name] = subject
 end
 
 -- Asks for a recipe's commands once the verb is through. Recipes get their arguments as text, in both layouts.
-local function effect(name, ...)
+local function project(name, ...)
   local wanted = {name, ...}
   for i = 2, #wanted do wanted[i] = text(wanted[i]) end
   asked[#asked + 1] = wanted
@@ -82,15 +82,15 @@ end
 
 -- Something happened, for consumers to react to. It may be told twice: whoever listens must not mind.
 local function event(stream, ...)
-  effect('event', stream, ...)
+  project('event', stream, ...)
 end
-recipe('event', function(stream, ...)
+projection('event', function(stream, ...)
   return {'XADD', key.events(stream), '*', ...}
 end)
 
 -- Appends the commands that a recipe gives now.
 local function compute(commands, wanted)
-  local result = recipes[wanted[1]](unpack(wanted, 2))
+  local result = projections[wanted[1]](unpack(wanted, 2))
   if not result or #result == 0 then return end
   if type(result[1]) ~= 'table' then result = {result} end
   for _, command in ipairs(result) do
@@ -106,14 +106,14 @@ local function take_asked()
 end
 
 -- One server: applies effects until none is left. A performed verb may ask for more.
-local function run_effects()
+local function run_projections()
   while #asked > 0 do
     local commands = {}
     for _, wanted in ipairs(take_asked()) do compute(commands, wanted) end
     for _, command in ipairs(commands) do
       if command[1] == 'PERFORM' then
         local count = tonumber(command[3])
-        verbs[command[2]]({unpack(command, 4, 3 + count)}, {unpack(command, 4 + count)})
+        commands_by_name[command[2]]({unpack(command, 4, 3 + count)}, {unpack(command, 4 + count)})
       else
         redis.call(unpack(command))
       end
@@ -133,7 +133,7 @@ local function subject_of(statement)
   return size and cjson.encode({unpack(wanted, 1, 1 + size)}) or statement
 end
 
-local function read_note(pending, op)
+local function read_outbox_entry(pending, op)
   local note = redis.call('HGET', pending, op)
   return note and cjson.decode(note)
 end
@@ -143,7 +143,7 @@ end
 local function work_of(pending, slot, op, todo)
   local note = {at = clock_ms(), todo = todo}
   local fields = {op, cjson.encode(note)}
-  local work = {op, text(note.at + EFFECT_MS)}
+  local work = {op, text(note.at + PROJECTION_MS)}
   for _, statement in ipairs(todo) do
     fields[#fields + 1] = subject_of(statement)
     fields[#fields + 1] = op
@@ -162,14 +162,14 @@ local function add_once(todo, there, statement)
   todo[#todo + 1] = statement
 end
 
-local function leave_note(pending, slot, op)
+local function write_outbox_entry(pending, slot, op)
   local todo, there = {}, {}
   for _, wanted in ipairs(take_asked()) do add_once(todo, there, cjson.encode(wanted)) end
   return work_of(pending, slot, op, todo)
 end
 
 local function mark_dirty(pending, op, subject)
-  local note = read_note(pending, op)
+  local note = read_outbox_entry(pending, op)
   note.dirty = note.dirty or {}
   note.dirty[subject] = true
   redis.call('HSET', pending, op, cjson.encode(note))
@@ -183,7 +183,7 @@ end
 -- If the later one is gone already, we compute it again ourselves, from the facts as they are now.
 local function settle(keys, args)
   local pending, slot, op, late = keys[1], keys[2], args[1], args[2] == '1'
-  local note = read_note(pending, op)
+  local note = read_outbox_entry(pending, op)
   if not note then return nil end -- a worker took it over
   local again, done = {}, {op}
   for _, statement in ipairs(note.todo) do
@@ -205,7 +205,7 @@ end
 -- take: a worker takes over the notes whose callers are gone for sure.
 -- KEYS pending, slot   ARGV op (the worker's), age_ms   Reply nil if there is none, else work
 --
--- `age_ms` is well above EFFECT_MS, so no effect of theirs can land any more: apply() would refuse it.
+-- `age_ms` is well above PROJECTION_MS, so no effect of theirs can land any more: apply() would refuse it.
 local function take(keys, args)
   local pending, slot, op = keys[1], keys[2], args[1]
   local oldest, todo, there = clock_ms() - tonumber(args[2]), {}, {}
@@ -241,17 +241,17 @@ local function register(name, callback, flags)
   })
 end
 
-local function question(name, answer)
+local function query(name, answer)
   register(name, answer, {'no-writes'})
 end
 
-local function verb(name, act)
-  verbs[name] = act
+local function command(name, act)
+  commands_by_name[name] = act
   if not CLUSTERED then
     register(name, function(keys, args)
       asked = {}
       local reply = act(keys, args)
-      run_effects()
+      run_projections()
       return reply
     end)
     return
@@ -265,7 +265,7 @@ local function verb(name, act)
     local reply = act(keys, args)
     if reply == nil then reply = false end
     if #asked == 0 then return {reply} end
-    return {reply, leave_note(pending, slot, op)}
+    return {reply, write_outbox_entry(pending, slot, op)}
   end)
 end
 

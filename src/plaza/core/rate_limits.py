@@ -27,7 +27,7 @@ from plaza.core.errors import TooFast
 from plaza.core.functions import Functions, Library
 from plaza.core.keys import CATALOGUE, LIMIT_ADDRESS, LIMIT_USER
 
-LIBRARY: Final = Library.read("limits", CATALOGUE, "plaza.core", "limits")
+LIBRARY: Final = Library.read("limits", CATALOGUE, "plaza.core", "rate_limits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +154,12 @@ class Limiter:
         for key, quota in subjects:
             keys.append(key)
             args += (quota.count, quota.seconds * 1000)
-        standings: list[Standing] = await self._functions.call("limits_spend", keys, *args)
+        standings: list[Standing] = await self._functions.run("limits_spend", keys, *args)
         return standings
 
     async def _give_back(self, subject: Subject) -> None:
         key, quota = subject
-        await self._functions.call("limits_give_back", [key], self._now(), quota.count, quota.seconds * 1000)
+        await self._functions.run("limits_give_back", [key], self._now(), quota.count, quota.seconds * 1000)
 
     def _now(self) -> str | int:
         return "" if self._clock is None else self._clock.now_ms()

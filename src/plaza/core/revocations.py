@@ -38,7 +38,7 @@ RETRY_SECONDS: Final = 0.2
 log = structlog.get_logger("plaza.auth")
 
 
-class Cutoffs:
+class Revocations:
     """`of(name)` is the Unix time in milliseconds up to which that name's tokens are void.
 
     Without a Valkey it is an empty list, for who only issues tokens.

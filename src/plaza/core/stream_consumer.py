@@ -159,7 +159,7 @@ class Reader:
 
     async def _bury(self, event: Event, reason: str) -> None:
         keys = [self.consumer.key, self.consumer.dead_key]
-        if await self._functions.call("events_bury", keys, *self._who, event.id, reason, MOST_DEAD):
+        if await self._functions.run("events_bury", keys, *self._who, event.id, reason, MOST_DEAD):
             log.error("an event was given up", reason=reason, **self._where(event))
             self._dead.inc()
 
@@ -173,7 +173,7 @@ class Reader:
         await self._call("give_back", _ms(self.consumer.stale_seconds))
 
     async def _call(self, verb: str, *args: Any) -> Any:
-        return await self._functions.call(f"events_{verb}", [self.consumer.key], *self._who, *args)
+        return await self._functions.run(f"events_{verb}", [self.consumer.key], *self._who, *args)
 
     def _where(self, event: Event) -> dict[str, str]:
         return {"stream": event.stream, "group": self.consumer.group, "id": event.id}

@@ -76,7 +76,7 @@ class Timers:
 
     async def turn(self, timer: Timer) -> float:
         """Run the job if it is due and nobody else runs it. Returns the seconds until it is worth asking again."""
-        token, *wait = await self._functions.call(
+        token, *wait = await self._functions.run(
             "jobs_start",
             timer.keys,
             self._now(),
@@ -121,7 +121,7 @@ class Timers:
 
     async def _finish(self, timer: Timer, fence: Fence, ended: Ended) -> float:
         try:
-            wait = await self._functions.call(
+            wait = await self._functions.run(
                 "jobs_finish",
                 timer.keys,
                 self._now(),

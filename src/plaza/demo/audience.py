@@ -13,11 +13,11 @@ from random import Random
 from typing import Final
 
 from plaza.core.clock import Clock
-from plaza.demo.parts.live import EVENT, SESSIONS
-from plaza.demo.people import Cast
+from plaza.demo.loaders.live import EVENT, SESSIONS
+from plaza.demo.users import Cast
 from plaza.live.model import BEAT_MS, Beat, Watcher
 from plaza.live.service import Live
-from plaza.live.simulate import COUNTRIES, GROUPS, LOCATIONS
+from plaza.live.simulation import COUNTRIES, GROUPS, LOCATIONS
 
 PEOPLE: Final = 110
 STAY_MS: Final = 15 * 60_000

@@ -23,8 +23,8 @@ from plaza.core.domain import Core
 from plaza.core.errors import NotFound, PlazaError, Unavailable
 from plaza.core.paging import Page
 from plaza.demo.audience import Audience
-from plaza.demo.people import Cast, Person
-from plaza.demo.words import bank, fill
+from plaza.demo.phrases import bank, fill
+from plaza.demo.users import Cast, Person
 from plaza.live.service import Live
 from plaza.shop.keys import SHOP_POPULAR
 from plaza.shop.views import Views

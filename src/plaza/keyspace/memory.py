@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from plaza.core.keyspace import Access, Catalogue, Key, KeyType
 from plaza.core.valkey import Valkey
-from plaza.keyspace.audit.families import Families
+from plaza.keyspace.families import Families
 
 # Names to a page, and so commands sent together: Valkey serves others in between.
 NAMES: Final = 200

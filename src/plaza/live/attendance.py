@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 from plaza.live.history import Viewing
-from plaza.live.viewings import Viewings
+from plaza.live.viewing_sessions import Viewings
 
 COLUMNS = ("viewer", "session", "location", "joined", "left", "minutes")
 ROWS_A_PIECE = 200

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from plaza.core.errors import Unavailable
-from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
+from plaza.live.statistics import Figures
 
 BARS = " ▁▂▃▄▅▆▇█"
 KEPT = 60

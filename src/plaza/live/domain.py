@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts
-from plaza.live.figures import Figures
+from plaza.live.address_salts import Salts
+from plaza.live.geo import GeoIp, Places
 from plaza.live.history import History
+from plaza.live.invariants import INVARIANTS
 from plaza.live.jobs import timers
 from plaza.live.library import LIBRARY
-from plaza.live.people import People
-from plaza.live.places import GeoIp, Places
-from plaza.live.programme import Programme
+from plaza.live.personal_data import People
 from plaza.live.recorder import Recorder
-from plaza.live.report import Reports
 from plaza.live.routes import route
-from plaza.live.rules import RULES
-from plaza.live.salts import Salts
+from plaza.live.schedule import Programme
 from plaza.live.service import Live
+from plaza.live.statistics import Figures
 from plaza.live.stream import Stream
+from plaza.live.viewer_report import Reports
 from plaza.live.viewers import Viewers
-from plaza.live.viewings import Viewings
+from plaza.live.viewing_sessions import Viewings
 
 
 def build(core: Core) -> Parts:
@@ -43,9 +43,9 @@ def build(core: Core) -> Parts:
             people,
         ],
         timers(Recorder(core.functions, history, settings, clock), salts if hashed else None),
-        holder=people,
+        personal_data=people,
         ends=[stream.close],
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build, RULES)
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

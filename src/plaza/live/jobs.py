@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plaza.core.leases import Fence
 from plaza.core.timers import Timer
+from plaza.live.address_salts import Salts
 from plaza.live.recorder import Recorder
-from plaza.live.salts import Salts
 
 # The records themselves are made on time by the beats; this only carries them to SQL.
 RECORD_SECONDS = 30

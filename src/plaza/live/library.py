@@ -5,6 +5,6 @@ from __future__ import annotations
 from plaza.core.functions import Library
 from plaza.live.keys import CATALOGUE
 
-_NOUNS = ("audience", "heartbeats", "questions", "upkeep", "mending")
+_NOUNS = ("audience", "heartbeats", "queries", "maintenance", "repair")
 
 LIBRARY = Library.read("live", CATALOGUE, "plaza.live.lua", *_NOUNS)

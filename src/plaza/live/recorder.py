@@ -14,10 +14,10 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.figures import Now
 from plaza.live.history import History
 from plaza.live.model import StillLive
-from plaza.live.viewings import Viewings, finished_member
+from plaza.live.statistics import Now
+from plaza.live.viewing_sessions import Viewings, finished_member
 
 BATCH = 500
 # Calls under way at once for one event.
@@ -58,17 +58,17 @@ class Recorder:
         await self._write_viewings(event)
         await self._write_records(event, sessions)
         await self._write_totals(event, sessions, now)
-        if await self._functions.call("live_rest", keys.event_keys(event), now):
-            await self._functions.call("live_unlist", [keys.LIVE_AWAKE()], event, woke)
+        if await self._functions.run("live_rest", keys.event_keys(event), now):
+            await self._functions.run("live_unlist", [keys.LIVE_AWAKE()], event, woke)
 
     async def _close(self, audience: list[str], now: int) -> None:
-        await self._functions.call("live_close", audience, now, self._window_ms)
+        await self._functions.run("live_close", audience, now, self._window_ms)
 
     async def _sweep(self, event: str, room: str, now: int) -> None:
         names = keys.event_keys(event) + keys.viewing_keys(event, *keys.of_place(room))
         looked = BATCH
         while looked == BATCH:
-            looked = await self._functions.call("live_sweep", names, room, now, self._window_ms, BATCH)
+            looked = await self._functions.run("live_sweep", names, room, now, self._window_ms, BATCH)
 
     async def _write_viewings(self, event: str) -> None:
         while await self._viewings.finished(event, 0, 1):
@@ -83,7 +83,7 @@ class Recorder:
             if records:
                 await self._history.keep_records(event, session, records)
                 flat = [part for pair in records.items() for part in pair]
-                await self._functions.call("live_written", [name], *flat)
+                await self._functions.run("live_written", [name], *flat)
 
     async def _write_totals(self, event: str, sessions: Sequence[str], now: int) -> None:
         totals = []
@@ -111,11 +111,11 @@ class Recorder:
         try:
             await self._purge_rooms(event, before)
             for session in sessions:
-                await self._functions.call("live_retire", keys.session_audience(session), before, keep)
+                await self._functions.run("live_retire", keys.session_audience(session), before, keep)
             names = keys.event_keys(event)
             if declared:
                 names.remove(keys.EVENT_SESSIONS(event))
-            await self._functions.call("live_retire", names, before, keep)
+            await self._functions.run("live_retire", names, before, keep)
         except StillLive:
             return False
         await self._valkey.call("ZREM", keys.LIVE_EVENTS(), event)
@@ -125,4 +125,4 @@ class Recorder:
         rooms = await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event))
         names = keys.event_keys(event)
         for first in range(0, len(rooms), TOGETHER):
-            await self._functions.call("live_retire_rooms", names, event, before, *rooms[first : first + TOGETHER])
+            await self._functions.run("live_retire_rooms", names, event, before, *rooms[first : first + TOGETHER])

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from importlib.resources import files
 
 from plaza.core.auth import ADMIN, Actor
-from plaza.core.http.request import Call
-from plaza.core.http.responses import EVENTS, Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import EVENTS, Response
 from plaza.core.http.responses import Event as ServerSent
 from plaza.core.http.routes import Routes
 from plaza.live import attendance
-from plaza.live.figures import Figures
 from plaza.live.model import (
     Beat,
     Count,
@@ -29,11 +28,12 @@ from plaza.live.model import (
     Statistics,
     ViewingStats,
 )
-from plaza.live.report import Report, ReportQuestion, Reports
 from plaza.live.service import Live
+from plaza.live.statistics import Figures
 from plaza.live.stream import Stream
+from plaza.live.viewer_report import Report, ReportQuestion, Reports
 from plaza.live.viewers import Viewers, ViewerToken
-from plaza.live.viewings import Viewings
+from plaza.live.viewing_sessions import Viewings
 
 route = Routes("live", about="Audiences of live events and their sessions.")
 AT = "/analytics/events/{event}"
@@ -62,15 +62,15 @@ async def declared(actor: Actor, event: EventId, live: Live) -> Event:
 
 
 @route.post(AT + "/heartbeat", limit=None)
-async def heartbeat(call: Call, event: EventId, body: Beat, viewers: Viewers, live: Live) -> Heard:
+async def heartbeat(request: Request, event: EventId, body: Beat, viewers: Viewers, live: Live) -> Heard:
     """I am watching. Beat again in `next_heartbeat_ms`. One round trip."""
-    return await live.beat(await viewers.watcher(call), event, body)
+    return await live.beat(await viewers.watcher(request), event, body)
 
 
 @route.post(AT + "/leave", limit=None)
-async def leave(call: Call, event: EventId, body: Leaving, viewers: Viewers, live: Live) -> Left:
+async def leave(request: Request, event: EventId, body: Leaving, viewers: Viewers, live: Live) -> Left:
     """I have stopped watching there. One round trip."""
-    return await live.leave(await viewers.watcher(call), event, body)
+    return await live.leave(await viewers.watcher(request), event, body)
 
 
 @route.get(AT + "/viewers/active-count")
@@ -204,22 +204,22 @@ async def heartbeat_report(actor: Actor, event: EventId, body: ReportQuestion, r
 
 
 @route.get(AT + "/stream", media_type=EVENTS)
-async def stream(actor: Actor, event: EventId, call: Call, feeds: Stream) -> Answer[ServerSent[LiveFigures]]:
+async def stream(actor: Actor, event: EventId, request: Request, feeds: Stream) -> Response[ServerSent[LiveFigures]]:
     """The live figures every second, as server-sent events; `Last-Event-ID` goes on where it broke off."""
     actor.require(ADMIN)
-    return Answer(feeds.watch(event, call.headers.get("last-event-id")))
+    return Response(feeds.watch(event, request.headers.get("last-event-id")))
 
 
 @route.get(AT + "/attendance.csv", media_type="text/csv; charset=utf-8")
-async def attendance_csv(actor: Actor, event: EventId, viewings: Viewings) -> Answer[str]:
+async def attendance_csv(actor: Actor, event: EventId, viewings: Viewings) -> Response[str]:
     """Who was there, from when to when: a row per viewing session. No addresses."""
     actor.require(ADMIN)
     pieces: AsyncIterator[str] = attendance.table(viewings, event)
-    return Answer(pieces, headers=[("content-disposition", 'attachment; filename="attendance.csv"')])
+    return Response(pieces, headers=[("content-disposition", 'attachment; filename="attendance.csv"')])
 
 
 @route.get("/live.js", media_type="text/javascript; charset=utf-8", limit=None, any_query=True, listed=False)
-async def script() -> Answer[bytes]:
+async def script() -> Response[bytes]:
     """The browser's side: a page that includes it beats while it is looked at."""
     headers = [("cache-control", "public, max-age=3600"), ("cross-origin-resource-policy", "cross-origin")]
-    return Answer(SCRIPT, headers=headers)
+    return Response(SCRIPT, headers=headers)

@@ -69,10 +69,10 @@ class Live:
         names = self._place_keys(event, session, beat.location)
         if session and self._valkey.clustered:
             async with self._claimed(event, [session]):
-                alive, _ = await self._functions.call("live_beat", names, *args)
-            there = await self._functions.call("live_session_beat", keys.session_audience(session), *args)
+                alive, _ = await self._functions.run("live_beat", names, *args)
+            there = await self._functions.run("live_session_beat", keys.session_audience(session), *args)
         else:
-            alive, there = await self._functions.call("live_beat", names, *args)
+            alive, there = await self._functions.run("live_beat", names, *args)
         self.pace.heard(event, alive, now)
         return Heard(alive=alive, session_alive=there if session else None, next_heartbeat_ms=interval)
 
@@ -80,12 +80,12 @@ class Live:
         """A viewing session ends now. One round trip; on a cluster two with a session."""
         session, now = leaving.session_id or "", self._clock.now_ms()
         place_keys = self._place_keys(event, session, leaving.location)
-        ended, gone = await self._functions.call(
+        ended, gone = await self._functions.run(
             "live_leave", place_keys, event, session, leaving.location, watcher.name, now, self._window_ms
         )
         if gone and self._valkey.clustered:
             audience = keys.session_audience(session)
-            await self._functions.call("live_session_leave", audience, watcher.name, now, self._window_ms)
+            await self._functions.run("live_session_leave", audience, watcher.name, now, self._window_ms)
         return Left(ended=bool(ended))
 
     async def declare(self, event: str, declaration: Declaration) -> Event:
@@ -96,7 +96,7 @@ class Live:
         if not self._valkey.clustered:
             names += map(keys.SESSION_INFO, sessions)
         async with self._claimed(event, sessions if self._valkey.clustered else ()):
-            said, all_sessions = await self._functions.call(
+            said, all_sessions = await self._functions.run(
                 "live_declare", names, event, self._clock.now_ms(), title, *sessions
             )
         return Event(id=event, title=said, declared=True, sessions=sorted(all_sessions))
@@ -135,7 +135,7 @@ class Live:
             yield
         except (EventUndeclared, SessionOfAnotherEvent, TooManyPlaces):
             infos = [keys.SESSION_INFO(session) for session in fresh]
-            await asyncio.gather(*(self._functions.call("live_unclaim", [info], event) for info in infos))
+            await asyncio.gather(*(self._functions.run("live_unclaim", [info], event) for info in infos))
             raise
         if len(self._owners) + len(unknown) > REMEMBERED:
             self._owners.clear()
@@ -143,4 +143,4 @@ class Live:
 
     async def _claim(self, session: str, event: str) -> bool:
         """Whether the session is the event's only from now on."""
-        return bool(await self._functions.call("live_claim", [keys.SESSION_INFO(session)], event))
+        return bool(await self._functions.run("live_claim", [keys.SESSION_INFO(session)], event))

@@ -21,8 +21,8 @@ from plaza.core.errors import Unavailable
 from plaza.core.http.responses import Event
 from plaza.core.valkey import Valkey
 from plaza.live import keys
-from plaza.live.figures import Figures
 from plaza.live.model import LiveFigures
+from plaza.live.statistics import Figures
 
 TICK_SECONDS = 1.0
 KEPT = 120

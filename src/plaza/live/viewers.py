@@ -21,11 +21,11 @@ from msgspec import DecodeError, Struct, json
 from plaza.core.auth import USER, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import TooFast, Unauthenticated
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.core.rate_limits import POLICIES, Quota, address_subject
 from plaza.core.settings import Settings
+from plaza.live.geo import Places
 from plaza.live.model import Watcher
-from plaza.live.places import Places
 
 # An event may last for days, and who comes back next week is counted anew.
 TOKEN_SECONDS = 7 * 86_400
@@ -133,15 +133,15 @@ class Viewers:
         self._places = places
         self._throttle = Throttle(clock) if settings.rate_limits else None
 
-    async def watcher(self, call: Call) -> Watcher:
+    async def watcher(self, request: Request) -> Watcher:
         """Who beats. No I/O, but for the day's salt where addresses are hashed."""
-        name, groups = self._who(call.headers)
-        address = call.address
+        name, groups = self._who(request.headers)
+        address = request.address
         if self._throttle is not None:
             policy = POLICIES["heartbeat"]
             self._throttle.take(name, policy.user)
             self._throttle.take(f"@{address_subject(address)}", policy.address)
-        country = self._places.country(address, call.headers, call.proxied)
+        country = self._places.country(address, request.headers, request.proxied)
         return Watcher(name, await self._places.stored(address), country, groups)
 
     def _who(self, headers: Mapping[str, str]) -> tuple[str, tuple[str, ...] | None]:
@@ -160,6 +160,6 @@ class Viewers:
     def _by_viewer_token(self, token: str) -> str:
         claims = self.tokens.read(token)
         # Of a person who was deleted, renamed or suspended since, nothing is written any more.
-        if self._auth.cutoffs.of(claims.sub) >= (claims.exp - TOKEN_SECONDS) * 1000:
+        if self._auth.revocations.of(claims.sub) >= (claims.exp - TOKEN_SECONDS) * 1000:
             raise Unauthenticated("The viewer token is no longer valid.")
         return claims.sub

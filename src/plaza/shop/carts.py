@@ -68,7 +68,7 @@ class Carts:
         return visit, reply
 
     async def _put_account(self, username: str, id: int, qty: int) -> list[str]:
-        reply: list[str] = await self._functions.call("shop_put_account", of_account(username), username, id, qty)
+        reply: list[str] = await self._functions.run("shop_put_account", of_account(username), username, id, qty)
         return reply
 
     async def _priced(self, flat: Sequence[str]) -> Cart:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.shop.sessions import is_token
 
 SECURE_NAME: Final = "__Host-plaza"
 PLAIN_NAME: Final = "plaza"
 
 
-def token_of(call: Call) -> str | None:
+def token_of(request: Request) -> str | None:
     """The token that a request brings, if it could be one of ours. Of several cookies the first that could."""
-    prefix = f"{_name(call)}="
-    given: str = call.headers.get("cookie", "")
+    prefix = f"{_name(request)}="
+    given: str = request.headers.get("cookie", "")
     for pair in map(str.strip, given.split(";")):
         token = pair.removeprefix(prefix)
         if token != pair and is_token(token):
@@ -27,25 +27,25 @@ def token_of(call: Call) -> str | None:
     return None
 
 
-def caller(call: Call) -> str:
+def caller(request: Request) -> str:
     """Whose a keyed request is: two guests of one address never share an answer."""
-    return token_of(call) or ""
+    return token_of(request) or ""
 
 
-def set_cookie(call: Call, token: str, seconds: float) -> tuple[str, str]:
+def set_cookie(request: Request, token: str, seconds: float) -> tuple[str, str]:
     return (
         "set-cookie",
-        f"{_name(call)}={token}; Path=/; Max-Age={round(seconds)}; HttpOnly; SameSite=Lax{_secure(call)}",
+        f"{_name(request)}={token}; Path=/; Max-Age={round(seconds)}; HttpOnly; SameSite=Lax{_secure(request)}",
     )
 
 
-def clear_cookie(call: Call) -> tuple[str, str]:
-    return "set-cookie", f"{_name(call)}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{_secure(call)}"
+def clear_cookie(request: Request) -> tuple[str, str]:
+    return "set-cookie", f"{_name(request)}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{_secure(request)}"
 
 
-def _name(call: Call) -> str:
-    return SECURE_NAME if call.secure else PLAIN_NAME
+def _name(request: Request) -> str:
+    return SECURE_NAME if request.secure else PLAIN_NAME
 
 
-def _secure(call: Call) -> str:
-    return "; Secure" if call.secure else ""
+def _secure(request: Request) -> str:
+    return "; Secure" if request.secure else ""

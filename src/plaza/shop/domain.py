@@ -6,16 +6,16 @@ from plaza.core.domain import Core, Domain, Parts
 from plaza.core.paging import Snapshots
 from plaza.shop.caching import Caching
 from plaza.shop.carts import Carts
+from plaza.shop.invariants import INVARIANTS
 from plaza.shop.items import Items, loader
 from plaza.shop.jobs import timers
 from plaza.shop.library import LIBRARY
 from plaza.shop.orders import Orders
 from plaza.shop.pages import Pages
-from plaza.shop.people import Shoppers
-from plaza.shop.present import Present
+from plaza.shop.personal_data import Shoppers
 from plaza.shop.routes import route
 from plaza.shop.rows import RowCache
-from plaza.shop.rules import RULES
+from plaza.shop.session_cache import Present
 from plaza.shop.sessions import Limits, Sessions
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
@@ -25,7 +25,7 @@ def build(core: Core) -> Parts:
     """The shop on an open core."""
     settings = core.settings
     limits = Limits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
-    sessions = Sessions(core.functions, core.clock, cutoffs=core.auth.cutoffs, limits=limits)
+    sessions = Sessions(core.functions, core.clock, revocations=core.auth.revocations, limits=limits)
     rows, pages = RowCache(core.functions, loader(core.sql)), Pages(core.functions)
     items = Items(core.sql, rows, pages.purge)
     orders = Orders(core.sql, sessions, items, core.clock)
@@ -41,7 +41,7 @@ def build(core: Core) -> Parts:
         Storefront(items, pages),
     ]
     turns = {"shop.rows": rows.turn}
-    return Parts(services, timers(sessions, views), turns=turns, holder=Shoppers(sessions, orders))
+    return Parts(services, timers(sessions, views), turns=turns, personal_data=Shoppers(sessions, orders))
 
 
-DOMAIN = Domain(LIBRARY, [route], build, RULES)
+DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

@@ -28,7 +28,7 @@ SHOP_LOGINS = Key(
     holds="<token>",
     value="<username>",
     same=(Refers("shop:session:<token>"), Formula("a token is here exactly while its session is a signed-in one")),
-    mend="session <token>",
+    repair="session <token>",
     document="login:",
 )
 SHOP_RECENT = Key(
@@ -39,7 +39,7 @@ SHOP_RECENT = Key(
     score="Unix seconds",
     holds="<token>",
     same=(Refers("shop:session:<token>"), Formula("a token is here exactly while it has a session")),
-    mend="session <token>",
+    repair="session <token>",
     document="recent:",
 )
 SHOP_VIEWED = Key(
@@ -51,7 +51,7 @@ SHOP_VIEWED = Key(
     owner="token",
     holds="<item>",
     same=(Belongs("shop:session:<token>"), Formula("at most 25")),
-    mend="session <token>",
+    repair="session <token>",
     lifetime="as long as the session; a day if that was replaced at login",
     ttl_seconds=86_400,
     may_stay=True,
@@ -66,7 +66,7 @@ SHOP_POPULAR = Key(
     score="minus the number of views, older ones counting less",
     holds="<item>",
     same=(Formula("no score is above 0"),),
-    mend="popular <item>",
+    repair="popular <item>",
     read=Access.PUBLIC,
     document="viewed:",
 )
@@ -88,7 +88,7 @@ SHOP_CART = Key(
     holds="<item>",
     value=QUANTITY,
     same=(Belongs("shop:session:<token>"), Formula("of a signed-in session, the account's cart")),
-    mend="session <token>",
+    repair="session <token>",
     lifetime="as long as the session",
     document="cart:EB9382CA-0376-4558-B271-EA230BDB7EAF",
     read=Access.ADMIN,
@@ -113,7 +113,7 @@ SHOP_SESSION = Key(
         Field("ordered", "what of the parcel had become an order already", Access.NOBODY),
     ),
     same=(Formula("`recent:`, `login:` and the person's sessions say so"),),
-    mend="session <token>",
+    repair="session <token>",
     lifetime="until it ends; a day if it was replaced",
     ttl_seconds=86_400,
     may_stay=True,
@@ -140,7 +140,7 @@ SHOP_ACCOUNT_CART = Key(
     owner="username",
     holds="<item>",
     value=QUANTITY,
-    mend="person <username>",
+    repair="person <username>",
     read=Access.SELF,
 )
 SHOP_ACCOUNT_SESSIONS = Key(
@@ -152,7 +152,7 @@ SHOP_ACCOUNT_SESSIONS = Key(
     owner="username",
     holds="<token>",
     same=(Formula("that session is this person's"),),
-    mend="belongs <token> <username>",
+    repair="belongs <token> <username>",
 )
 SHOP_INV = Key(
     "inv:<item>",
@@ -184,7 +184,7 @@ SHOP_ROW = Key(
         Field("removed", "when it left the cache, Unix milliseconds", Access.ADMIN),
     ),
     same=(Formula("with a `delay`, the item is in `delay:` and `schedule:`"),),
-    mend="row <item>",
+    repair="row <item>",
     lifetime="while it is scheduled; else an hour",
     ttl_seconds=3600,
     may_stay=True,
@@ -198,7 +198,7 @@ SHOP_DELAYS = Key(
     score="seconds between two copies",
     holds="<item>",
     same=(Formula("each is in `schedule:` too"),),
-    mend="row <item>",
+    repair="row <item>",
     document="delay:",
     read=Access.ADMIN,
 )
@@ -210,7 +210,7 @@ SHOP_SCHEDULE = Key(
     score="Unix seconds",
     holds="<item>",
     same=(Formula("each is in `delay:` too"),),
-    mend="row <item>",
+    repair="row <item>",
     document="schedule:",
     read=Access.ADMIN,
 )

@@ -5,6 +5,6 @@ from __future__ import annotations
 from plaza.core.functions import Library
 from plaza.shop.keys import CATALOGUE
 
-_NOUNS = ("rows", "sessions", "carts", "pages", "mending")
+_NOUNS = ("rows", "sessions", "carts", "pages", "repair")
 
 LIBRARY = Library.read("shop", CATALOGUE, "plaza.shop.lua", *_NOUNS)

@@ -206,7 +206,7 @@ class PageCache:
         await pages.close()
         if isinstance(self._store, str):
             self._pages = None
-            await pages.functions.effects.drain()
+            await pages.functions.outbox.drain()
             await pages.functions.valkey.close()
 
 

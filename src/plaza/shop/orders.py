@@ -62,7 +62,7 @@ class Orders:
         if reply[0] == "account":
             assert visit.user is not None
             keys = of_account(visit.user)
-            reply = await self._functions.call("shop_check_out_account", keys, secrets.token_hex(16))
+            reply = await self._functions.run("shop_check_out_account", keys, secrets.token_hex(16))
             if not reply:
                 raise Unauthenticated("The session has ended.")
         cart, last, when, *flat = reply
@@ -118,10 +118,10 @@ class Orders:
         ordered = [part for line in order.items for part in (line.id, line.qty)]
         now = self._sessions.now()
         if visit.user is None:
-            await self._functions.call("shop_ordered", of_session(visit.token), visit.token, cart, now, *ordered)
+            await self._functions.run("shop_ordered", of_session(visit.token), visit.token, cart, now, *ordered)
         else:
             keys = of_account(visit.user)
-            await self._functions.call("shop_ordered_account", keys, visit.user, cart, now, *ordered)
+            await self._functions.run("shop_ordered_account", keys, visit.user, cart, now, *ordered)
 
     async def finish(self, token: str, cart: str) -> None:
         """A guest logs in whose cart was being checked out: if it has become an order, it is not for sale again."""

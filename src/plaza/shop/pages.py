@@ -266,12 +266,12 @@ class Pages:
 
     async def _read(self, page: str) -> list[Any]:
         """Bytes, since a page may be in any encoding."""
-        reply: list[Any] = await self.functions.ask("shop_page", of_page(page), self._now(), raw=True)
+        reply: list[Any] = await self.functions.query("shop_page", of_page(page), self._now(), raw=True)
         return reply
 
     async def _claim(self, page: str, who: str, *, early: bool = False) -> str:
         lease_ms = round(self.rules.lease_seconds * 1000)
-        claimed: str = await self.functions.call(
+        claimed: str = await self.functions.run(
             "shop_claim_page", of_page(page), who, self._now(), lease_ms, "1" if early else "0"
         )
         return claimed
@@ -283,7 +283,7 @@ class Pages:
         head = _encode(Head(made.status, made.headers, etag))
         times = (self._now(), f"{cost_ms:.3f}", round(fresh * 1000), round(self.rules.old_seconds * 1000))
         try:
-            stored = await self.functions.call(
+            stored = await self.functions.run(
                 "shop_store_page", of_page(page), page, who, made.body, head, *times, *made.tags
             )
         except Unavailable:
@@ -292,9 +292,7 @@ class Pages:
 
     async def _give_up(self, page: str, who: str, *, not_storable: bool) -> None:
         with contextlib.suppress(Unavailable):  # then the lease runs out
-            await self.functions.call(
-                "shop_give_up_page", of_page(page), who, "1" if not_storable else "0", self._now()
-            )
+            await self.functions.run("shop_give_up_page", of_page(page), who, "1" if not_storable else "0", self._now())
 
     async def _is_popular(self, item: str) -> bool:
         rank = await self.functions.valkey.call("ZRANK", SHOP_POPULAR(), item)
@@ -306,7 +304,7 @@ class Pages:
             raise ValueError("a tag is 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`")
         dropped = 0
         while True:
-            some: int = await self.functions.call("shop_purge", [SHOP_PAGE_TAG(tag)], tag, self._now(), PURGE_BATCH)
+            some: int = await self.functions.run("shop_purge", [SHOP_PAGE_TAG(tag)], tag, self._now(), PURGE_BATCH)
             dropped += some
             if some < PURGE_BATCH:
                 return dropped

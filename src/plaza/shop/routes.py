@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from plaza.core.auth import Actor
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 from plaza.shop.caching import Caching
@@ -43,52 +43,52 @@ T = TypeVar("T")
 route = Routes("shop", prefix="/shop", about="Sessions, items, carts and orders, and the caches in front of them.")
 
 
-def answer(call: Call, sessions: Sessions, visit: Visit, body: T, *, status: int | None = None) -> Answer[T]:
+def answer(request: Request, sessions: Sessions, visit: Visit, body: T, *, status: int | None = None) -> Response[T]:
     """An answer to a session's request, with its cookie if the session is new."""
-    cookie = [set_cookie(call, visit.token, sessions.limits.absolute)] if visit.new else []
-    return Answer(body, status=status, headers=cookie)
+    cookie = [set_cookie(request, visit.token, sessions.limits.absolute)] if visit.new else []
+    return Response(body, status=status, headers=cookie)
 
 
 @route.post("/session", also={201: Session})
-async def session(call: Call, sessions: Sessions) -> Answer[Session]:
+async def session(request: Request, sessions: Sessions) -> Response[Session]:
     """The session of the cookie; a new one, 201, if there is none. It goes on for a week after it was last seen."""
-    visit, _ = await sessions.visit(token_of(call))
-    return answer(call, sessions, visit, sessions.session(visit), status=201 if visit.new else None)
+    visit, _ = await sessions.visit(token_of(request))
+    return answer(request, sessions, visit, sessions.session(visit), status=201 if visit.new else None)
 
 
 @route.post("/login")
-async def login(body: Login, call: Call, sessions: Sessions) -> Answer[Session]:
+async def login(body: Login, request: Request, sessions: Sessions) -> Response[Session]:
     """Sign in: the token changes, and a guest's cart joins the account's."""
-    visit = await sessions.login(token_of(call), body, call.address)
-    return answer(call, sessions, visit, sessions.session(visit))
+    visit = await sessions.login(token_of(request), body, request.address)
+    return answer(request, sessions, visit, sessions.session(visit))
 
 
 @route.post("/logout", status=204)
-async def logout(call: Call, sessions: Sessions) -> Answer[None]:
+async def logout(request: Request, sessions: Sessions) -> Response[None]:
     """End the session. The account's cart stays for the next login."""
-    await sessions.logout(token_of(call))
-    return Answer(None, headers=[clear_cookie(call)])
+    await sessions.logout(token_of(request))
+    return Response(None, headers=[clear_cookie(request)])
 
 
 @route.get("/sessions")
-async def own_sessions(call: Call, page: Page, sessions: Sessions) -> Answer[SessionsPage]:
+async def own_sessions(request: Request, page: Page, sessions: Sessions) -> Response[SessionsPage]:
     """One's own sessions, the newest first; of a guest only this one."""
-    visit, _ = await sessions.visit(token_of(call))
-    return answer(call, sessions, visit, await sessions.page(visit, page))
+    visit, _ = await sessions.visit(token_of(request))
+    return answer(request, sessions, visit, await sessions.page(visit, page))
 
 
 @route.delete("/sessions/{id}", status=204)
-async def end_session(id: SessionId, call: Call, sessions: Sessions) -> Answer[None]:
+async def end_session(id: SessionId, request: Request, sessions: Sessions) -> Response[None]:
     """End one of one's own sessions."""
-    visit, _ = await sessions.visit(token_of(call))
+    visit, _ = await sessions.visit(token_of(request))
     await sessions.end_own(visit, id)
-    return answer(call, sessions, visit, None)
+    return answer(request, sessions, visit, None)
 
 
 @route.post("/items", status=201, idempotent=True)
-async def create_item(actor: Actor, body: NewItem, call: Call, items: Items) -> Item:
+async def create_item(actor: Actor, body: NewItem, request: Request, items: Items) -> Item:
     """Offer an item: for admins. Prices are decimals as text."""
-    return await items.create(actor, body, call.operation)
+    return await items.create(actor, body, request.operation)
 
 
 @route.patch("/items/{id}")
@@ -110,52 +110,54 @@ async def popular(page: Page, views: Views) -> ItemsPage:
 
 
 @route.get("/items/{id}")
-async def view(id: ItemId, call: Call, sessions: Sessions, views: Views) -> Answer[Item]:
+async def view(id: ItemId, request: Request, sessions: Sessions, views: Views) -> Response[Item]:
     """An item, which counts as a view. `stale` says that the database is away and this is how it last was."""
-    visit, item = await views.view(token_of(call), id)
-    return answer(call, sessions, visit, item)
+    visit, item = await views.view(token_of(request), id)
+    return answer(request, sessions, visit, item)
 
 
 @route.get("/recently-viewed")
-async def recently_viewed(call: Call, page: Page, sessions: Sessions, views: Views) -> Answer[ItemsPage]:
+async def recently_viewed(request: Request, page: Page, sessions: Sessions, views: Views) -> Response[ItemsPage]:
     """What this session has looked at, the newest first, 25 at most."""
-    visit, found = await views.recently(token_of(call), page)
-    return answer(call, sessions, visit, found)
+    visit, found = await views.recently(token_of(request), page)
+    return answer(request, sessions, visit, found)
 
 
 @route.get("/cart")
-async def cart(call: Call, sessions: Sessions, carts: Carts) -> Answer[Cart]:
+async def cart(request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
     """The cart, at today's prices."""
-    visit, found = await carts.read(token_of(call))
-    return answer(call, sessions, visit, found)
+    visit, found = await carts.read(token_of(request))
+    return answer(request, sessions, visit, found)
 
 
 @route.put("/cart/items/{id}")
-async def put_in_cart(id: ItemId, body: NewQuantity, call: Call, sessions: Sessions, carts: Carts) -> Answer[Cart]:
+async def put_in_cart(
+    id: ItemId, body: NewQuantity, request: Request, sessions: Sessions, carts: Carts
+) -> Response[Cart]:
     """Want so many of an item, 1 to 999; 0 removes it."""
-    visit, found = await carts.put(token_of(call), id, body.qty)
-    return answer(call, sessions, visit, found)
+    visit, found = await carts.put(token_of(request), id, body.qty)
+    return answer(request, sessions, visit, found)
 
 
 @route.delete("/cart/items/{id}")
-async def take_from_cart(id: ItemId, call: Call, sessions: Sessions, carts: Carts) -> Answer[Cart]:
+async def take_from_cart(id: ItemId, request: Request, sessions: Sessions, carts: Carts) -> Response[Cart]:
     """Take an item out of the cart."""
-    visit, found = await carts.put(token_of(call), id, 0)
-    return answer(call, sessions, visit, found)
+    visit, found = await carts.put(token_of(request), id, 0)
+    return answer(request, sessions, visit, found)
 
 
 @route.post("/checkout", status=201, idempotent=True, caller=caller)
-async def check_out(call: Call, sessions: Sessions, orders: Orders) -> Answer[Order]:
+async def check_out(request: Request, sessions: Sessions, orders: Orders) -> Response[Order]:
     """Order what is in the cart, at the prices of now. One cart makes one order; 409 if there is not enough left."""
-    visit, order = await orders.check_out(token_of(call))
-    return answer(call, sessions, visit, order)
+    visit, order = await orders.check_out(token_of(request))
+    return answer(request, sessions, visit, order)
 
 
 @route.get("/orders")
-async def own_orders(call: Call, page: Page, sessions: Sessions, orders: Orders) -> Answer[OrdersPage]:
+async def own_orders(request: Request, page: Page, sessions: Sessions, orders: Orders) -> Response[OrdersPage]:
     """One's own orders, the newest first; a guest's are those of this session."""
-    visit, _ = await sessions.visit(token_of(call))
-    return answer(call, sessions, visit, await orders.page(visit, page))
+    visit, _ = await sessions.visit(token_of(request))
+    return answer(request, sessions, visit, await orders.page(visit, page))
 
 
 @route.get("/cache")
@@ -177,17 +179,17 @@ async def remove_row(actor: Actor, id: ItemId, caching: Caching) -> None:
 
 
 @route.get("/pages/items/{id}", media_type=HTML, any_query=True)
-async def item_page(id: ItemId, call: Call, storefront: Storefront) -> Answer[str]:
+async def item_page(id: ItemId, request: Request, storefront: Storefront) -> Response[str]:
     """The page of an item for people, through the page cache: `Cache-Status`, `ETag`, 304."""
-    own = "unwanted" if asks_for_new(call.scope["query_string"]) else ""
-    if any(name in call.headers for name in ("authorization", "x-authorization", "x-access-token", "x-api-key")):
+    own = "unwanted" if asks_for_new(request.scope["query_string"]) else ""
+    if any(name in request.headers for name in ("authorization", "x-authorization", "x-access-token", "x-api-key")):
         own = "personal"
-    served = await storefront.item(id, token_of(call), own=own)
+    served = await storefront.item(id, token_of(request), own=own)
     headers = [
         *served.headers("plaza"),
         ("vary", "cookie, authorization"),
         ("cache-control", "private, no-cache" if served.personal else "no-cache"),
     ]
-    if not_modified(served.etag, call.headers.get("if-none-match")):
-        return Answer(None, status=304, headers=headers)
-    return Answer(served.page.body, headers=headers)
+    if not_modified(served.etag, request.headers.get("if-none-match")):
+        return Response(None, status=304, headers=headers)
+    return Response(served.page.body, headers=headers)

@@ -119,7 +119,7 @@ class RowCache:
             if why == "" and until:
                 self._hot.put(keys[0], _AtHand(Row(json), float(until), float(now), monotonic()))
 
-        return await self.given(id, await self._functions.ask_tracked("shop_row", keys, self._now(), keep=keep))
+        return await self.given(id, await self._functions.query_tracked("shop_row", keys, self._now(), keep=keep))
 
     async def get_many(self, ids: Sequence[str]) -> list[Row | None]:
         """Rows in the order of their ids. One round trip, and one query for all that are not cached."""
@@ -128,7 +128,7 @@ class RowCache:
         keys = {id: of_row(id) for id in ids}
         rows: dict[str, Row | None] = {id: row for id in keys if (row := self._at_hand(keys[id])) is not None}
         asked = [id for id in keys if id not in rows]
-        replies = await self._functions.ask_each("shop_row", [keys[id] for id in asked], self._now()) if asked else []
+        replies = await self._functions.query_each("shop_row", [keys[id] for id in asked], self._now()) if asked else []
         found = dict(zip(asked, replies, strict=True))
         rows.update((id, _row(reply)) for id, reply in found.items() if reply[2] in _CACHED)
         # A task for each where there is something to wait for, and only there: they are dearer than all the rest.
@@ -162,7 +162,7 @@ class RowCache:
         """Copy a row every `delay` seconds, beginning now; 0 or less takes it out of the cache. One round trip."""
         _check(id)
         assert math.isfinite(delay), "a delay is a number of seconds"
-        await self._functions.call("shop_schedule", of_row(id), id, repr(float(delay)), self._now())
+        await self._functions.run("shop_schedule", of_row(id), id, repr(float(delay)), self._now())
 
     async def _renewed(self, id: str, old: Row | None) -> Row | None:
         """The row from the database, if this process may load it; else what another has loaded, or the old one."""
@@ -185,7 +185,7 @@ class RowCache:
         until = asyncio.get_running_loop().time() + LONG_PATIENCE_SECONDS
         while True:
             who, now = f"{self._who}-{secrets.token_hex(4)}", self._now()
-            claimed = await self._functions.call("shop_claim_row", of_row(id), who, now, LOAD_LEASE_MS)
+            claimed = await self._functions.run("shop_claim_row", of_row(id), who, now, LOAD_LEASE_MS)
             if claimed == "yours":
                 return await self._load_one(id, who)
             if claimed == "busy":
@@ -194,7 +194,7 @@ class RowCache:
                 if asyncio.get_running_loop().time() > until:
                     raise Unavailable("The database is slow; try again shortly.")
                 await asyncio.sleep(LOOK_SECONDS)
-            json, stale, why, *_ = await self._functions.ask("shop_row", of_row(id), self._now())
+            json, stale, why, *_ = await self._functions.query("shop_row", of_row(id), self._now())
             if why not in ("expired", "missing"):
                 return Row(json, stale == "1") if json else None
 
@@ -202,7 +202,7 @@ class RowCache:
         try:
             data = await self._loaded(id)
         except BaseException:
-            await self._functions.call("shop_release_row", of_row(id), who)
+            await self._functions.run("shop_release_row", of_row(id), who)
             raise
         await self._fill(id, data, who=who)
         return None if data is None else Row(_encode(data).decode())
@@ -237,7 +237,7 @@ class RowCache:
     async def _fill(self, id: str, data: Data | None, *, who: str = "", delay: str = "", since: str = "") -> bool:
         json = b"" if data is None else _encode(data)
         version = "" if data is None else data.get("version", "")
-        written = await self._functions.call("shop_fill_row", of_row(id), json, version, self._now(), delay, who, since)
+        written = await self._functions.run("shop_fill_row", of_row(id), json, version, self._now(), delay, who, since)
         return bool(written)
 
     async def work(self) -> None:
@@ -252,7 +252,7 @@ class RowCache:
 
     async def turn(self) -> float:
         """Copy what is due, at most one batch. Returns how long it is worth sleeping, in seconds."""
-        now, claim, first, *ids = await self._functions.call(
+        now, claim, first, *ids = await self._functions.run(
             "shop_claim_due", [SHOP_SCHEDULE()], self._now(), DUE_LEASE_SECONDS, DUE_BATCH
         )
         if ids:
@@ -299,7 +299,7 @@ class RowCache:
     async def _next(self, claim: str, due: Mapping[str, float]) -> None:
         if due:
             pairs = [part for id, at in due.items() for part in (id, repr(at))]
-            await self._functions.call("shop_next_due", [SHOP_SCHEDULE()], claim, *pairs)
+            await self._functions.run("shop_next_due", [SHOP_SCHEDULE()], claim, *pairs)
 
     def _now(self) -> int | str:
         return "" if self._clock is None else self._clock.now_ms()

@@ -24,7 +24,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Position, checksum, page_by_position
-from plaza.core.revocations import Cutoffs
+from plaza.core.revocations import Revocations
 from plaza.core.tokens import is_username
 from plaza.shop.keys import SHOP_ACCOUNT_SESSIONS, SHOP_RECENT, SHOP_SESSION, SHOP_VIEWED, UUID, of_account, of_session
 from plaza.shop.model import Login, Session, SessionMoved, SessionsPage, WrongLogin
@@ -125,14 +125,14 @@ class Sessions:
         clock: Clock,
         *,
         accounts: Accounts | None = None,
-        cutoffs: Cutoffs | None = None,
+        revocations: Revocations | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.functions = functions
         self._valkey = functions.valkey
         self._clock = clock
         self.accounts = accounts or NoAccounts()
-        self._cutoffs = Cutoffs() if cutoffs is None else cutoffs
+        self._cutoffs = Revocations() if revocations is None else revocations
         self.limits = limits or Limits()
         # Told the token and the cart of a guest who logs in while that cart is being checked out.
         self.handed_over: Callable[[str, str], Awaitable[None]] | None = None
@@ -208,7 +208,7 @@ class Sessions:
     async def peek(self, token: str) -> str | None:
         """Who is signed in with a token, if anybody. One round trip; the session is not touched."""
         limits = (self.limits.idle, self.limits.absolute)
-        user, since = await self.functions.ask("shop_peek", of_session(token), self.now(), *limits)
+        user, since = await self.functions.query("shop_peek", of_session(token), self.now(), *limits)
         return None if not user or self.is_cut_off(user, float(since)) else str(user)
 
     async def cart_before(self, token: str) -> list[str]:
@@ -245,11 +245,11 @@ class Sessions:
         cart where it was.
         """
         token, now = new_token(), since or self.stamp(username)
-        await self.functions.call("shop_open", of_session(token), token, now, username)
+        await self.functions.run("shop_open", of_session(token), token, now, username)
         if cookie is not None and is_token(cookie):
             till = text_of_ms(self._clock.now_ms() + GRACE_SECONDS * 1000)
             handing = (cookie, now, till, token, username)
-            ordering = await self.functions.call("shop_hand_over", of_session(cookie), *handing)
+            ordering = await self.functions.run("shop_hand_over", of_session(cookie), *handing)
             if ordering and self.handed_over is not None:
                 await self.handed_over(cookie, ordering)
         return Visit(token, username, float(now), float(now), new=True)
@@ -269,7 +269,7 @@ class Sessions:
             token = to
 
     async def _end(self, token: str, seen: str = "") -> bool:
-        return bool(await self.functions.call("shop_end", of_session(token), token, seen))
+        return bool(await self.functions.run("shop_end", of_session(token), token, seen))
 
     async def own(self, visit: Visit) -> list[Session]:
         """The sessions of the person behind one, or only this one of a guest. Two round trips."""
@@ -352,7 +352,7 @@ class Sessions:
 
     async def end_all(self, username: str) -> None:
         """End every session of a person, and forget their cart: they are leaving."""
-        await self.functions.call("shop_forget", of_account(username), username)
+        await self.functions.run("shop_forget", of_account(username), username)
 
     def now(self) -> str:
         return text_of_ms(self._clock.now_ms())

@@ -18,7 +18,7 @@ async def connect(url: str) -> AsyncIterator[Functions]:
     try:
         yield store
     finally:
-        await store.effects.drain()
+        await store.outbox.drain()
         await store.valkey.close()
 
 

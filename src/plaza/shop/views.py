@@ -85,6 +85,6 @@ class Views:
         """Halve the counts and cut the list: once in five minutes, however often and by whomever it is called."""
         which = int(self._clock.now_s()) // HALVE_SECONDS
         keys, steps = [SHOP_POPULAR(), SHOP_HALVED(POPULAR)], 0
-        while await self._functions.call("shop_halve", keys, which, MOST_POPULAR, CUT_STEP):
+        while await self._functions.run("shop_halve", keys, which, MOST_POPULAR, CUT_STEP):
             steps += 1
         return steps

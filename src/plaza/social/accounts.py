@@ -23,6 +23,7 @@ from plaza.core.rate_limits import Limiter
 from plaza.core.tokens import ACCESS_SECONDS, ROLES, Role, is_username
 from plaza.core.tracking_cache import Hot
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
+from plaza.social.lua_replies import as_dict
 from plaza.social.model import (
     BadRefresh,
     Login,
@@ -34,7 +35,6 @@ from plaza.social.model import (
     WrongPassword,
     user_of,
 )
-from plaza.social.replies import as_dict
 
 REFRESH_MS: Final = 30 * 86_400_000
 
@@ -141,7 +141,7 @@ class Accounts:
         hashed = await self.passwords.hash(new.password)
         token, name = RefreshToken.new(new.username), new.username
         fields = [part for name, value in new.given().items() if value is not None for part in (name, value)]
-        reply = await self.functions.call(
+        reply = await self.functions.run(
             "social_register",
             [USER(name), AUTH_USER(name), USER_LEAVING(name), USER_RENAMING(name)],
             name, now, hashed, token.family, token.stored(now),
@@ -170,7 +170,7 @@ class Accounts:
 
     async def _sign_in(self, token: RefreshToken, now: int, stored: str, rehashed: str = "") -> list[str] | None:
         """The profile of whoever knew the password; None if it is another one by now."""
-        reply: list[str] | None = await self.functions.call(
+        reply: list[str] | None = await self.functions.run(
             "social_sign_in",
             [USER(token.username), AUTH_USER(token.username)],
             now, stored, rehashed, token.family, token.stored(now), MOST_SESSIONS,
@@ -213,7 +213,7 @@ class Accounts:
         """Exchange a refresh token for the next one. One round trip."""
         old, now = RefreshToken.read(shown), self.clock.now_ms()
         stamp, token = self.auth.stamp(old.username), old.next()
-        reply = await self.functions.call(
+        reply = await self.functions.run(
             "social_refresh",
             [USER(old.username), AUTH_USER(old.username)],
             now, old.family, old.hash, token.stored(now),
@@ -226,9 +226,9 @@ class Accounts:
         """End the session of a refresh token, or all of the caller's. One round trip."""
         if shown is not None:
             token = RefreshToken.read(shown)
-            await self.functions.call("social_sign_out", [AUTH_USER(token.username)], token.family)
+            await self.functions.run("social_sign_out", [AUTH_USER(token.username)], token.family)
         elif actor is not None and not actor.via_key:
-            await self.functions.call("social_sign_out", [AUTH_USER(actor.name)], "")
+            await self.functions.run("social_sign_out", [AUTH_USER(actor.name)], "")
 
     async def change_password(self, actor: Actor, change: NewPassword, address: str | None = None) -> SignedIn:
         """Change the password. Every other session ends, this one begins anew.
@@ -258,7 +258,7 @@ class Accounts:
     async def _replace_password(self, name: str, *args: str) -> list[str]:
         # Before, so that a process that dies in between leaves no session; after, for who came in by the old one.
         await self.visits.sign_out(name)
-        reply: list[str] = await self.functions.call("social_change_password", [USER(name), AUTH_USER(name)], *args)
+        reply: list[str] = await self.functions.run("social_change_password", [USER(name), AUTH_USER(name)], *args)
         await self.visits.sign_out(name)
         return reply
 

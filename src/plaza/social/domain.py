@@ -10,17 +10,17 @@ from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.social import routes, routes_accounts, routes_sync
 from plaza.social.accounts import Accounts
+from plaza.social.deletion import Leaving
 from plaza.social.export import Export
-from plaza.social.fanout import Fanout
 from plaza.social.feeds import Feeds
-from plaza.social.home import Home
+from plaza.social.home_fanout import Fanout
+from plaza.social.home_feed import Home
+from plaza.social.invariants import INVARIANTS
 from plaza.social.jobs import Jobs
-from plaza.social.leaving import Leaving
 from plaza.social.library import LIBRARY
+from plaza.social.post_reader import Reader
 from plaza.social.posts import Posts
-from plaza.social.reading import Reader
 from plaza.social.renaming import Renaming
-from plaza.social.rules import RULES
 from plaza.social.sync import Sync
 from plaza.social.users import People
 
@@ -53,4 +53,4 @@ def build(core: Core) -> Parts:
     return Parts(made, jobs.timers())
 
 
-DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build, RULES)
+DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build, INVARIANTS)

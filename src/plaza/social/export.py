@@ -8,7 +8,7 @@ from plaza.core.auth import USER as A_USER
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
 from plaza.social import keys as k
-from plaza.social.leaving import Leaving
+from plaza.social.deletion import Leaving
 from plaza.social.model import comment_of, post_of, user_of
 
 CHUNK = 500
@@ -35,7 +35,7 @@ class Export:
         """All five domains' parts, by name. A few round trips for each 500 things."""
         actor.require(A_USER)
         parts = {"social": await self.export(actor.name)}
-        for name, holder in self.leaving.holders.items():
+        for name, holder in self.leaving.personal_data.items():
             parts[name] = await holder.export(actor.name)
         return {"id": actor.name, "username": actor.name, **parts}
 

@@ -16,6 +16,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
 from plaza.core.paging import MOST_LOOKED_AT, Page, Paged, Snapshots, behind, fill, page_by_position
+from plaza.social.hashtags import require_tag
 from plaza.social.keys import (
     EXPLORE_FEED,
     HASHTAG_POSTS,
@@ -25,8 +26,7 @@ from plaza.social.keys import (
     USER_POSTS,
 )
 from plaza.social.model import FeedItem, TopModel, TopPosts
-from plaza.social.reading import Reader, View
-from plaza.social.tags import require_tag
+from plaza.social.post_reader import Reader, View
 from plaza.social.users import People
 
 MOST_SEARCHED_TAGS = 10

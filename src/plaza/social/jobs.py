@@ -13,7 +13,8 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.leases import Fence
 from plaza.core.timers import Timer
-from plaza.social.fanout import Fanout
+from plaza.social.deletion import Leaving
+from plaza.social.home_fanout import Fanout
 from plaza.social.keys import (
     POST,
     POSTS_LEAVING,
@@ -24,7 +25,6 @@ from plaza.social.keys import (
     USERS_LEAVING,
     USERS_RESTYLE,
 )
-from plaza.social.leaving import Leaving
 from plaza.social.posts import Posts
 from plaza.social.renaming import Renaming
 
@@ -78,14 +78,14 @@ class Jobs:
 
     async def _rescore_batch(self) -> int:
         keys, now = [RANKING_DUE(), RANKING_POSTS()], self.clock.now_ms()
-        count: int = await self.functions.call("social_rescore_due", keys, now, RESCORED)
+        count: int = await self.functions.run("social_rescore_due", keys, now, RESCORED)
         return count
 
     async def _rescore_each(self) -> int:
         now = self.clock.now_ms()
         due: list[str] = await self.valkey.call("ZRANGE", RANKING_DUE(), "-inf", now, "BYSCORE", "LIMIT", 0, RESCORED)
         for some in _some(due, AT_ONCE):
-            await asyncio.gather(*(self.functions.call("social_rescore", [POST(id)], id, now) for id in some))
+            await asyncio.gather(*(self.functions.run("social_rescore", [POST(id)], id, now) for id in some))
         return len(due)
 
     async def push(self) -> int:
@@ -112,14 +112,14 @@ class Jobs:
                 return done
             version, _, position = noted.partition("|")
             score, _, id = position.partition("|")
-            rows = await self.functions.ask("social_after", [USER_POSTS(name)], score, id, RESTYLED, "oldest")
+            rows = await self.functions.query("social_after", [USER_POSTS(name)], score, id, RESTYLED, "oldest")
             values = [value or "" for value in style]
             for some in _some(rows[::2], AT_ONCE):
-                calls = (self.functions.call("social_restyle_post", [POST(id)], id, *values) for id in some)
+                calls = (self.functions.run("social_restyle_post", [POST(id)], id, *values) for id in some)
                 await asyncio.gather(*calls)
             done += len(rows) // 2
             reached = f"{rows[-1]}|{rows[-2]}" if len(rows) == 2 * RESTYLED else ""
-            await self.functions.call("social_restyle_progress", queue, name, version, reached)
+            await self.functions.run("social_restyle_progress", queue, name, version, reached)
             if not reached:
                 return done
 

@@ -44,7 +44,7 @@ _LONG = {"address"}
 _LONG_CHARACTERS, _LINE_CHARACTERS = 2_000, 200
 
 # What is on a banned post is shown to admins only, as the routes have it.
-_BESIDE_POST = Belongs("post:<post>", mend="post <post>")
+_BESIDE_POST = Belongs("post:<post>", repair="post <post>")
 _BANNED = Hidden("post:<post>", "banned")
 
 USER = Key(
@@ -74,7 +74,7 @@ USER = Key(
         Field("version", "counts changes of what posts copy from the profile", read=SELF, shape="<count>"),
     ),
     same=(Formula("no field is a password"),),
-    mend="user <username>",
+    repair="user <username>",
     read=PUBLIC,
     write=SELF,
     document="user:<username>",
@@ -90,9 +90,9 @@ USER_POSTS = Key(
     same=(
         Counts("user:<username>", "postCount"),
         Formula("each is this person's post, at its `created_at`"),
-        Belongs("user:<username>", mend="gone <username>"),
+        Belongs("user:<username>", repair="gone <username>"),
     ),
-    mend="authored <post> <username>",
+    repair="authored <post> <username>",
     read=PUBLIC,
     document="user:<username>:posts",
 )
@@ -106,9 +106,9 @@ USER_FOLLOWERS = Key(
     same=(
         Counts("user:<username>", "followerCount"),
         Mirrors("user:<username>:following"),
-        Belongs("user:<username>", mend="gone <username>"),
+        Belongs("user:<username>", repair="gone <username>"),
     ),
-    mend="follow <other> <username>",
+    repair="follow <other> <username>",
     read=PUBLIC,
     document="user:<username>:followers",
 )
@@ -122,9 +122,9 @@ USER_FOLLOWING = Key(
     same=(
         Counts("user:<username>", "followingCount"),
         Mirrors("user:<username>:followers"),
-        Belongs("user:<username>", mend="gone <username>"),
+        Belongs("user:<username>", repair="gone <username>"),
     ),
-    mend="follow <username> <other>",
+    repair="follow <username> <other>",
     read=PUBLIC,
     document="user:<username>:following",
 )
@@ -137,7 +137,7 @@ USER_BOOKMARKED = Key(
     owner="username",
     holds="<post>",
     same=(Mirrors("post:<post>:bookmarks"),),
-    mend="bookmark <username> <post>",
+    repair="bookmark <username> <post>",
     read=SELF,
     document="user:<username>:bookmarked",
 )
@@ -150,7 +150,7 @@ USER_FOLLOWERS_RECENT = Key(
     owner="username",
     holds="<username>",
     same=(Orders("user:<username>:followers"), Mirrors("user:<username>:following:recent", alike=True)),
-    mend="follow <other> <username>",
+    repair="follow <other> <username>",
     read=PUBLIC,
 )
 USER_FOLLOWING_RECENT = Key(
@@ -162,7 +162,7 @@ USER_FOLLOWING_RECENT = Key(
     owner="username",
     holds="<username>",
     same=(Orders("user:<username>:following"),),
-    mend="follow <username> <other>",
+    repair="follow <username> <other>",
     read=PUBLIC,
 )
 USER_LIKED = Key(
@@ -174,7 +174,7 @@ USER_LIKED = Key(
     owner="username",
     holds="<post>",
     same=(Mirrors("post:<post>:likes:recent", alike=True),),
-    mend="like <post> <username>",
+    repair="like <post> <username>",
     read=SELF,
 )
 USER_COMMENTS = Key(
@@ -186,7 +186,7 @@ USER_COMMENTS = Key(
     owner="username",
     holds="<comment>",
     same=(Scored("comment:<comment>", "created_at"),),
-    mend="commented <comment> <username>",
+    repair="commented <comment> <username>",
     read=SELF,
 )
 USER_BLOCKED = Key(
@@ -198,7 +198,7 @@ USER_BLOCKED = Key(
     owner="username",
     holds="<username>",
     same=(Mirrors("user:<username>:blocked_by", alike=True),),
-    mend="block <username> <other>",
+    repair="block <username> <other>",
     read=SELF,
 )
 USER_BLOCKED_BY = Key(
@@ -210,7 +210,7 @@ USER_BLOCKED_BY = Key(
     owner="username",
     holds="<username>",
     same=(Mirrors("user:<username>:blocked", alike=True),),
-    mend="block <other> <username>",
+    repair="block <other> <username>",
     read=ADMIN,
 )
 USER_MUTED = Key(
@@ -222,7 +222,7 @@ USER_MUTED = Key(
     owner="username",
     holds="<username>",
     same=(Mirrors("user:<username>:muted_by", alike=True),),
-    mend="mute <username> <other>",
+    repair="mute <username> <other>",
     read=SELF,
 )
 USER_MUTED_BY = Key(
@@ -234,7 +234,7 @@ USER_MUTED_BY = Key(
     owner="username",
     holds="<username>",
     same=(Mirrors("user:<username>:muted", alike=True),),
-    mend="mute <other> <username>",
+    repair="mute <other> <username>",
     read=ADMIN,
 )
 USER_POINTS = Key(
@@ -248,9 +248,9 @@ USER_POINTS = Key(
     same=(
         Formula("`likes*3 + comments*5 + bookmarks*4` of each post"),
         Formula("`total` is the sum of the others"),
-        Belongs("user:<username>", mend="gone <username>"),
+        Belongs("user:<username>", repair="gone <username>"),
     ),
-    mend="points <username>",
+    repair="points <username>",
     read=SELF,
 )
 USER_LEAVING = Key(
@@ -261,7 +261,7 @@ USER_LEAVING = Key(
     owner="username",
     holds="<ms>",
     same=(Formula("the user is in `users:leaving`"),),
-    mend="leaving <username>",
+    repair="leaving <username>",
     leaving="username",
     lifetime="until the deletion is done",
     read=ADMIN,
@@ -274,7 +274,7 @@ USERS_LEAVING = Key(
     score=f"since when, {MS}",
     holds="<username>",
     same=(Formula("each has its `user:<username>:leaving`"),),
-    mend="leaving <username>",
+    repair="leaving <username>",
     lifetime="until the deletion is done",
     read=ADMIN,
 )
@@ -331,7 +331,7 @@ AUTH_USER = Key(
     owner="username",
     holds="password_hash|synced_hash|registered|family:.+",
     same=(Belongs("user:<username>"),),
-    mend="auth <username>",
+    repair="auth <username>",
 )
 
 POST = Key(
@@ -364,7 +364,7 @@ POST = Key(
         Formula("it stands in every feed and sum where it belongs"),
         Formula("what it shows of its author is the author's, or `users:restyle` knows"),
     ),
-    mend="post <post>",
+    repair="post <post>",
     read=PUBLIC,
     hidden=_BANNED,
     document="post:<id>",
@@ -377,7 +377,7 @@ POST_LIKES = Key(
     owner="post",
     holds="<username>",
     same=(Counts("post:<post>", "likesCount"), Mirrors("user:<username>:liked"), _BESIDE_POST),
-    mend="like <post> <username>",
+    repair="like <post> <username>",
     read=PUBLIC,
     hidden=_BANNED,
     document="post:<id>:likes",
@@ -391,7 +391,7 @@ POST_LIKES_RECENT = Key(
     owner="post",
     holds="<username>",
     same=(Orders("post:<post>:likes"), _BESIDE_POST),
-    mend="like <post> <username>",
+    repair="like <post> <username>",
     read=PUBLIC,
     hidden=_BANNED,
 )
@@ -403,7 +403,7 @@ POST_BOOKMARKS = Key(
     owner="post",
     holds="<username>",
     same=(Counts("post:<post>", "bookmarksCount"), Mirrors("user:<username>:bookmarked"), _BESIDE_POST),
-    mend="bookmark <username> <post>",
+    repair="bookmark <username> <post>",
     read=ADMIN,
     document="post:<id>:bookmarks",
 )
@@ -415,7 +415,7 @@ POST_COMMENTS = Key(
     owner="post",
     holds="<comment>",
     same=(Counts("post:<post>", "commentsCount"), Refers("comment:<comment>"), _BESIDE_POST),
-    mend="comment <post> <comment>",
+    repair="comment <post> <comment>",
     read=PUBLIC,
     hidden=_BANNED,
     document="post:<id>:comments",
@@ -429,7 +429,7 @@ POST_COMMENTS_RECENT = Key(
     owner="post",
     holds="<comment>",
     same=(Orders("post:<post>:comments"), Scored("comment:<comment>", "created_at"), _BESIDE_POST),
-    mend="post <post>",
+    repair="post <post>",
     read=PUBLIC,
     hidden=_BANNED,
 )
@@ -441,7 +441,7 @@ POST_EDITS = Key(
     owner="post",
     holds=r"\{.*\}",
     same=(_BESIDE_POST,),
-    mend="post <post>",
+    repair="post <post>",
     read=ADMIN,
 )
 POSTS_LEAVING = Key(
@@ -468,7 +468,7 @@ COMMENT = Key(
         Field("created_at", f"creation, {MS}", shape="<ms>", needed=True),
     ),
     same=(Refers("post:<post>", "post_id"), Formula("its post and its author have it among their comments")),
-    mend="commented <comment> <username>",
+    repair="commented <comment> <username>",
     read=PUBLIC,
     hidden=Hidden("post:<post>", "banned", via="post_id"),
 )
@@ -481,7 +481,7 @@ EXPLORE_FEED = Key(
     score=f"creation, {MS}",
     holds="<post>",
     same=(Formula("each is a post that is not banned, at its `created_at`"),),
-    mend="post <post>",
+    repair="post <post>",
     read=PUBLIC,
     document="explore:feed",
 )
@@ -494,7 +494,7 @@ HASHTAG_POSTS = Key(
     owner="tag",
     holds="<post>",
     same=(Formula("each is a post with the tag that is not banned, at its `created_at`"),),
-    mend="tagged <post> <tag>",
+    repair="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:posts",
 )
@@ -507,7 +507,7 @@ HASHTAG_RANKED = Key(
     owner="tag",
     holds="<post>",
     same=(Formula("each is a post with the tag that is not banned"),),
-    mend="tagged <post> <tag>",
+    repair="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:ranked",
 )
@@ -519,7 +519,7 @@ RANKING_DUE = Key(
     score=f"when, {MS}",
     holds="<post>",
     same=(Refers("post:<post>"), Formula("exactly the posts of `ranking:posts`")),
-    mend="post <post>",
+    repair="post <post>",
     lifetime="a post leaves after 14 days",
     read=ADMIN,
 )
@@ -531,7 +531,7 @@ RANKING_POSTS = Key(
     holds="<post>",
     value=r"<ms>\|<count>\|.+",
     same=(Formula("what the post itself says"),),
-    mend="post <post>",
+    repair="post <post>",
     lifetime="a post leaves after 14 days",
     read=ADMIN,
 )
@@ -563,7 +563,7 @@ USERS_REGULAR = Key(
     score=f"when the account was made, {MS}",
     holds="<username>",
     same=(Formula("each has that role, and was made then"),),
-    mend="user <username>",
+    repair="user <username>",
     read=PUBLIC,
     document="users:regular",
 )
@@ -575,7 +575,7 @@ USERS_MODELS = Key(
     score=f"when the account was made, {MS}",
     holds="<username>",
     same=(Formula("each has that role, and was made then"),),
-    mend="user <username>",
+    repair="user <username>",
     read=PUBLIC,
     document="users:models",
 )
@@ -587,7 +587,7 @@ MODELS_TOP_ENGAGEMENT = Key(
     score="`likes*3 + comments*5 + bookmarks*4`, summed",
     holds="<username>",
     same=(Formula("the `total` of `user:<username>:points`, of everyone who is a model"),),
-    mend="user <username>",
+    repair="user <username>",
     read=PUBLIC,
     document="models:top:engagement",
 )

@@ -6,6 +6,6 @@ from plaza.core import paging
 from plaza.core.functions import Library
 from plaza.social.keys import CATALOGUE
 
-_NOUNS = ("users", "standing", "posts", "bringing", "feeds", "names", "mending")
+_NOUNS = ("users", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
 
 LIBRARY = Library.read("social", CATALOGUE, "plaza.social.lua", *_NOUNS, upon=paging.LIBRARY)

@@ -12,8 +12,8 @@ from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenti
 from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
 from plaza.core.validation_messages import in_words
+from plaza.social.hashtags import LONGEST_TAG
 from plaza.social.keys import PRIVATE, UUID
-from plaza.social.tags import LONGEST_TAG
 
 # Line breaks and tabs are allowed in longer texts. `\Z`, because `$` would let a line break pass at the end.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"

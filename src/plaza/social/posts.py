@@ -15,6 +15,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Paged, Position, behind, checksum, encode_cursor, page_by_position
+from plaza.social.hashtags import tags_in, tags_of
 from plaza.social.keys import (
     COMMENT,
     POST,
@@ -30,6 +31,7 @@ from plaza.social.keys import (
     USER_BOOKMARKED,
     USER_LIKED,
 )
+from plaza.social.lua_replies import as_dict
 from plaza.social.model import (
     Comment,
     Deleted,
@@ -43,9 +45,7 @@ from plaza.social.model import (
     comment_of,
     post_of,
 )
-from plaza.social.reading import Reader, View
-from plaza.social.replies import as_dict
-from plaza.social.tags import tags_in, tags_of
+from plaza.social.post_reader import Reader, View
 from plaza.social.users import People
 
 # Who blocks no more than this, and is blocked by no more, is known in one round trip, before it is known by whom.
@@ -84,7 +84,7 @@ class Posts:
         tags = tags_of(new.content, new.hashtags)
         id, now = _id(operation), self.clock.now_ms()
         keys, style = await self.style_of(actor.name)
-        reply = await self.functions.call(
+        reply = await self.functions.run(
             "social_create_post",
             [POST(id), *keys],
             id, actor.name, new.content, new.media_url or "", ",".join(tags), now, now, *style,
@@ -120,14 +120,14 @@ class Posts:
         tags = tags_of(edit.content, listed)
         keys, args = [POST(id), POST_EDITS(id)], (id, actor.name, edit.content, ",".join(tags), self.clock.now_ms())
         async with self._unless_hidden(actor, id):
-            reply = await self.functions.call("social_edit_post", keys, *args)
+            reply = await self.functions.run("social_edit_post", keys, *args)
         return await self._seen_by(actor, as_dict(reply))
 
     async def delete(self, actor: Actor, id: str) -> Deleted:
         """Delete a post. It is gone at once; what many did with it goes in steps. One round trip for up to 100 each."""
         args = id, "" if actor.is_admin else actor.name, self.clock.now_ms()
         async with self._unless_hidden(actor, id):
-            there, left = await self.functions.call("social_delete_post", deletion_keys(id), *args)
+            there, left = await self.functions.run("social_delete_post", deletion_keys(id), *args)
         if not there:
             raise _no_post(id)
         await self.purge(id, left, PURGE_STEPS)
@@ -136,20 +136,20 @@ class Posts:
     async def purge(self, id: str, left: int = 1, most: int = 1_000_000) -> None:
         """Clear what others had to do with a deleted post, in steps. One round trip for each hundred."""
         while left and most:
-            left = await self.functions.call("social_purge_post", deletion_keys(id), id, self.clock.now_ms())
+            left = await self.functions.run("social_purge_post", deletion_keys(id), id, self.clock.now_ms())
             most -= 1
 
     async def remove(self, id: str) -> None:
         """Delete a post, whoever's it is, and wait until all of it is gone."""
         now = self.clock.now_ms()
-        _, left = await self.functions.call("social_delete_post", deletion_keys(id), id, "", now)
+        _, left = await self.functions.run("social_delete_post", deletion_keys(id), id, "", now)
         await self.purge(id, left)
 
     async def ban(self, actor: Actor, id: str, *, on: bool) -> Post:
         """Take a post out of every feed and sum, or bring it back. Two round trips."""
         actor.require(ADMIN)
         by = actor.name if on else ""
-        reply = await self.functions.call("social_ban_post", [POST(id)], id, by, self.clock.now_ms())
+        reply = await self.functions.run("social_ban_post", [POST(id)], id, by, self.clock.now_ms())
         return await self._seen_by(actor, as_dict(reply))
 
     async def like(self, actor: Actor, id: str) -> Engagement:
@@ -157,14 +157,14 @@ class Posts:
         actor.require(A_USER)
         keys = [POST(id), POST_LIKES(id), POST_LIKES_RECENT(id), *await self._hiding(actor.name, id)]
         now = self.clock.now_ms()
-        changed, likes = await self.functions.call("social_like", keys, id, actor.name, now, now)
+        changed, likes = await self.functions.run("social_like", keys, id, actor.name, now, now)
         return Engagement(id, bool(changed), isLiked=True, likesCount=likes)
 
     async def unlike(self, actor: Actor, id: str) -> Engagement:
         """Take a like back, also from a post that is hidden by now. One round trip; more if there is no like."""
         actor.require(A_USER)
         keys = [POST(id), POST_LIKES(id), POST_LIKES_RECENT(id)]
-        changed, likes = await self.functions.call("social_unlike", keys, id, actor.name, self.clock.now_ms())
+        changed, likes = await self.functions.run("social_unlike", keys, id, actor.name, self.clock.now_ms())
         if not changed:
             await self.get(actor, id)  # of a post that is not for them, people do not hear how many like it
         return Engagement(id, bool(changed), isLiked=False, likesCount=likes)
@@ -177,7 +177,7 @@ class Posts:
             changed = await self._bookmark_on_a_cluster(name, id, now)
         else:
             keys = [USER_BOOKMARKED(name), POST(id), USER_BLOCKED(name), USER_BLOCKED_BY(name)]
-            changed = await self.functions.call("social_bookmark", keys, name, id, now, now)
+            changed = await self.functions.run("social_bookmark", keys, name, id, now, now)
         return Engagement(id, bool(changed), isBookmarked=True)
 
     async def _bookmark_on_a_cluster(self, name: str, id: str, now: int) -> int:
@@ -187,14 +187,14 @@ class Posts:
         the post goes beside the first step, not before it, and what should not have been is taken back.
         """
         mine = [USER_BOOKMARKED(name)]
-        marking = self.functions.call("social_bookmark", mine, name, id, now, now)
+        marking = self.functions.run("social_bookmark", mine, name, id, now, now)
         ended: tuple[Any, Any] = await asyncio.gather(self._hiding(name, id), marking, return_exceptions=True)
         refused, changed = ended
         if isinstance(changed, BaseException):
             raise changed
         if isinstance(refused, BaseException):
             if changed:
-                await self.functions.call("social_unbookmark", mine, name, id, self.clock.now_ms())
+                await self.functions.run("social_unbookmark", mine, name, id, self.clock.now_ms())
             raise refused
         return int(changed)
 
@@ -202,7 +202,7 @@ class Posts:
         """Take a bookmark away, also from a post that is hidden by now. One round trip; more if there is none."""
         actor.require(A_USER)
         keys = [USER_BOOKMARKED(actor.name)]
-        changed = await self.functions.call("social_unbookmark", keys, actor.name, id, self.clock.now_ms())
+        changed = await self.functions.run("social_unbookmark", keys, actor.name, id, self.clock.now_ms())
         if not changed:
             await self.get(actor, id)
         return Engagement(id, bool(changed), isBookmarked=False)
@@ -223,7 +223,7 @@ class Posts:
             await asyncio.gather(self.style_of(me), self._hiding(me, id))
         else:
             keys += [USER(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
-        made = await self.functions.call("social_comment", keys, id, comment, me, new.content, now, now)
+        made = await self.functions.run("social_comment", keys, id, comment, me, new.content, now, now)
         # An earlier run of the same operation has made it, and it has that run's time.
         before = {} if made else await self.valkey.call("HGETALL", COMMENT(comment))
         return comment_of(before) if before else Comment(comment, id, me, new.content, now)
@@ -261,7 +261,7 @@ class Posts:
 
     async def drop_comment(self, comment: str, post: str, author: str) -> None:
         keys = [POST(post), POST_COMMENTS(post), POST_COMMENTS_RECENT(post)]
-        await self.functions.call("social_uncomment", keys, post, comment, author, self.clock.now_ms())
+        await self.functions.run("social_uncomment", keys, post, comment, author, self.clock.now_ms())
 
     async def style_of(self, name: str) -> tuple[list[str], list[str]]:
         """The keys and arguments by which a verb knows its author: one server looks itself, a cluster is told."""

@@ -21,15 +21,15 @@ from typing import Any
 
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
-from plaza.core.domain import Holder
+from plaza.core.domain import PersonalData
 from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
 from plaza.core.leases import Leases
 from plaza.core.tokens import is_username
 from plaza.social import keys as k
-from plaza.social.fanout import Fanout
-from plaza.social.replies import as_dict
+from plaza.social.home_fanout import Fanout
+from plaza.social.lua_replies import as_dict
 
 # Things moved at once.
 BATCH = 100
@@ -91,7 +91,7 @@ class Renaming:
         self.auth = auth
         self.clock = clock
         self.leases = Leases(functions)
-        self.holders: dict[str, Holder] = {}  # the other domains, by name; the composition root knows them
+        self.personal_data: dict[str, PersonalData] = {}  # the other domains, by name; the composition root knows them
 
     async def rename(self, old: str, new: str) -> int:
         """Give a person another name, everywhere. Returns how many things of theirs social has moved.
@@ -133,36 +133,36 @@ class Renaming:
     async def _begin(self, names: Names) -> str:
         old, new = names.old, names.new
         mine = [k.USER(old), k.USER_LEAVING(old), k.USER_RENAMING(old)]
-        phase: str = await self.functions.call("social_rename_begin", mine, old, new, self.clock.now_ms())
+        phase: str = await self.functions.run("social_rename_begin", mine, old, new, self.clock.now_ms())
         if phase == "begun":
             theirs = [k.USER(new), k.AUTH_USER(new), k.USER_LEAVING(new), k.USER_RENAMING(new)]
             try:
-                await self.functions.call("social_rename_reserve", theirs, old)
+                await self.functions.run("social_rename_reserve", theirs, old)
             except Conflict:
-                await self.functions.call("social_rename_cancel", [k.USER_RENAMING(old)], old)
+                await self.functions.run("social_rename_cancel", [k.USER_RENAMING(old)], old)
                 raise
         return phase
 
     async def _freeze(self, names: Names) -> None:
         keys = [k.AUTH_USER(names.old), k.USER_RENAMING(names.old)]
-        await self.functions.call("social_rename_freeze", keys, names.old, self.auth.stamp(names.old))
+        await self.functions.run("social_rename_freeze", keys, names.old, self.auth.stamp(names.old))
         await self.auth.cut_off(names.old)
 
     async def _arrive(self, names: Names) -> None:
         profile = await self.valkey.call("HGETALL", k.USER(names.old))
-        await self.functions.call("social_rename_arrive", _place(names.new), names.new, *_fields(profile))
+        await self.functions.run("social_rename_arrive", _place(names.new), names.new, *_fields(profile))
 
     async def _settled(self, old: str) -> None:
         """Wait for what the old name had begun: a late effect would speak of it again."""
-        await self.functions.effects.settled(old)
+        await self.functions.outbox.settled(old)
         await self.fanout.drop()  # posts it has deleted, which its followers' feeds may still have
 
     async def _settle_in(self, names: Names) -> None:
         keys = [k.USER_RENAMING(names.old), k.USER(names.old), k.AUTH_USER(names.old)]
-        profile, credentials = map(as_dict, await self.functions.call("social_rename_close", keys))
+        profile, credentials = map(as_dict, await self.functions.run("social_rename_close", keys))
         kept = [part for field in ("password_hash", "synced_hash") if field in credentials
                 for part in (field, credentials[field])]  # fmt: skip
-        await self.functions.call(
+        await self.functions.run(
             "social_rename_settle_in",
             [*_place(names.new), k.AUTH_USER(names.new)],
             names.new, len(kept) // 2, *kept, *_fields(profile),
@@ -171,11 +171,11 @@ class Renaming:
     async def _end(self, old: str) -> bool:
         first = [k.USER(old), k.AUTH_USER(old), k.USER_RENAMING(old), k.TMP_HOME(old), k.TMP_HOME_STATE(old)]
         rest = [key(old) for key in (*LISTS, k.USER_FOLLOWERS, k.USER_FOLLOWING, k.USER_POINTS)]
-        return bool(await self.functions.call("social_rename_end", [*first, *rest], old))
+        return bool(await self.functions.run("social_rename_end", [*first, *rest], old))
 
     async def _move_all(self, names: Names) -> int:
         """One pass over everything that names the old name."""
-        for holder in self.holders.values():
+        for holder in self.personal_data.values():
             await holder.rename(names.old, names.new)
         moves = self._moves(names)
         return sum([await self._empty(key(names.old), move) for key, move in zip(LISTS, moves, strict=True)])
@@ -185,8 +185,8 @@ class Renaming:
         old, new = names.old, names.new
         return [
             lambda who, at: self._retie(FOLLOW, (who, old), (who, new), at),
-            lambda id, at: self.functions.call("social_rename_post", [k.POST(id)], id, old, new),
-            lambda id, at: self.functions.call("social_rename_comment", [k.COMMENT(id)], id, old, new),
+            lambda id, at: self.functions.run("social_rename_post", [k.POST(id)], id, old, new),
+            lambda id, at: self.functions.run("social_rename_comment", [k.COMMENT(id)], id, old, new),
             lambda id, at: self._move_like(names, id),
             lambda id, at: self._move_bookmark(names, id, at),
             lambda who, at: self._retie(FOLLOW, (old, who), (new, who), at),
@@ -210,17 +210,17 @@ class Renaming:
         """The same tie from or to the new name, as old as it was; then the old one ends."""
         if after[0] != after[1]:
             with contextlib.suppress(NotFound):  # the other is leaving
-                await self.functions.call(tie.verb, [key(after[0]) for key in tie.keys], *after, at)
-        await self.functions.call(tie.undo, [key(before[0]) for key in tie.undo_keys], *before)
+                await self.functions.run(tie.verb, [key(after[0]) for key in tie.keys], *after, at)
+        await self.functions.run(tie.undo, [key(before[0]) for key in tie.undo_keys], *before)
 
     async def _move_like(self, names: Names, id: str) -> None:
         keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]
-        await self.functions.call("social_rename_like", keys, id, names.old, names.new, self.clock.now_ms())
+        await self.functions.run("social_rename_like", keys, id, names.old, names.new, self.clock.now_ms())
 
     async def _move_bookmark(self, names: Names, id: str, at: int) -> None:
         now = self.clock.now_ms()
-        await self.functions.call("social_rename_bookmark", [k.USER_BOOKMARKED(names.new)], names.new, id, now, at)
-        await self.functions.call("social_unbookmark", [k.USER_BOOKMARKED(names.old)], names.old, id, now)
+        await self.functions.run("social_rename_bookmark", [k.USER_BOOKMARKED(names.new)], names.new, id, now, at)
+        await self.functions.run("social_unbookmark", [k.USER_BOOKMARKED(names.old)], names.old, id, now)
 
     async def _sign_anew(self, names: Names) -> None:
         """What an admin has banned or suspended names them too. No list leads there: everything is looked through."""
@@ -228,7 +228,7 @@ class Renaming:
             async for some in self._all(key("*")):
                 signed = await self.valkey.batch([("HGET", name, field) for name in some])
                 for name in (name for name, by in zip(some, signed, strict=True) if by == names.old):
-                    await self.functions.call("social_rename_signature", [name], field, names.old, names.new)
+                    await self.functions.run("social_rename_signature", [name], field, names.old, names.new)
 
     async def _all(self, pattern: str) -> AsyncIterator[list[str]]:
         for node in self.valkey.primaries():

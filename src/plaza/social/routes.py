@@ -8,14 +8,14 @@ from msgspec import Meta
 
 from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.http.routes import Named, Routes
 from plaza.core.paging import Page
+from plaza.social.deletion import Leaving
 from plaza.social.export import Export
 from plaza.social.feeds import Feeds
-from plaza.social.home import Home
-from plaza.social.leaving import Leaving
+from plaza.social.home_feed import Home
 from plaza.social.model import (
     Comment,
     CommentId,
@@ -56,9 +56,9 @@ def meant(actor: Actor | None, username: str) -> str:
 
 
 @route.post("/posts", status=201, idempotent=True)
-async def create_post(actor: Actor, body: NewPost, call: Call, posts: Posts) -> Post:
+async def create_post(actor: Actor, body: NewPost, request: Request, posts: Posts) -> Post:
     """Post something. Tags come from the text and from the list."""
-    return await posts.create(actor, body, call.operation)
+    return await posts.create(actor, body, request.operation)
 
 
 @route.get("/posts/{id}")
@@ -111,9 +111,9 @@ async def unbookmark(actor: Actor, id: PostId, posts: Posts) -> Engagement:
 
 
 @route.post("/posts/{id}/comments", status=201, idempotent=True)
-async def comment(actor: Actor, id: PostId, body: NewComment, call: Call, posts: Posts) -> Comment:
+async def comment(actor: Actor, id: PostId, body: NewComment, request: Request, posts: Posts) -> Comment:
     """Say something below a post."""
-    return await posts.comment(actor, id, body, call.operation)
+    return await posts.comment(actor, id, body, request.operation)
 
 
 @route.get("/posts/{id}/comments")
@@ -154,11 +154,11 @@ async def change_user(actor: Actor, username: Username, body: Profile, people: P
 
 
 @route.delete("/users/{username}", also={202: Deleted})
-async def delete_user(actor: Actor, username: Username, leaving: Leaving) -> Answer[Deleted]:
+async def delete_user(actor: Actor, username: Username, leaving: Leaving) -> Response[Deleted]:
     """Delete an account and every trace of it: its own person or an admin. Beyond 1,000 posts it goes on after 202."""
     name = meant(actor, username)
     done = await leaving.leave(actor, name)
-    return Answer(Deleted(name, done), status=200 if done else 202)
+    return Response(Deleted(name, done), status=200 if done else 202)
 
 
 @route.get("/users/me/export")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from plaza.core.auth import Actor
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import REPLAYED
 from plaza.social.accounts import Accounts
@@ -27,16 +27,16 @@ class LoggedOut(msgspec.Struct):
 
 
 @route.post("/auth/register", status=201, limit=None, idempotent="itself")
-async def register(body: Registration, call: Call, accounts: Accounts) -> Answer[SignedIn]:
+async def register(body: Registration, request: Request, accounts: Accounts) -> Response[SignedIn]:
     """Make an account and sign in. With an `Idempotency-Key`, the same again signs in once more."""
-    signed_in, again = await accounts.register_once(body, call.headers.get("idempotency-key"), call.address)
-    return Answer(signed_in, headers=[REPLAYED] if again else [])
+    signed_in, again = await accounts.register_once(body, request.headers.get("idempotency-key"), request.address)
+    return Response(signed_in, headers=[REPLAYED] if again else [])
 
 
 @route.post("/auth/login", limit=None)
-async def login(body: Login, call: Call, accounts: Accounts) -> SignedIn:
+async def login(body: Login, request: Request, accounts: Accounts) -> SignedIn:
     """Sign in by name and password."""
-    return await accounts.login(body, call.address)
+    return await accounts.login(body, request.address)
 
 
 @route.post("/auth/refresh")
@@ -53,9 +53,9 @@ async def logout(actor: Actor | None, body: Logout, accounts: Accounts) -> Logge
 
 
 @route.post("/auth/password", limit=None)
-async def change_password(actor: Actor, body: NewPassword, call: Call, accounts: Accounts) -> SignedIn:
+async def change_password(actor: Actor, body: NewPassword, request: Request, accounts: Accounts) -> SignedIn:
     """Change the password. Every other session ends."""
-    return await accounts.change_password(actor, body, call.address)
+    return await accounts.change_password(actor, body, request.address)
 
 
 @route.get("/whoami")

@@ -23,6 +23,7 @@ from plaza.core.http.problem_details import invalid
 from plaza.core.passwords import recognised
 from plaza.core.tokens import Role, is_username
 from plaza.social import keys as k
+from plaza.social.hashtags import tags_of
 from plaza.social.model import (
     CommentId,
     CommentText,
@@ -36,7 +37,6 @@ from plaza.social.model import (
     Username,
 )
 from plaza.social.posts import Posts
-from plaza.social.tags import tags_of
 from plaza.social.users import following_keys
 
 MOST_RECORDS: Final = 1_000
@@ -154,7 +154,7 @@ class Sync:
         kept = [part for field, value in given.items() if value is not None for part in (field, value)]
         gone = [field for field, value in given.items() if value is None]
         created = "" if record.created_at is None else record.created_at
-        status: Status = await self.functions.call(
+        status: Status = await self.functions.run(
             "social_sync_user",
             [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name), k.USER_RENAMING(name)],
             name, created, self.clock.now_ms(), record.role or "", record.password_hash or "",
@@ -171,13 +171,13 @@ class Sync:
             mine.append(k.USER(target))
         elif not await self.valkey.call("EXISTS", k.USER(target)):
             raise NotFound("There is nobody of that name.", username=target)
-        return _STATUS[await self.functions.call("social_follow", mine, me, target, *self._since(record.created_at))]
+        return _STATUS[await self.functions.run("social_follow", mine, me, target, *self._since(record.created_at))]
 
     async def _post(self, record: PostRecord) -> Status:
         tags = tags_of(record.content, record.hashtags)
         author, style = await self.posts.style_of(record.username)
         id, created, now = record.id, await self._created(record), self.clock.now_ms()
-        status: Status = await self.functions.call(
+        status: Status = await self.functions.run(
             "social_sync_post",
             [k.POST(id), k.POST_EDITS(id), k.POST_LIKES(id), k.POST_BOOKMARKS(id), k.POST_COMMENTS(id), *author],
             id, record.username, record.content, record.media_url or "", ",".join(tags), created, now, *style,
@@ -194,7 +194,7 @@ class Sync:
         id, now = record.post_id, self.clock.now_ms()
         keys = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id)]
         since = self._since(record.created_at)
-        changed, _ = await self.functions.call("social_like", keys, id, record.username, now, *since)
+        changed, _ = await self.functions.run("social_like", keys, id, record.username, now, *since)
         return _STATUS[changed]
 
     async def _bookmark(self, record: MarkRecord) -> Status:
@@ -205,7 +205,7 @@ class Sync:
         elif not await self.valkey.call("EXISTS", k.POST(id)):
             raise NotFound("There is no such post.", id=id)
         since = self._since(record.created_at)
-        return _STATUS[await self.functions.call("social_bookmark", keys, name, id, now, *since)]
+        return _STATUS[await self.functions.run("social_bookmark", keys, name, id, now, *since)]
 
     async def _comment(self, record: CommentRecord) -> Status:
         id, me, now = record.post_id, record.username, self.clock.now_ms()
@@ -221,7 +221,7 @@ class Sync:
         else:
             keys.append(k.USER(me))
         args = id, record.id, me, record.content, created, now, told
-        return "created" if await self.functions.call("social_comment", keys, *args) else "updated"
+        return "created" if await self.functions.run("social_comment", keys, *args) else "updated"
 
     def _since(self, given: int | None) -> tuple[int, str]:
         """Since when something is so, and whether the other system says so: then that counts, whatever we thought."""

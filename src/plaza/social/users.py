@@ -30,8 +30,8 @@ from plaza.social.keys import (
     USERS_MODELS,
     USERS_REGULAR,
 )
+from plaza.social.lua_replies import as_dict
 from plaza.social.model import PUBLIC_FIELDS, NoProfile, NotYourself, Profile, Relation, Ties, User, card_of, user_of
-from plaza.social.replies import as_dict
 
 
 def following_keys(name: str) -> list[str]:
@@ -94,19 +94,19 @@ class People:
         given = profile.given()
         kept = [part for field, value in given.items() if value is not None for part in (field, value)]
         gone = [field for field, value in given.items() if value is None]
-        reply = await self.functions.call("social_change_profile", [USER(name)], name, len(kept) // 2, *kept, *gone)
+        reply = await self.functions.run("social_change_profile", [USER(name)], name, len(kept) // 2, *kept, *gone)
         return user_of(as_dict(reply), private=True)
 
     async def give_role(self, actor: Actor, name: str, role: Role) -> User:
         """Give a role, which the next tokens carry. One round trip."""
         actor.require(ADMIN)
-        return user_of(as_dict(await self.functions.call("social_change_role", [USER(name)], name, role)))
+        return user_of(as_dict(await self.functions.run("social_change_role", [USER(name)], name, role)))
 
     async def suspend(self, actor: Actor, name: str, *, on: bool) -> User:
         """Suspend an account, or lift it. Its tokens are void from now on. Two round trips."""
         actor.require(ADMIN)
         by, at = actor.name if on else "", self.auth.stamp(name)
-        reply = as_dict(await self.functions.call("social_suspend", [USER(name), AUTH_USER(name)], name, by, at))
+        reply = as_dict(await self.functions.run("social_suspend", [USER(name), AUTH_USER(name)], name, by, at))
         if on:
             await self.auth.cut_off(name)
         user = user_of(reply)
@@ -116,7 +116,7 @@ class People:
     async def follow(self, actor: Actor, target: str) -> Relation:
         """Follow someone. A second time changes nothing. One round trip."""
         me = self._toward(actor, target)
-        changed = await self.functions.call(
+        changed = await self.functions.run(
             "social_follow", [*following_keys(me), *await self._seen(target)], me, target, self.clock.now_ms()
         )
         return Relation(target, target, "follow", True, bool(changed))
@@ -125,7 +125,7 @@ class People:
         """Follow someone no longer. One round trip."""
         me = self._toward(actor, target)
         keys = [USER(me), USER_FOLLOWING(me), USER_FOLLOWING_RECENT(me)]
-        changed = await self.functions.call("social_unfollow", keys, me, target)
+        changed = await self.functions.run("social_unfollow", keys, me, target)
         return Relation(target, target, "follow", False, bool(changed))
 
     async def ties(self, viewer: Actor, name: str) -> Ties:
@@ -144,28 +144,28 @@ class People:
         """Block someone: follows end both ways, and each is hidden from the other. One round trip."""
         me = self._toward(actor, target)
         keys = [USER_BLOCKED(me), USER(me), USER_FOLLOWING(me), USER_FOLLOWING_RECENT(me)]
-        changed = await self.functions.call(
+        changed = await self.functions.run(
             "social_block", [*keys, *await self._seen(target)], me, target, self.clock.now_ms()
         )
         return Relation(target, target, "block", True, bool(changed))
 
     async def unblock(self, actor: Actor, target: str) -> Relation:
         me = self._toward(actor, target)
-        changed = await self.functions.call("social_unblock", [USER_BLOCKED(me)], me, target)
+        changed = await self.functions.run("social_unblock", [USER_BLOCKED(me)], me, target)
         return Relation(target, target, "block", False, bool(changed))
 
     async def mute(self, actor: Actor, target: str) -> Relation:
         """Keep someone's posts out of one's feeds; they do not learn of it. One round trip."""
         me = self._toward(actor, target)
         keys = [USER_MUTED(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
-        changed = await self.functions.call(
+        changed = await self.functions.run(
             "social_mute", [*keys, *await self._seen(target)], me, target, self.clock.now_ms()
         )
         return Relation(target, target, "mute", True, bool(changed))
 
     async def unmute(self, actor: Actor, target: str) -> Relation:
         me = self._toward(actor, target)
-        changed = await self.functions.call("social_unmute", [USER_MUTED(me)], me, target)
+        changed = await self.functions.run("social_unmute", [USER_MUTED(me)], me, target)
         return Relation(target, target, "mute", False, bool(changed))
 
     async def followers(self, viewer: Actor | None, name: str, page: Page) -> Paged[User]:

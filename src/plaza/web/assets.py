@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Final
 
 from plaza.core.errors import NotFound
-from plaza.core.http.responses import Answer
+from plaza.core.http.responses import Response
 
 _TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 _FOREVER: Final = [("cache-control", "public, max-age=31536000, immutable")]
@@ -21,10 +21,10 @@ VERSION: Final = hashlib.sha256(b"".join(_FILES.values())).hexdigest()[:12]
 PREFIX: Final = f"/app/assets/{VERSION}"
 
 
-def asset(version: str, name: str) -> Answer[bytes]:
+def asset(version: str, name: str) -> Response[bytes]:
     """A file; of another version the present one, which must not be kept under that name."""
     body = _FILES.get(name)
     if body is None:
         raise NotFound("No such file.")
     headers = _FOREVER if version == VERSION else [("cache-control", "no-cache")]
-    return Answer(body, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
+    return Response(body, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from plaza.core.errors import BadRequest, Invalid
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.web.forms import CSRF, LABELS, fields_of
 from plaza.web.security import is_own_page, local
 
@@ -58,15 +58,15 @@ class Draft(NamedTuple):
         return [Field(_PATH, self.path), *(Field(f"{_FIELD}{name}", value) for name, value in self.fields.items())]
 
 
-def draft_of(call: Call) -> Draft | None:
+def draft_of(request: Request) -> Draft | None:
     """What was written in a form that one of our own pages has sent, or that it carried along; None if nothing was."""
-    if call.method != "POST" or not is_own_page(call.headers):
+    if request.method != "POST" or not is_own_page(request.headers):
         return None
     try:
-        fields = fields_of(call.body)
+        fields = fields_of(request.body)
     except (BadRequest, Invalid):
         return None
-    return _draft(call.path, fields) or carried_by(fields)
+    return _draft(request.path, fields) or carried_by(fields)
 
 
 def carried_by(fields: Mapping[str, str]) -> Draft | None:

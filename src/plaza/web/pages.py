@@ -7,38 +7,38 @@ from typing import Any, Final
 
 from plaza.articles.lists import Lists
 from plaza.core.domain import Core
-from plaza.core.http.routes import ErrorAnswer, Routes
-from plaza.live.programme import Programme
+from plaza.core.http.routes import ErrorResponse, Routes
+from plaza.live.schedule import Programme
 from plaza.shop.pages import Pages
-from plaza.shop.present import Present
+from plaza.shop.session_cache import Present
 from plaza.shop.sessions import Sessions
 from plaza.social.accounts import Accounts
 from plaza.web import (
     routes_accounts,
     routes_articles,
     routes_challenges,
+    routes_feeds,
     routes_health,
     routes_keys,
     routes_live,
     routes_operator,
-    routes_own,
-    routes_people,
     routes_posts,
+    routes_settings,
     routes_shop,
-    routes_social,
+    routes_users,
 )
-from plaza.web.noticeboard import Noticeboard
-from plaza.web.problems import problem_page
-from plaza.web.products import Products
+from plaza.web.health import Vitals
+from plaza.web.problem_pages import problem_page
+from plaza.web.product_html import Products
+from plaza.web.sidebar import Noticeboard
 from plaza.web.site import Site
 from plaza.web.visitors import Visitors
-from plaza.web.vitals import Vitals
 
 ROUTES: Final[tuple[Routes, ...]] = (
-    routes_social.page,
+    routes_feeds.page,
     routes_posts.page,
-    routes_people.page,
-    routes_own.page,
+    routes_users.page,
+    routes_settings.page,
     routes_articles.page,
     routes_challenges.page,
     routes_live.page,
@@ -50,7 +50,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
 )
 
 # Where there is no page, that is said on one.
-STRAYS: Final[Mapping[str, ErrorAnswer]] = {"/app": problem_page}
+STRAYS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 
 
 def services(core: Core, known: Mapping[type, Any]) -> list[object]:

@@ -10,10 +10,10 @@ import jinja2
 from markupsafe import Markup
 
 from plaza.core.http.headers import PAGE_POLICY
-from plaza.core.http.responses import Answer
-from plaza.web import assets, measures, text
+from plaza.core.http.responses import Response
+from plaza.web import assets, formatting, text_html
 from plaza.web.avatars import avatar
-from plaza.web.keeping import kept
+from plaza.web.fragment_cache import kept
 
 HTML: Final = "text/html; charset=utf-8"
 
@@ -56,19 +56,19 @@ ENVIRONMENT: Final = jinja2.Environment(
     cache_size=-1,
 )
 ENVIRONMENT.filters.update(
-    rich=text.rich,
-    address=text.address,
-    cut=text.cut,
-    moment=text.moment,
-    day=text.day,
-    exact=text.exact,
-    time=text.time,
-    host=text.host,
-    count=text.count,
-    money=text.money,
+    rich=text_html.rich,
+    address=text_html.address,
+    cut=text_html.cut,
+    moment=text_html.moment,
+    day=text_html.day,
+    exact=text_html.exact,
+    time=text_html.time,
+    host=text_html.host,
+    count=text_html.count,
+    money=text_html.money,
 )
 ENVIRONMENT.filters.update(
-    figure=measures.figure, size=measures.size, span=measures.span, ticks=measures.ticks, utc=measures.utc
+    figure=formatting.figure, size=formatting.size, span=formatting.span, ticks=formatting.ticks, utc=formatting.utc
 )
 
 # What every template may use, besides what it is given.
@@ -77,10 +77,10 @@ _COMMON: Final[dict[str, Any]] = {
     "assets": assets.PREFIX,
     "sections": SECTIONS,
     "avatar": avatar,
-    "tag_path": text.tag_path,
-    "user_path": text.user_path,
-    "event_path": text.event_path,
-    "since": text.since,
+    "tag_path": text_html.tag_path,
+    "user_path": text_html.user_path,
+    "event_path": text_html.event_path,
+    "since": text_html.since,
     "wrong": Markup(' aria-invalid="true" aria-describedby="problem"'),  # for the field that a form's problem is about
     "once": lambda: secrets.token_hex(8),
 }
@@ -122,7 +122,7 @@ def _tabs(label: str, every: tuple[tuple[str, str], ...], on: str) -> Markup:
     return fragment("tabs.html", label=label, tabs=every, on=on)
 
 
-def page(body: str | bytes, *headers: tuple[str, str], status: int = 200, personal: bool = False) -> Answer[str]:
+def page(body: str | bytes, *headers: tuple[str, str], status: int = 200, personal: bool = False) -> Response[str]:
     """HTML as an answer."""
     caching = NOT_KEPT if personal else KEPT
-    return Answer(body, status=status, headers=[*HEADERS, caching, *headers], media_type=HTML)
+    return Response(body, status=status, headers=[*HEADERS, caching, *headers], media_type=HTML)

@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.shop.cookies import clear_cookie, token_of
 from plaza.shop.model import Login
 from plaza.shop.sessions import Sessions, Visit
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration, Username, UsernameTaken
-from plaza.web import assets, avatars, door, forms
+from plaza.web import assets, avatars, forms, sign_in
 from plaza.web.drafts import carried_by
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME, local
@@ -23,91 +23,91 @@ page = PageRoutes()
 
 
 @page.get("/assets/{version}/{name}", limit=None)
-async def asset(version: str, name: str) -> Answer[bytes]:
+async def asset(version: str, name: str) -> Response[bytes]:
     """A style or a script of the pages."""
     return assets.asset(version, name)
 
 
 @page.get("/avatars/{username}", limit=None, media_type="image/svg+xml")
-async def avatar(username: Username) -> Answer[str]:
+async def avatar(username: Username) -> Response[str]:
     """The tile that stands for a person, as a file."""
-    return Answer(avatars.file(username), headers=[("cache-control", "public, max-age=86400")])
+    return Response(avatars.file(username), headers=[("cache-control", "public, max-age=86400")])
 
 
 @page.get("/sign-in")
-async def sign_in_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
+async def sign_in_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
     """Where people sign in; with the demo on, also its accounts."""
-    return await door.sign_in_page(call, site, local(next))
+    return await sign_in.sign_in_page(request, site, local(next))
 
 
 @page.post("/sign-in", limit=None)  # tries are counted by the name that is tried
-async def sign_in(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
+async def submit_sign_in(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
     """Sign in by name and password."""
     fields = forms.fields_of(body)
     next, draft = local(fields.get(forms.NEXT)), carried_by(fields)
     name, password = fields.get("username", ""), fields.get("password", "")
     try:
         login = forms.convert({"username": name, "password": password}, Login)
-        visit = await sessions.login(token_of(call), login, call.address)
+        visit = await sessions.login(token_of(request), login, request.address)
     except (Unauthenticated, Invalid, TooFast) as error:
         said = {"username": name, "problem": error.detail}
-        return await door.sign_in_page(call, site, next, status=_status(error), draft=draft, **said)
-    return door.let_in(call, site, await site.visitors.behind(call, visit), next, draft)
+        return await sign_in.sign_in_page(request, site, next, status=_status(error), draft=draft, **said)
+    return sign_in.let_in(request, site, await site.visitors.behind(request, visit), next, draft)
 
 
 @page.post("/sign-in/as")
-async def switch(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
+async def switch(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
     """Look around as one of the demo's accounts. Nobody else's account opens so."""
     fields = forms.fields_of(body)
     name = fields.get("as", "")
-    if name not in {account.username for account in await site.demo.accounts(door.host_of(call))}:
+    if name not in {account.username for account in await site.demo.accounts(sign_in.host_of(request))}:
         raise NotFound("The demo has no such account.")
-    who = await site.visitors.behind(call, await sessions.admit(token_of(call), name))
-    return door.let_in(call, site, who, local(fields.get(forms.NEXT)), carried_by(fields))
+    who = await site.visitors.behind(request, await sessions.admit(token_of(request), name))
+    return sign_in.let_in(request, site, who, local(fields.get(forms.NEXT)), carried_by(fields))
 
 
 @page.get("/sign-up")
-async def sign_up_page(call: Call, site: Site, next: str = HOME) -> Answer[str]:
+async def sign_up_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
     """Where people make an account."""
-    return await _sign_up(call, site, local(next))
+    return await _sign_up(request, site, local(next))
 
 
-async def _sign_up(call: Call, site: Site, next: str, *, status: int = 200, **said: Any) -> Answer[str]:
-    who = await site.visitors.at_the_door(call)
+async def _sign_up(request: Request, site: Site, next: str, *, status: int = 200, **said: Any) -> Response[str]:
+    who = await site.visitors.at_the_door(request)
     given = {"username": "", "display_name": "", "problem": "", "field": "", **said}
-    return site.page(call, who, "sign-up.html", status=status, here=next, to=next, **given)
+    return site.page(request, who, "sign-up.html", status=status, here=next, to=next, **given)
 
 
 @page.post("/sign-up", limit=None)
-async def sign_up(call: Call, body: bytes, site: Site, sessions: Sessions, accounts: Accounts) -> Answer[str]:
+async def sign_up(request: Request, body: bytes, site: Site, sessions: Sessions, accounts: Accounts) -> Response[str]:
     """Make an account and sign in."""
     fields = forms.fields_of(body)
     next = local(fields.get(forms.NEXT))
     try:
-        visit = await _joined(call, forms.read(body, Registration), sessions, accounts)
+        visit = await _joined(request, forms.read(body, Registration), sessions, accounts)
     except (Conflict, Invalid, TooFast) as error:
         given = {name: fields.get(name, "") for name in ("username", "display_name")}
         field = error.extra.get("field", "username" if isinstance(error, Conflict) else "")
-        return await _sign_up(call, site, next, status=_status(error), problem=error.detail, field=field, **given)
-    return door.let_in(call, site, await site.visitors.behind(call, visit), next, None)
+        return await _sign_up(request, site, next, status=_status(error), problem=error.detail, field=field, **given)
+    return sign_in.let_in(request, site, await site.visitors.behind(request, visit), next, None)
 
 
-async def _joined(call: Call, given: Registration, sessions: Sessions, accounts: Accounts) -> Visit:
+async def _joined(request: Request, given: Registration, sessions: Sessions, accounts: Accounts) -> Visit:
     """A session of a new account. Who clicked twice has it already, and is signed in to it by the same password."""
     try:
-        new = await accounts.register(given, call.address)
+        new = await accounts.register(given, request.address)
     except UsernameTaken:
         with suppress(Unauthenticated, TooFast):
-            return await sessions.login(token_of(call), Login(given.username, given.password), call.address)
+            return await sessions.login(token_of(request), Login(given.username, given.password), request.address)
         raise
-    return await sessions.admit(token_of(call), new.user.username)
+    return await sessions.admit(token_of(request), new.user.username)
 
 
 @page.post("/sign-out", limit=None)  # whoever did too much may go
-async def sign_out(call: Call, body: bytes, site: Site, sessions: Sessions) -> Answer[str]:
+async def sign_out(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
     """End the session."""
-    await sessions.logout(token_of(call))
-    return Answer(status=303, headers=[clear_cookie(call), ("location", HOME)])
+    await sessions.logout(token_of(request))
+    return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])
 
 
 def _status(error: PlazaError) -> int:

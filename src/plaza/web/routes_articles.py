@@ -20,14 +20,14 @@ from plaza.articles.model import (
 )
 from plaza.articles.service import Articles
 from plaza.core.errors import Conflict, Invalid, NotFound
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
-from plaza.web import forms, links
-from plaza.web.noticeboard import Noticeboard
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.web import article_html, forms
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
+from plaza.web.sidebar import Noticeboard
 from plaza.web.site import Site
-from plaza.web.text import older
+from plaza.web.text_html import older
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
@@ -44,23 +44,23 @@ assert set(ORDERS) == set(get_args(Order))
 
 @page.get("/articles")
 async def articles(
-    call: Call,
+    request: Request,
     site: Site,
     lists: Lists,
     articles: Articles,
     notices: Noticeboard,
     order: Order = "score",
     cursor: str | None = None,
-) -> Answer[str]:
+) -> Response[str]:
     """All articles, in an order."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     found = await lists.all(who.actor, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, call, who, notices, articles, found, "/app/articles", order, "Articles")
+    return await _list(site, request, who, notices, articles, found, "/app/articles", order, "Articles")
 
 
 @page.get("/groups/{name}")
 async def group(
-    call: Call,
+    request: Request,
     site: Site,
     name: GroupName,
     lists: Lists,
@@ -68,16 +68,16 @@ async def group(
     notices: Noticeboard,
     order: Order = "score",
     cursor: str | None = None,
-) -> Answer[str]:
+) -> Response[str]:
     """A group's articles, in an order. A new vote counts here within a minute."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     found = await lists.of_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, call, who, notices, articles, found, f"/app/groups/{quote(name)}", order, name)
+    return await _list(site, request, who, notices, articles, found, f"/app/groups/{quote(name)}", order, name)
 
 
 async def _list(
     site: Site,
-    call: Call,
+    request: Request,
     who: Visitor,
     notices: Noticeboard,
     articles: Articles,
@@ -85,15 +85,15 @@ async def _list(
     path: str,
     order: Order,
     title: str,
-) -> Answer[str]:
+) -> Response[str]:
     await notices.ready()
     return site.page(
-        call,
+        request,
         who,
         "articles.html",
         section="Articles",
         title=title,
-        rows=links.rows(found.articles, site.clock.now_ms(), articles.open_since()),
+        rows=article_html.rows(found.articles, site.clock.now_ms(), articles.open_since()),
         tabs=tabs("Order", tuple((shown, f"{path}?order={name}") for name, shown in ORDERS.items()), ORDERS[order]),
         groups=notices.groups(title),
         more=older(f"{path}?order={order}", found.pagination, "More"),
@@ -101,66 +101,66 @@ async def _list(
 
 
 @page.get("/articles/new")
-async def new_article(call: Call, site: Site) -> Answer[str]:
+async def new_article(request: Request, site: Site) -> Response[str]:
     """Where one posts an article."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     who.person()
-    return _form(site, call, who)
+    return _form(site, request, who)
 
 
-def _form(site: Site, call: Call, who: Visitor, *, status: int = 200, **said: Any) -> Answer[str]:
+def _form(site: Site, request: Request, who: Visitor, *, status: int = 200, **said: Any) -> Response[str]:
     given = {"title": "", "link": "", "groups": "", "problem": "", "field": "", "first": None, **said}
-    return site.page(call, who, "article-new.html", section="Articles", status=status, **given)
+    return site.page(request, who, "article-new.html", section="Articles", status=status, **given)
 
 
 @page.post("/articles")
-async def post_article(call: Call, body: bytes, site: Site, articles: Articles) -> Answer[str]:
+async def post_article(request: Request, body: bytes, site: Site, articles: Articles) -> Response[str]:
     """Post an article; its author's own vote counts."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     fields = forms.fields_of(body)
     given = {name: fields.get(name, "") for name in ("title", "link", "groups")}
     groups = given["groups"].replace(",", " ").lower().split()
     try:
         new = forms.convert({**given, "groups": groups}, NewArticle)
-        made = await articles.post(who.person(), new, site.operation(call, body))
+        made = await articles.post(who.person(), new, site.operation(request, body))
     except (Invalid, Conflict) as error:
         about = {"problem": error.detail, "field": error.extra.get("field", ""), "first": error.extra.get("id")}
-        return _form(site, call, who, status=error.status, **about, **given)
-    return site.done(call, who, b"", f"/app/articles/{made.id}")
+        return _form(site, request, who, status=error.status, **about, **given)
+    return site.done(request, who, b"", f"/app/articles/{made.id}")
 
 
 @page.get("/articles/{id}")
-async def article(call: Call, site: Site, id: ArticleId, articles: Articles) -> Answer[str]:
+async def article(request: Request, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
     """One article."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     found = await articles.read(who.actor, id)
-    votes: dict[str, Any] = {"votes": links.votes(found, articles.open_since())}
-    return site.page(call, who, "article.html", section="Articles", article=found, author=author_of(found), **votes)
+    votes: dict[str, Any] = {"votes": article_html.votes(found, articles.open_since())}
+    return site.page(request, who, "article.html", section="Articles", article=found, author=author_of(found), **votes)
 
 
 @page.post("/articles/{id}/vote")
-async def vote(call: Call, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Answer[str]:
+async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
     """Vote up or down, switch, or take the vote back."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     await articles.vote(who.person(), id, direction_of(body))
     found = await articles.read(who.actor, id)
     return site.done(
-        call,
+        request,
         who,
         body,
         f"/app/articles/{id}#article-{id}",
         "piece.html",
-        piece=links.votes(found, articles.open_since()),
+        piece=article_html.votes(found, articles.open_since()),
     )
 
 
 @page.post("/articles/{id}/delete")
-async def delete(call: Call, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Answer[str]:
+async def delete(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
     """Remove one's own article."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     with suppress(NotFound):  # by a second click: then it is gone
         await articles.delete(who.person(), id)
-    return site.done(call, who, b"", "/app/articles?order=time")
+    return site.done(request, who, b"", "/app/articles?order=time")
 
 
 def direction_of(body: bytes) -> Direction | None:

@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from plaza.core.auth import Actor
 from plaza.core.errors import Conflict
-from plaza.core.http.request import Call
-from plaza.core.http.responses import EVENTS, Answer, Event
+from plaza.core.http.request import Request
+from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.keyspace.audit import Audits, Report
-from plaza.keyspace.browsing import Keyspace
+from plaza.keyspace.browser import Keyspace
 from plaza.web import forms
+from plaza.web.health import Figures, Vitals
 from plaza.web.rendering import render
 from plaza.web.routes_operator import SECTION, operator, tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.vitals import Figures, Vitals
 
 page = PageRoutes()
 
@@ -46,11 +46,11 @@ class Beat(Struct):
 
 
 @page.get("/operator/health")
-async def health(call: Call, site: Site, vitals: Vitals, audits: Audits, keyspace: Keyspace) -> Answer[str]:
+async def health(request: Request, site: Site, vitals: Vitals, audits: Audits, keyspace: Keyspace) -> Response[str]:
     """Throughput, latency, Valkey, jobs, audits and the demo."""
-    who = await operator(call, site)
+    who = await operator(request, site)
     return site.page(
-        call,
+        request,
         who,
         "operator-health.html",
         section=SECTION,
@@ -63,10 +63,10 @@ async def health(call: Call, site: Site, vitals: Vitals, audits: Audits, keyspac
 
 
 @page.get("/operator/health/stream", media_type=EVENTS)
-async def stream(call: Call, site: Site, vitals: Vitals, audits: Audits) -> Answer[Event[Beat]]:
+async def stream(request: Request, site: Site, vitals: Vitals, audits: Audits) -> Response[Event[Beat]]:
     """How it goes, every two seconds, as server-sent events."""
-    admin = (await operator(call, site)).admin()
-    return Answer(_beats(site, vitals, audits, admin))
+    admin = (await operator(request, site)).admin()
+    return Response(_beats(site, vitals, audits, admin))
 
 
 async def _beats(site: Site, vitals: Vitals, audits: Audits, admin: Actor) -> AsyncIterator[Event[Beat]]:
@@ -78,33 +78,33 @@ async def _beats(site: Site, vitals: Vitals, audits: Audits, admin: Actor) -> As
 
 
 @page.post("/operator/health/audit")
-async def audit(call: Call, body: bytes, site: Site, audits: Audits, keyspace: Keyspace) -> Answer[str]:
+async def audit(request: Request, body: bytes, site: Site, audits: Audits, keyspace: Keyspace) -> Response[str]:
     """Begin an audit. One that is under way already is shown instead."""
-    who = await operator(call, site)
+    who = await operator(request, site)
     said = "The audit has begun."
     try:
         await audits.start(who.admin())
     except Conflict as error:
         said = error.detail
     context = await _audit(audits, keyspace, who.admin())
-    return site.done(call, who, body, "/app/operator/health", "operator-audit.html", said=said, **context)
+    return site.done(request, who, body, "/app/operator/health", "operator-audit.html", said=said, **context)
 
 
 @page.get("/operator/health/audit")
-async def audited(call: Call, site: Site, audits: Audits, keyspace: Keyspace) -> Answer[str]:
+async def audited(request: Request, site: Site, audits: Audits, keyspace: Keyspace) -> Response[str]:
     """What the last audit found, as the piece of the page that shows it."""
-    who = await operator(call, site)
-    return site.page(call, who, "operator-audit.html", **await _audit(audits, keyspace, who.admin()))
+    who = await operator(request, site)
+    return site.page(request, who, "operator-audit.html", **await _audit(audits, keyspace, who.admin()))
 
 
 @page.post("/operator/demo")
-async def demo(call: Call, body: bytes, site: Site) -> Answer[str]:
+async def demo(request: Request, body: bytes, site: Site) -> Response[str]:
     """Turn the demo on or off."""
-    who = await operator(call, site)
+    who = await operator(request, site)
     on = forms.fields_of(body).get("on") == "1"
     await site.demo.switch(who.admin(), on)
     said = "The demo is on." if on else "The demo is off."
-    return site.done(call, who, body, "/app/operator/health", "operator-demo.html", said=said, demo=on)
+    return site.done(request, who, body, "/app/operator/health", "operator-demo.html", said=said, demo=on)
 
 
 async def _audit(audits: Audits, keyspace: Keyspace, admin: Actor) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.keyspace import Key
-from plaza.keyspace.browsing import Keyspace, opens
+from plaza.keyspace.browser import Keyspace, opens
 from plaza.web.routes_operator import SECTION, operator, tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
@@ -16,9 +16,9 @@ page = PageRoutes()
 
 
 @page.get("/operator/keys")
-async def families(call: Call, site: Site, keyspace: Keyspace, q: str = "") -> Answer[str]:
+async def families(request: Request, site: Site, keyspace: Keyspace, q: str = "") -> Response[str]:
     """Every family of keys, by domain."""
-    who = await operator(call, site)
+    who = await operator(request, site)
     found = [
         (catalogue.domain, [(name, key) for name, key in catalogue if _fits(key, q)])
         for catalogue in keyspace.catalogues
@@ -26,7 +26,7 @@ async def families(call: Call, site: Site, keyspace: Keyspace, q: str = "") -> A
     # What the documents describe comes first, and what Plaza needs for itself after it.
     found.sort(key=lambda pair: not any(key.document for _, key in pair[1]))
     domains = [(domain, keys) for domain, keys in found if keys]
-    return site.page(call, who, "operator-keys.html", section=SECTION, **tabs("Keys"), domains=domains, q=q)
+    return site.page(request, who, "operator-keys.html", section=SECTION, **tabs("Keys"), domains=domains, q=q)
 
 
 def _fits(key: Key, words: str) -> bool:
@@ -35,22 +35,28 @@ def _fits(key: Key, words: str) -> bool:
 
 
 @page.get("/operator/keys/{family}")
-async def family(call: Call, site: Site, keyspace: Keyspace, family: str, cursor: str = "") -> Answer[str]:
+async def family(request: Request, site: Site, keyspace: Keyspace, family: str, cursor: str = "") -> Response[str]:
     """A family: what its document says, and some of its keys."""
-    who = await operator(call, site)
+    who = await operator(request, site)
     listing = await keyspace.keys(family, cursor)
     return site.page(
-        call, who, "operator-family.html", section=SECTION, **tabs("Keys"), **_about(keyspace, family), listing=listing
+        request,
+        who,
+        "operator-family.html",
+        section=SECTION,
+        **tabs("Keys"),
+        **_about(keyspace, family),
+        listing=listing,
     )
 
 
 @page.get("/operator/keys/{family}/key")
-async def key(call: Call, site: Site, keyspace: Keyspace, family: str, name: str) -> Answer[str]:
+async def key(request: Request, site: Site, keyspace: Keyspace, family: str, name: str) -> Response[str]:
     """A key and the first of what it holds."""
-    who = await operator(call, site)
+    who = await operator(request, site)
     look = await keyspace.look(family, name)
     return site.page(
-        call, who, "operator-key.html", section=SECTION, **tabs("Keys"), **_about(keyspace, family), look=look
+        request, who, "operator-key.html", section=SECTION, **tabs("Keys"), **_about(keyspace, family), look=look
     )
 
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from plaza.core.errors import NotFound
-from plaza.core.http.request import Call
-from plaza.core.http.responses import EVENTS, Answer, Event
-from plaza.live.figures import Figures
+from plaza.core.http.request import Request
+from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.live.model import EventId
-from plaza.live.programme import Programme, Showing
+from plaza.live.schedule import Programme, Showing
+from plaza.live.statistics import Figures
 from plaza.live.stream import Stream
 from plaza.live.viewers import Viewers
 from plaza.web.routing import PageRoutes
@@ -29,24 +29,24 @@ class Watching(Struct):
 
 
 @page.get("/events")
-async def events(call: Call, site: Site, programme: Programme) -> Answer[str]:
+async def events(request: Request, site: Site, programme: Programme) -> Response[str]:
     """What is on."""
-    who = await site.visitors.of(call)
-    return site.page(call, who, "events.html", section="Events", showings=await programme.all())
+    who = await site.visitors.of(request)
+    return site.page(request, who, "events.html", section="Events", showings=await programme.all())
 
 
 @page.get("/events/{event}")
 async def event(
-    call: Call, site: Site, event: EventId, programme: Programme, figures: Figures, viewers: Viewers
-) -> Answer[str]:
+    request: Request, site: Site, event: EventId, programme: Programme, figures: Figures, viewers: Viewers
+) -> Response[str]:
     """An event and its audience. Who has the page open is counted as watching."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     showing = await _declared(programme, event)
     now = await figures.live(event)
     # A token for heartbeats alone: a page must not hold anything that opens the account.
     token = "" if who.actor is None else viewers.tokens.issue(who.name).token
     return site.page(
-        call,
+        request,
         who,
         "event.html",
         section="Events",
@@ -59,11 +59,11 @@ async def event(
 
 
 @page.get("/events/{event}/watching", media_type=EVENTS)
-async def watching(call: Call, event: EventId, programme: Programme, feeds: Stream) -> Answer[Event[Watching]]:
+async def watching(request: Request, event: EventId, programme: Programme, feeds: Stream) -> Response[Event[Watching]]:
     """How many watch, every second, as server-sent events."""
     await _declared(programme, event)
     # Whoever comes new is shown the last minute too, if somebody has been watching.
-    return Answer(_counts(feeds, event, call.headers.get("last-event-id") or "0"))
+    return Response(_counts(feeds, event, request.headers.get("last-event-id") or "0"))
 
 
 async def _counts(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[Watching]]:

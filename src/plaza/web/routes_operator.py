@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from plaza.core.http.request import Call
-from plaza.core.http.responses import EVENTS, Answer, Event
-from plaza.live.figures import Figures
+from plaza.core.http.request import Request
+from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.live.model import SLOT_MS, EventId, LiveFigures, Statistics
-from plaza.live.programme import Programme
+from plaza.live.schedule import Programme
+from plaza.live.statistics import Figures
 from plaza.live.stream import Stream
 from plaza.web import charts, rendering
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text import exact
+from plaza.web.text_html import exact
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
@@ -36,26 +36,26 @@ def tabs(on: str) -> dict[str, Any]:
     return {"tabs": rendering.tabs("For operators", every, on)}
 
 
-async def operator(call: Call, site: Site) -> Visitor:
+async def operator(request: Request, site: Site) -> Visitor:
     """Who asks, who must be an admin."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     who.admin()
     return who
 
 
 @page.get("/operator")
-async def start(call: Call, site: Site) -> Answer[str]:
+async def start(request: Request, site: Site) -> Response[str]:
     """The first of the operators' pages."""
-    await operator(call, site)
-    return Answer(status=303, headers=[("location", "/app/operator/live")])
+    await operator(request, site)
+    return Response(status=303, headers=[("location", "/app/operator/live")])
 
 
 @page.get("/operator/live")
 async def live(
-    call: Call, site: Site, programme: Programme, figures: Figures, event: EventId | None = None
-) -> Answer[str]:
+    request: Request, site: Site, programme: Programme, figures: Figures, event: EventId | None = None
+) -> Response[str]:
     """Who watches an event: by session, country and group, and the last hours in steps of five minutes."""
-    who = await operator(call, site)
+    who = await operator(request, site)
     showings = await programme.all()
     chosen = event or (showings[0].id if showings else "")
     context: dict[str, Any] = {"showings": showings, "event": chosen, "title": chosen, "now_figures": None}
@@ -65,7 +65,7 @@ async def live(
         now = site.clock.now_ms()
         context |= _history(await figures.records(chosen, from_ms=now - SLOTS * SLOT_MS, to_ms=now), now)
         context |= _shares(context["now_figures"])
-    return site.page(call, who, "operator-live.html", section=SECTION, **tabs("Live"), **context)
+    return site.page(request, who, "operator-live.html", section=SECTION, **tabs("Live"), **context)
 
 
 def _history(records: list[Statistics], now: int) -> dict[str, Any]:
@@ -92,11 +92,11 @@ def _shares(now: LiveFigures) -> dict[str, Any]:
 
 
 @page.get("/operator/live/stream", media_type=EVENTS)
-async def stream(call: Call, site: Site, feeds: Stream, event: EventId) -> Answer[Event[LiveFigures]]:
+async def stream(request: Request, site: Site, feeds: Stream, event: EventId) -> Response[Event[LiveFigures]]:
     """The figures of an event every second, as server-sent events."""
-    await operator(call, site)
+    await operator(request, site)
     # Whoever comes new is shown the last two minutes too, if somebody has been watching.
-    return Answer(_figures(feeds, event, call.headers.get("last-event-id") or "0"))
+    return Response(_figures(feeds, event, request.headers.get("last-event-id") or "0"))
 
 
 async def _figures(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:

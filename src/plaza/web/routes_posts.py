@@ -7,129 +7,133 @@ from contextlib import suppress
 from markupsafe import Markup
 
 from plaza.core.errors import Forbidden, Invalid, NotFound
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.social.model import CommentId, NewComment, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
-from plaza.web import forms, posts
+from plaza.web import forms, post_html
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text import ROOM, cut, fitting, older
+from plaza.web.text_html import ROOM, cut, fitting, older
 
 page = PageRoutes()
 
 
 @page.post("/posts")
-async def create(call: Call, body: bytes, site: Site, social: Posts) -> Answer[str]:
+async def create(request: Request, body: bytes, site: Site, social: Posts) -> Response[str]:
     """Post something."""
-    who = await site.visitors.of(call)
-    made = await social.create(who.person(), forms.read(body, NewPost), site.operation(call, body))
-    card = posts.card(made, site.clock.now_ms())
-    return site.done(call, who, body, f"/app/posts/{made.id}", "posted.html", said="Posted.", card=card)
+    who = await site.visitors.of(request)
+    made = await social.create(who.person(), forms.read(body, NewPost), site.operation(request, body))
+    card = post_html.card(made, site.clock.now_ms())
+    return site.done(request, who, body, f"/app/posts/{made.id}", "posted.html", said="Posted.", card=card)
 
 
 @page.get("/posts/{id}")
-async def post(call: Call, site: Site, id: PostId, social: Posts, cursor: str | None = None) -> Answer[str]:
+async def post(request: Request, site: Site, id: PostId, social: Posts, cursor: str | None = None) -> Response[str]:
     """A post with what is said below it."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     found = await social.get(who.actor, id)
     now = site.clock.now_ms()
-    card = posts.card(found, now, whole=True)
+    card = post_html.card(found, now, whole=True)
     said = await social.comments(who.actor, id, Page(cursor=cursor))
     fit = fitting([each.content for each in said.items], ROOM - len(card.encode()))
     if fit < len(said.items):
         said = await social.comments(who.actor, id, Page(limit=fit, cursor=cursor))
     return site.page(
-        call,
+        request,
         who,
         "post.html",
         post=found,
         card=card,
         excerpt=cut(found.content, 60),
         later=cursor is not None,
-        rows=posts.comments(said.items, found, who, now),
+        rows=post_html.comments(said.items, found, who, now),
         more=older(f"/app/posts/{id}", said.pagination, "More comments"),
     )
 
 
 @page.post("/posts/{id}/like")
-async def like(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+async def like(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Like a post, or take the like back."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     await (social.like if forms.is_on(body) else social.unlike)(who.person(), id)
-    piece = posts.acts(await social.get(who.actor, id))
-    return site.done(call, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
+    piece = post_html.acts(await social.get(who.actor, id))
+    return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
 
 
 @page.post("/posts/{id}/bookmark")
-async def bookmark(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+async def bookmark(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Bookmark a post, or take the bookmark away."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     await (social.bookmark if forms.is_on(body) else social.unbookmark)(who.person(), id)
-    piece = posts.acts(await social.get(who.actor, id))
-    return site.done(call, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
+    piece = post_html.acts(await social.get(who.actor, id))
+    return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
 
 
 @page.post("/posts/{id}/ban")
-async def ban(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+async def ban(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Take a post out of every feed, or bring it back: for admins."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     on = forms.is_on(body)
     found = await social.ban(who.admin(), id, on=on)
     said = "It is banned." if on else "It is back."
-    return site.done(call, who, body, f"/app/posts/{id}", "ban.html", said=said, post=found)
+    return site.done(request, who, body, f"/app/posts/{id}", "ban.html", said=said, post=found)
 
 
 @page.post("/posts/{id}/delete")
-async def delete(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+async def delete(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Delete one's own post."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     with suppress(NotFound):  # by a second click: then it is gone
         await social.delete(who.person(), id)
-    return site.done(call, who, b"", "/app")
+    return site.done(request, who, b"", "/app")
 
 
 @page.post("/posts/{id}/comments")
-async def comment(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+async def comment(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Say something below a post."""
-    who = await site.visitors.of(call)
-    made = await social.comment(who.person(), id, forms.read(body, NewComment), site.operation(call, body))
+    who = await site.visitors.of(request)
+    made = await social.comment(who.person(), id, forms.read(body, NewComment), site.operation(request, body))
     found = await social.get(who.actor, id)
-    shown = Markup(posts.comments([made], found, who, site.clock.now_ms()).decode())  # noqa: S704
+    shown = Markup(post_html.comments([made], found, who, site.clock.now_ms()).decode())  # noqa: S704
     # The newest is the last: where there are more than one page, it is on another.
     place = f"?cursor={social.place(made)}" if found.commentsCount > Page().limit else ""
     to = f"/app/posts/{id}{place}#comment-{made.id}"
-    said = {"post": found, "comment": shown, "acts": posts.acts(found)}
-    return site.done(call, who, body, to, "commented.html", said="Commented.", **said)
+    said = {"post": found, "comment": shown, "acts": post_html.acts(found)}
+    return site.done(request, who, body, to, "commented.html", said="Commented.", **said)
 
 
 @page.get("/posts/{id}/edit")
-async def edit_page(call: Call, site: Site, id: PostId, social: Posts) -> Answer[str]:
+async def edit_page(request: Request, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Where one changes what one's own post says."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     found = await social.get(who.person(), id)
     if found.username != who.name:
         raise Forbidden("Only its author may edit a post.")
-    return site.page(call, who, "post-edit.html", id=id, content=found.content, problem="")
+    return site.page(request, who, "post-edit.html", id=id, content=found.content, problem="")
 
 
 @page.post("/posts/{id}/edit")
-async def edit(call: Call, body: bytes, site: Site, id: PostId, social: Posts) -> Answer[str]:
+async def edit(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Change what one's own post says. What it said before is kept."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     try:
         await social.edit(who.person(), id, forms.read(body, PostEdit))
     except Invalid as error:
         content = forms.fields_of(body).get("content", "")
-        return site.page(call, who, "post-edit.html", status=error.status, id=id, content=content, problem=error.detail)
-    return site.done(call, who, b"", f"/app/posts/{id}")
+        return site.page(
+            request, who, "post-edit.html", status=error.status, id=id, content=content, problem=error.detail
+        )
+    return site.done(request, who, b"", f"/app/posts/{id}")
 
 
 @page.post("/posts/{id}/comments/{comment}/delete")
-async def uncomment(call: Call, body: bytes, site: Site, id: PostId, comment: CommentId, social: Posts) -> Answer[str]:
+async def uncomment(
+    request: Request, body: bytes, site: Site, id: PostId, comment: CommentId, social: Posts
+) -> Response[str]:
     """Take a comment away: its author, the post's owner or an admin."""
-    who = await site.visitors.of(call)
+    who = await site.visitors.of(request)
     with suppress(NotFound):
         await social.uncomment(who.person(), comment)
-    return site.done(call, who, body, f"/app/posts/{id}#comments")
+    return site.done(request, who, body, f"/app/posts/{id}#comments")

@@ -4,13 +4,13 @@ a form is checked before its handler runs, and what was written in one that is r
     page = PageRoutes()
 
     @page.get("/articles")
-    async def articles(call: Call, site: Site, lists: Lists) -> Answer[str]:
+    async def articles(request: Request, site: Site, lists: Lists) -> Response[str]:
         '''Articles by score.'''
-        who = await site.visitors.of(call)
-        return site.page(call, who, "articles.html", section="Articles", articles=await lists.all(who.actor, query))
+        who = await site.visitors.of(request)
+        return site.page(request, who, "articles.html", section="Articles", articles=await lists.all(who.actor, query))
 
     @page.post("/articles/{id}/vote")
-    async def vote(call: Call, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Answer[str]: ...
+    async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]: ...
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.routes import Handler, Method, Options, Routes
-from plaza.web.door import turned_away
-from plaza.web.problems import problem_page
+from plaza.web.problem_pages import problem_page
 from plaza.web.rendering import HTML
 from plaza.web.security import HOME, StaleForm
+from plaza.web.sign_in import turned_away
 
 
 class PageRoutes(Routes):
@@ -53,15 +53,15 @@ def _added(add: Callable[[Any], Any], handler: Handler) -> Handler:
 def _checked(handler: Callable[..., Any]) -> Callable[..., Any]:
     """A handler that runs only for forms of our own."""
     names = list(inspect.signature(handler).parameters)
-    call_at, body_at, site_at = (names.index(name) for name in ("call", "body", "site"))
+    request_at, body_at, site_at = (names.index(name) for name in ("request", "body", "site"))
 
     @functools.wraps(handler)
     async def checked(*arguments: Any) -> Any:
-        call, site = arguments[call_at], arguments[site_at]
+        request, site = arguments[request_at], arguments[site_at]
         try:
-            site.require_own_form(call, arguments[body_at])
+            site.require_own_form(request, arguments[body_at])
             return await handler(*arguments)
         except (StaleForm, Unauthenticated) as error:
-            return await turned_away(call, site, error)
+            return await turned_away(request, site, error)
 
     return checked

@@ -14,13 +14,13 @@ from urllib.parse import quote, urlsplit
 from markupsafe import Markup
 
 from plaza.core.clock import Clock
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
 from plaza.shop.cookies import token_of
 from plaza.web import rendering
 from plaza.web.demo import DemoAccounts, NoDemo
 from plaza.web.forms import CSRF, NEXT, ONCE, fields_of
-from plaza.web.problems import address
+from plaza.web.problem_pages import address
 from plaza.web.rendering import page, render
 from plaza.web.security import Forms, local
 from plaza.web.visitors import Visitor, Visitors
@@ -40,22 +40,22 @@ class Site:
         self.demo: DemoAccounts = NoDemo()
         self._forms = Forms(secret)
 
-    def require_own_form(self, call: Call, body: bytes) -> None:
+    def require_own_form(self, request: Request, body: bytes) -> None:
         """Refuse a form that none of our pages made for this session. `PageRoutes` asks this of every POST."""
-        self._forms.require(call.headers, token_of(call), fields_of(body).get(CSRF, ""))
+        self._forms.require(request.headers, token_of(request), fields_of(body).get(CSRF, ""))
 
     def mark(self, who: Visitor) -> str:
         """What every form of a visitor carries, and no other site knows."""
         return "" if who.session is None else self._forms.token(who.session)
 
-    def operation(self, call: Call, body: bytes) -> str:
+    def operation(self, request: Request, body: bytes) -> str:
         """What a form does, named: filled in once and sent twice, it is done once. Changed meanwhile, it is another."""
-        once = fields_of(body).get(ONCE, call.operation)
-        return self._forms.operation(token_of(call) or "", f"{once}\n{body.decode('latin-1')}")
+        once = fields_of(body).get(ONCE, request.operation)
+        return self._forms.operation(token_of(request) or "", f"{once}\n{body.decode('latin-1')}")
 
     def page(
         self,
-        call: Call,
+        request: Request,
         who: Visitor,
         name: str,
         *,
@@ -64,12 +64,12 @@ class Site:
         rows: bytes = b"",
         here: str = "",
         **context: Any,
-    ) -> Answer[str]:
+    ) -> Response[str]:
         """A whole page, for one visitor. `rows` is HTML that is put where the template says `{{ rows }}`.
 
         `here` is where its visitor is to come back to, if that is not the address that was asked for.
         """
-        frame = self._frame(who, here or address(call), section)
+        frame = self._frame(who, here or address(request), section)
         made = render(name, **frame, rows=_ROWS if rows else "", **context).encode()
         body = made.replace(_MARK, rows, 1) if rows else made
         return page(body, *who.cookie, status=status, personal=who.actor is not None)
@@ -86,19 +86,19 @@ class Site:
         }
 
     def done(
-        self, call: Call, who: Visitor, body: bytes, to: str, name: str = "", *, said: str = "", **context: Any
-    ) -> Answer[str]:
+        self, request: Request, who: Visitor, body: bytes, to: str, name: str = "", *, said: str = "", **context: Any
+    ) -> Response[str]:
         """After a form: the changed piece for our script, else on to the page that the form was on, or `to`.
 
         `name` is the piece's template; without one, the script loads the page that it is sent to. `said` is read out.
         """
-        if "x-fragment" in call.headers:
+        if "x-fragment" in request.headers:
             headers = list(who.cookie)
             if not name:
                 return page("", *headers, ("x-next", to))
             frame = self._frame(who, self.next(body, to))
             return page(render(name, **frame, **context), *headers, ("x-said", quote(said)), personal=True)
-        return Answer(status=303, headers=[*who.cookie, ("location", self.next(body, to))])
+        return Response(status=303, headers=[*who.cookie, ("location", self.next(body, to))])
 
     def next(self, body: bytes, otherwise: str) -> str:
         """The page that a form was on, if it is one of ours; else another."""

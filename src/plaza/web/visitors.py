@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Unauthenticated
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.shop.cookies import set_cookie, token_of
-from plaza.shop.present import Present
+from plaza.shop.session_cache import Present
 from plaza.shop.sessions import Sessions, Visit, new_token
 from plaza.social.accounts import Accounts
 
@@ -57,29 +57,29 @@ class Visitors:
         self._present = present
         self._accounts = accounts
 
-    async def of(self, call: Call) -> Visitor:
+    async def of(self, request: Request) -> Visitor:
         """Who asks. Without a cookie nobody, and no session is begun. No round trip for who is at hand."""
-        token = token_of(call)
+        token = token_of(request)
         if token is None:
             return NOBODY
         visit = await self._present.visit(token)
         # A guest whose cookie stands for nothing keeps it: the forms of pages that are open are made from it.
-        return Visitor(token) if visit is None else await self.behind(call, visit)
+        return Visitor(token) if visit is None else await self.behind(request, visit)
 
-    async def name(self, call: Call) -> str | None:
+    async def name(self, request: Request) -> str | None:
         """Whose limit a form counts against, beside its address: the person's, if one is signed in."""
-        return (await self.of(call)).name or None
+        return (await self.of(request)).name or None
 
-    async def at_the_door(self, call: Call) -> Visitor:
+    async def at_the_door(self, request: Request) -> Visitor:
         """Who asks to come in. The form needs a cookie, but nothing is written down for it: anybody may knock."""
-        if token_of(call) is not None:
-            return await self.of(call)
+        if token_of(request) is not None:
+            return await self.of(request)
         token = new_token()
-        return Visitor(token, cookie=(set_cookie(call, token, self.sessions.limits.absolute),))
+        return Visitor(token, cookie=(set_cookie(request, token, self.sessions.limits.absolute),))
 
-    async def behind(self, call: Call, visit: Visit) -> Visitor:
+    async def behind(self, request: Request, visit: Visit) -> Visitor:
         """The visitor of a session that is known already."""
-        cookie = (set_cookie(call, visit.token, self.sessions.limits.absolute),) if visit.new else ()
+        cookie = (set_cookie(request, visit.token, self.sessions.limits.absolute),) if visit.new else ()
         actor = None if visit.user is None else await self._accounts.actor(visit.user)
         if actor is not None:
             actor = replace(actor, since_ms=visit.since_ms)

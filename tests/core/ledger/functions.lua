@@ -5,48 +5,48 @@ local function total(hash)
 end
 
 -- The time is the operation's, so two operations differ in it and yet speak of the same box.
-recipe('ranked', function(box, at)
+projection('ranked', function(box, at)
   local sum = total(key.box_items(box))
   if sum == 0 then return {'ZREM', key.boxes_top(), box} end
   return {'ZADD', key.boxes_top(), sum, box}
 end, 1)
 
-recipe('on_shelf', function(box, shelf)
+projection('on_shelf', function(box, shelf)
   return perform('note_total', {key.shelf_boxes(shelf)}, {shelf, box, total(key.box_items(box))})
 end)
 
-recipe('shelf_ranked', function(shelf)
+projection('shelf_ranked', function(shelf)
   return {'ZADD', key.shelves_top(), total(key.shelf_boxes(shelf)), shelf}
 end)
 
 -- put: a quantity of an item is in a box that stands on a shelf.
 -- KEYS items   ARGV box, shelf, item, quantity   Reply the box's total
-verb('put', function(keys, args)
+command('put', function(keys, args)
   local box, shelf, item, quantity = unpack(args)
   if tonumber(quantity) == nil then fail('not_a_number', 'The quantity is not a number.', {field = 'quantity'}) end
   redis.call('HSET', keys[1], item, quantity)
-  effect('ranked', box, redis.call('TIME')[2])
-  effect('on_shelf', box, shelf)
+  project('ranked', box, redis.call('TIME')[2])
+  project('on_shelf', box, shelf)
   return text(total(keys[1]))
 end)
 
 -- note_total: a shelf learns the total of one of its boxes.   KEYS boxes   ARGV shelf, box, total
-verb('note_total', function(keys, args)
+command('note_total', function(keys, args)
   local shelf, box, sum = unpack(args)
   redis.call('HSET', keys[1], box, sum)
-  effect('shelf_ranked', shelf)
+  project('shelf_ranked', shelf)
 end)
 
 -- tell: something happened to a box.   KEYS items   ARGV box
-verb('tell', function(keys, args)
+command('tell', function(keys, args)
   event('ledger', 'box', args[1])
 end)
 
 -- total: what is in a box.   KEYS items   Reply the total
-question('total', function(keys)
+query('total', function(keys)
   return text(total(keys[1]))
 end)
 
-question('meddle', function(keys)
+query('meddle', function(keys)
   return redis.call('HSET', keys[1], 'item', '1')
 end)

@@ -10,7 +10,7 @@ import pytest
 from plaza.app import Plaza
 from plaza.keyspace.audit import Audits
 from tests.http_servers import all_of_plaza
-from tests.keyspace.audit.loading import Town, load
+from tests.keyspace.audit.sample_community import Town, load
 from tests.servers import Cluster, Server
 
 

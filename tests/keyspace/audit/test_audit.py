@@ -18,11 +18,11 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.leases import Held
 from plaza.core.outbox import Note
 from plaza.core.valkey import Valkey
-from plaza.keyspace.audit import REPAIR, Audits, Report, basics
-from plaza.keyspace.audit.confirming import Confirmer, Suspect
-from plaza.keyspace.audit.pace import Pace
+from plaza.keyspace.audit import REPAIR, Audits, Report, basic_invariants
+from plaza.keyspace.audit.recheck import Confirmer, Suspect
+from plaza.keyspace.audit.throttle import Pace
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER
-from tests.keyspace.audit.loading import Town
+from tests.keyspace.audit.sample_community import Town
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -100,7 +100,7 @@ async def test_what_went_away_or_came_right_meanwhile_is_no_finding(plaza: Plaza
         assert await confirmer.confirm(Suspect(posts, rule, right)) is None
     await stranger.set("somebody:elses", "1", px=1)
     await asyncio.sleep(0.01)
-    stray = Suspect(basics.STRANGER, basics.unknown(), Entry("somebody:elses", ("somebody:elses",)))
+    stray = Suspect(basic_invariants.STRANGER, basic_invariants.unknown(), Entry("somebody:elses", ("somebody:elses",)))
     assert await confirmer.confirm(stray) is None
 
 

@@ -12,15 +12,15 @@ from plaza.app import Plaza
 from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_BY_SCORE, PERSON_VOTES
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.keyspace.audit import REPAIR, Audits, pace
+from plaza.keyspace.audit import REPAIR, Audits, throttle
 from plaza.social.keys import POST, POST_LIKES, USER_BOOKMARKED, USER_LIKED
 from plaza.social.posts import Posts
-from tests.keyspace.audit.loading import NAMES, Town
-from tests.keyspace.audit.storm import storm
+from tests.keyspace.audit.sample_community import NAMES, Town
+from tests.keyspace.audit.write_storm import storm
 
 # One audit after the other while the storm lasts, each a few looks at every key: as in life, where it leaves the server
 # to others most of the time, and without a rest, when it meets the most that is half done.
-SHARES = (pace.SHARE, pace.SHARE, 1.0, 1.0, 1.0, 1.0)
+SHARES = (throttle.SHARE, throttle.SHARE, 1.0, 1.0, 1.0, 1.0)
 
 
 async def test_an_audit_in_a_storm_finds_nothing(
@@ -29,7 +29,7 @@ async def test_an_audit_in_a_storm_finds_nothing(
     suspicions = 0
     async with storm(plaza, town) as blowing:
         for share in SHARES:
-            monkeypatch.setattr(pace, "SHARE", share)
+            monkeypatch.setattr(throttle, "SHARE", share)
             report = await audits.run()
             assert report.clean, [finding for group in report.groups for finding in group.examples]
             suspicions += report.suspicions
@@ -62,7 +62,7 @@ class Fans:
 async def test_a_repair_among_writers_loses_none_of_their_writes(
     plaza: Plaza, audits: Audits, town: Town, stranger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "SHARE", 1.0)
+    monkeypatch.setattr(throttle, "SHARE", 1.0)
     fans, dice, over = Fans(plaza, town), random.Random(1), asyncio.Event()
 
     async def come() -> None:
@@ -82,10 +82,10 @@ async def test_a_repair_among_writers_loses_none_of_their_writes(
             await asyncio.sleep(0.01)
 
     async def repair() -> int:
-        mended = 0
+        repaired = 0
         while not over.is_set():
-            mended += (await audits.run(REPAIR)).mended
-        return mended
+            repaired += (await audits.run(REPAIR)).repaired
+        return repaired
 
     breaking, mending = asyncio.create_task(vandal()), asyncio.create_task(repair())
     await come()

@@ -18,7 +18,7 @@ from plaza.core.rate_limits import Limiter
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
 from plaza.core.valkey import Valkey
-from plaza.keyspace.proxy import plans, routes
+from plaza.keyspace.proxy import execution, routes
 from plaza.keyspace.proxy.service import Proxy
 from plaza.social import keys as social
 from tests.http_servers import client_of
@@ -39,7 +39,7 @@ def token(name: str = "ana", role: Role = "user") -> str:
 
 @pytest.fixture
 async def app(valkey: Valkey) -> App:
-    functions = Functions(valkey, [plans.LIBRARY, rate_limits.LIBRARY])
+    functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
     proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
     return make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from plaza.keyspace.proxy import forms, plans, service
+from plaza.keyspace.proxy import encoding, execution, service
+from plaza.keyspace.proxy.access_rules import LONGEST_CUSTOM
 from plaza.keyspace.proxy.commands import COMMANDS, GREETINGS, LONGEST_VALUE, Command, read
-from plaza.keyspace.proxy.rules import LONGEST_CUSTOM
 from tests.servers import Server
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "proxy.md").read_text()
@@ -53,11 +53,12 @@ def test_the_guide_names_every_command_and_the_real_limits() -> None:
     assert set(re.findall(r"\b[A-Z]{3,}\b", listed)) == {*COMMANDS, *GREETINGS}
     told = GUIDE.replace("\n", " ")
     for limit in (
-        f"{forms.MOST_COMMANDS} commands, {forms.MOST_WORDS:,} words, {forms.BODY_BYTES // 1024} KiB",
+        f"{encoding.MOST_COMMANDS} commands, {encoding.MOST_WORDS:,} words, {encoding.BODY_BYTES // 1024} KiB",
         f"{service.SECONDS:g} seconds",
         f"{service.MOST_ELEMENTS:,} elements",
         f"{service.MOST_BYTES // 2**20} MiB",
         f"up to {LONGEST_CUSTOM} characters",
-        f"at most {LONGEST_VALUE:,} characters, a profile {plans.MOST_FIELDS} fields and {plans.MOST_BYTES:,} bytes",
+        f"at most {LONGEST_VALUE:,} characters, "
+        f"a profile {execution.MOST_FIELDS} fields and {execution.MOST_BYTES:,} bytes",
     ):
         assert limit in told, limit

@@ -15,10 +15,10 @@ import pytest
 
 from plaza.core.keyspace import Access, Key, Layout
 from plaza.keyspace.proxy.commands import COMMANDS
-from plaza.keyspace.proxy.forms import MOST_COMMANDS
+from plaza.keyspace.proxy.encoding import MOST_COMMANDS
 from plaza.social import keys as social
-from tests.keyspace.everything import BANNED, MARK, POST, SECRET, dump_all, families, is_open, parts_of, write_all
 from tests.keyspace.proxy.conftest import KEY, Door, token
+from tests.keyspace.sample_keys import BANNED, MARK, POST, SECRET, dump_all, families, is_open, parts_of, write_all
 
 CALLS: Final = 120  # of 256 commands each, on one server and on a cluster
 SEED: Final = 20_261_115

@@ -15,7 +15,7 @@ from plaza.core.http.app import make_app
 from plaza.core.rate_limits import Limiter, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
-from plaza.keyspace.proxy import plans, routes, service
+from plaza.keyspace.proxy import execution, routes, service
 from plaza.keyspace.proxy.service import Proxy
 from tests.http_servers import client_of
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token
@@ -30,7 +30,7 @@ POLICIES = {
 
 @pytest.mark.usefixtures("community")
 async def test_calls_are_limited_and_writes_among_them_more(valkey: Valkey) -> None:
-    functions = Functions(valkey, [plans.LIBRARY, rate_limits.LIBRARY])
+    functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
     limiter = Limiter(functions, policies=POLICIES)
     settings = Settings(jwt_secret=SETTINGS.jwt_secret, api_key=KEY)
@@ -82,7 +82,7 @@ async def test_while_valkey_hangs_or_is_full_a_call_ends_in_its_time_and_says_so
 ) -> None:
     with one_server() as server:
         async with await connect_patiently(server.url) as valkey:
-            functions = Functions(valkey, [plans.LIBRARY])
+            functions = Functions(valkey, [execution.LIBRARY])
             await functions.load()
             proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
             app = make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)

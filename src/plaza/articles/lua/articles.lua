@@ -5,7 +5,7 @@ local ABANDONED_SECONDS = 10   -- far longer than a post takes from its id to it
 local SHED = 200               -- votes of each kind that one step removes
 
 -- posted: whether an article is this person's.
-recipe('posted', function(id, username)
+projection('posted', function(id, username)
   local author, time = unpack(redis.call('HMGET', key.article(id), 'author', 'time'))
   if author ~= 'user:' .. username then return {'ZREM', key.person_articles(username), member_of(id)} end
   return {'ZADD', key.person_articles(username), time, member_of(id)}
@@ -22,14 +22,14 @@ local function link_digest(link)
 end
 
 -- unlinked: a deleted article no longer stands in the way of its link.
-recipe('unlinked', function(id, link)
+projection('unlinked', function(id, link)
   local digest = link_digest(link)
   if not digest or redis.call('EXISTS', key.article(id)) == 1 then return nil end
   return perform('release', {key.article_link(key.articles_last(), digest)}, {id})
 end)
 
 -- release: a link may be posted again.   KEYS link   ARGV id, as long as the link is this one's
-verb('release', function(keys, args)
+command('release', function(keys, args)
   local taken = redis.call('GET', keys[1])
   if taken and taken:match('^%d+') == args[1] then redis.call('DEL', keys[1]) end
 end)
@@ -57,13 +57,13 @@ local function create(keys, args)
   if before then return before end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
-  effect('dated', id)
-  effect('posted', id, username)
-  effect('ranked', id)
-  effect('cast', id, username)
+  project('dated', id)
+  project('posted', id, username)
+  project('ranked', id)
+  project('cast', id, username)
   for i = 6, #args do
     redis.call('SADD', keys[4], args[i])
-    effect('grouped', id, args[i])
+    project('grouped', id, args[i])
   end
   return time
 end
@@ -71,18 +71,18 @@ end
 if CLUSTERED then
   -- claim: an id and a link for a new article.
   -- KEYS counter, link   ARGV time, operation, vanished id or ''   Reply id
-  verb('claim', function(keys, args)
+  command('claim', function(keys, args)
     return claim(keys[1], keys[2], unpack(args))
   end)
 
   -- create: an article under an id that was taken.
   -- KEYS article, up, down, groups   ARGV id, title, link, username, time, group, …   Reply when it was posted
-  verb('create', create)
+  command('create', create)
 else
   -- post: claim and create in one step. An article's keys follow from its id, which nobody knows before; that they are
   -- not declared is why a cluster does it in two steps.
   -- KEYS counter, link   ARGV operation, title, link, username, time, group, …   Reply {id, when it was posted}
-  verb('post', function(keys, args)
+  command('post', function(keys, args)
     local id = claim(keys[1], keys[2], args[5], args[1], '')
     args[1] = id
     local facts = {key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)}
@@ -92,7 +92,7 @@ end
 
 -- rename: an author or voter has another name from now on. Where the new name has voted already, that vote stands.
 -- KEYS article, up, down   ARGV id, old name, new name
-verb('rename', function(keys, args)
+command('rename', function(keys, args)
   local article, up, down = unpack(keys)
   local id, old, new = unpack(args)
   if must_exist(article) == 'user:' .. old then redis.call('HSET', article, 'author', 'user:' .. new) end
@@ -106,13 +106,13 @@ verb('rename', function(keys, args)
     count(id, article, up, down)
   end
   for _, username in ipairs({old, new}) do
-    effect('posted', id, username)
-    effect('cast', id, username)
+    project('posted', id, username)
+    project('cast', id, username)
   end
 end)
 
 -- leaving: a deleted article whose votes are not all gone yet, so that a worker finds it.
-recipe('leaving', function(id)
+projection('leaving', function(id)
   local left = redis.call('EXISTS', key.article_up(id), key.article_down(id))
   if left == 0 or redis.call('EXISTS', key.article(id)) == 1 then return {'SREM', key.articles_leaving(), id} end
   return {'SADD', key.articles_leaving(), id}
@@ -120,16 +120,16 @@ end)
 
 -- Removes some of a deleted article's votes, also from the lists of those who cast them. Returns how many are left.
 local function shed(id, up, down)
-  effect('leaving', id)
+  project('leaving', id)
   for _, votes in ipairs({up, down}) do
-    for _, voter in ipairs(redis.call('SPOP', votes, SHED)) do effect('cast', id, voter:sub(6)) end
+    for _, voter in ipairs(redis.call('SPOP', votes, SHED)) do project('cast', id, voter:sub(6)) end
   end
   return redis.call('SCARD', up) + redis.call('SCARD', down)
 end
 
 -- delete: an article goes, with every trace; what many voters left is shed in further steps.
 -- KEYS article, up, down, groups   ARGV id, username ('' for an admin)   Reply how many votes are still to be shed
-verb('delete', function(keys, args)
+command('delete', function(keys, args)
   local article, up, down, in_groups = unpack(keys)
   local id = args[1]
   local author = must_exist(article)
@@ -137,18 +137,18 @@ verb('delete', function(keys, args)
   local link = redis.call('HGET', article, 'link')
   local groups = redis.call('SMEMBERS', in_groups)
   redis.call('DEL', article, in_groups)
-  effect('dated', id)
-  effect('posted', id, author:sub(6))
-  effect('ranked', id)
-  if link then effect('unlinked', id, link) end
-  for _, group in ipairs(groups) do effect('grouped', id, group) end
+  project('dated', id)
+  project('posted', id, author:sub(6))
+  project('ranked', id)
+  if link then project('unlinked', id, link) end
+  for _, group in ipairs(groups) do project('grouped', id, group) end
   return shed(id, up, down)
 end)
 
 -- shed: goes on with the votes of a deleted article.   KEYS article, up, down   ARGV id   Reply how many are left
-verb('shed', function(keys, args)
+command('shed', function(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then return shed(args[1], keys[2], keys[3]) end
-  effect('leaving', args[1])
+  project('leaving', args[1])
   return 0
 end)
 
@@ -164,12 +164,12 @@ end
 
 if CLUSTERED then
   -- read: an article.   KEYS article, groups, up, down   ARGV viewer's username or ''   Reply as above
-  question('read', function(keys, args)
+  query('read', function(keys, args)
     return read(args[1], unpack(keys))
   end)
 else
   -- read: articles.   KEYS article, …   ARGV viewer's username or '', then the ids   Reply as above for each
-  question('read', function(keys, args)
+  query('read', function(keys, args)
     local rows = {}
     for i, article in ipairs(keys) do
       local id = args[i + 1]

@@ -13,7 +13,7 @@ local function keys_of_group(group)
 end
 
 -- grouped: whether a group has an article. Its scores go along, for lists of the group that exist just now.
-recipe('grouped', function(id, group)
+projection('grouped', function(id, group)
   local scores = redis.call('SISMEMBER', key.article_groups(id), group) == 1 and scores_of(id)
   local args = {group, member_of(id)}
   if not scores then return perform('expel', keys_of_group(group), args) end
@@ -22,7 +22,7 @@ recipe('grouped', function(id, group)
 end)
 
 -- sized: how many articles a group has, in the list of groups.
-recipe('sized', function(group)
+projection('sized', function(group)
   local size = redis.call('SCARD', key.group(group))
   if size == 0 then return {'ZREM', key.groups(), group} end
   return {'ZADD', key.groups(), size, group}
@@ -30,7 +30,7 @@ end)
 
 -- admit: a group gets an article.
 -- KEYS group, then per order: list, list being built, builder   ARGV group, member, then its score per order
-verb('admit', function(keys, args)
+command('admit', function(keys, args)
   for i = 1, #ORDERS do
     local list, building, builder = unpack(keys, 3 * i - 1, 3 * i + 1)
     local score = args[2 + i]
@@ -42,22 +42,22 @@ verb('admit', function(keys, args)
       redis.call('PEXPIRE', building, GROUP_MS)
     end
   end
-  if redis.call('SADD', keys[1], args[2]) == 1 then effect('sized', args[1]) end
+  if redis.call('SADD', keys[1], args[2]) == 1 then project('sized', args[1]) end
 end)
 
 -- expel: a group loses an article.   KEYS as of admit   ARGV group, member
-verb('expel', function(keys, args)
+command('expel', function(keys, args)
   for i = 1, #ORDERS do
     redis.call('ZREM', keys[3 * i - 1], args[2])
     redis.call('ZREM', keys[3 * i], args[2])
   end
-  if redis.call('SREM', keys[1], args[2]) == 1 then effect('sized', args[1]) end
+  if redis.call('SREM', keys[1], args[2]) == 1 then project('sized', args[1]) end
 end)
 
 -- group: an article is in a group from now on, or no longer.
 -- KEYS article, groups   ARGV id, group, 'in' or 'out', username ('' for an admin), most groups
 -- Reply its groups
-verb('group', function(keys, args)
+command('group', function(keys, args)
   local id, group, where, username, most = unpack(args)
   must_be_author(must_exist(keys[1]), username)
   local there = redis.call('SISMEMBER', keys[2], group) == 1
@@ -66,10 +66,10 @@ verb('group', function(keys, args)
       fail('too_many_groups', 'An article is in ' .. most .. ' groups at most.')
     end
     redis.call('SADD', keys[2], group)
-    effect('grouped', id, group)
+    project('grouped', id, group)
   elseif where == 'out' and there then
     redis.call('SREM', keys[2], group)
-    effect('grouped', id, group)
+    project('grouped', id, group)
   end
   return redis.call('SMEMBERS', keys[2])
 end)

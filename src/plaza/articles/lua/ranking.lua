@@ -41,7 +41,7 @@ end
 local function ranking(order) return key['articles_by_' .. order]() end
 
 -- ranked: where an article stands in every order that votes move.
-recipe('ranked', function(id)
+projection('ranked', function(id)
   local scores, commands = scores_of(id), {}
   for _, order in ipairs(MOVING) do
     if scores then
@@ -54,7 +54,7 @@ recipe('ranked', function(id)
 end)
 
 -- dated: when an article was posted.
-recipe('dated', function(id)
+projection('dated', function(id)
   local time = redis.call('HGET', key.article(id), 'time')
   if not time then return {'ZREM', key.articles_by_time(), member_of(id)} end
   return {'ZADD', key.articles_by_time(), time, member_of(id)}

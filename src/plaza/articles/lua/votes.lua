@@ -1,7 +1,7 @@
 -- Who voted how. The two sets are the facts; `votes`, the orders and a voter's own list follow from them.
 
 -- cast: what a person voted on an article, on the person's own list.
-recipe('cast', function(id, username)
+projection('cast', function(id, username)
   local vote = vote_of(key.article_up(id), key.article_down(id), 'user:' .. username)
   if vote == 'none' then return {'ZREM', key.person_votes(username), member_of(id)} end
   return {'ZADD', key.person_votes(username), vote == 'up' and 1 or -1, member_of(id)}
@@ -11,14 +11,14 @@ end)
 local function count(id, article, up, down)
   local votes = text(redis.call('SCARD', up) - redis.call('SCARD', down))
   redis.call('HSET', article, 'votes', votes)
-  effect('ranked', id)
+  project('ranked', id)
   return votes
 end
 
 -- vote: a person's vote is up, down or none from now on.
 -- KEYS article, up, down   ARGV id, username, vote, now, seconds that voting is open (0: for ever)
 -- Reply {time, votes}
-verb('vote', function(keys, args)
+command('vote', function(keys, args)
   local article, up, down = unpack(keys)
   local id, username, vote, at, open = unpack(args)
   local _, time, votes = must_exist(article)
@@ -29,6 +29,6 @@ verb('vote', function(keys, args)
   local changes = redis.call(vote == 'up' and 'SADD' or 'SREM', up, voter)
   changes = changes + redis.call(vote == 'down' and 'SADD' or 'SREM', down, voter)
   if changes == 0 then return {time, votes} end
-  effect('cast', id, username)
+  project('cast', id, username)
   return {time, count(id, article, up, down)}
 end)

@@ -24,11 +24,11 @@ from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import Documents
 from plaza.core.http.openapi import describe
 from plaza.core.http.problem_details import AddressTooLong, CrossOrigin, InternalError, problem
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.core.http.request_body import ClientGone, Receive, read_body, throw_away
-from plaza.core.http.responses import EVENTS, JSON, Answer, as_bytes
+from plaza.core.http.responses import EVENTS, JSON, Response, as_bytes
 from plaza.core.http.router import Leaf, Router
-from plaza.core.http.routes import ErrorAnswer, Routes
+from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.core.http.streaming import Send, Watch, close, send_chunks, send_events
 from plaza.core.http.trusted_proxies import Proxies
 from plaza.core.idempotency import Idempotency, Keyed, caller_of
@@ -55,11 +55,11 @@ log = structlog.get_logger("plaza.http")
 
 
 # The name of whoever's cookie a request brings, if they are signed in.
-Visitor = Callable[[Call], Awaitable[str | None]]
+Visitor = Callable[[Request], Awaitable[str | None]]
 
 
 class Observer(Protocol):
-    def answered(self, call: Call, status: int, seconds: float) -> None:
+    def answered(self, request: Request, status: int, seconds: float) -> None:
         """A request is over."""
 
 
@@ -76,7 +76,7 @@ class App:
         limiter: Limiter | None,
         idempotency: Idempotency | None,
         observer: Observer | None,
-        strays: Mapping[str, ErrorAnswer],
+        strays: Mapping[str, ErrorResponse],
         visitor: Visitor | None,
         explain: Explain,
     ) -> None:
@@ -102,23 +102,23 @@ class App:
             await _other_protocol(scope, receive, send)
             return
         begun = perf_counter()
-        call = Call(scope, self.proxies)
-        mark = USAGE.set(call.usage)
+        request = Request(scope, self.proxies)
+        mark = USAGE.set(request.usage)
         self.in_flight += 1
         if self._sampling is None:
             self._sampling = asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self._sample)
         status = CLIENT_GONE
         try:
-            reply = await self._reply(call, receive)
+            reply = await self._reply(request, receive)
             status = reply.status
-            await self._send(call, reply, begun, receive, send)
+            await self._send(request, reply, begun, receive, send)
         except ClientGone:
             status = CLIENT_GONE
         finally:
             self.in_flight -= 1
             USAGE.reset(mark)
             if self.observer is not None:
-                self.observer.answered(call, status, perf_counter() - begun)
+                self.observer.answered(request, status, perf_counter() - begun)
 
     def _sample(self) -> None:
         """Tell the gauge how many are in flight, as long as there are any: counting each in and out costs more."""
@@ -130,174 +130,176 @@ class App:
         """From now on connections close after their answer and event streams end; `/readyz` says 503."""
         self.draining.set()
 
-    async def _reply(self, call: Call, receive: Receive) -> Reply:
+    async def _reply(self, request: Request, receive: Receive) -> Reply:
         """The answer to a request, whatever happens on the way."""
         endpoint = None
         try:
-            leaf = self._find(call)
-            method = call.scope["method"]
+            leaf = self._find(request)
+            method = request.scope["method"]
             if method == "OPTIONS":
-                return self._options(call, leaf)
+                return self._options(request, leaf)
             endpoint = leaf.methods.get("GET" if method == "HEAD" else method)
             if endpoint is None:
                 raise _not_allowed(leaf)
-            return await self._respond(call, endpoint, receive)
+            return await self._respond(request, endpoint, receive)
         except ClientGone:
             raise
         except Exception as error:
             said = await self.explain(error)
-            return _failed(said, call, endpoint.route.on_error if endpoint else self._stray(call))
+            return _failed(said, request, endpoint.route.on_error if endpoint else self._stray(request))
 
-    def _find(self, call: Call) -> Leaf[Endpoint]:
-        path: bytes = call.scope["raw_path"]
-        if len(path) > LONGEST_PATH or len(call.scope["query_string"]) > LONGEST_QUERY:
+    def _find(self, request: Request) -> Leaf[Endpoint]:
+        path: bytes = request.scope["raw_path"]
+        if len(path) > LONGEST_PATH or len(request.scope["query_string"]) > LONGEST_QUERY:
             raise AddressTooLong
         found = self.router.find(path.decode("latin-1"))
         if found is None:
             raise NotFound("There is nothing at this path.")
-        leaf, call.values = found
-        call.template = leaf.template
+        leaf, request.values = found
+        request.template = leaf.template
         return leaf
 
-    def _stray(self, call: Call) -> ErrorAnswer | None:
+    def _stray(self, request: Request) -> ErrorResponse | None:
         """How errors are told where there is no route: as they are told beside it."""
-        first = "/" + call.path.split("/", 2)[1].partition("?")[0]
+        first = "/" + request.path.split("/", 2)[1].partition("?")[0]
         return self.strays.get(first)
 
-    async def _respond(self, call: Call, endpoint: Endpoint, receive: Receive) -> Reply:
+    async def _respond(self, request: Request, endpoint: Endpoint, receive: Receive) -> Reply:
         """Who asks, and may they ask so often; then what the handler says."""
         if endpoint.wants_actor:
-            await self._identify(call, endpoint)
+            await self._identify(request, endpoint)
         if endpoint.route.visited:  # also to be told of: who is refused gets back what they wrote
-            await self._read(call, endpoint, receive)
+            await self._read(request, endpoint, receive)
         if self.limiter is None or endpoint.limit is None:
-            return await self._act(call, endpoint, receive)
-        name = self._name(call)
+            return await self._act(request, endpoint, receive)
+        name = self._name(request)
         if name is None and endpoint.route.visited and self.visitor is not None:
-            name = await self.visitor(call)
-        taken = self.limiter.take(endpoint.limit, name, call.address)
+            name = await self.visitor(request)
+        taken = self.limiter.take(endpoint.limit, name, request.address)
         if not endpoint.safe:
-            call.limits = await taken
-            return await self._act(call, endpoint, receive)
+            request.limits = await taken
+            return await self._act(request, endpoint, receive)
         # A read harms nobody if it turns out to be one too many, so it is not made to wait: the limiter's command
         # leaves with the handler's own, in one write, and its verdict is heard before anything is answered.
         verdict = asyncio.ensure_future(taken)
         try:
-            return await self._act(call, endpoint, receive)
+            return await self._act(request, endpoint, receive)
         finally:
-            call.limits = await verdict
+            request.limits = await verdict
 
-    async def _identify(self, call: Call, endpoint: Endpoint) -> None:
+    async def _identify(self, request: Request, endpoint: Endpoint) -> None:
         """Who asks. Asking with wrong credentials, or none where some are needed, counts against the address."""
         try:
-            call.actor = self.auth.actor(call.headers)
-            if call.actor is None and endpoint.needs_actor:
+            request.actor = self.auth.actor(request.headers)
+            if request.actor is None and endpoint.needs_actor:
                 raise Unauthenticated("This needs credentials.")
         except Unauthenticated:
             if self.limiter is not None and endpoint.limit is not None:
                 with suppress(Unavailable):  # then nothing is counted, and the answer is no all the same
-                    call.limits = await self.limiter.take(endpoint.limit, None, call.address)
+                    request.limits = await self.limiter.take(endpoint.limit, None, request.address)
             raise
 
-    def _name(self, call: Call) -> str | None:
+    def _name(self, request: Request) -> str | None:
         """Whose limit a request counts against. Where no credentials are needed, bad ones are nobody's."""
-        if call.actor is None:
+        if request.actor is None:
             with suppress(Unauthenticated):
-                call.actor = self.auth.actor(call.headers)
-        return None if call.actor is None else call.actor.name
+                request.actor = self.auth.actor(request.headers)
+        return None if request.actor is None else request.actor.name
 
-    async def _act(self, call: Call, endpoint: Endpoint, receive: Receive) -> Reply:
+    async def _act(self, request: Request, endpoint: Endpoint, receive: Receive) -> Reply:
         """Take the request's parts and run the handler: a read while someone waits for it, a write to its end."""
         if endpoint.safe:
-            arguments = endpoint.arguments(call)
+            arguments = endpoint.arguments(request)
             with Watch(receive):
                 return endpoint.reply(await endpoint.handler(*arguments))
         if not endpoint.route.visited:
-            await self._read(call, endpoint, receive)
-        arguments = endpoint.arguments(call)
-        key = call.headers.get("idempotency-key") if endpoint.route.idempotent is True else None
+            await self._read(request, endpoint, receive)
+        arguments = endpoint.arguments(request)
+        key = request.headers.get("idempotency-key") if endpoint.route.idempotent is True else None
         if key is None or self.idempotency is None:
             return endpoint.reply(await endpoint.handler(*arguments))
-        return await self._once(self.idempotency, key, call, endpoint, arguments)
+        return await self._once(self.idempotency, key, request, endpoint, arguments)
 
-    async def _read(self, call: Call, endpoint: Endpoint, receive: Receive) -> None:
-        self._refuse_strange_pages(call)
+    async def _read(self, request: Request, endpoint: Endpoint, receive: Receive) -> None:
+        self._refuse_strange_pages(request)
         try:
-            call.body = await read_body(call.headers, receive, endpoint.body_limit)
+            request.body = await read_body(request.headers, receive, endpoint.body_limit)
         except TooLarge:
-            call.is_cut_off = True
+            request.is_cut_off = True
             raise
 
     async def _once(
-        self, idempotency: Idempotency, key: str, call: Call, endpoint: Endpoint, arguments: list[Any]
+        self, idempotency: Idempotency, key: str, request: Request, endpoint: Endpoint, arguments: list[Any]
     ) -> Reply:
         """Run the handler, unless the same request was answered before."""
         made: list[Reply] = []
 
         async def work(operation: str) -> KeptReply:
-            call.operation = operation
+            request.operation = operation
             try:
                 reply = endpoint.reply(await endpoint.handler(*arguments))
             except Exception as error:
-                reply = _failed(await self.explain(error), call, endpoint.route.on_error)
+                reply = _failed(await self.explain(error), request, endpoint.route.on_error)
             assert isinstance(reply.body, bytes), "a stream cannot be given again"
             made.append(reply)
             headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
             return KeptReply(reply.status, headers, reply.body)
 
-        target = f"{call.path}?{call.scope['query_string'].decode('latin-1')}"
-        caller = caller_of(call.actor, call.address)
+        target = f"{request.path}?{request.scope['query_string'].decode('latin-1')}"
+        caller = caller_of(request.actor, request.address)
         if endpoint.route.caller is not None:
-            caller = f"{caller} {endpoint.route.caller(call)}"
-        keyed = Keyed.by(caller, key, call.method, target, call.body)
+            caller = f"{caller} {endpoint.route.caller(request)}"
+        keyed = Keyed.by(caller, key, request.method, target, request.body)
         kept = await idempotency.once(keyed, work)
         return made[0] if made else Reply(kept.status, with_headers(standard_headers(None), kept.headers), kept.body)
 
-    def _refuse_strange_pages(self, call: Call) -> None:
+    def _refuse_strange_pages(self, request: Request) -> None:
         """A page of a site that no setting names does not act here with its reader's cookie. Browsers tell us."""
-        if call.headers.get("sec-fetch-site") == "cross-site" and not (
-            self.cors is not None and self.cors.allows(call.headers.get("origin", ""))
+        if request.headers.get("sec-fetch-site") == "cross-site" and not (
+            self.cors is not None and self.cors.allows(request.headers.get("origin", ""))
         ):
             raise CrossOrigin("Pages of other sites may not do this.")
 
-    def _options(self, call: Call, leaf: Leaf[Endpoint]) -> Reply:
+    def _options(self, request: Request, leaf: Leaf[Endpoint]) -> Reply:
         allowed = _methods(leaf)
         headers = [(b"allow", allowed.encode())]
         if self.cors is not None:
-            headers += self.cors.preflight(call.headers, allowed)
+            headers += self.cors.preflight(request.headers, allowed)
         return Reply(204, (*standard_headers(None), *headers), b"")
 
-    async def _send(self, call: Call, reply: Reply, begun: float, receive: Receive, send: Send) -> None:
-        usage, body = call.usage, reply.body
-        headers = [*reply.headers, (b"x-request-id", call.request_id.encode())]
+    async def _send(self, request: Request, reply: Reply, begun: float, receive: Receive, send: Send) -> None:
+        usage, body = request.usage, reply.body
+        headers = [*reply.headers, (b"x-request-id", request.request_id.encode())]
         if isinstance(body, bytes) and reply.status not in (204, 304):
             headers.append((b"content-length", b"%d" % len(body)))
         timing = _ONE_TRIP if usage.trips == 1 else _TRIPS % usage.trips
         spent = perf_counter() - begun
         headers.append((b"server-timing", timing + b"%.3f, total;dur=%.3f" % (usage.seconds * 1000, spent * 1000)))
-        if call.limits is not None:
-            headers += [(name.encode(), value.encode()) for name, value in call.limits.headers()]
+        if request.limits is not None:
+            headers += [(name.encode(), value.encode()) for name, value in request.limits.headers()]
         if self.cors is not None:
-            headers += self.cors.headers(call.headers)
+            headers += self.cors.headers(request.headers)
         if self.draining.is_set():
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        if call.is_cut_off:
+        if request.is_cut_off:
             await send({"type": "http.response.body", "body": body, "more_body": True})
             await throw_away(receive)
             await send({"type": "http.response.body", "body": b""})
         elif isinstance(body, bytes):
             await send({"type": "http.response.body", "body": body})
-        elif call.scope["method"] == "HEAD":
+        elif request.scope["method"] == "HEAD":
             await send({"type": "http.response.body", "body": b""})
             await close(body)
         else:
-            await self._stream(call, reply, body, receive, send)
+            await self._stream(request, reply, body, receive, send)
 
-    async def _stream(self, call: Call, reply: Reply, items: AsyncIterator[Any], receive: Receive, send: Send) -> None:
+    async def _stream(
+        self, request: Request, reply: Reply, items: AsyncIterator[Any], receive: Receive, send: Send
+    ) -> None:
         try:
             if (b"content-type", EVENTS.encode()) in reply.headers:
-                call.streams = True
+                request.streams = True
                 await send_events(items, receive, send, self.draining)
             else:
                 await send_chunks(items, receive, send)
@@ -307,7 +309,9 @@ class App:
             # The status is out. All that is left is to break off, so that a part is not taken for the whole.
             said = await self.explain(error)
             trace = None if isinstance(said, PlazaError) else error
-            log.error("stream broke", request_id=call.request_id, route=call.template, exc_info=trace, error=str(said))
+            log.error(
+                "stream broke", request_id=request.request_id, route=request.template, exc_info=trace, error=str(said)
+            )
         finally:
             await close(items)
 
@@ -321,7 +325,7 @@ def make_app(
     limiter: Limiter | None = None,
     idempotency: Idempotency | None = None,
     observer: Observer | None = None,
-    strays: Mapping[str, ErrorAnswer] | None = None,
+    strays: Mapping[str, ErrorResponse] | None = None,
     visitor: Visitor | None = None,
     explain: Explain = as_it_is,
 ) -> App:
@@ -360,15 +364,17 @@ def _not_allowed(leaf: Leaf[Endpoint]) -> MethodNotAllowed:
     return MethodNotAllowed(f"This path takes {allowed}.", allowed=allowed.split(", "))
 
 
-def _failed(error: Exception, call: Call, on_error: ErrorAnswer | None) -> Reply:
+def _failed(error: Exception, request: Request, on_error: ErrorResponse | None) -> Reply:
     """What an exception says to the client. One that nobody foresaw says nothing but where to look."""
     if not isinstance(error, PlazaError):
-        log.error("unexpected", request_id=call.request_id, method=call.method, route=call.template, exc_info=error)
+        log.error(
+            "unexpected", request_id=request.request_id, method=request.method, route=request.template, exc_info=error
+        )
         error = InternalError("Something went wrong; the request id finds it in our log.")
     if isinstance(error, RateLimited):
-        call.limits = error.limit
+        request.limits = error.limit
         metrics.HTTP_RATE_LIMITED.labels(error.limit.kind).inc()
-    answer: Answer[Any] = on_error(error, call) if on_error else problem(error, call.request_id)
+    answer: Response[Any] = on_error(error, request) if on_error else problem(error, request.request_id)
     headers = with_headers(standard_headers(answer.media_type or JSON), answer.headers)
     return Reply(answer.status or error.status, headers, as_bytes(answer.body))
 

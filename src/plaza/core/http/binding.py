@@ -16,10 +16,10 @@ import msgspec
 from plaza.core.errors import BadRequest, Invalid, Unauthenticated
 from plaza.core.http.handler_signature import Parameter, Signature, allows_none, query_fields
 from plaza.core.http.problem_details import BadJson, invalid
-from plaza.core.http.request import Call
+from plaza.core.http.request import Request
 from plaza.core.http.router import decode_segment, split
 
-Extract = Callable[[Call], Any]
+Extract = Callable[[Request], Any]
 
 # Far more than any route has; a query of thousands of parameters is an attack on the parser.
 MOST_QUERY_PARAMETERS = 100
@@ -49,14 +49,14 @@ def _extract(parameter: Parameter, path_order: list[str], services: Mapping[type
     return lambda call: service
 
 
-def _actor(call: Call) -> Any:
-    if call.actor is None:
+def _actor(request: Request) -> Any:
+    if request.actor is None:
         raise Unauthenticated("This needs credentials.")
-    return call.actor
+    return request.actor
 
 
-def _actor_or_none(call: Call) -> Any:
-    return call.actor
+def _actor_or_none(request: Request) -> Any:
+    return request.actor
 
 
 def _from_path(parameter: Parameter, index: int) -> Extract:
@@ -64,9 +64,9 @@ def _from_path(parameter: Parameter, index: int) -> Extract:
     if kind is str:
         return lambda call: decode_segment(call.values[index])
 
-    def extract(call: Call) -> Any:
+    def extract(request: Request) -> Any:
         try:
-            return convert(decode_segment(call.values[index]), kind, strict=False)
+            return convert(decode_segment(request.values[index]), kind, strict=False)
         except msgspec.ValidationError as error:
             raise invalid(error, label) from error
 
@@ -76,8 +76,8 @@ def _from_path(parameter: Parameter, index: int) -> Extract:
 def _fields_of(struct: Any) -> Extract:
     names = struct.__struct_fields__
 
-    def extract(call: Call) -> Any:
-        query = call.query
+    def extract(request: Request) -> Any:
+        query = request.query
         return struct(**{name: getattr(query, name) for name in names})
 
     return extract

@@ -9,8 +9,8 @@ from typing import Any
 from plaza.core.http.binding import Nothing, body_decoder, extractors, may_be_empty, query_binder
 from plaza.core.http.handler_signature import read_signature
 from plaza.core.http.headers import standard_headers, with_headers
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer, as_bytes, encode
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response, as_bytes, encode
 from plaza.core.http.routes import Route
 
 _decode_nothing = body_decoder(Nothing)
@@ -76,18 +76,18 @@ class Endpoint:
         self._bind_query = query_binder(self.signature, route.any_query)
         self._takes_query = bool(self.signature.of_kind("query", "fields"))
 
-    def arguments(self, call: Call) -> list[Any]:
+    def arguments(self, request: Request) -> list[Any]:
         """What the handler is called with; raises where the request is not what the signature says."""
-        query = call.scope["query_string"]
+        query = request.scope["query_string"]
         if query or self._takes_query:
-            call.query = self._bind_query(query)
-        if call.body and not self.takes_body:
-            _decode_nothing(call.body)
-        return [extract(call) for extract in self._extract]
+            request.query = self._bind_query(query)
+        if request.body and not self.takes_body:
+            _decode_nothing(request.body)
+        return [extract(request) for extract in self._extract]
 
     def reply(self, result: Any) -> Reply:
         """A result as it goes out."""
-        if isinstance(result, Answer):
+        if isinstance(result, Response):
             return self._special(result)
         if isinstance(result, AsyncIterator):
             return Reply(self.status, self._headers, result)
@@ -95,7 +95,7 @@ class Endpoint:
             return Reply(204 if self.status == 200 else self.status, standard_headers(None), b"")
         return Reply(self.status, self._headers, encode(result))
 
-    def _special(self, answer: Answer[Any]) -> Reply:
+    def _special(self, answer: Response[Any]) -> Reply:
         body = answer.body if isinstance(answer.body, AsyncIterator) else as_bytes(answer.body)
         media_type = None if answer.body is None else answer.media_type or self.route.media_type
         return Reply(answer.status or self.status, with_headers(standard_headers(media_type), answer.headers), body)

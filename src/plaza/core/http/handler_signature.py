@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import NODEFAULT
 
-from plaza.core.http.request import Call
-from plaza.core.http.responses import Answer, Event
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Event, Response
 from plaza.core.http.router import split
 from plaza.core.http.routes import Named, Route
 
@@ -87,7 +87,7 @@ def _kind(name: str, hint: Any, in_path: set[str], services: Mapping[type, Any])
         return "body"
     if name == "actor":
         return "actor"
-    if hint is Call:
+    if hint is Request:
         return "call"
     if isinstance(hint, type) and hint in services:
         return "service"
@@ -112,9 +112,9 @@ def _label(name: str, hint: Any) -> str:
 
 def _answer(hint: Any) -> tuple[Any, bool]:
     origin = get_origin(hint)
-    if hint is Answer:
+    if hint is Response:
         return Any, False
-    if origin is Answer:
+    if origin is Response:
         return _answer(get_args(hint)[0])
     if isinstance(origin, type) and issubclass(origin, AsyncIterator):
         return _data_of(get_args(hint)[0]), True

@@ -13,8 +13,8 @@ from typing import Any
 from plaza.core import metrics
 from plaza.core.errors import NotFound
 from plaza.core.http.headers import PAGE_POLICY
-from plaza.core.http.request import Call
-from plaza.core.http.responses import JSON, Answer, encode
+from plaza.core.http.request import Request
+from plaza.core.http.responses import JSON, Response, encode
 from plaza.core.http.routes import Routes
 
 route = Routes("system")
@@ -29,11 +29,11 @@ class Document:
         self.etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         self.headers = (("etag", self.etag), ("cache-control", "no-cache"), *headers)
 
-    def answer(self, call: Call) -> Answer[bytes]:
-        seen = [tag.strip().removeprefix("W/") for tag in call.headers.get("if-none-match", "").split(",")]
+    def answer(self, request: Request) -> Response[bytes]:
+        seen = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
         if self.etag in seen or "*" in seen:
-            return Answer(status=304, headers=self.headers)
-        return Answer(self.body, headers=self.headers, media_type=self.media_type)
+            return Response(status=304, headers=self.headers)
+        return Response(self.body, headers=self.headers, media_type=self.media_type)
 
 
 _TYPES = {
@@ -64,28 +64,28 @@ class Documents:
 
 
 @route.get("/metrics", limit=None, media_type=metrics.CONTENT_TYPE)
-async def show_metrics() -> Answer[str]:
+async def show_metrics() -> Response[str]:
     """Numbers for Prometheus."""
     # Adding up the files of many processes takes a while, and others should not wait for it.
-    return Answer(await asyncio.to_thread(metrics.exposition))
+    return Response(await asyncio.to_thread(metrics.exposition))
 
 
 @route.get("/openapi.json", limit=None)
-async def openapi(call: Call, documents: Documents) -> Answer[Any]:
+async def openapi(request: Request, documents: Documents) -> Response[Any]:
     """This document."""
-    return documents.openapi.answer(call)
+    return documents.openapi.answer(request)
 
 
 @route.get("/docs", limit=None, listed=False, any_query=True)
-async def docs(call: Call, documents: Documents) -> Answer[bytes]:
+async def docs(request: Request, documents: Documents) -> Response[bytes]:
     """A page that shows the OpenAPI document and lets one try it."""
-    return documents.page.answer(call)
+    return documents.page.answer(request)
 
 
 @route.get("/docs/{name}", limit=None, listed=False)
-async def docs_asset(call: Call, name: str, documents: Documents) -> Answer[bytes]:
+async def docs_asset(request: Request, name: str, documents: Documents) -> Response[bytes]:
     """A script or style of that page."""
     file = documents.files.get(name)
     if file is None:
         raise NotFound("No such file.")
-    return file.answer(call)
+    return file.answer(request)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from plaza.core.errors import BadRequest, Forbidden, Invalid, PlazaError
-from plaza.core.http.responses import Answer
+from plaza.core.http.responses import Response
 from plaza.core.validation_messages import told
 
 PROBLEM = "application/problem+json"
@@ -57,7 +57,7 @@ class Problem(msgspec.Struct, kw_only=True):
     request_id: str
 
 
-def problem(error: PlazaError, request_id: str) -> Answer[Any]:
+def problem(error: PlazaError, request_id: str) -> Response[Any]:
     """The answer that an error makes."""
     document: dict[str, Any] = {
         "type": f"/docs#problem-{error.code}",
@@ -69,7 +69,7 @@ def problem(error: PlazaError, request_id: str) -> Answer[Any]:
     }
     for name, value in error.extra.items():
         document.setdefault(name, value)
-    return Answer(document, status=error.status, headers=headers_of(error), media_type=PROBLEM)
+    return Response(document, status=error.status, headers=headers_of(error), media_type=PROBLEM)
 
 
 def headers_of(error: PlazaError) -> list[tuple[str, str]]:

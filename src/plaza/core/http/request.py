@@ -15,7 +15,7 @@ from plaza.core.valkey import Usage
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
-class Call:
+class Request:
     """A request. Handlers that need more than their typed parameters take one."""
 
     __slots__ = (

@@ -1,6 +1,6 @@
 """What a handler gives back, and how it becomes bytes.
 
-Most handlers return a Struct and the route says the rest. `Answer` is for the others: another status, a header, bytes
+Most handlers return a Struct and the route says the rest. `Response` is for the others: another status, a header, bytes
 of another media type, a stream. All JSON leaves through the one encoder here, so a time or a decimal looks the same
 everywhere.
 """
@@ -20,7 +20,7 @@ EVENTS = "text/event-stream"
 encode = msgspec.json.Encoder().encode
 
 
-class Answer(Generic[T]):
+class Response(Generic[T]):
     """An answer that differs from what its route declares. `status` and `media_type` default to the route's.
 
     `body` is a value to encode, `bytes` or `str` to send as they are, `None` for nothing, or an async iterator whose

@@ -7,7 +7,7 @@
         return await articles.create(actor, body)
 
 Names in the template are path parameters, `body` is the JSON body, `actor` who asks (`Actor | None` where nobody may
-ask too), a `Call` the request itself, a type known to the application a service, and everything else is a query
+ask too), a `Request` the request itself, a type known to the application a service, and everything else is a query
 parameter: a scalar, or a Struct whose fields are parameters (`page: Page`). `core/http/binding.py` reads the
 signature once, at start; `core/http/openapi.py` describes the same reading.
 """
@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from plaza.core.errors import PlazaError
-from plaza.core.http.responses import JSON, Answer
+from plaza.core.http.responses import JSON, Response
 
 if TYPE_CHECKING:
-    from plaza.core.http.request import Call
+    from plaza.core.http.request import Request
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
-ErrorAnswer = Callable[[PlazaError, "Call"], "Answer[Any]"]
+ErrorResponse = Callable[[PlazaError, "Request"], "Response[Any]"]
 
 # What a person types and a little more; a route that takes batches says so itself.
 BODY_LIMIT = 1024 * 1024
@@ -47,14 +47,14 @@ class Options(TypedDict, total=False):
     visited: bool  # sent from a page: without a token it counts against whoever its cookie stands for
     # An `Idempotency-Key` is honoured; "itself": by the handler, since an answer that holds tokens is not kept.
     idempotent: bool | Literal["itself"]
-    caller: Callable[[Call], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
+    caller: Callable[[Request], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
     body_limit: int  # bytes
     media_type: str  # of a successful answer
     takes: str  # media type of a body that the handler reads itself, as bytes
     listed: bool  # in the OpenAPI document
     any_query: bool  # unknown query parameters are ignored: for pages that people link to
     also: Mapping[int, Any]  # further answers, by status, for the OpenAPI document
-    on_error: ErrorAnswer | None  # another protocol's own form of errors
+    on_error: ErrorResponse | None  # another protocol's own form of errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +69,14 @@ class Route:
     limit: str | None = None
     visited: bool = False
     idempotent: bool | Literal["itself"] = False
-    caller: Callable[[Call], str] | None = None
+    caller: Callable[[Request], str] | None = None
     body_limit: int = BODY_LIMIT
     media_type: str = JSON
     takes: str = "application/octet-stream"
     listed: bool = True
     any_query: bool = False
     also: Mapping[int, Any] = field(default_factory=dict)
-    on_error: ErrorAnswer | None = None
+    on_error: ErrorResponse | None = None
 
     @property
     def safe(self) -> bool:

@@ -98,7 +98,7 @@ class Inbound(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: PlazaError) -> None:
-        """Answer what never became a request, and hang up."""
+        """Response what never became a request, and hang up."""
         self._unset_deadline()
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             request_id = f"{getrandbits(96):024x}"

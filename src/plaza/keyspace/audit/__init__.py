@@ -4,7 +4,7 @@ await plaza.get(Audits).start(actor)         # in the background, one at a time
 (await plaza.get(Audits).state(actor)).last  # what it found
 """
 
-from plaza.keyspace.audit.auditing import AUDIT, DRY_RUN, REPAIR, Auditor
+from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor
 from plaza.keyspace.audit.report import Finding, Group, Report
 from plaza.keyspace.audit.service import LIBRARY, Audits, State
 

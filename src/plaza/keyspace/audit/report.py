@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from plaza.keyspace.terminal import harmless
+from plaza.keyspace.terminal_escape import harmless
 
 # Of each kind of finding so many are shown; the rest are counted.
 EXAMPLES = 10
@@ -22,7 +22,7 @@ class Finding(msgspec.Struct, frozen=True):
     key: str
     member: str
     says: str
-    mend: str = ""
+    repair: str = ""
 
 
 class Group(msgspec.Struct):
@@ -31,7 +31,7 @@ class Group(msgspec.Struct):
     family: str
     rule: str
     count: int = 0
-    mendable: int = 0
+    repairable: int = 0
     examples: list[Finding] = msgspec.field(default_factory=list)
 
 
@@ -49,7 +49,7 @@ class Report(msgspec.Struct):
     seconds: float = 0.0
     suspicions: int = 0  # what did not fit at first sight
     groups: list[Group] = msgspec.field(default_factory=list)  # what was found
-    mended: int = 0
+    repaired: int = 0
     left: list[Group] = msgspec.field(default_factory=list)  # after a repair: what is still wrong
     error: str = ""
 
@@ -72,7 +72,7 @@ class Collector:
     def add(self, finding: Finding) -> None:
         group = self._groups.setdefault((finding.family, finding.rule), Group(finding.family, finding.rule))
         group.count += 1
-        group.mendable += bool(finding.mend)
+        group.repairable += bool(finding.repair)
         if len(group.examples) < EXAMPLES:
             group.examples.append(finding)
 
@@ -90,7 +90,7 @@ def show(report: Report, console: Console) -> None:
     say(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s ({rate:,.0f} keys/s).")
     _show_groups(report.groups, say, planned=report.mode == "dry-run")
     if report.mode == "repair" and report.groups:
-        say(f"{report.mended:,} mended.")
+        say(f"{report.repaired:,} mended.")
         if report.left:
             say("Still wrong:")
             _show_groups(report.left, say, planned=False)
@@ -108,6 +108,6 @@ def _show_groups(groups: Iterable[Group], say: object, *, planned: bool) -> None
         for finding in group.examples:
             say(f"  {finding.key}: {finding.says}")
             if planned:
-                say(f"    → {finding.mend or 'no fact decides this: left alone'}", "dim")
+                say(f"    → {finding.repair or 'no fact decides this: left alone'}", "dim")
         if group.count > len(group.examples):
             say(f"  … and {group.count - len(group.examples):,} more")

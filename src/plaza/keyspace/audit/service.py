@@ -12,7 +12,7 @@ from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Invalid
 from plaza.core.functions import Library
 from plaza.core.leases import Held, Leases
-from plaza.keyspace.audit.auditing import AUDIT, DRY_RUN, REPAIR, Auditor, Told
+from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor, Told
 from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
 from plaza.keyspace.audit.report import Report
 

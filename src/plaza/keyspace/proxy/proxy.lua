@@ -23,7 +23,7 @@ end
 -- KEYS key, and the hash that may hide it, if any
 -- ARGV field that hides ('' for none), most elements, words of what asks how many there are, …, name, words after the key
 -- Reply the command's own; the error HIDDEN where the key must look as if it were not there
-question('read', function(keys, args)
+query('read', function(keys, args)
   local field, most, asking = args[1], tonumber(args[2]), tonumber(args[3])
   if field ~= '' and redis.call('HEXISTS', keys[2], field) == 1 then return redis.error_reply('HIDDEN as if it were not there') end
   if asking > 0 then

@@ -10,11 +10,11 @@ import msgspec
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
 from plaza.core.http.problem_details import problem
-from plaza.core.http.request import Call
-from plaza.core.http.responses import JSON, Answer
+from plaza.core.http.request import Request
+from plaza.core.http.responses import JSON, Response
 from plaza.core.http.routes import Options, Routes
 from plaza.keyspace.proxy.commands import Refused
-from plaza.keyspace.proxy.forms import (
+from plaza.keyspace.proxy.encoding import (
     BODY_BYTES,
     as_base64,
     as_text,
@@ -30,11 +30,11 @@ from plaza.keyspace.proxy.service import Proxy
 route = Routes("proxy", about="Valkey over HTTP, by the rules of the catalogue.")
 
 
-def _on_error(error: PlazaError, call: Call) -> Answer[Any]:
+def _on_error(error: PlazaError, request: Request) -> Response[Any]:
     """Clients of this protocol look for `error`. All but the failure of a command is a problem document besides."""
     if isinstance(error, Refused):
-        return Answer({"error": error.detail}, status=error.status)
-    answer = problem(error, call.request_id)
+        return Response({"error": error.detail}, status=error.status)
+    answer = problem(error, request.request_id)
     assert isinstance(answer.body, dict)
     answer.body["error"] = f"ERR {error.detail}"
     return answer
@@ -43,19 +43,19 @@ def _on_error(error: PlazaError, call: Call) -> Answer[Any]:
 _OPTIONS = Options(limit="proxy", takes=JSON, body_limit=BODY_BYTES, on_error=_on_error)
 
 
-def _string(call: Call) -> Callable[[bytes], str]:
-    return as_base64 if call.headers.get("upstash-encoding", "").lower() == "base64" else as_text
+def _string(request: Request) -> Callable[[bytes], str]:
+    return as_base64 if request.headers.get("upstash-encoding", "").lower() == "base64" else as_text
 
 
-async def _one(found: list[msgspec.Raw], actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
-    (outcome,) = await proxy.run(actor, call.address, [command_of(found)])
+async def _one(found: list[msgspec.Raw], actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
+    (outcome,) = await proxy.run(actor, request.address, [command_of(found)])
     if isinstance(outcome, Refused):
         raise outcome
-    return Answer(wrapped(outcome, _string(call)))
+    return Response(wrapped(outcome, _string(request)))
 
 
 @route.post("/", **_OPTIONS)
-async def run(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+async def run(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """One command, or an array of commands.
 
     A command gives `{"result": …}` or `{"error": "ERR …"}`, an array the answers in a row, with the error of what was
@@ -63,29 +63,29 @@ async def run(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any
     """
     found = parse(body)
     if is_single(found):
-        return await _one(found, actor, call, proxy)
-    return Answer(in_place(await proxy.run(actor, call.address, commands_in(found)), _string(call)))
+        return await _one(found, actor, request, proxy)
+    return Response(in_place(await proxy.run(actor, request.address, commands_in(found)), _string(request)))
 
 
 @route.post("/redis/write", **_OPTIONS)
-async def write(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+async def write(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """The same; an array gives `{"results": […], "username": …}`, with null for the API key."""
     found = parse(body)
     if is_single(found):
-        return await _one(found, actor, call, proxy)
-    results = in_place(await proxy.run(actor, call.address, commands_in(found)), _string(call))
-    return Answer({"results": results, "username": None if actor.via_key else actor.name})
+        return await _one(found, actor, request, proxy)
+    results = in_place(await proxy.run(actor, request.address, commands_in(found)), _string(request))
+    return Response({"results": results, "username": None if actor.via_key else actor.name})
 
 
 @route.post("/pipeline", **_OPTIONS)
-async def pipeline(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+async def pipeline(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """Commands in a row, as Upstash clients send them: `[{"result": …}, {"error": …}]`. A failure stops no other."""
-    outcomes = await proxy.run(actor, call.address, commands_in(parse(body)))
-    return Answer([wrapped(outcome, _string(call)) for outcome in outcomes])
+    outcomes = await proxy.run(actor, request.address, commands_in(parse(body)))
+    return Response([wrapped(outcome, _string(request)) for outcome in outcomes])
 
 
 @route.post("/multi-exec", **_OPTIONS)
-async def multi_exec(body: bytes, actor: Actor, call: Call, proxy: Proxy) -> Answer[Any]:
+async def multi_exec(body: bytes, actor: Actor, request: Request, proxy: Proxy) -> Response[Any]:
     """Commands in one atomic step, as Upstash clients send them. If one is refused, none is performed."""
-    outcomes = await proxy.transact(actor, call.address, commands_in(parse(body)))
-    return Answer([wrapped(outcome, _string(call)) for outcome in outcomes])
+    outcomes = await proxy.transact(actor, request.address, commands_in(parse(body)))
+    return Response([wrapped(outcome, _string(request)) for outcome in outcomes])

@@ -15,9 +15,9 @@ from plaza.core.functions import Functions, is_missing
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import NotReady, ReplyError
+from plaza.keyspace.proxy.access_rules import Caller, Rules
 from plaza.keyspace.proxy.commands import Refused
-from plaza.keyspace.proxy.plans import Plan, Planner, Step
-from plaza.keyspace.proxy.rules import Caller, Rules
+from plaza.keyspace.proxy.execution import Plan, Planner, Step
 
 # Of all long answers of a call together; each gets an equal share.
 MOST_ELEMENTS: Final = 10_000

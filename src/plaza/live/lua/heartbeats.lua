@@ -85,7 +85,7 @@ local function view(e, v, open, window)
 end
 
 -- Written down that the event has something to record; the worker takes it off the list again.
-recipe('woke', function(event, at)
+projection('woke', function(event, at)
   return {'ZADD', key.live_awake(), 'GT', at, event}
 end, 1)
 
@@ -103,7 +103,7 @@ local function event_beat(e, v)
   local alive = measure(fields, e, info, v.at, window)
   if not info.awake then
     put(fields, 'awake', 1)
-    effect('woke', v.event, v.at)
+    project('woke', v.event, v.at)
   end
   write_info(e, fields)
   return alive
@@ -149,7 +149,7 @@ end
 -- beat: a viewer is there. Everything of the event; on one server everything of the session too.
 -- KEYS the event's 15, the session's 10 if it has one and this is one server   ARGV see viewer_of
 -- Reply {alive, session_alive or -1}
-verb('beat', function(keys, args)
+command('beat', function(keys, args)
   local v = viewer_of(args)
   if not keys[16] then return {event_beat(whole_event(keys), v), -1} end
   local s = audience(keys, 16)
@@ -160,7 +160,7 @@ verb('beat', function(keys, args)
 end)
 
 -- session_beat: the session's part of a beat, on a cluster.   KEYS the session's 10   ARGV as beat   Reply alive
-verb('session_beat', function(keys, args)
+command('session_beat', function(keys, args)
   local v, s = viewer_of(args), audience(keys, 1)
   local info = read_info(s)
   require_owner(info.event, v.event)
@@ -201,7 +201,7 @@ end
 -- leave: a viewer's viewing session at a place ends now, or ended when they were last seen, if that is too long ago.
 -- They are gone from the event unless they are watching at another place too.
 -- KEYS as beat   ARGV event, session, location, user, now, least window   Reply {ended, gone from the session}
-verb('leave', function(keys, args)
+command('leave', function(keys, args)
   local e, v = whole_event(keys), {event = args[1], session = args[2], user = args[4], at = now(args[5])}
   local least = tonumber(args[6])
   v.room = v.session ~= '' and v.session .. '#' .. args[3] or args[3]
@@ -228,14 +228,14 @@ verb('leave', function(keys, args)
 end)
 
 -- session_leave: the session's part of leaving, on a cluster.   KEYS the session's 10   ARGV user, now, least window
-verb('session_leave', function(keys, args)
+command('session_leave', function(keys, args)
   leave_session(audience(keys, 1), args[1], now(args[2]), tonumber(args[3]))
 end)
 
 -- declare: an admin makes an event known.
 -- KEYS info, sessions; on one server also each session's info   ARGV event, now, title ('=…', '' to keep), session …
 -- Reply {title or false, sessions}
-verb('declare', function(keys, args)
+command('declare', function(keys, args)
   local event, at, title = args[1], now(args[2]), args[3]
   local fresh = 0
   for i = 4, #args do
@@ -251,16 +251,16 @@ verb('declare', function(keys, args)
     redis.call('SADD', keys[2], args[i])
     if keys[i - 1] then redis.call('HSET', keys[i - 1], 'event', event) end
   end
-  effect('known', event, at)
+  project('known', event, at)
   return {redis.call('HGET', keys[1], 'title'), redis.call('SMEMBERS', keys[2])}
 end)
 
-recipe('known', function(event, at)
+projection('known', function(event, at)
   return {'ZADD', key.live_events(), 'GT', at, event}
 end, 1)
 
 -- claim: a session belongs to an event, on a cluster.   KEYS info   ARGV event   Reply whether that is new
-verb('claim', function(keys, args)
+command('claim', function(keys, args)
   local owner = redis.call('HGET', keys[1], 'event')
   require_owner(owner, args[1])
   if owner then return 0 end
@@ -269,7 +269,7 @@ verb('claim', function(keys, args)
 end)
 
 -- unclaim: what the session was claimed for was refused; nobody has been there yet.   KEYS info   ARGV event
-verb('unclaim', function(keys, args)
+command('unclaim', function(keys, args)
   local owner, born = unpack(redis.call('HMGET', keys[1], 'event', 'born'))
   if owner == args[1] and not born then redis.call('HDEL', keys[1], 'event') end
 end)

@@ -8,17 +8,17 @@ local MOST_SESSIONS = 50 -- beyond it the oldest session of a person ends
 local ABSORBED = 50 -- how many joined carts an account remembers, so that one that comes twice counts once
 
 -- mirrored: what a session of a person shows.
-recipe('mirrored', function(username, token)
+projection('mirrored', function(username, token)
   local lines = redis.call('HGETALL', key.shop_account_cart(username))
   return perform('mirror', {key.shop_session(token), key.shop_cart(token), key.shop_viewed(token)}, {username, unpack(lines)})
 end)
 
 local function mirror_all(sessions, username)
-  for _, token in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do effect('mirrored', username, token) end
+  for _, token in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do project('mirrored', username, token) end
 end
 
 -- mirror: the account's cart, as a session of that person shows it.   KEYS session, cart, viewed   ARGV username, item, qty, …
-verb('mirror', function(keys, args)
+command('mirror', function(keys, args)
   local user, moved = unpack(redis.call('HMGET', keys[1], 'user', 'moved'))
   if user ~= args[1] or moved then return end -- it has ended, or is not theirs
   redis.call('DEL', keys[2])
@@ -26,32 +26,32 @@ verb('mirror', function(keys, args)
 end)
 
 -- ended: a session of a person ends for another reason than their own: they have too many.
-recipe('ended', function(username, token)
+projection('ended', function(username, token)
   if redis.call('ZSCORE', key.shop_account_sessions(username), token) then return nil end
   return perform('end', {key.shop_session(token), key.shop_cart(token), key.shop_viewed(token)}, {token, ''})
 end)
 
 -- admit: a person has a session more.   KEYS account, cart, sessions   ARGV username, token, since
-verb('admit', function(keys, args)
+command('admit', function(keys, args)
   local username, token, since = unpack(args)
   if redis.call('ZADD', keys[3], since, token) == 0 then return end
-  if redis.call('EXISTS', keys[2]) == 1 then effect('mirrored', username, token) end
+  if redis.call('EXISTS', keys[2]) == 1 then project('mirrored', username, token) end
   local over = redis.call('ZCARD', keys[3]) - MOST_SESSIONS
   if over > 0 then
     for _, oldest in ipairs(redis.call('ZRANGE', keys[3], 0, over - 1)) do
       redis.call('ZREM', keys[3], oldest)
-      effect('ended', username, oldest)
+      project('ended', username, oldest)
     end
   end
 end)
 
 -- part: a person has a session less.   KEYS account, cart, sessions   ARGV username, token
-verb('part', function(keys, args)
+command('part', function(keys, args)
   redis.call('ZREM', keys[3], args[2])
 end)
 
 -- handed: a guest's cart goes to the account at login.
-recipe('handed', function(token)
+projection('handed', function(token)
   local username, parcel = unpack(redis.call('HMGET', key.shop_session(token), 'for', 'parcel'))
   if not username then return nil end
   return perform('absorb', account_keys(username), {username, token, parcel})
@@ -68,7 +68,7 @@ end
 -- absorb: a guest's cart joins the account's, or that of the person's old name: quantities add up, to 999 at most.
 -- KEYS account, cart, sessions
 -- ARGV username, the guest's token or the parcel's name, 'item qty item qty …', the id of that cart if it has one
-verb('absorb', function(keys, args)
+command('absorb', function(keys, args)
   local account, cart, sessions = unpack(keys)
   local username, name, parcel, id = unpack(args)
   if not remember(account, name) then return end
@@ -99,7 +99,7 @@ local function with_lines(reply, cart)
 end
 
 -- cart: what a session wants to buy.   Reply {…, item, qty, …}
-verb('cart', function(keys, args)
+command('cart', function(keys, args)
   local reply, entered = enter(keys, args)
   return entered and with_lines(reply, keys[2]) or reply
 end)
@@ -114,7 +114,7 @@ end
 -- KEYS session, cart, viewed; on one server also inv   ARGV … item, qty, '1' if the item is known to be there
 -- Reply {…, 'done', 'same' or 'full', item, qty, …}; {…, 'unknown'} if someone must look whether there is such an item;
 -- {…, 'account'} on a cluster if the cart is a person's, which is put_account's
-verb('put', function(keys, args)
+command('put', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
   local item, qty, user = args[6], args[7], reply[2]
@@ -138,7 +138,7 @@ end)
 -- put_account: a quantity of an item in a person's cart.
 -- KEYS account, cart, sessions   ARGV username, item, qty
 -- Reply {'done', 'same' or 'full', item, qty, …}; {} if they have no session any more: they have left or changed their name
-verb('put_account', function(keys, args)
+command('put_account', function(keys, args)
   if redis.call('EXISTS', keys[3]) == 0 then return {} end
   return with_lines({put_for(keys, args[1], args[2], args[3])}, keys[2])
 end)
@@ -156,7 +156,7 @@ end
 
 -- check_out: a session orders its cart.
 -- ARGV … an id for the cart if it has none yet   Reply {…, id, last, when, item, qty, …}; {…, 'account'} as of put
-verb('check_out', function(keys, args)
+command('check_out', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
   local user = reply[2]
@@ -171,7 +171,7 @@ end)
 
 -- check_out_account: the same for a person's cart.
 -- KEYS account, cart, sessions   ARGV an id   Reply {id, last, when, item, qty, …}; {} as of put_account
-verb('check_out_account', function(keys, args)
+command('check_out_account', function(keys, args)
   if redis.call('EXISTS', keys[3]) == 0 then return {} end
   return to_order({}, keys[1], keys[2], args[1])
 end)
@@ -191,17 +191,17 @@ local function take_out(owner, cart, id, at, ordered)
 end
 
 -- ordered: a guest's cart has become an order.   KEYS session, cart, viewed   ARGV token, id, now_s, item, qty, …
-verb('ordered', function(keys, args)
+command('ordered', function(keys, args)
   if not take_out(keys[1], keys[2], args[2], args[3], {unpack(args, 4)}) then return end
   -- The guest has logged in meanwhile: what was ordered went along to the account.
   if redis.call('HEXISTS', keys[1], 'for') == 1 then
     redis.call('HSET', keys[1], 'ordered', table.concat({unpack(args, 4)}, ' '))
-    effect('ordered_before', args[1], args[2])
+    project('ordered_before', args[1], args[2])
   end
 end)
 
 -- ordered_before: what a guest's cart held that has become an order, although it came to the account.
-recipe('ordered_before', function(token, id)
+projection('ordered_before', function(token, id)
   local username, ordered = unpack(redis.call('HMGET', key.shop_session(token), 'for', 'ordered'))
   if not ordered then return nil end
   return perform('return', account_keys(username), {username, id, ordered})
@@ -209,7 +209,7 @@ end)
 
 -- return: takes out of a person's cart what was ordered before it came there, once.
 -- KEYS account, cart, sessions   ARGV username, id of the guest's cart, 'item qty item qty …'
-verb('return', function(keys, args)
+command('return', function(keys, args)
   local account, cart, sessions = unpack(keys)
   if not remember(account, args[2]) then return end
   for item, qty in args[3]:gmatch('(%S+) (%S+)') do less(cart, item, qty) end
@@ -217,18 +217,18 @@ verb('return', function(keys, args)
 end)
 
 -- ordered_account: a person's has.   KEYS account, cart, sessions   ARGV username, id, now_s, item, qty, …
-verb('ordered_account', function(keys, args)
+command('ordered_account', function(keys, args)
   if take_out(keys[1], keys[2], args[2], args[3], {unpack(args, 4)}) then mirror_all(keys[3], args[1]) end
 end)
 
 local function end_all(sessions, username)
-  for _, token in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do effect('ended', username, token) end
+  for _, token in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do project('ended', username, token) end
   redis.call('DEL', sessions)
 end
 
 -- forget: a person leaves: nothing of theirs stays.
 -- KEYS account, cart, sessions   ARGV username
-verb('forget', function(keys, args)
+command('forget', function(keys, args)
   end_all(keys[3], args[1])
   redis.call('DEL', keys[1], keys[2])
 end)
@@ -237,7 +237,7 @@ end)
 -- nobody adds to a cart that has gone. It stays until `unpack`: asked again meanwhile, the same one is given.
 -- KEYS account, cart, sessions   ARGV username, a name for the parcel
 -- Reply '<name> <id of the cart, if it is being checked out> <item> <qty> …', or '' if there is nothing
-verb('pack', function(keys, args)
+command('pack', function(keys, args)
   local account, cart, sessions = unpack(keys)
   end_all(sessions, args[1])
   local parcel, id = unpack(redis.call('HMGET', account, 'parcel', 'cart'))
@@ -251,6 +251,6 @@ verb('pack', function(keys, args)
 end)
 
 -- unpack: a parcel has arrived.   KEYS account   ARGV the parcel
-verb('unpack', function(keys, args)
+command('unpack', function(keys, args)
   if redis.call('HGET', keys[1], 'parcel') == args[1] then redis.call('HDEL', keys[1], 'parcel') end
 end)

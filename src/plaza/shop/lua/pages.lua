@@ -10,7 +10,7 @@ local SKEW_MS = CLUSTERED and 1000 or 0
 -- page: a page.   KEYS page, state   ARGV now_ms
 -- Reply {body, head, made, until, cost, now}; the body is nil if there is none, and old if `until` has passed;
 -- {nil, 'pass'} if it is not for storing, {nil, 'busy'} if someone computes it now, {nil, ''} if nobody does
-question('page', function(keys, args)
+query('page', function(keys, args)
   local at = now(args[1])
   local body = redis.call('GET', keys[1])
   local head, made, till, cost, pass, lease =
@@ -24,7 +24,7 @@ end)
 -- claim_page: someone wants to compute a page.
 -- KEYS page, state   ARGV who, now_ms, lease_ms, '1' if also while it is fresh
 -- Reply 'yours', 'busy', or 'there' if somebody has just stored it
-verb('claim_page', function(keys, args)
+command('claim_page', function(keys, args)
   local at = now(args[2])
   local till, lease = unpack(redis.call('HMGET', keys[2], 'until', 'lease'))
   if lease and tonumber(lease) > at then return 'busy' end
@@ -36,7 +36,7 @@ verb('claim_page', function(keys, args)
 end)
 
 -- tagged: a page shows something that may change.
-recipe('tagged', function(page, tag)
+projection('tagged', function(page, tag)
   local began, gone, head = unpack(redis.call('HMGET', key.shop_page_state(page), 'from', 'gone', 'head'))
   if not head then return nil end
   return perform('tag', {key.shop_page_tag(tag)}, {tag, page, began, gone})
@@ -45,7 +45,7 @@ end)
 -- store_page: a page was computed.
 -- KEYS page, state   ARGV page, who, body, head, now_ms, cost, fresh_ms, old_ms, tag, …
 -- Reply 1, or 0 if somebody else computes it by now, or what it shows has changed meanwhile
-verb('store_page', function(keys, args)
+command('store_page', function(keys, args)
   local page, who, body, head, at, cost, fresh, old = unpack(args, 1, 8)
   at = now(at)
   local busy, void, began = unpack(redis.call('HMGET', keys[2], 'busy', 'void', 'began'))
@@ -56,12 +56,12 @@ verb('store_page', function(keys, args)
   redis.call('HSET', keys[2], 'head', head, 'old', body, 'made', text(at), 'cost', cost, 'from', began,
     'until', text(at + fresh), 'gone', text(at + fresh + old))
   redis.call('PEXPIRE', keys[2], fresh + old)
-  for i = 9, #args do effect('tagged', page, args[i]) end
+  for i = 9, #args do project('tagged', page, args[i]) end
   return 1
 end)
 
 -- give_up_page: a page could not be computed, or is not for storing ('1').   KEYS page, state   ARGV who, pass, now_ms
-verb('give_up_page', function(keys, args)
+command('give_up_page', function(keys, args)
   if redis.call('HGET', keys[2], 'busy') ~= args[1] then return end
   redis.call('HDEL', keys[2], 'busy', 'lease', 'void')
   if args[2] ~= '1' then return end
@@ -70,7 +70,7 @@ verb('give_up_page', function(keys, args)
 end)
 
 -- dropped: a page shows something that has changed since.
-recipe('dropped', function(tag, page, purged)
+projection('dropped', function(tag, page, purged)
   return perform('drop_page', {key.shop_page(page), key.shop_page_state(page)}, {purged})
 end)
 
@@ -80,11 +80,11 @@ local function remember_tag(tag, ms)
 end
 
 -- tag: a page shows something.   KEYS tag   ARGV tag, page, when its computation began, until when it may be shown
-verb('tag', function(keys, args)
+command('tag', function(keys, args)
   local tag, page, began, gone = unpack(args)
   local purged = redis.call('ZSCORE', keys[1], 'purged')
   if purged and tonumber(purged) + SKEW_MS >= tonumber(began) then
-    effect('dropped', tag, page, purged)
+    project('dropped', tag, page, purged)
     return
   end
   redis.call('ZADD', keys[1], gone, page)
@@ -94,7 +94,7 @@ end)
 
 -- purge: something has changed, and with it the pages that show it.
 -- KEYS tag   ARGV tag, now_ms, how many at once   Reply how many pages were dropped
-verb('purge', function(keys, args)
+command('purge', function(keys, args)
   local tag, at = args[1], text(now(args[2]))
   redis.call('ZADD', keys[1], 'GT', at, 'purged')
   remember_tag(keys[1], TAG_MS)
@@ -103,7 +103,7 @@ verb('purge', function(keys, args)
   for _, page in ipairs(pages) do
     if page ~= 'purged' then
       redis.call('ZREM', keys[1], page)
-      effect('dropped', tag, page, at)
+      project('dropped', tag, page, at)
       dropped = dropped + 1
     end
   end
@@ -111,7 +111,7 @@ verb('purge', function(keys, args)
 end)
 
 -- drop_page: a page goes, if its computation began before something it shows changed.   KEYS page, state   ARGV when
-verb('drop_page', function(keys, args)
+command('drop_page', function(keys, args)
   local from, began, busy = unpack(redis.call('HMGET', keys[2], 'from', 'began', 'busy'))
   local changed = tonumber(args[1]) + SKEW_MS
   if from and tonumber(from) <= changed then

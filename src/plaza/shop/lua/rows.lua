@@ -24,7 +24,7 @@ local function read_row(inv, row, at)
 end
 
 -- row: a row.   KEYS inv, row   ARGV now_ms   Reply as of read_row, then until when it is fresh (or ''), and now_ms
-question('row', function(keys, args)
+query('row', function(keys, args)
   local at = now(args[1])
   local reply = read_row(keys[1], keys[2], at)
   reply[4], reply[5] = redis.call('HGET', keys[2], 'until') or '', text(at)
@@ -33,7 +33,7 @@ end)
 
 -- claim_row: someone wants to read a row from the database.
 -- KEYS inv, row   ARGV who, now_ms, lease_ms   Reply 'yours', 'busy', or 'there' if somebody has just read it
-verb('claim_row', function(keys, args)
+command('claim_row', function(keys, args)
   local at = now(args[2])
   local till = (redis.call('HGET', keys[2], 'busy') or ''):match('^(%d+) ')
   if till and tonumber(till) > at then return 'busy' end
@@ -55,14 +55,14 @@ local function release_row(row, who)
 end
 
 -- release_row: whoever claimed a row could not read it.   KEYS inv, row   ARGV who
-verb('release_row', function(keys, args)
+command('release_row', function(keys, args)
   release_row(keys[2], args[1])
 end)
 
 -- fill_row: a row as the database has it.
 -- KEYS inv, row   ARGV json ('' if there is no such row), version or '', now_ms, delay or '', who or '', since_ms or ''
 -- `who` claimed the row, `delay` is given by the worker, `since_ms` is when it began.   Reply 1 if it was written
-verb('fill_row', function(keys, args)
+command('fill_row', function(keys, args)
   local inv, row = keys[1], keys[2]
   local json, version, at, delay, who, since = args[1], args[2], now(args[3]), args[4], args[5], args[6]
   if who == '' then
@@ -98,7 +98,7 @@ verb('fill_row', function(keys, args)
 end)
 
 -- scheduled: whether and how often a row is copied.
-recipe('scheduled', function(item)
+projection('scheduled', function(item)
   local delay, due = unpack(redis.call('HMGET', key.shop_row(item), 'delay', 'due'))
   if not delay then
     return {{'ZREM', key.shop_delays(), item}, {'ZREM', key.shop_schedule(), item}}
@@ -108,7 +108,7 @@ end)
 
 -- schedule: a row is copied every so many seconds from now on; with 0 or less it leaves the cache.
 -- KEYS inv, row   ARGV item, delay, now_ms
-verb('schedule', function(keys, args)
+command('schedule', function(keys, args)
   local inv, row = keys[1], keys[2]
   local item, delay, at = args[1], tonumber(args[2]), now(args[3])
   if delay > 0 then
@@ -121,12 +121,12 @@ verb('schedule', function(keys, args)
     redis.call('HSET', row, 'removed', text(at))
     redis.call('PEXPIRE', row, REMOVED_MS)
   end
-  effect('scheduled', item)
+  project('scheduled', item)
 end)
 
 -- claim_due: some rows that are due, for one worker: nobody else gets them until the lease is over.
 -- KEYS schedule   ARGV now_ms, lease_s, how many   Reply {now_s, claim, when the next is due or '', item, …}
-verb('claim_due', function(keys, args)
+command('claim_due', function(keys, args)
   local at = now(args[1]) / 1000
   local due = redis.call('ZRANGE', keys[1], '-inf', text(at), 'BYSCORE', 'LIMIT', 0, args[3])
   local claim = text(at + args[2])
@@ -142,7 +142,7 @@ end)
 
 -- next_due: when claimed rows are due again. One that was scheduled or taken off by someone else meanwhile is left alone.
 -- KEYS schedule   ARGV claim, then item, when, …
-verb('next_due', function(keys, args)
+command('next_due', function(keys, args)
   local claim = tonumber(args[1])
   for i = 2, #args, 2 do
     local item, at = args[i], args[i + 1]

@@ -10,14 +10,14 @@ local NEWEST_VIEWED = 25
 local MOVED_MS = 86400000 -- how long a replaced session is remembered: far longer than settling takes
 
 -- seen: when a token was last seen.
-recipe('seen', function(token)
+projection('seen', function(token)
   local seen, moved = unpack(redis.call('HMGET', key.shop_session(token), 'seen', 'moved'))
   if not seen or moved then return {'ZREM', key.shop_recent(), token} end
   return {'ZADD', key.shop_recent(), seen, token}
 end)
 
 -- known: who is behind a token.
-recipe('known', function(token)
+projection('known', function(token)
   local user, moved = unpack(redis.call('HMGET', key.shop_session(token), 'user', 'moved'))
   if not user or user == '' or moved then return {'HDEL', key.shop_logins(), token} end
   return {'HSET', key.shop_logins(), token, user}
@@ -28,7 +28,7 @@ local function account_keys(username)
 end
 
 -- belongs: whether a person has a session.
-recipe('belongs', function(token, username)
+projection('belongs', function(token, username)
   local user, since, moved = unpack(redis.call('HMGET', key.shop_session(token), 'user', 'since', 'moved'))
   if user ~= username or moved then return perform('part', account_keys(username), {username, token}) end
   return perform('admit', account_keys(username), {username, token, since})
@@ -36,10 +36,10 @@ end)
 
 local function finish(keys, token, username)
   redis.call('DEL', unpack(keys, 1, 3))
-  effect('seen', token)
+  project('seen', token)
   if username == '' then return end
-  effect('known', token)
-  if username then effect('belongs', token, username) end
+  project('known', token)
+  if username then project('belongs', token, username) end
 end
 
 -- Whether a person was deleted, renamed or suspended since: nothing is done for their session any more. On a cluster that
@@ -66,13 +66,13 @@ local function enter(keys, args)
   if not since then
     if args[5] ~= '1' then return {'none'}, false end
     redis.call('HSET', keys[1], 'user', '', 'since', at, 'seen', at)
-    effect('seen', token)
+    project('seen', token)
     return {'new', '', at, at}, true
   end
   -- Clocks of two processes may differ a little: what was seen later stays.
   if tonumber(at) > tonumber(seen) then
     redis.call('HSET', keys[1], 'seen', at)
-    effect('seen', token)
+    project('seen', token)
     seen = at
   end
   return {'live', user, since, seen}, true
@@ -80,7 +80,7 @@ end
 
 -- peek: who is signed in with a token, or '', and since when.
 -- KEYS session, cart, viewed   ARGV now_s, idle_s, absolute_s   Reply {user, since}
-question('peek', function(keys, args)
+query('peek', function(keys, args)
   local user, since, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'since', 'seen', 'moved'))
   if not since or moved then return {'', ''} end
   local over = args[1] - seen > tonumber(args[2]) or args[1] - since > tonumber(args[3])
@@ -88,24 +88,24 @@ question('peek', function(keys, args)
 end)
 
 -- enter: a request comes with a token.
-verb('enter', function(keys, args)
+command('enter', function(keys, args)
   return (enter(keys, args))
 end)
 
 -- open: a session of a person who has proved who they are, under a token that nobody has seen yet.
 -- KEYS session, cart, viewed   ARGV token, now_s, username
-verb('open', function(keys, args)
+command('open', function(keys, args)
   local token, at, username = unpack(args)
   redis.call('HSET', keys[1], 'user', username, 'since', at, 'seen', at)
-  effect('seen', token)
-  effect('known', token)
-  effect('belongs', token, username)
+  project('seen', token)
+  project('known', token)
+  project('belongs', token, username)
 end)
 
 -- hand_over: a session is replaced at login. A guest's cart goes to the account, what was viewed to the new session.
 -- KEYS session, cart, viewed   ARGV token, now_s, until when requests in flight are served, new token, username
 -- Reply the id of its cart if that was being checked out, else ''
-verb('hand_over', function(keys, args)
+command('hand_over', function(keys, args)
   local session, cart, viewed = unpack(keys)
   local token, at, till, new, username = unpack(args)
   local user, since, moved, ordering = unpack(redis.call('HMGET', session, 'user', 'since', 'moved', 'cart'))
@@ -116,22 +116,22 @@ verb('hand_over', function(keys, args)
   redis.call('HSET', session, 'moved', till, 'to', follows and new or '')
   if guest then
     redis.call('HSET', session, 'for', username, 'parcel', table.concat(redis.call('HGETALL', cart), ' '))
-    effect('handed', token)
+    project('handed', token)
   end
-  if follows then effect('viewed_too', token) else redis.call('DEL', viewed) end
+  if follows then project('viewed_too', token) else redis.call('DEL', viewed) end
   redis.call('DEL', cart)
   redis.call('PEXPIRE', session, MOVED_MS)
   redis.call('PEXPIRE', viewed, MOVED_MS)
-  effect('seen', token)
+  project('seen', token)
   if not guest then
-    effect('known', token)
-    effect('belongs', token, user)
+    project('known', token)
+    project('belongs', token, user)
   end
   return ordering or ''
 end)
 
 -- viewed_too: what a replaced session had viewed.
-recipe('viewed_too', function(token)
+projection('viewed_too', function(token)
   local to = redis.call('HGET', key.shop_session(token), 'to')
   local seen = redis.call('ZRANGE', key.shop_viewed(token), 0, -1, 'WITHSCORES')
   if not to or #seen == 0 then return nil end
@@ -147,7 +147,7 @@ local function trim_viewed(viewed)
 end
 
 -- viewed_before: what a session had viewed under another token.   KEYS session, cart, viewed   ARGV time, item, …
-verb('viewed_before', function(keys, args)
+command('viewed_before', function(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then return end
   redis.call('ZADD', keys[3], 'GT', unpack(args))
   trim_viewed(keys[3])
@@ -156,11 +156,11 @@ end)
 -- end: a session is over.
 -- KEYS session, cart, viewed   ARGV token, seen (only if it was not seen after that; '' in any case)
 -- Reply 1, or 0 if it was seen since
-verb('end', function(keys, args)
+command('end', function(keys, args)
   local token, before = args[1], args[2]
   local user, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'seen', 'moved'))
   if moved then -- it is over already, and must remember where its cart went
-    effect('seen', token)
+    project('seen', token)
     return 1
   end
   if before ~= '' and seen and tonumber(seen) > tonumber(before) then return 0 end
@@ -169,18 +169,18 @@ verb('end', function(keys, args)
 end)
 
 -- What is said of a session elsewhere follows from it again.
-local function mend_session(token)
+local function repair_session(token)
   local keys = {key.shop_session(token), key.shop_cart(token), key.shop_viewed(token)}
   local user, moved = unpack(redis.call('HMGET', keys[1], 'user', 'moved'))
   if not user then return finish(keys, token) end
-  effect('seen', token)
-  effect('known', token)
-  if user ~= '' then effect('belongs', token, user) end
+  project('seen', token)
+  project('known', token)
+  if user ~= '' then project('belongs', token, user) end
   if not moved then trim_viewed(keys[3]) end
 end
 
 -- viewed: what a session has looked at, the newest first.   Reply {…, item, time, …}
-verb('viewed', function(keys, args)
+command('viewed', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
   for _, part in ipairs(redis.call('ZRANGE', keys[3], 0, -1, 'REV', 'WITHSCORES')) do reply[#reply + 1] = part end
@@ -190,7 +190,7 @@ end)
 -- view: a session looks at an item.
 -- KEYS session, cart, viewed; on one server also inv, row
 -- ARGV … item, '1' if it is known to be there   Reply {…, row, old, why} as of read_row; {…} if it is known
-verb('view', function(keys, args)
+command('view', function(keys, args)
   local reply, entered = enter(keys, args)
   local item, there = args[6], args[7] == '1'
   if not there then
@@ -213,7 +213,7 @@ end)
 
 -- halve: once in five minutes, so that old views count less. What is cut is cut in steps: the rest is left to the next.
 -- KEYS popular, halved   ARGV which five minutes, how many stay, how many go in one step   Reply how many are to go still
-verb('halve', function(keys, args)
+command('halve', function(keys, args)
   local popular, halved = keys[1], keys[2]
   local keep, step = tonumber(args[2]), tonumber(args[3])
   if tonumber(redis.call('GET', halved) or '-1') >= tonumber(args[1]) then return 0 end

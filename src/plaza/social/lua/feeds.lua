@@ -3,7 +3,7 @@
 -- posts_and_cards: posts, and what a page shows of their authors and of some others. One server.
 -- KEYS posts, users   ARGV number of posts, fields of a card ('' for no cards), separated by commas, fields of a post, …
 -- Reply {values of each post}, {values of each card}
-question('posts_and_cards', function(keys, args)
+query('posts_and_cards', function(keys, args)
   local count, wanted, posts, cards, seen, author_at = tonumber(args[1]), split(args[2]), {}, {}, {}, nil
   for i = 3, #args do
     if args[i] == 'user_id' then author_at = i - 2 end
@@ -25,7 +25,7 @@ end)
 -- posts_hidden: which posts are not for a reader, because of who wrote them. One server.
 -- KEYS the reader's blocked, blocked_by, muted, following, then posts
 -- ARGV whether muted people are hidden, whether all are who are not followed   Reply {1 or 0, …}
-question('posts_hidden', function(keys, args)
+query('posts_hidden', function(keys, args)
   local lists, following, told = args[1] == '1' and 3 or 2, args[2] == '1' and keys[4], {}
   local function is_hidden(author)
     for i = 1, lists do
@@ -95,7 +95,7 @@ end
 -- home_open: a page of a home feed, brought up to date; or what it takes to do so.
 -- KEYS home, state, following, recent, explore (one server)   ARGV now, seconds to live, score, post, count
 -- Reply {'page', floor, rows}, or {'build', follows, names}, or {'merge', upto, names}
-verb('home_open', function(keys, args)
+command('home_open', function(keys, args)
   local home, state, following, recent, explore = unpack(keys)
   local follows, at = follows_of(recent), now(args[1])
   if redis.call('HGET', state, 'follows') ~= follows then
@@ -121,7 +121,7 @@ end
 -- home_put: a feed that was built.
 -- KEYS home, state   ARGV seconds to live, follows, upto, floor, score, post, count, then score, post, …
 -- Reply as home_open's page
-verb('home_put', function(keys, args)
+command('home_put', function(keys, args)
   local home, state = keys[1], keys[2]
   redis.call('DEL', home)
   redis.call('HSET', state, 'follows', args[2], 'upto', args[3], 'floor', args[4])
@@ -132,7 +132,7 @@ end)
 
 -- home_merge: what was found since the last merge.
 -- KEYS home, state   ARGV seconds to live, upto, score, post, count, then score, post, …   Reply as home_open's page
-verb('home_merge', function(keys, args)
+command('home_merge', function(keys, args)
   local home, state = keys[1], keys[2]
   if not exists(state) then return {'gone'} end
   add_rows(home, args, 6)
@@ -144,7 +144,7 @@ end)
 
 -- home_push: a new post, into a feed that exists. Its time to live is its readers' affair.
 -- KEYS home, state   ARGV score, post
-verb('home_push', function(keys, args)
+command('home_push', function(keys, args)
   local left = redis.call('PTTL', keys[2])
   if left <= 0 then return 0 end
   redis.call('ZADD', keys[1], args[1], args[2])
@@ -154,7 +154,7 @@ end)
 
 -- restyle_progress: how far the posts of someone are done; a newer change of the profile starts over by itself.
 -- KEYS restyle   ARGV name, version, position ('' when all are done)   Reply 1, or 0 if it is another's turn
-verb('restyle_progress', function(keys, args)
+command('restyle_progress', function(keys, args)
   local version = string.match(redis.call('HGET', keys[1], args[1]) or '', '^(%d+)|')
   if version ~= args[2] then return 0 end
   if args[3] == '' then

@@ -7,61 +7,61 @@
 local PURGED = 100
 
 -- `quiet` when feeds need not hear of it: the post has only changed hands.
-recipe('authored', function(id, author, quiet)
+projection('authored', function(id, author, quiet)
   local post = facts_of(id)
   if post and post.author ~= author then post = nil end
   return perform('note_post', {key.user(author), key.user_posts(author), key.user_followers(author)},
     {author, id, post and post.created or '', post and post.version or '', quiet or ''})
 end, 2)
 
-recipe('withdraw_post', function(author, id)
+projection('withdraw_post', function(author, id)
   if exists(key.user(author)) then return nil end
   return perform('delete_post', {key.post(id), key.post_likes(id), key.post_likes_recent(id), key.post_bookmarks(id),
     key.post_comments(id), key.post_comments_recent(id), key.post_edits(id)}, {id, '', 0})
 end)
 
-recipe('styled', function(author, id)
+projection('styled', function(author, id)
   local p = redis.call('HMGET', key.user(author), 'version', 'avatar', 'display_name', 'role')
   if not p[1] then return nil end
   return perform('restyle_post', {key.post(id)}, {id, p[1], p[2] or '', p[3] or '', p[4] or 'user'})
 end)
 
-recipe('unpushed', function(id)
+projection('unpushed', function(id)
   if exists(key.post(id)) then return nil end
   return {'ZREM', key.feeds_push(), id}
 end)
 
-recipe('push', function(id, created)
+projection('push', function(id, created)
   return {'ZADD', key.feeds_push(), created, id}
 end, 1)
 
-recipe('drop', function(id, name)
+projection('drop', function(id, name)
   return {'ZADD', key.feeds_drop(), 0, name .. '|' .. id}
 end)
 
 -- note_post: the author's side of a post.
 -- KEYS user, posts, followers
 -- ARGV name, post, created ('' if it is gone), version of the profile it copied, 'quiet' if feeds need not hear of it
-verb('note_post', function(keys, args)
+command('note_post', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
   local told = args[5] ~= 'quiet' and exists(followers)
   local role, latest = unpack(redis.call('HMGET', user, 'role', 'version'))
   if created == '' then
-    if redis.call('ZREM', posts, id) == 1 and told then effect('drop', id, name) end
+    if redis.call('ZREM', posts, id) == 1 and told then project('drop', id, name) end
   elseif not role then
-    effect('withdraw_post', name, id)
+    project('withdraw_post', name, id)
   else
     redis.call('ZADD', posts, created, id)
-    if tonumber(version) < tonumber(latest or 0) then effect('styled', name, id) end
-    if told then effect('push', id, created) end
+    if tonumber(version) < tonumber(latest or 0) then project('styled', name, id) end
+    if told then project('push', id, created) end
   end
   if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
 end)
 
 -- restyle_post: what a post shows of its author, unless it has a newer version already.
 -- KEYS post   ARGV id, version, avatar, display_name, role
-verb('restyle_post', function(keys, args)
+command('restyle_post', function(keys, args)
   local id, known = unpack(redis.call('HMGET', keys[1], 'id', 'user_version'))
   if not id or tonumber(known or 0) >= tonumber(args[2]) then return 0 end
   redis.call('HSET', keys[1], 'user_version', args[2], 'avatar', args[3], 'display_name', args[4], 'user_role', args[5])
@@ -80,14 +80,14 @@ local function write_post(post, user, args)
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
   -- It has no points, so its author's sum stays as it is.
   listed(id, remember(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
-  effect('authored', id, author)
+  project('authored', id, author)
   return {style[2] or '', style[3] or '', style[4] or 'user'}
 end
 
 -- create_post   KEYS post, the author's user (one server)
 -- ARGV id, author, content, media_url, tags, created, now, and on a cluster version, avatar, display_name, role
 -- Reply {avatar, display_name, role}, or the whole post if it is there already
-verb('create_post', function(keys, args)
+command('create_post', function(keys, args)
   if exists(keys[1]) then return redis.call('HGETALL', keys[1]) end
   return write_post(keys[1], keys[2], args)
 end)
@@ -118,7 +118,7 @@ local function rewrite_post(post, edits, id, author, content, tags, at)
 end
 
 -- edit_post   KEYS post, edits   ARGV id, who, content, tags, now   Reply the post
-verb('edit_post', function(keys, args)
+command('edit_post', function(keys, args)
   local post, edits = keys[1], keys[2]
   local id, who, content, tags, at = unpack(args)
   local author = require_post(post)
@@ -130,7 +130,7 @@ end)
 -- sync_post: a post of another system, as it is there now.
 -- KEYS post, edits, likes, bookmarks, comments, the author's user (one server)   ARGV as create_post's
 -- Reply 'created', 'updated' or 'unchanged'
-verb('sync_post', function(keys, args)
+command('sync_post', function(keys, args)
   local post, edits, likes, bookmarks, comments, user = unpack(keys)
   local id, author, content, media, tags, created, at = unpack(args)
   local known, old_media, old_created = unpack(redis.call('HMGET', post, 'user_id', 'media_url', 'created_at'))
@@ -151,14 +151,14 @@ verb('sync_post', function(keys, args)
     changed = true
     redis.call('HSET', post, 'created_at', created)
     all_effects(id, author, split(tags), at)
-    effect('authored', id, author)
+    project('authored', id, author)
   end
   return changed and 'updated' or 'unchanged'
 end)
 
 -- ban_post: out of every feed and sum, or back into them.
 -- KEYS post   ARGV id, by whom ('' lifts it), now   Reply the post
-verb('ban_post', function(keys, args)
+command('ban_post', function(keys, args)
   local post, id, by, at = keys[1], args[1], args[2], args[3]
   local author, banned, tags, created = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags', 'created_at'))
   if not author then fail('not_found', 'There is no such post.') end
@@ -166,7 +166,7 @@ verb('ban_post', function(keys, args)
     redis.call('HSET', post, 'banned', 'true', 'banned_at', at, 'banned_by', by)
   elseif by == '' and banned then
     redis.call('HDEL', post, 'banned', 'banned_at', 'banned_by')
-    effect('push', id, created)
+    project('push', id, created)
   else
     return redis.call('HGETALL', post)
   end
@@ -174,7 +174,7 @@ verb('ban_post', function(keys, args)
   return redis.call('HGETALL', post)
 end)
 
-recipe('liking', function(id, name)
+projection('liking', function(id, name)
   local since = redis.call('ZSCORE', key.post_likes_recent(id), name)
   if since then return {'ZADD', key.user_liked(name), since, id} end
   return {'ZREM', key.user_liked(name), id}
@@ -183,7 +183,7 @@ end)
 -- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)
 -- ARGV id, name, now, since when; if another system says so, 'there', or 'told' if it says when
 -- Reply {1, likes}; 0 for 1 if it was so already, 2 if since when was not
-verb('like', function(keys, args)
+command('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
   local id, name, at, since = unpack(args)
   local author, tags = require_post(post, blocked, blocked_by, args[5])
@@ -192,17 +192,17 @@ verb('like', function(keys, args)
   if changed == 1 then
     redis.call('ZADD', recent, since, name)
     redis.call('HSET', post, 'likesCount', size)
-    effect('liking', id, name)
+    project('liking', id, name)
     engaged(id, author, tags, at)
   elseif redated(recent, name, since, args[5]) then
-    effect('liking', id, name)
+    project('liking', id, name)
     changed = 2
   end
   return {changed, size}
 end)
 
 -- unlike: also of a banned post.   KEYS post, likes, recent   ARGV id, name, now   Reply {changed, likes}
-verb('unlike', function(keys, args)
+command('unlike', function(keys, args)
   local post, likes, recent, id, name, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
   local author = redis.call('HGET', post, 'user_id')
   if not author then fail('not_found', 'There is no such post.') end
@@ -211,19 +211,19 @@ verb('unlike', function(keys, args)
   if changed == 1 then
     redis.call('ZREM', recent, name)
     redis.call('HSET', post, 'likesCount', size)
-    effect('liking', id, name)
+    project('liking', id, name)
     engaged(id, author, tags_of(post), at)
   end
   return {changed, size}
 end)
 
 -- The user's `:bookmarked` is the fact; the post's side is told what it says now.
-recipe('bookmarking', function(name, id, at)
+projection('bookmarking', function(name, id, at)
   local on = redis.call('ZSCORE', key.user_bookmarked(name), id) and 1 or 0
   return perform('note_bookmark', {key.post(id), key.post_bookmarks(id)}, {id, name, on, at})
 end, 2)
 
-recipe('withdraw_bookmark', function(id, name, at)
+projection('withdraw_bookmark', function(id, name, at)
   if exists(key.post(id)) then return nil end
   return perform('unbookmark', {key.user_bookmarked(name)}, {name, id, at})
 end, 2)
@@ -231,29 +231,29 @@ end, 2)
 -- bookmark   KEYS bookmarked, and on one server the post, blocked, blocked_by
 -- ARGV name, id, now, since when; if another system says so, 'there', or 'told' if it says when
 -- Reply 1; 0 if it was so already, 2 if since when was not
-verb('bookmark', function(keys, args)
+command('bookmark', function(keys, args)
   local bookmarked, post, blocked, blocked_by = unpack(keys)
   local name, id, at, since = unpack(args)
   if post then require_post(post, blocked, blocked_by, args[5]) end
   if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then
     return redated(bookmarked, id, since, args[5]) and 2 or 0
   end
-  effect('bookmarking', name, id, at)
+  project('bookmarking', name, id, at)
   return 1
 end)
 
 -- unbookmark   KEYS bookmarked   ARGV name, id, now   Reply 1, or 0 if it was so already
-verb('unbookmark', function(keys, args)
+command('unbookmark', function(keys, args)
   if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
-  effect('bookmarking', args[1], args[2], args[3])
+  project('bookmarking', args[1], args[2], args[3])
   return 1
 end)
 
 -- note_bookmark: the post's side of a bookmark.   KEYS post, bookmarks   ARGV id, name, 1 or 0, now
-verb('note_bookmark', function(keys, args)
+command('note_bookmark', function(keys, args)
   local post, bookmarks, id, name, on, at = keys[1], keys[2], args[1], args[2], args[3], args[4]
   local author = redis.call('HGET', post, 'user_id')
-  if on == '1' and not author then return effect('withdraw_bookmark', id, name, at) end
+  if on == '1' and not author then return project('withdraw_bookmark', id, name, at) end
   local changed = redis.call(on == '1' and 'SADD' or 'SREM', bookmarks, name)
   if changed == 1 and author then
     redis.call('HSET', post, 'bookmarksCount', redis.call('SCARD', bookmarks))
@@ -263,7 +263,7 @@ end)
 
 -- Without a name: the post is being deleted. Whose comment it is, the comment knows: its author may have been renamed
 -- since somebody looked. A name that is given wrote it once, and has it no longer either way.
-recipe('commented', function(id, comment, name, content)
+projection('commented', function(id, comment, name, content)
   local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
   if not at then
     local dropped = {perform('drop_comment', {key.comment(comment)}, {comment})}
@@ -292,7 +292,7 @@ end
 -- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
 -- ARGV id, comment, name, content, created, now; if another system says so, 'there', or 'told' if it says when
 -- Reply 1, or 0 if it is there already (with this text, then)
-verb('comment', function(keys, args)
+command('comment', function(keys, args)
   local post, comments, recent, user, blocked, blocked_by = unpack(keys)
   local id, comment, name, content, created, at = unpack(args)
   local author, tags = require_post(post, blocked, blocked_by, args[7])
@@ -302,53 +302,53 @@ verb('comment', function(keys, args)
       redis.call('LREM', comments, 1, comment)
       place_comment(comments, recent, comment, created)
     end
-    effect('commented', id, comment, name, content)
+    project('commented', id, comment, name, content)
     return 0
   end
   place_comment(comments, recent, comment, created)
   redis.call('HSET', post, 'commentsCount', redis.call('LLEN', comments))
-  effect('commented', id, comment, name, content)
+  project('commented', id, comment, name, content)
   engaged(id, author, tags, at)
   return 1
 end)
 
 -- uncomment   KEYS post, comments, recent   ARGV id, comment, its author, now   Reply 1, or 0 if it was gone
-verb('uncomment', function(keys, args)
+command('uncomment', function(keys, args)
   local post, comments, recent, id, comment = keys[1], keys[2], keys[3], args[1], args[2]
   if redis.call('ZREM', recent, comment) == 0 then return 0 end
   redis.call('LREM', comments, 1, comment)
   set_count(post, 'commentsCount', redis.call('LLEN', comments))
-  effect('commented', id, comment, args[3], '')
+  project('commented', id, comment, args[3], '')
   local author = redis.call('HGET', post, 'user_id')
   if author then engaged(id, author, tags_of(post), args[4]) end
   return 1
 end)
 
-recipe('unbookmarked', function(id, name)
+projection('unbookmarked', function(id, name)
   if exists(key.post(id)) then return nil end
   return perform('drop_bookmark', {key.user_bookmarked(name)}, {id})
 end)
 
 -- drop_bookmark: the post is gone; its side is cleared already.   KEYS bookmarked   ARGV post
-verb('drop_bookmark', function(keys, args)
+command('drop_bookmark', function(keys, args)
   redis.call('ZREM', keys[1], args[1])
 end)
 
-recipe('comment_of', function(comment, name)
+projection('comment_of', function(comment, name)
   local author, created = unpack(redis.call('HMGET', key.comment(comment), 'username', 'created_at'))
   if author == name then return {'ZADD', key.user_comments(name), created, comment} end
   return {'ZREM', key.user_comments(name), comment}
 end)
 
 -- drop_comment: its post has it no longer.   KEYS comment   ARGV id
-verb('drop_comment', function(keys, args)
+command('drop_comment', function(keys, args)
   local name = redis.call('HGET', keys[1], 'username')
   if not name then return end
   redis.call('DEL', keys[1])
-  effect('comment_of', args[1], name)
+  project('comment_of', args[1], name)
 end)
 
-recipe('post_leaving', function(id, at)
+projection('post_leaving', function(id, at)
   if not exists(key.post(id)) and (exists(key.post_likes(id)) or exists(key.post_bookmarks(id)) or exists(key.post_comments(id))) then
     return {'ZADD', key.posts_leaving(), 'NX', at, id}
   end
@@ -360,16 +360,16 @@ local function purge(id, likes, likes_recent, bookmarks, comments, comments_rece
   for _, name in ipairs(redis.call('ZRANGE', likes_recent, 0, PURGED - 1)) do
     redis.call('SREM', likes, name)
     redis.call('ZREM', likes_recent, name)
-    effect('liking', id, name)
+    project('liking', id, name)
   end
   for _, name in ipairs(redis.call('SRANDMEMBER', bookmarks, PURGED)) do
     redis.call('SREM', bookmarks, name)
-    effect('unbookmarked', id, name)
+    project('unbookmarked', id, name)
   end
   for _, comment in ipairs(redis.call('ZRANGE', comments_recent, 0, PURGED - 1)) do
     redis.call('LREM', comments, 1, comment)
     redis.call('ZREM', comments_recent, comment)
-    effect('commented', id, comment)
+    project('commented', id, comment)
   end
   return redis.call('SCARD', likes) + redis.call('SCARD', bookmarks) + redis.call('LLEN', comments)
 end
@@ -378,7 +378,7 @@ end
 -- those while something is left.
 -- KEYS post, likes, likes recent, bookmarks, comments, comments recent, edits
 -- ARGV id, who ('' for an admin or the author's leaving), now   Reply {was there, left}
-verb('delete_post', function(keys, args)
+command('delete_post', function(keys, args)
   local post, likes, likes_recent, bookmarks, comments, comments_recent, edits = unpack(keys)
   local id, who, at = args[1], args[2], args[3]
   local author, tags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
@@ -386,18 +386,18 @@ verb('delete_post', function(keys, args)
   if author then
     redis.call('DEL', post, edits)
     all_effects(id, author, split(tags), at)
-    effect('authored', id, author)
-    effect('unpushed', id)
+    project('authored', id, author)
+    project('unpushed', id)
   end
   local left = purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
-  if left > 0 then effect('post_leaving', id, at) end
+  if left > 0 then project('post_leaving', id, at) end
   return {author and 1 or 0, left}
 end)
 
 -- purge_post: another step of a deletion.   KEYS as delete_post's   ARGV id, now   Reply how much is left
-verb('purge_post', function(keys, args)
+command('purge_post', function(keys, args)
   local left = 0
   if not exists(keys[1]) then left = purge(args[1], keys[2], keys[3], keys[4], keys[5], keys[6]) end
-  if left == 0 then effect('post_leaving', args[1], args[2]) end
+  if left == 0 then project('post_leaving', args[1], args[2]) end
   return left
 end)

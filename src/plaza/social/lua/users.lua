@@ -32,33 +32,33 @@ local function redated(recent, member, at, told)
   return true
 end
 
-recipe('leader', function(name)
+projection('leader', function(name)
   local board = key.models_top_engagement()
   if redis.call('HGET', key.user(name), 'role') ~= 'model' then return {'ZREM', board, name} end
   return {'ZADD', board, redis.call('HGET', key.user_points(name), 'total') or 0, name}
 end)
 
-recipe('registries', function(name)
+projection('registries', function(name)
   local role, created = unpack(redis.call('HMGET', key.user(name), 'role', 'created_at'))
   local function entry(registry, wanted)
     if role == wanted then return {'ZADD', registry, created, name} end
     return {'ZREM', registry, name}
   end
-  return {entry(key.users_regular(), 'user'), entry(key.users_models(), 'model'), recipes.leader(name)}
+  return {entry(key.users_regular(), 'user'), entry(key.users_models(), 'model'), projections.leader(name)}
 end)
 
 -- Posts made from now on copy the new profile; this has the older ones follow.
-recipe('restyle', function(name)
+projection('restyle', function(name)
   local version = redis.call('HGET', key.user(name), 'version')
   if not version or not exists(key.user_posts(name)) then return {'HDEL', key.users_restyle(), name} end
   return {'HSET', key.users_restyle(), name, version .. '|'}
 end)
 
-recipe('cutoff', function(name, at)
+projection('cutoff', function(name, at)
   return {'ZADD', key.token_cutoffs(), 'GT', at, name}
 end, 1)
 
-recipe('user_leaving', function(name)
+projection('user_leaving', function(name)
   local since = redis.call('GET', key.user_leaving(name))
   if not since then return {'ZREM', key.users_leaving(), name} end
   return {'ZADD', key.users_leaving(), since, name}
@@ -90,7 +90,7 @@ end
 -- KEYS user, auth, leaving, renaming
 -- ARGV name, now, password_hash, family, token, what it is known by if it is sent again ('' for nothing), field, value, …
 -- Reply the profile
-verb('register', function(keys, args)
+command('register', function(keys, args)
   local user, auth = unpack(keys)
   local name, at = args[1], now(args[2])
   if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'That name is taken.') end
@@ -98,14 +98,14 @@ verb('register', function(keys, args)
     'created_at', text(at), 'version', 1, unpack(args, 7))
   redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5])
   if args[6] ~= '' then redis.call('HSET', auth, 'registered', args[6]) end
-  effect('registries', name)
+  project('registries', name)
   return redis.call('HGETALL', user)
 end)
 
 -- sign_in: the password was right; hand out a family of refresh tokens.
 -- KEYS user, auth   ARGV now, the hash it was compared with, a new hash ('' to keep), family, token, most
 -- Reply the profile, or nothing if the password is another one by now
-verb('sign_in', function(keys, args)
+command('sign_in', function(keys, args)
   local user, auth = keys[1], keys[2]
   local at, compared, renewed, family, token, most = now(args[1]), args[2], args[3], args[4], args[5], tonumber(args[6])
   if redis.call('HGET', auth, 'password_hash') ~= compared or not exists(user) then return nil end
@@ -119,7 +119,7 @@ end)
 -- refresh: exchange a refresh token for the next of its family. One that was exchanged before was copied by somebody:
 -- whoever it was, the family ends.
 -- KEYS user, auth   ARGV now, family, sha256 of the token shown, next token   Reply the profile, or nothing
-verb('refresh', function(keys, args)
+command('refresh', function(keys, args)
   local user, auth, at, family = keys[1], keys[2], now(args[1]), args[2]
   local known = redis.call('HGET', auth, family)
   if not known then return nil end
@@ -134,7 +134,7 @@ verb('refresh', function(keys, args)
 end)
 
 -- sign_out: end a family of refresh tokens, or all.   KEYS auth   ARGV family ('' for all)
-verb('sign_out', function(keys, args)
+command('sign_out', function(keys, args)
   if args[1] == '' then drop_families(keys[1]) else redis.call('HDEL', keys[1], args[1]) end
   return 1
 end)
@@ -142,7 +142,7 @@ end)
 -- change_password: every other session ends.
 -- KEYS user, auth   ARGV the old hash ('' for an operator), the new one, family ('' for none), token
 -- Reply the profile, or nothing if the old one is another by now
-verb('change_password', function(keys, args)
+command('change_password', function(keys, args)
   local user, auth = keys[1], keys[2]
   if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
   if args[1] ~= '' and redis.call('HGET', auth, 'password_hash') ~= args[1] then return nil end
@@ -170,14 +170,14 @@ local function change_profile(user, name, changes)
   end
   if restyle then
     redis.call('HINCRBY', user, 'version', 1)
-    effect('restyle', name)
+    project('restyle', name)
   end
   return changed
 end
 
 -- change_profile: what people say of themselves.
 -- KEYS user   ARGV name, number of fields set, field, value, …, then fields taken away   Reply the profile
-verb('change_profile', function(keys, args)
+command('change_profile', function(keys, args)
   local user, name, sets = keys[1], args[1], tonumber(args[2])
   if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
   local changes = {}
@@ -191,7 +191,7 @@ end)
 -- KEYS user, auth, leaving, renaming
 -- ARGV name, created ('' if not known), now, role ('' if not known), password hash ('' for none), number of fields set,
 -- field, value, …, then fields taken away   Reply 'created', 'updated' or 'unchanged'
-verb('sync_user', function(keys, args)
+command('sync_user', function(keys, args)
   local user, auth, leaving, renaming = unpack(keys)
   local name, created, at, role, hash, sets = args[1], args[2], args[3], args[4], args[5], tonumber(args[6])
   if exists(leaving) then fail('username_taken', 'The account of that name is being deleted.') end
@@ -214,21 +214,21 @@ verb('sync_user', function(keys, args)
     redis.call('HSET', auth, 'password_hash', hash, 'synced_hash', hash)
     changed = true
   end
-  if changed or status == 'created' then effect('registries', name) end
+  if changed or status == 'created' then project('registries', name) end
   return status == 'unchanged' and changed and 'updated' or status
 end)
 
 -- change_role   KEYS user   ARGV name, role   Reply the profile
-verb('change_role', function(keys, args)
+command('change_role', function(keys, args)
   local user, name = keys[1], args[1]
   if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
-  if change_profile(user, name, {role = args[2]}) then effect('registries', name) end
+  if change_profile(user, name, {role = args[2]}) then project('registries', name) end
   return redis.call('HGETALL', user)
 end)
 
 -- suspend: nobody gets in by this account until it is lifted; tokens from before are void.
 -- KEYS user, auth   ARGV name, by whom ('' lifts it), now   Reply the profile
-verb('suspend', function(keys, args)
+command('suspend', function(keys, args)
   local user, auth, name, by, at = keys[1], keys[2], args[1], args[2], text(now(args[3]))
   if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
   if by == '' then
@@ -236,19 +236,19 @@ verb('suspend', function(keys, args)
   elseif not redis.call('HGET', user, 'suspended_at') then
     redis.call('HSET', user, 'suspended_at', at, 'suspended_by', by)
     drop_families(auth)
-    effect('cutoff', name, at)
+    project('cutoff', name, at)
   end
   return redis.call('HGETALL', user)
 end)
 
 -- The follower's `:following` is the fact; the followed person's side is told what it says now.
-recipe('follower', function(me, target)
+projection('follower', function(me, target)
   local since = redis.call('ZSCORE', key.user_following_recent(me), target) or ''
   return perform('note_follower', {key.user(target), key.user_followers(target), key.user_followers_recent(target)},
     {target, me, since})
 end)
 
-recipe('withdraw_follow', function(target, me)
+projection('withdraw_follow', function(target, me)
   if exists(key.user(target)) then return nil end
   return perform('unfollow', {key.user(me), key.user_following(me), key.user_following_recent(me)}, {me, target})
 end)
@@ -257,36 +257,36 @@ local function end_follow(user, following, recent, me, target)
   if redis.call('SREM', following, target) == 0 then return 0 end
   redis.call('ZREM', recent, target)
   set_count(user, 'followingCount', redis.call('SCARD', following))
-  effect('follower', me, target)
+  project('follower', me, target)
   return 1
 end
 
 -- follow   KEYS user, following, recent, blocked, blocked_by, home state, the other's user (one server)
 -- ARGV me, target, since when, 'told' if another system says when   Reply 1; 0 if it was so already, 2 if since when was not
-verb('follow', function(keys, args)
+command('follow', function(keys, args)
   local user, following, recent, blocked, blocked_by, state, other = unpack(keys)
   local me, target, at = args[1], args[2], text(now(args[3]))
   require_profile(user)
   require_person(other, blocked, blocked_by, target)
   if redis.call('SADD', following, target) == 0 then
     if not redated(recent, target, at, args[4]) then return 0 end
-    effect('follower', me, target)
+    project('follower', me, target)
     return 2
   end
   redis.call('ZADD', recent, at, target)
   redis.call('HDEL', state, 'follows') -- the home feed was built from others, however old this follow is
   redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
-  effect('follower', me, target)
+  project('follower', me, target)
   return 1
 end)
 
 -- unfollow   KEYS user, following, recent   ARGV me, target   Reply 1, or 0 if it was so already
-verb('unfollow', function(keys, args)
+command('unfollow', function(keys, args)
   return end_follow(keys[1], keys[2], keys[3], args[1], args[2])
 end)
 
 -- note_follower: the followed side of a follow.   KEYS user, followers, recent   ARGV name, follower, since ('' if not)
-verb('note_follower', function(keys, args)
+command('note_follower', function(keys, args)
   local user, followers, recent, name, follower, since = keys[1], keys[2], keys[3], args[1], args[2], args[3]
   if since == '' then
     redis.call('SREM', followers, follower)
@@ -295,44 +295,44 @@ verb('note_follower', function(keys, args)
     redis.call('SADD', followers, follower)
     redis.call('ZADD', recent, since, follower)
   else
-    effect('withdraw_follow', name, follower)
+    project('withdraw_follow', name, follower)
   end
   set_count(user, 'followerCount', redis.call('SCARD', followers))
 end)
 
-recipe('blocking', function(me, target)
+projection('blocking', function(me, target)
   local since = redis.call('ZSCORE', key.user_blocked(me), target) or ''
   local theirs = {key.user(target), key.user_blocked_by(target), key.user_following(target),
     key.user_following_recent(target)}
   return perform('note_block', theirs, {target, me, since})
 end)
 
-recipe('withdraw_block', function(target, me)
+projection('withdraw_block', function(target, me)
   if exists(key.user(target)) then return nil end
   return perform('unblock', {key.user_blocked(me)}, {me, target})
 end)
 
 -- block: hides each from the other, and ends follows both ways.
 -- KEYS blocked, user, following, recent, the other's user (one server)   ARGV me, target, now   Reply 1 or 0
-verb('block', function(keys, args)
+command('block', function(keys, args)
   local blocked, user, following, recent, other = unpack(keys)
   local me, target, at = args[1], args[2], text(now(args[3]))
   if other and not exists(other) then fail('not_found', 'There is nobody of that name.', {username = target}) end
   if redis.call('ZADD', blocked, 'NX', at, target) == 0 then return 0 end
   end_follow(user, following, recent, me, target)
-  effect('blocking', me, target)
+  project('blocking', me, target)
   return 1
 end)
 
 -- unblock   KEYS blocked   ARGV me, target   Reply 1 or 0
-verb('unblock', function(keys, args)
+command('unblock', function(keys, args)
   if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
-  effect('blocking', args[1], args[2])
+  project('blocking', args[1], args[2])
   return 1
 end)
 
 -- note_block: the blocked side.   KEYS user, blocked_by, following, recent   ARGV name, blocker, since ('' if not)
-verb('note_block', function(keys, args)
+command('note_block', function(keys, args)
   local user, blocked_by, following, recent = unpack(keys)
   local name, blocker, since = unpack(args)
   if since == '' then
@@ -341,51 +341,51 @@ verb('note_block', function(keys, args)
     redis.call('ZADD', blocked_by, since, blocker)
     end_follow(user, following, recent, name, blocker)
   else
-    effect('withdraw_block', name, blocker)
+    project('withdraw_block', name, blocker)
   end
 end)
 
-recipe('muting', function(me, target)
+projection('muting', function(me, target)
   local since = redis.call('ZSCORE', key.user_muted(me), target) or ''
   return perform('note_mute', {key.user(target), key.user_muted_by(target)}, {target, me, since})
 end)
 
-recipe('withdraw_mute', function(target, me)
+projection('withdraw_mute', function(target, me)
   if exists(key.user(target)) then return nil end
   return perform('unmute', {key.user_muted(me)}, {me, target})
 end)
 
 -- mute   KEYS muted, blocked, blocked_by, the other's user (one server)   ARGV me, target, now   Reply 1 or 0
-verb('mute', function(keys, args)
+command('mute', function(keys, args)
   local muted, blocked, blocked_by, other = unpack(keys)
   require_person(other, blocked, blocked_by, args[2])
   if redis.call('ZADD', muted, 'NX', text(now(args[3])), args[2]) == 0 then return 0 end
-  effect('muting', args[1], args[2])
+  project('muting', args[1], args[2])
   return 1
 end)
 
 -- unmute   KEYS muted   ARGV me, target   Reply 1 or 0
-verb('unmute', function(keys, args)
+command('unmute', function(keys, args)
   if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
-  effect('muting', args[1], args[2])
+  project('muting', args[1], args[2])
   return 1
 end)
 
 -- note_mute   KEYS user, muted_by   ARGV name, who mutes, since ('' if not)
-verb('note_mute', function(keys, args)
+command('note_mute', function(keys, args)
   if args[3] == '' then
     redis.call('ZREM', keys[2], args[2])
   elseif exists(keys[1]) then
     redis.call('ZADD', keys[2], args[3], args[2])
   else
-    effect('withdraw_mute', args[1], args[2])
+    project('withdraw_mute', args[1], args[2])
   end
 end)
 
 -- leave: an account goes. Its profile and credentials are gone at once; the rest follows in batches.
 -- KEYS user, auth, leaving, home, home state, posts, renaming
 -- ARGV name, now, 1 if there is something of someone without a profile   Reply the number of posts to delete
-verb('leave', function(keys, args)
+command('leave', function(keys, args)
   local user, auth, leaving, home, state, posts, renaming = unpack(keys)
   local name, at = args[1], text(now(args[2]))
   if exists(renaming) then fail('conflict', 'This account is being renamed.', {username = name}) end
@@ -394,16 +394,16 @@ verb('leave', function(keys, args)
   end
   redis.call('SET', leaving, at, 'NX')
   redis.call('DEL', user, auth, home, state)
-  effect('registries', name)
-  effect('restyle', name)
-  effect('cutoff', name, at)
-  effect('user_leaving', name)
+  project('registries', name)
+  project('restyle', name)
+  project('cutoff', name, at)
+  project('user_leaving', name)
   return redis.call('ZCARD', posts)
 end)
 
 -- drop_left: out of a list of someone who leaves, unless they are gone for good already.
 -- KEYS leaving, list   ARGV since when they leave, member, …
-verb('drop_left', function(keys, args)
+command('drop_left', function(keys, args)
   if redis.call('GET', keys[1]) ~= args[1] or not exists(keys[2]) then return end
   redis.call(redis.call('TYPE', keys[2]).ok == 'set' and 'SREM' or 'ZREM', keys[2], unpack(args, 2))
 end)
@@ -411,12 +411,12 @@ end)
 -- left: the name is free, if nothing is left of it.
 -- KEYS leaving, home, home state, then every other key of the user   ARGV name, since when they leave
 -- Reply 1, also if it was free before, or 0 if something is left
-verb('left', function(keys, args)
+command('left', function(keys, args)
   if redis.call('GET', keys[1]) ~= args[2] then return 1 end
   for i = 4, #keys do
     if exists(keys[i]) then return 0 end
   end
   redis.call('DEL', keys[1], keys[2], keys[3])
-  effect('user_leaving', args[1])
+  project('user_leaving', args[1])
   return 1
 end)

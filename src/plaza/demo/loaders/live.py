@@ -1,0 +1,40 @@
+"""An event with sessions, watched for the last hour and a bit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plaza.core.clock import SetClock
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
+from plaza.demo.generator import Plan
+from plaza.demo.phrases import bank
+from plaza.live.keys import EVENT_INFO, LIVE_AWAKE
+from plaza.live.model import Declaration
+from plaza.live.service import Live
+from plaza.live.simulation import Simulation
+
+EVENT: Final[str] = bank("shop")["event"]["id"]
+# As the audience's simulation names them.
+SESSIONS: Final = (f"{EVENT}-main", f"{EVENT}-side")
+
+
+class LivePart:
+    def __init__(self, functions: Functions, settings: Settings, plan: Plan) -> None:
+        self._functions = functions
+        self._settings = settings
+        self._plan = plan
+
+    async def load(self, batch: int, size: int) -> int:
+        """An audience cannot be played twice: a second run only sees to it that a worker minds the event."""
+        event, valkey = bank("shop")["event"], self._functions.valkey
+        if await valkey.call("HEXISTS", EVENT_INFO(EVENT), "born"):
+            await valkey.call("ZADD", LIVE_AWAKE(), "GT", self._plan.anchor_ms, EVENT)
+            return 0
+        clock = SetClock(self._plan.anchor_ms)
+        live = Live(self._functions, self._settings, clock)
+        await live.declare(EVENT, Declaration(event["title"], list(SESSIONS)))
+        audience = Simulation(
+            self._functions, self._settings, EVENT, viewers=event["viewers"], minutes=event["minutes"], seed=1
+        )
+        return (await audience.run(clock)).beats

@@ -1,0 +1,59 @@
+-- Bringing in a post together with everybody who liked it and what was said below it, as another system has them: the
+-- facts of one owner, in one step, so that what follows from them is computed once and not for every like.
+
+-- bring_post: a post that is not here yet, with its likes and comments.
+-- KEYS post, likes, likes' recent, comments, comments' recent, bookmarks, the author's user (one server)
+-- ARGV as create_post's without a style, how many parts the style has (4 on a cluster), the style; how many likes, then
+-- name and since of each; then comment, name, content and time of each comment, oldest first
+-- Reply 1, or 0 if the post is here already, or still being deleted: nothing has been done then
+command('bring_post', function(keys, args)
+  local post, likes, likes_recent, comments, comments_recent, bookmarks, user = unpack(keys)
+  local id, author = args[1], args[2]
+  if redis.call('EXISTS', post, likes, comments, bookmarks) > 0 then return 0 end
+  local own, next = {unpack(args, 1, 7)}, 9 + tonumber(args[8])
+  for i = 9, next - 1 do own[#own + 1] = args[i] end
+  write_post(post, user, own)
+
+  local names, scored, last = {}, {}, next + 2 * tonumber(args[next])
+  for i = next + 1, last, 2 do
+    names[#names + 1] = args[i]
+    scored[#scored + 1], scored[#scored + 2] = args[i + 1], args[i]
+    project('liking', id, args[i])
+  end
+  if #names > 0 then
+    redis.call('SADD', likes, unpack(names))
+    redis.call('ZADD', likes_recent, unpack(scored))
+  end
+
+  for i = last + 1, #args, 4 do
+    redis.call('RPUSH', comments, args[i])
+    redis.call('ZADD', comments_recent, args[i + 3], args[i])
+    project('commented', id, args[i], args[i + 1], args[i + 2])
+  end
+  redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes), 'commentsCount', redis.call('LLEN', comments))
+  -- write_post has asked for everything but this; all of it is computed from the post as it is now.
+  read = {}
+  if #args > next then project('pointed', id, author) end
+  return 1
+end)
+
+-- bring_follows: a person follows all of these, too.
+-- KEYS user, following, recent   ARGV name, then target and since of each   Reply how many of them are new
+command('bring_follows', function(keys, args)
+  local user, following, recent = unpack(keys)
+  local me, targets, names, scored = args[1], {}, {}, {}
+  require_profile(user)
+  for i = 2, #args, 2 do targets[#targets + 1] = args[i] end
+  for i, known in ipairs(redis.call('SMISMEMBER', following, unpack(targets))) do
+    if known == 0 then
+      names[#names + 1] = targets[i]
+      scored[#scored + 1], scored[#scored + 2] = args[2 * i + 1], targets[i]
+      project('follower', me, targets[i])
+    end
+  end
+  if #names == 0 then return 0 end
+  redis.call('SADD', following, unpack(names))
+  redis.call('ZADD', recent, unpack(scored))
+  redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
+  return #names
+end)

@@ -1,0 +1,155 @@
+"""A small community in which everything happens, made through the services of all five domains."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from plaza.app import Plaza
+from plaza.articles.lists import Lists
+from plaza.articles.model import ArticlesQuery, NewArticle
+from plaza.articles.service import Articles
+from plaza.challenges.daily_job import Roll
+from plaza.challenges.model import NewChallenge, NewTracking
+from plaza.challenges.model import NewPost as NewChallengePost
+from plaza.challenges.posts import Posts as ChallengePosts
+from plaza.challenges.service import Challenges
+from plaza.core.auth import Actor
+from plaza.core.paging import Page
+from plaza.core.tokens import Role
+from plaza.live.model import Beat, Leaving, Watcher
+from plaza.live.service import Live
+from plaza.shop.caching import Caching
+from plaza.shop.carts import Carts
+from plaza.shop.items import Items
+from plaza.shop.model import Login, NewItem
+from plaza.shop.sessions import Sessions
+from plaza.shop.views import Views
+from plaza.social.home_feed import Home
+from plaza.social.model import NewComment, NewPost
+from plaza.social.posts import Posts
+from plaza.social.sync import Sync
+from plaza.social.users import People
+
+NAMES = ("ana", "ben", "cleo", "dora", "eli")
+ROLES: tuple[Role, ...] = ("user", "model", "model", "user", "admin")
+ADMIN = Actor("root", "admin")
+
+
+class Anyone:
+    """Whoever comes is who they say they are; passwords have tests of their own."""
+
+    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
+        return Actor(username, "user")
+
+
+@dataclass
+class Town:
+    """What was made, by the ids it has."""
+
+    posts: list[str] = field(default_factory=list)
+    banned: str = ""
+    comments: list[str] = field(default_factory=list)
+    articles: list[int] = field(default_factory=list)
+    challenges: list[int] = field(default_factory=list)
+    challenge_posts: list[int] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)
+    guest: str = ""
+    token: str = ""
+
+
+async def load(plaza: Plaza) -> Town:
+    town = Town()
+    await _social(plaza, town)
+    await _articles(plaza, town)
+    await _challenges(plaza, town)
+    await _live(plaza)
+    await _shop(plaza, town)
+    await plaza.core.functions.outbox.drain()
+    return town
+
+
+def actor(name: str) -> Actor:
+    return Actor(name, ROLES[NAMES.index(name)])
+
+
+async def _social(plaza: Plaza, town: Town) -> None:
+    now = plaza.core.clock.now_ms()
+    users: list[Any] = [
+        {"username": name, "role": role, "display_name": name.title(), "created_at": now - 90_000_000}
+        for name, role in zip(NAMES, ROLES, strict=True)
+    ]
+    hashed = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE"
+    users[0]["password_hash"] = hashed
+    for result in await plaza.get(Sync).take("user", users):
+        assert result.status == "created", result
+    people, posts = plaza.get(People), plaza.get(Posts)
+    for one, other in itertools.permutations(NAMES[:4], 2):
+        await people.follow(actor(one), other)
+    await people.block(actor("ana"), "eli")
+    await people.mute(actor("ben"), "cleo")
+    for i, name in enumerate((*NAMES[:4], "ben")):
+        post = await posts.create(actor(name), NewPost(f"Good morning #plaza #day{i}"))
+        town.posts.append(post.id)
+    for id, name in itertools.product(town.posts[:3], NAMES[:3]):
+        await posts.like(actor(name), id)
+    for name in NAMES[:2]:
+        await posts.bookmark(actor(name), town.posts[1])
+        made = await posts.comment(actor(name), town.posts[1], NewComment("Indeed"))
+        town.comments.append(made.id)
+    town.banned = town.posts.pop()
+    await posts.like(actor("dora"), town.banned)
+    await posts.ban(ADMIN, town.banned, on=True)
+    await plaza.get(Home).page(actor("ana"), Page())
+
+
+async def _articles(plaza: Plaza, town: Town) -> None:
+    articles = plaza.get(Articles)
+    for i, name in enumerate(NAMES[:3]):
+        new = NewArticle(f"Article {i}", f"https://example.com/{i}", ["news", f"group{i}"])
+        made = await articles.post(actor(name), new, f"load-{i}")
+        town.articles.append(made.id)
+    for id, name in itertools.product(town.articles, NAMES):
+        await articles.vote(actor(name), id, "down" if name == "dora" else "up")
+    await plaza.get(Lists).of_group(None, "news", ArticlesQuery())
+
+
+async def _challenges(plaza: Plaza, town: Town) -> None:
+    challenges, posts = plaza.get(Challenges), plaza.get(ChallengePosts)
+    for category in (1, 2):
+        made = await challenges.create(actor("ana"), NewChallenge("Run", category, True, 21), f"load-{category}")
+        town.challenges.append(made.id)
+        for name in NAMES[:3]:
+            await challenges.join(actor(name), made.id)
+            await challenges.track(actor(name), made.id, NewTracking())
+            post = await posts.post(actor(name), made.id, NewChallengePost("Done."), f"load-{category}-{name}")
+            town.challenge_posts.append(post.id)
+    for id in town.challenge_posts[:4]:
+        await posts.react(actor("dora"), id)
+    await plaza.get(Roll).run()
+
+
+async def _live(plaza: Plaza) -> None:
+    live = plaza.get(Live)
+    for i, name in enumerate(NAMES):
+        watcher = Watcher(name, f"203.0.113.{i}", "NZ" if i % 2 else "FR", ("staff",) if i < 2 else ())
+        await live.beat(watcher, "E1", Beat("web", "S1" if i < 3 else None))
+        await live.beat(watcher, "E1", Beat("phone"))
+    await live.leave(Watcher("cleo", "203.0.113.2", "FR"), "E1", Leaving("phone"))
+
+
+async def _shop(plaza: Plaza, town: Town) -> None:
+    sessions, items, carts, views = plaza.get(Sessions), plaza.get(Items), plaza.get(Carts), plaza.get(Views)
+    sessions.accounts = Anyone()
+    for i in range(3):
+        item = await items.create(ADMIN, NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
+        town.items.append(item.id)
+        await plaza.get(Caching).schedule(ADMIN, item.id, 3600)
+    guest, _ = await views.view(None, town.items[0])
+    town.guest = guest.token
+    await carts.put(town.guest, town.items[0], 2)
+    visit = await sessions.login(None, Login("ana", "anything"))
+    town.token = visit.token
+    await carts.put(town.token, town.items[1], 3)
+    await views.view(town.token, town.items[1])

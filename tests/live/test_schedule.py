@@ -1,0 +1,44 @@
+"""What everybody may know of events, and persons who are counted without showing what opens their account."""
+
+from __future__ import annotations
+
+from plaza.core.functions import Functions
+from plaza.live.model import Declaration
+from plaza.live.schedule import Programme
+from plaza.live.service import Live
+from plaza.live.statistics import Figures
+from plaza.live.viewers import ViewerTokens
+from tests.live.conftest import Crowd, Web
+
+
+async def test_declared_events_are_shown_the_liveliest_first_and_no_others(
+    functions: Functions, live: Live, figures: Figures, crowd: Crowd
+) -> None:
+    programme = Programme(functions.valkey, live, figures)
+    for event in ("quiet", "loud"):
+        await live.declare(event, Declaration(title=f"A {event} one"))
+    await crowd.beat("ana", event="loud")
+    await crowd.beat("ana", event="undeclared")
+    assert [(showing.title, showing.watching) for showing in await programme.all()] == [
+        ("A loud one", 1),
+        ("A quiet one", 0),
+    ]
+    assert await programme.one("undeclared") is None
+
+
+def token_of(web: Web, name: str) -> dict[str, str]:
+    tokens = ViewerTokens(web.core.settings.secret("jwt_secret"), web.core.clock)
+    return {"authorization": f"Bearer {tokens.issue(name).token}"}
+
+
+async def test_a_persons_viewer_token_counts_them_as_themselves_and_opens_nothing_else(web: Web) -> None:
+    token = token_of(web, "ana")
+    assert (await web.beat(token, location="web")).json()["alive"] == 1
+    assert (await web.beat(web.user("ana"), location="tv")).json()["alive"] == 1, "they are one viewer"
+    assert (await web.client.get("/analytics/events/E1/viewers/active-count", headers=token)).status_code == 401
+
+
+async def test_a_viewer_token_of_a_person_who_left_is_void(web: Web) -> None:
+    token = token_of(web, "ana")
+    await web.core.auth.cut_off("ana")
+    assert (await web.beat(token, location="web")).status_code == 401

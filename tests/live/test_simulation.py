@@ -1,0 +1,124 @@
+"""A simulated audience is believable, and every figure of it is the one that counting by hand gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from plaza.cli import parser
+from plaza.core.clock import SetClock
+from plaza.core.errors import Invalid, Unavailable
+from plaza.core.functions import Functions
+from plaza.core.settings import Settings
+from plaza.live import dashboard
+from plaza.live.recorder import Recorder
+from plaza.live.simulation import Simulation
+from plaza.live.statistics import Figures
+from plaza.live.viewing_sessions import Viewings
+from tests.processes import plaza
+from tests.waiting import eventually
+
+WINDOW_MS = 65_000
+
+
+async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
+    functions: Functions, settings: Settings, figures: Figures, recorder: Recorder, clock: SetClock
+) -> None:
+    begun = clock.now_ms() - 12 * 60_000
+    simulation = Simulation(functions, settings, "E1", viewers=150, minutes=12)
+    done = await simulation.run(clock)
+    assert done.people == 150
+    assert done.beats > 500
+    assert done.left > 20
+    assert done.vanished > 10
+    viewings = [v async for v in Viewings(functions, figures._history, settings, clock).of("E1")]
+    ever = await figures.totals("E1")
+    assert ever.attended == len({v.viewer for v in viewings}) <= 150
+    assert ever.logins == len(viewings)
+    # Who is counted at a moment is watching then, or was less than a window ago and has not said goodbye.
+    watching = max(len({v.viewer for v in viewings if v.started_at <= at <= v.ended_at}) for at in _edges(viewings))
+    lingering = max(
+        len({v.viewer for v in viewings if v.started_at <= at <= v.ended_at + WINDOW_MS}) for at in _edges(viewings)
+    )
+    assert watching <= ever.peak <= lingering
+    now = await figures.statistics("E1")
+    assert sum(now.count_by_viewing_country.values()) == now.viewer_count == await figures.alive("E1")
+    records = await figures.records("E1")
+    assert len(records) == 2
+    assert all(begun <= record.timestamp <= clock.now_ms() for record in records)
+    await recorder.record()
+    assert await figures.records("E1") == records
+
+
+def _edges(viewings: list[Any]) -> list[int]:
+    return sorted({v.started_at for v in viewings})
+
+
+async def test_the_same_seed_gives_the_same_audience(
+    functions: Functions, settings: Settings, figures: Figures, clock: SetClock
+) -> None:
+    first = await Simulation(functions, settings, "E1", viewers=20, minutes=3, seed=4).run(clock)
+    other = await Simulation(functions, settings, "E1", viewers=20, minutes=3, seed=5).run(clock)
+    assert first.people == other.people
+    assert (first.beats, first.left) != (other.beats, other.left)
+
+
+async def test_the_dashboard_shows_the_figures(
+    functions: Functions, settings: Settings, figures: Figures, clock: SetClock
+) -> None:
+    await Simulation(functions, settings, "E1", viewers=30, minutes=2).run(clock)
+    out = StringIO()
+    await dashboard.show(figures, "E1", Console(file=out, width=100), once=True)
+    now = await figures.live("E1")
+    for word in ("E1", "watching now", f"{now.viewer_count}", f"{now.max_concurrent}", "country", "E1-main"):
+        assert word in out.getvalue()
+    await dashboard.show(figures, "[/b]", Console(file=out, width=100), once=True)
+    assert "[/b]" in out.getvalue(), "an event's name is no markup"
+
+
+async def test_the_dashboard_stays_while_valkey_is_away(figures: Figures, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    console = Console(file=out, width=100, force_terminal=True)
+    showing = asyncio.create_task(dashboard.show(figures, "E1", console, once=False, every_seconds=0.01))
+    await eventually(lambda: "watching now" in out.getvalue())
+
+    async def away(event: str) -> None:
+        raise Unavailable("Valkey has gone for a walk.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(figures, "live", away)
+        await eventually(lambda: "gone for a walk" in out.getvalue())
+    out.truncate(0)
+    await eventually(lambda: "watching now" in out.getvalue() and "gone for a walk" not in out.getvalue())
+    showing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await showing
+
+
+def test_a_sparkline_is_as_high_as_its_highest() -> None:
+    assert dashboard.sparkline(deque([0, 4, 8])) == " ▄█"
+    assert dashboard.sparkline(deque([0, 0])) == "  "
+
+
+def test_the_commands_play_an_audience_and_show_it(tmp_path: Path) -> None:
+    data = tmp_path / "var"
+    played = plaza(data, "live", "simulate", "--event", "keynote", "--viewers", "40", "--minutes", "3", "--speed", "0")
+    assert (played.returncode, played.stdout[:9]) == (0, "40 people"), played.stderr
+    shown = plaza(data, "live", "keynote", "--once")
+    assert "watching now" in shown.stdout
+    assert "keynote-main" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["a#b"], ["simulate", "--event", "a#b"], ["simulate", "--viewers", "0"], ["simulate", "--minutes", "-1"]]
+)
+def test_what_cannot_be_is_refused_before_anything_is_opened(words: list[str]) -> None:
+    given = parser().parse_args(["live", *words])
+    with pytest.raises(Invalid):
+        given.run(given)

@@ -1,0 +1,74 @@
+"""Writes at random until it is killed: `python -m tests.social.random_writer_process URL SEED`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+from collections.abc import Awaitable, Callable
+
+from plaza.core import paging
+from plaza.core.auth import Actor, Auth
+from plaza.core.clock import SetClock
+from plaza.core.errors import PlazaError
+from plaza.core.functions import Functions
+from plaza.core.keyspace import use_layout
+from plaza.core.settings import Settings
+from plaza.social.library import LIBRARY
+from plaza.social.model import NewComment, NewPost, PostEdit
+from plaza.social.post_reader import Reader
+from plaza.social.posts import Posts
+from plaza.social.users import People
+from tests.timeouts import connect_patiently
+
+PEOPLE = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
+ADMIN = Actor("root", "admin")
+AT_ONCE = 24
+# What a killed process has sent may arrive until then, and is refused after.
+PROJECTION_MS = 400
+
+
+async def main(url: str, seed: int) -> None:
+    valkey = await connect_patiently(url)
+    use_layout(valkey.layout)
+    functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], projection_ms=PROJECTION_MS), SetClock()
+    await functions.load()
+    people = People(functions, Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), clock)
+    posts = Posts(functions, Reader(functions), people, clock)
+    dice, ids = random.Random(seed), list[str]()
+
+    async def something() -> None:
+        who, other = dice.choice(PEOPLE), dice.choice(PEOPLE)
+        id = dice.choice(ids) if ids else "00000000-0000-4000-8000-000000000000"
+        acts: list[Callable[[], Awaitable[object]]] = [
+            lambda: posts.like(who, id),
+            lambda: posts.unlike(who, id),
+            lambda: posts.bookmark(who, id),
+            lambda: posts.unbookmark(who, id),
+            lambda: posts.comment(who, id, NewComment("hi")),
+            lambda: posts.edit(who, id, PostEdit(f"#t{dice.randrange(4)}")),
+            lambda: people.follow(who, other.name),
+            lambda: people.unfollow(who, other.name),
+            lambda: people.block(who, other.name),
+            lambda: people.unblock(who, other.name),
+            lambda: posts.ban(ADMIN, id, on=dice.random() < 0.5),
+            lambda: posts.delete(ADMIN, id),
+        ]
+        if dice.random() < 0.1:
+            made = await posts.create(who, NewPost(f"#t{dice.randrange(4)} #all"))
+            ids.append(made.id)
+        else:
+            await dice.choices(acts, [9, 5, 9, 5, 6, 3, 6, 3, 1, 1, 1, 1])[0]()
+
+    async def for_ever() -> None:
+        while True:
+            with contextlib.suppress(PlazaError):
+                await something()
+
+    print("go", flush=True)
+    await asyncio.gather(*(for_ever() for _ in range(AT_ONCE)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,76 @@
+"""A post that comes with everything that came of it is as one whose likes and comments came one by one."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from plaza.core.auth import Actor
+from plaza.social.bulk_import import Bringing
+from plaza.social.model import NoProfile
+from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
+from tests.social.conftest import ADMIN, Social
+from tests.social.consistency import faults, read_all
+
+PEOPLE = ("ana", "ben", "cem", "dan")
+
+
+def story(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[CommentRecord]]:
+    id = str(uuid.UUID(int=n, version=4))
+    likes = [MarkRecord(name, id, created + 10 + at) for at, name in enumerate(PEOPLE[: n % 5])]
+    comments = [
+        CommentRecord(str(uuid.UUID(int=100 * n + at, version=4)), id, PEOPLE[at], f"{at} <b>", created + 50 - at)
+        for at in range(n % 4)
+    ]
+    return PostRecord(id, "mia", f"No. {n} #tea #t{n % 3}", created_at=created), likes, comments
+
+
+async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, stranger: Any) -> None:
+    sync: Sync = social.parts[Sync]
+    now = social.clock.now_ms()
+    await sync.take("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
+    # Young ones, which are ranked, and one that is too old for that.
+    stories = [story(n, now - n * 3_600_000) for n in range(1, 10)] + [story(10, now - 20 * 86_400_000)]
+    bringing = Bringing(sync)
+    for one in stories:
+        assert await bringing.bring(*one)
+    brought = await read_all(stranger)
+    assert faults(brought, now) == []
+    for one in stories:
+        assert not await bringing.bring(*one), "it is here already"
+    assert await read_all(stranger) == brought
+
+    for post, _, _ in stories:
+        await social.posts.delete(ADMIN, post.id)
+    for post, likes, comments in stories:
+        await sync.take("post", [post])
+        await sync.take("like", likes)
+        await sync.take("comment", comments)
+    one_by_one = await read_all(stranger)
+    changed = {family for family in brought if brought[family] != one_by_one[family]}
+    assert changed <= {"feeds_drop", "user_points"}
+    assert one_by_one["user_points"]["mia",]["total"] == brought["user_points"]["mia",]["total"]
+
+
+async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, stranger: Any) -> None:
+    now = social.clock.now_ms()
+    await social.sync.take("user", [{"username": name} for name in ("mia", *PEOPLE)])
+    follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(PEOPLE)]
+    bringing = Bringing(social.sync)
+    assert await bringing.follow("mia", follows[:2]) == 2
+    assert await bringing.follow("mia", follows) == 2, "those that are new"
+    assert await bringing.follow("mia", follows) == 0
+    brought = await read_all(stranger)
+    assert faults(brought, now) == []
+    assert brought["user"]["mia",]["followingCount"] == "4"
+    for name in PEOPLE:
+        await social.people.unfollow(Actor("mia", "user"), name)
+    await social.sync.take("follow", follows)
+    assert await read_all(stranger) == brought
+    with pytest.raises(NoProfile):
+        await bringing.follow("nobody", [FollowRecord("nobody", "mia")])
+    assert await bringing.follow("mia", [FollowRecord("mia", "ghost")]) == 1
+    await social.functions.outbox.drain()
+    assert faults(await read_all(stranger), now) == [], "who follows nobody there follows nobody"

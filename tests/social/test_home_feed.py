@@ -1,0 +1,346 @@
+"""The home feed: complete, newest first, and fresh."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from plaza.core.auth import Actor
+from plaza.core.paging import Page
+from plaza.social import home_feed as home_module
+from plaza.social import keys as k
+from tests.social.conftest import ADMIN, Social, trips
+
+
+async def everything(social: Social, actor: Actor, limit: int = 20) -> list[str]:
+    """The whole feed, page by page."""
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await social.home.page(actor, Page(limit=limit, cursor=cursor))
+        seen += [item.post.id for item in page.items]
+        cursor = page.pagination.next_cursor
+        if cursor is None:
+            return seen
+
+
+async def stuff(social: Social, names: list[str], each: int, dice: random.Random) -> list[str]:
+    """Posts written without the verbs, as many as a test wants; all ids, newest first."""
+    made: list[tuple[int, str]] = []
+    commands: list[tuple[Any, ...]] = []
+    for name in names:
+        for _ in range(each):
+            id = f"{dice.getrandbits(32):08x}-0000-4000-8000-{dice.getrandbits(48):012x}"
+            at = social.clock.now_ms() - dice.randrange(30 * 86_400_000)
+            made.append((at, id))
+            commands.append(("HSET", k.POST(id), "id", id, "user_id", name, "created_at", at, "content", "x"))
+            commands.append(("ZADD", k.USER_POSTS(name), at, id))
+    for first in range(0, len(commands), 5_000):
+        await social.valkey.batch(commands[first : first + 5_000])
+    return [id for _, id in sorted(made, reverse=True)]
+
+
+async def follow_all(social: Social, me: Actor, names: list[str]) -> None:
+    now = social.clock.now_ms()
+    for first in range(0, len(names), 1_000):
+        some = names[first : first + 1_000]
+        await social.valkey.call("SADD", k.USER_FOLLOWING(me.name), *some)
+        await social.valkey.call("ZADD", k.USER_FOLLOWING_RECENT(me.name), *(p for n in some for p in (now, n)))
+
+
+async def test_it_holds_the_posts_of_those_followed_newest_first(
+    social: Social, ana: Actor, bob: Actor, stranger: Any
+) -> None:
+    cat, dan = await social.person("cat"), await social.person("dan")
+    await social.people.follow(ana, "bob")
+    await social.people.follow(ana, "cat")
+    made = []
+    for who in (bob, cat, dan, bob):
+        social.clock.forward(seconds=1)
+        made.append((await social.post(who)).id)
+    assert await everything(social, ana) == [made[3], made[1], made[0]]
+    assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1, desc=True) == [made[3], made[1], made[0]]
+    assert 0 < await stranger.ttl(k.TMP_HOME("ana")) <= 900
+    item = (await social.home.page(ana, Page())).items[0]
+    assert (item.post.id, item.user and item.user.username) == (made[3], "bob")
+    assert (await social.home.page(ana, Page(), users=False)).items[0].user is None
+    social.clock.forward(seconds=1)
+    await social.post(dan)
+    await social.home.page(ana, Page())
+    assert await stranger.zcard(k.TMP_HOME("ana")) == 3, "others read the key too: what is not followed is not in it"
+    mine = k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")
+    for key in mine:
+        await stranger.expire(key, 60)  # as if nobody had read it for 14 minutes
+    await social.home.page(ana, Page())
+    assert [await stranger.ttl(key) > 840 for key in mine] == [True, True], "it lives on from the last read"
+
+
+async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: Social, ana: Actor, bob: Actor) -> None:
+    await social.people.follow(ana, "bob")
+    assert await everything(social, ana) == []
+    social.clock.forward(seconds=300)
+    first = await social.post(bob)
+    assert await everything(social, ana) == [first.id]
+    social.clock.forward(seconds=1)
+    second = await social.post(bob)
+    await social.jobs.push()
+    assert await everything(social, ana) == [second.id, first.id]
+
+
+async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
+    social: Social, ana: Actor, bob: Actor
+) -> None:
+    await social.people.follow(ana, "bob")
+    await social.home.page(ana, Page())
+    social.clock.forward(seconds=-1.5)
+    post = await social.post(bob)
+    social.clock.forward(seconds=3)
+    assert await everything(social, ana) == [post.id]
+
+
+async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_is_lifted(
+    social: Social, ana: Actor, bob: Actor
+) -> None:
+    await social.people.follow(ana, "bob")
+    await social.home.page(ana, Page())
+    post = await social.post(bob)
+    await social.posts.ban(ADMIN, post.id, on=True)
+    await social.jobs.push()
+    social.clock.forward(seconds=60)
+    assert await everything(social, ana) == []
+    await social.posts.ban(ADMIN, post.id, on=False)
+    await social.jobs.push()
+    assert await everything(social, ana) == [post.id]
+
+
+async def test_many_posts_by_others_in_between_hide_nothing(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_module, "MERGED", 20)
+    cat = await social.person("cat")
+    await social.people.follow(ana, "bob")
+    await everything(social, ana)
+    social.clock.forward(seconds=60)
+    mine = []
+    for i in range(310):
+        social.clock.forward(seconds=0.01)
+        made = await social.post(bob if i % 100 == 0 else cat)
+        if i % 100 == 0:
+            mine.append(made.id)
+    assert await everything(social, ana) == mine[::-1]
+
+
+async def test_the_unfollowed_blocked_muted_deleted_and_banned_are_left_out(social: Social, ana: Actor) -> None:
+    people = [await social.person(f"p{i}") for i in range(6)]
+    posts = []
+    for who in people:
+        await social.people.follow(ana, who.name)
+        social.clock.forward(seconds=1)
+        posts.append(await social.post(who))
+    assert len(await everything(social, ana)) == 6
+    await social.people.unfollow(ana, "p0")
+    await social.people.block(people[1], "ana")
+    await social.people.mute(ana, "p2")
+    await social.posts.delete(people[3], posts[3].id)
+    await social.posts.ban(ADMIN, posts[4].id, on=True)
+    assert await everything(social, ana) == [posts[5].id]
+    await social.posts.ban(ADMIN, posts[4].id, on=False)
+    await social.people.unmute(ana, "p2")
+    await social.people.follow(ana, "p0")
+    assert await everything(social, ana) == [posts[i].id for i in (5, 4, 2, 0)]
+
+
+async def test_someone_followed_with_an_old_date_is_in_it(social: Social, ana: Actor, bob: Actor) -> None:
+    """As many are followed as when it was built, and the latest is the same: it is built anew all the same."""
+    old = await social.post(bob)
+    for name in ("cat", "dan"):
+        social.clock.forward(seconds=60)
+        await social.person(name)
+        await social.people.follow(ana, name)
+    assert await everything(social, ana) == []
+    await social.people.unfollow(ana, "cat")
+    await social.sync.take("follow", [{"follower": "ana", "following": "bob", "created_at": 1}])
+    assert await everything(social, ana) == [old.id]
+
+
+async def test_pages_are_full_after_filtering(social: Social, ana: Actor, bob: Actor) -> None:
+    cat = await social.person("cat")
+    for who in ("bob", "cat"):
+        await social.people.follow(ana, who)
+    mine = []
+    for i in range(60):
+        social.clock.forward(seconds=1)
+        made = await social.post(bob if i % 3 else cat)
+        if i % 3 == 0:
+            mine.append(made.id)
+    await social.people.mute(ana, "bob")
+    page = await social.home.page(ana, Page(limit=15))
+    assert [item.post.id for item in page.items] == mine[::-1][:15]
+
+
+async def test_no_duplicates_or_gaps_while_others_post_between_pages(social: Social, ana: Actor, bob: Actor) -> None:
+    await social.people.follow(ana, "bob")
+    posts = [await social.post(bob) for _ in range(30)]  # all in one millisecond
+    made = sorted((post.id for post in posts), reverse=True)
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await social.home.page(ana, Page(limit=7, cursor=cursor))
+        seen += [item.post.id for item in page.items]
+        cursor = page.pagination.next_cursor
+        if cursor is None:
+            break
+        social.clock.forward(seconds=1)
+        await social.post(bob)
+        await social.posts.delete(bob, seen[-1])
+    assert seen == made
+
+
+async def test_it_is_complete_beyond_what_is_kept_and_after_a_month_away(
+    social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_module, "DEPTH", 50)
+    dice = random.Random(3)
+    names = [f"p{i}" for i in range(40)]
+    await asyncio.gather(*(social.person(name) for name in names))
+    posts = await stuff(social, names, 5, dice)
+    posts += await stuff(social, ["p0"], 60, dice)
+    await follow_all(social, ana, names)
+    at = dict(zip(posts, await social.valkey.batch([("HGET", k.POST(id), "created_at") for id in posts]), strict=True))
+    wanted = sorted(posts, key=lambda id: (int(at[id]), id), reverse=True)
+    assert await everything(social, ana, 30) == wanted
+    assert await everything(social, ana, 100) == wanted, "warm as cold"
+
+
+async def test_an_old_post_that_arrives_late_makes_no_gap(
+    social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_module, "DEPTH", 10)
+    await social.person("p0")
+    posts = await stuff(social, ["p0"], 40, random.Random(5))
+    await follow_all(social, ana, ["p0"])
+    await social.home.page(ana, Page(limit=5))
+    keys = [k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")]
+    await social.functions.run("social_home_push", keys, 1, posts[-1])
+    assert await everything(social, ana, 7) == posts
+
+
+async def test_round_trips_warm_and_when_built(social: Social, ana: Actor, bob: Actor) -> None:
+    if social.valkey.clustered:
+        return
+    names = [f"p{i}" for i in range(1_000)]
+    await stuff(social, names, 2, random.Random(1))
+    await follow_all(social, ana, names)
+    assert await trips(social.home.page(ana, Page())) <= 3 + 2
+    assert await trips(social.home.page(ana, Page())) <= 3
+    await social.post(bob)
+    assert await trips(social.home.page(ana, Page())) <= 3
+    assert await trips(social.feeds.explore(ana, Page())) <= 2
+
+
+async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
+    cat = await social.person("cat")
+    for who in (ana, cat):
+        await social.people.follow(who, "bob")
+    await social.home.page(ana, Page())
+    post = await social.post(bob)
+    assert await social.jobs.push() == 1
+    assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1) == [post.id]
+    assert 0 < await stranger.ttl(k.TMP_HOME("ana")) <= 900
+    assert await stranger.exists(k.TMP_HOME("cat"), k.FEEDS_PUSH()) == 0
+
+
+async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
+    social: Social, ana: Actor, bob: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Valkey runs the same commands on as many members; who has a feed gets the post afterwards, in batches."""
+    await social.people.follow(ana, "bob")
+    await social.post(bob)
+    alone = await commands_of(social, social.post(bob))
+    fans = [f"fan{i}" for i in range(2_600)]
+    await social.valkey.call("SADD", k.USER_FOLLOWERS("bob"), *fans)
+    ranks = [part for at, name in enumerate(fans) for part in (at, name)]
+    await social.valkey.call("ZADD", k.USER_FOLLOWERS_RECENT("bob"), *ranks)
+    assert await commands_of(social, social.post(bob)) == alone
+    whole = {"smembers", "sscan", "srandmember", "zrange", "zrevrange", "zrangebyscore", "zunionstore", "hgetall"}
+    assert whole.isdisjoint(alone), "nothing that grows with what is there"
+    reading = fans[::40]
+    await social.valkey.batch([("HSET", k.TMP_HOME_STATE(name), "follows", "1:1") for name in reading])
+    await social.valkey.batch([("EXPIRE", k.TMP_HOME_STATE(name), 900) for name in reading])
+    await social.valkey.call("DEL", k.FEEDS_PUSH())
+    post = await social.post(bob)
+    sizes: list[int] = []
+    batch = social.valkey.batch
+
+    def measured(commands: Any, **options: Any) -> Any:
+        sizes.append(len(commands))
+        return batch(commands, **options)
+
+    monkeypatch.setattr(social.valkey, "batch", measured)
+    assert await social.jobs.push() == 1
+    assert (max(sizes), len(sizes)) == (500, 6), "2,601 followers, 500 at a time"
+    monkeypatch.undo()
+    homes = await social.valkey.batch([("ZRANGE", k.TMP_HOME(name), 0, -1) for name in fans])
+    assert [bool(home) for home in homes] == [name in set(reading) for name in fans]
+    assert {id for home in homes for id in home} == {post.id}
+
+
+async def commands_of(social: Social, work: Awaitable[object]) -> dict[str, int]:
+    """How often Valkey ran which command for some work, those inside functions too."""
+    nodes = social.valkey.primaries()
+    for node in nodes:
+        await node.call("CONFIG", "RESETSTAT")
+    await work
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        for line in (await node.call("INFO", "commandstats")).splitlines():
+            name, _, says = line.partition(":calls=")
+            if says and not name.endswith(("|resetstat", "info", "ping")):
+                counts[name.removeprefix("cmdstat_")] += int(says.partition(",")[0])
+    return dict(counts)
+
+
+async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
+    await social.people.follow(ana, "bob")
+    gone, kept = await social.post(bob), await social.post(bob)
+    await social.home.page(ana, Page())
+    await social.posts.delete(bob, gone.id)
+    await social.jobs.push()
+    assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1) == [kept.id]
+    assert await stranger.exists(k.FEEDS_DROP()) == 0
+    await social.leaving.leave(ADMIN, "bob")
+    assert await stranger.exists(k.TMP_HOME("ana"), k.FEEDS_DROP()) == 0
+
+
+async def test_following_five_thousand_people_is_answered_in_bounded_steps(
+    social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice, now = random.Random(9), social.clock.now_ms()
+    names = [f"m{i}" for i in range(5_000)]
+    made: list[tuple[int, str]] = []
+    commands: list[tuple[Any, ...]] = []
+    for i, name in enumerate(names):
+        rows = [(now - dice.randrange(30 * 86_400_000), f"{i:08x}-0000-4000-8000-{j:012x}") for j in range(20)]
+        made += rows
+        commands.append(("ZADD", k.USER_POSTS(name), *(part for row in rows for part in row)))
+    for first in range(0, len(commands), 500):
+        await social.valkey.batch(commands[first : first + 500])
+    await follow_all(social, ana, names)
+    wanted = sorted(made, reverse=True)[:900]
+    for at, id in wanted:
+        author = names[int(id[:8], 16)]
+        await social.valkey.call("HSET", k.POST(id), "id", id, "user_id", author, "created_at", at, "content", "x")
+    seen: list[str] = []
+    cursor = None
+    for _ in range(9):  # from the kept feed into what is merged below it
+        page = await social.home.page(ana, Page(limit=100, cursor=cursor))
+        seen += [item.post.id for item in page.items]
+        cursor = page.pagination.next_cursor
+    assert seen == [id for _, id in wanted]
+    await social.valkey.call("DEL", k.TMP_HOME_STATE("ana"))
+    assert social.valkey.clustered or await trips(social.home.page(ana, Page())) <= 3 + 10

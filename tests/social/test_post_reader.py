@@ -1,0 +1,168 @@
+"""What a process has at hand is never older than what a reader may know: pages are compared with plain reads."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from plaza.core import paging
+from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
+from plaza.core.functions import Functions
+from plaza.core.paging import Page
+from plaza.social import feeds, post_reader
+from plaza.social.domain import DOMAIN
+from plaza.social.feeds import Feeds
+from plaza.social.keys import POST, USER
+from plaza.social.model import PUBLIC_FIELDS as CARD
+from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile, card_of, post_of
+from plaza.social.post_reader import Reader
+from tests.servers import Cluster, Server
+from tests.social.conftest import ADMIN, Social, trips
+from tests.timeouts import connect_patiently
+
+ROUNDS = 60
+
+
+async def plainly(stranger: Any, viewer: Actor, item: FeedItem) -> FeedItem:
+    """The same item, as a stranger would make it of the documented keys."""
+    id, author = item.post.id, item.post.user_id
+    liked = await stranger.sismember(f"{POST(id)}:likes", viewer.name)
+    marked = await stranger.sismember(f"{POST(id)}:bookmarks", viewer.name)
+    card = card_of(await stranger.hmget(USER(author), CARD))
+    return FeedItem(post_of(await stranger.hgetall(POST(id)), liked=bool(liked), bookmarked=bool(marked)), card)
+
+
+async def test_another_process_shows_every_change_at_the_next_read(
+    place: Server | Cluster, social: Social, stranger: Any
+) -> None:
+    """One process changes things, another one reads after each change, and has seen all of it before."""
+    people = [await social.person(name) for name in ("ana", "bob", "cat")]
+    ids = [(await social.post(who, f"#tea {i}")).id for i, who in enumerate(people * 2)]
+    dice = random.Random(5)
+
+    async def something() -> None:
+        who, other, id = dice.choice(people), dice.choice(people), dice.choice(ids)
+        edit, name = PostEdit(f"#tea {dice.random()}"), Profile(display_name=f"{dice.random()}")
+        acts: list[Callable[[], Awaitable[object]]] = [
+            lambda: social.posts.like(who, id),
+            lambda: social.posts.unlike(who, id),
+            lambda: social.posts.bookmark(who, id),
+            lambda: social.posts.comment(who, id, NewComment("hi")),
+            lambda: social.posts.edit(people[ids.index(id) % 3], id, edit),
+            lambda: social.posts.ban(ADMIN, id, on=True),
+            lambda: social.posts.ban(ADMIN, id, on=False),
+            lambda: social.people.follow(who, other.name) if who is not other else social.post(who),
+            lambda: social.people.change(who, who.name, name),
+            lambda: stranger.hset(USER(who.name), "bio", str(dice.random())),
+        ]
+        if dice.random() < 0.05:
+            await social.posts.delete(ADMIN, ids.pop())
+            ids.append((await social.posts.create(people[(len(ids)) % 3], NewPost("#tea new"))).id)
+        else:
+            with contextlib.suppress(NotFound):  # it may be banned just now
+                await dice.choice(acts)()
+
+    async with await connect_patiently(place.url) as elsewhere:
+        functions = Functions(elsewhere, [DOMAIN.library])
+        feeds = Feeds(functions, Reader(functions), social.people, social.clock)
+        for _ in range(ROUNDS):
+            await something()
+            viewer = dice.choice(people)
+            shown = (await feeds.explore(viewer, Page(limit=100))).items
+            assert shown == [await plainly(stranger, viewer, item) for item in shown]
+            assert {item.post.id for item in shown} == set(await stranger.zrange("explore:feed", 0, -1))
+
+
+async def test_whoever_looks_next_sees_own_flags_not_the_last_readers(social: Social, ana: Actor, bob: Actor) -> None:
+    post = await social.post(ana)
+    await social.posts.like(bob, post.id)
+    await social.posts.bookmark(ana, post.id)
+
+    async def flags(viewer: Actor | None) -> tuple[bool, bool]:
+        (item,) = (await social.feeds.explore(viewer, Page())).items
+        return item.post.isLiked, item.post.isBookmarked
+
+    for _ in range(2):
+        assert await flags(bob) == (True, False)
+        assert await flags(ana) == (False, True)
+        assert await flags(None) == (False, False)
+
+
+async def test_a_page_takes_two_round_trips_at_hand_or_not(social: Social, ana: Actor, bob: Actor) -> None:
+    posts = [await social.post(bob if i % 2 else ana) for i in range(25)]
+    more = 1 if social.valkey.clustered else 0  # from the posts to their authors, always
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # nothing is at hand
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # all is
+    assert await trips(social.feeds.explore(None, Page())) == 1 + 2 * more  # and nobody has flags
+    await social.posts.like(ana, posts[-1].id)
+    await social.people.follow(ana, "bob")
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two cards are not
+    assert await trips(social.posts.get(ana, posts[0].id)) == 1 + more
+
+
+async def test_many_posts_are_read_in_short_steps(social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_reader, "MOST_AT_ONCE", 3)
+    ids = [(await social.post(ana, f"#t{i % 2}")).id for i in range(8)]
+    items = await social.posts.reader.items(post_reader.View(ana), ids)
+    assert [item.post.id for item in items if item] == ids
+    found = await social.feeds.top_posts(ana, "t0,t1", 4)
+    assert {item.post.id for tag in found for item in tag.posts} == set(ids)
+    social.posts.reader.posts.drop(POST(ids[0]))
+    steps = await trips(social.posts.reader.items(post_reader.View(ana), ids))
+    assert steps == (6 if social.valkey.clustered else 3)
+
+
+async def test_the_best_posts_of_a_tag_are_as_many_as_asked_for_although_better_ones_are_hidden(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "SPARE", 2)
+    for _ in range(8):
+        await social.posts.like(bob, (await social.post(bob, "#tea")).id)
+    cat = await social.person("cat")
+    seen = {(await social.post(cat, "#tea #cake")).id for _ in range(3)}
+    await social.people.mute(ana, "bob")
+    for count in (1, 3, 5):
+        found = await social.feeds.top_posts(ana, "tea,cake", count)
+        for tag in found:
+            shown = [item.post.id for item in tag.posts]
+            assert len(shown) == min(count, 3)
+            assert set(shown) <= seen
+
+
+async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(
+    social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "PASS_STEP", 7)
+    cat = await social.person("cat")
+    for i in range(30):
+        social.clock.forward(seconds=1)
+        post = await social.post([bob, cat, bob][i % 3], "#tea")
+        if i % 5 == 0:
+            await social.posts.ban(ADMIN, post.id, on=True)
+        fan = await social.person(f"fan{i}")
+        await social.people.follow(fan, "bob")
+        if i % 4 == 0:
+            await social.people.block(fan, "ana")
+    await social.people.follow(ana, "bob")
+    await social.people.follow(ana, "cat")
+    await social.people.mute(ana, "cat")
+    lists: list[Callable[[Page], Awaitable[Any]]] = [
+        lambda page: social.feeds.explore(ana, page),
+        lambda page: social.feeds.of_user(ana, "bob", page),
+        lambda page: social.feeds.hashtag(ana, "tea", page),
+        lambda page: social.feeds.ranked(ana, "tea", page),
+        lambda page: social.home.page(ana, page),
+        lambda page: social.people.followers(ana, "bob", page),
+        lambda page: social.people.newest(ana, "user", page),
+    ]
+    for whole in lists:
+        all_of_it = (await whole(Page(limit=100))).items
+        assert len(all_of_it) >= 15
+        for offset in (1, 9, len(all_of_it) - 1, len(all_of_it)):
+            found = await whole(Page(limit=5, offset=offset))
+            assert found.items == all_of_it[offset : offset + 5]
