@@ -9,8 +9,9 @@ import pytest
 
 from plaza.core import functions as functions_module
 from plaza.core.errors import PlazaError
-from plaza.core.functions import Functions, Library, Outdated
+from plaza.core.functions import Constant, Functions, Library, Outdated
 from plaza.core.keys import EVENTS
+from plaza.core.keyspace import Catalogue
 from plaza.core.valkey import USAGE, ReplyError, Usage, Valkey
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP
 
@@ -115,7 +116,7 @@ async def test_when_keys_change_their_meaning_old_processes_stop(
 
 async def test_two_projections_of_one_name_are_refused(valkey: Valkey) -> None:
     twice = dataclasses.replace(LIBRARY, lua=LIBRARY.lua + "\nprojection('event', function() end)")
-    with pytest.raises(ValueError, match="two projections event"):
+    with pytest.raises(ValueError, match="Projection defined twice: event"):
         Functions(valkey, [twice])
 
 
@@ -156,3 +157,30 @@ async def test_one_question_about_many_owners_is_one_round_trip(functions: Funct
     for node in valkey.primaries():
         await node.call("FUNCTION", "FLUSH")
     assert await functions.query_each("ledger_total", keys) == [str(i) for i in range(20)]
+
+
+async def test_constants_are_locals_of_the_library(valkey: Valkey) -> None:
+    lua = """
+query('constants', function()
+  return {MAX_TAGS, tostring(RATIO), tostring(STRICT), TITLE, SIZES[2], WEIGHTS.like}
+end)
+"""
+    constants: dict[str, Constant] = {
+        "MAX_TAGS": 30,
+        "RATIO": 0.25,
+        "STRICT": True,
+        "TITLE": 'a "b"',
+        "SIZES": [1, 2],
+        "WEIGHTS": {"like": 3},
+    }
+    functions = Functions(valkey, [Library("constants", Catalogue("constants", {}, {}), lua, constants)])
+    await functions.load()
+    assert await functions.query("constants_constants", ["any"]) == [30, "0.25", "true", 'a "b"', 2, 3]
+
+
+def test_a_library_gets_the_constants_of_its_base() -> None:
+    base = dataclasses.replace(LIBRARY, constants={"LOW": 1, "HIGH": 2})
+    library = Library.read(
+        "other", LIBRARY.catalogue, "tests.core.ledger", "functions", base=base, constants={"HIGH": 3}
+    )
+    assert library.constants == {"LOW": 1, "HIGH": 3}

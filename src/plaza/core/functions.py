@@ -14,8 +14,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -41,37 +41,75 @@ class Outdated(Unavailable):
     title, code = "This process is older than the data", "outdated"
 
 
+# A value that Lua gets from Python: a number, a text, a flag, a list or a table of these.
+Constant = int | float | str | bool | Sequence["Constant"] | Mapping[str, "Constant"]
+
+
 @dataclass(frozen=True)
 class Library:
-    """A domain's verbs: its catalogue and its Lua."""
+    """A domain's commands and queries: its catalogue, its constants and its Lua.
+
+    A constant that Python and Lua both need is declared in Python and passed here: `constants={"MAX_TAGS": 30}`.
+    Lua reads it as the local `MAX_TAGS`. A test with a lower limit uses `dataclasses.replace`.
+    """
 
     name: str
     catalogue: Catalogue
     lua: str
+    constants: Mapping[str, Constant] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, name: str, catalogue: Catalogue, package: str, *nouns: str, upon: Library | None = None) -> Library:
-        """The library whose Lua lies in a package's folder, one file per noun; each may use what comes before it."""
-        parts = [(files(package) / f"{noun}.lua").read_text() for noun in nouns]
-        return cls(name, catalogue, "\n".join([upon.lua, *parts] if upon else parts))
+    def read(
+        cls,
+        name: str,
+        catalogue: Catalogue,
+        package: str,
+        *files_in_order: str,
+        base: Library | None = None,
+        constants: Mapping[str, Constant] | None = None,
+    ) -> Library:
+        """Read the `.lua` files of a package. Each may use what precedes it; all may use the `base` library."""
+        sources = [(files(package) / f"{file}.lua").read_text() for file in files_in_order]
+        if base is not None:
+            sources.insert(0, base.lua)
+        inherited = base.constants if base is not None else {}
+        return cls(name, catalogue, "\n".join(sources), {**inherited, **(constants or {})})
 
     def build(self, layout: Layout, projection_ms: int) -> Built:
+        """Return the source for Valkey: key names and constants, then the prelude, then the library's own Lua."""
         keys = join([core.CATALOGUE, self.catalogue]).lua(layout)
-        head = f"local LIBRARY, PROJECTION_MS = '{self.name}', {projection_ms}\n"
-        head += f"local CLUSTERED = {'true' if layout is Layout.BRACES else 'false'}\n"
+        constants = {
+            "LIBRARY": self.name,
+            "PROJECTION_MS": projection_ms,
+            "CLUSTERED": layout is Layout.BRACES,
+            **self.constants,
+        }
+        head = "".join(f"local {name} = {_lua_literal(value)}\n" for name, value in constants.items())
         body = head + keys + PRELUDE + self.lua
-        _refuse_twins(body)
+        _refuse_duplicate_projections(body)
         version = hashlib.sha256(f"{GENERATION} {body}".encode()).hexdigest()[:8]
         name = f"plaza_{self.name}_g{GENERATION}_{version}"
         return Built(name, version, f"#!lua name={name}\nlocal VERSION = '{version}'\n{body}")
 
 
-def _refuse_twins(lua: str) -> None:
-    """Of two recipes of one name the later would speak for the earlier. (Valkey refuses two verbs by itself.)"""
+def _lua_literal(value: Constant) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"[{_lua_literal(name)}] = {_lua_literal(each)}" for name, each in value.items()) + "}"
+    return "{" + ", ".join(map(_lua_literal, value)) + "}"
+
+
+def _refuse_duplicate_projections(lua: str) -> None:
+    """Refuse two projections of one name: the later would replace the earlier. Valkey itself refuses two commands."""
     names = _PROJECTION.findall(lua)
-    twins = sorted({name for name in names if names.count(name) > 1})
-    if twins:
-        raise ValueError(f"There are two projections {', '.join(twins)}.")
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise ValueError(f"Projection defined twice: {', '.join(duplicates)}. Rename one.")
 
 
 @dataclass(frozen=True)

@@ -8,4 +8,4 @@ from plaza.social.keys import CATALOGUE
 
 _NOUNS = ("users", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
 
-LIBRARY = Library.read("social", CATALOGUE, "plaza.social.lua", *_NOUNS, upon=paging.LIBRARY)
+LIBRARY = Library.read("social", CATALOGUE, "plaza.social.lua", *_NOUNS, base=paging.LIBRARY)

@@ -17,6 +17,7 @@ from plaza.core.valkey.calls import (
 from plaza.core.valkey.client import Valkey
 from plaza.core.valkey.dedicated import Subscription
 from plaza.core.valkey.factory import connect
+from plaza.core.valkey.scanning import scan_pages
 
 __all__ = [
     "USAGE",
@@ -31,4 +32,5 @@ __all__ = [
     "Usage",
     "Valkey",
     "connect",
+    "scan_pages",
 ]
