@@ -34,7 +34,7 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.paging import Snapshots
 from plaza.core.valkey import Valkey, connect
-from tests.servers import one_server
+from tests.servers import running_server
 
 ARTICLES = 5_000
 GROUP_SIZE, ALL = 100_000, 1_000_000
@@ -128,7 +128,7 @@ class Bench:
 
 
 async def beside_the_book() -> None:
-    with one_server() as server:
+    with running_server() as server:
         valkey = await connect(server.url)
         bench = Bench(valkey, server.port)
         await bench.fill()
@@ -149,8 +149,8 @@ async def beside_the_book() -> None:
 async def a_large_group() -> None:
     # Every command is logged with the time that Valkey was busy with it, those within functions too.
     with (
-        one_server("--slowlog-log-slower-than", "0", "--slowlog-max-len", "5000") as server,
-        server.stranger() as other,
+        running_server("--slowlog-log-slower-than", "0", "--slowlog-max-len", "5000") as server,
+        server.redis_client() as other,
     ):
         for first in range(0, ALL, 10_000):
             other.zadd(ARTICLES_BY_SCORE(), {f"article:{i}": float(i) for i in range(first, first + 10_000)})

@@ -31,7 +31,7 @@ from plaza.keyspace.audit import Audits, Report
 from plaza.shop import keys as s
 from plaza.social import keys as k
 from plaza.social.posts import Posts
-from tests.servers import one_server
+from tests.servers import running_server
 
 KEYS = int(os.environ.get("BENCH_AUDIT_KEYS", "1000000"))
 SMALL = 50_000
@@ -104,7 +104,7 @@ async def fill(plaza: Plaza, keys: int) -> None:
 
 @asynccontextmanager
 async def filled(keys: int) -> AsyncIterator[Plaza]:
-    with one_server() as server, tempfile.TemporaryDirectory() as folder:
+    with running_server() as server, tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), valkey_url=server.url, rate_limits=False)
         async with running(settings) as plaza:
             await fill(plaza, keys)

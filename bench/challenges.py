@@ -36,7 +36,7 @@ from plaza.core.leases import Leases
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import connect
-from tests.servers import one_server
+from tests.servers import running_server
 
 PEOPLE, CHALLENGES, POSTS, REACTIONS = 100_000, 20_000, 1_000_000, 5_000_000
 AT_ONCE = 5_000
@@ -152,7 +152,7 @@ async def recommended(recommender: Recommender, people: list[str]) -> None:
 
 async def at_size(share: float) -> None:
     town = Town(share)
-    with tempfile.TemporaryDirectory() as folder, one_server() as server:
+    with tempfile.TemporaryDirectory() as folder, running_server() as server:
         sql, valkey = await Sql.open(Settings(data_dir=Path(folder))), await connect(server.url)
         functions = Functions(valkey, [LIBRARY, leases.JOBS])
         await functions.load()

@@ -15,7 +15,7 @@ from glide import Batch, GlideClient, GlideClientConfiguration, NodeAddress, Ran
 
 from bench.harness import Cost, Operation, compare, measure, show
 from plaza.core.valkey import Valkey, connect
-from tests.servers import Server, one_server
+from tests.servers import Server, running_server
 
 PAGE = 20
 POSTS = 1000
@@ -93,7 +93,7 @@ async def run(server: Server) -> dict[str, dict[str, Cost]]:
 
 
 def main() -> dict[str, dict[str, Cost]]:
-    with one_server() as server:
+    with running_server() as server:
         return uvloop.run(run(server))
 
 

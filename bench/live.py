@@ -28,7 +28,7 @@ import uvloop
 from bench.load import Caller, Measured, post, server
 from bench.peers.live_servers import SECRET
 from plaza.core.auth import Auth
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import connect
@@ -36,7 +36,7 @@ from plaza.live import keys
 from plaza.live.library import LIBRARY
 from plaza.live.model import Beat, Watcher
 from plaza.live.service import Live
-from tests.servers import Server, one_server
+from tests.servers import Server, running_server
 
 ROUNDS = 4
 BEATS = 6_400
@@ -150,7 +150,7 @@ def group(n: int) -> str:
 class Audience:
     """One event with one session, as large as wanted. Person `n` always watches from the same place."""
 
-    def __init__(self, functions: Functions, client: redis.Redis, clock: SetClock) -> None:
+    def __init__(self, functions: Functions, client: redis.Redis, clock: ManualClock) -> None:
         self.live = Live(functions, Settings(jwt_secret=SECRET, live_beats_per_second=10_000_000), clock)
         self.client = client
         self.clock = clock
@@ -162,7 +162,7 @@ class Audience:
     async def beat(self, names: list[int]) -> None:
         """Beats of these people, many under way at once."""
         for first in range(0, len(names), 500):
-            self.clock.forward(seconds=0.001)
+            self.clock.advance(seconds=0.001)
             batch = names[first : first + 500]
             await asyncio.gather(*(self.live.beat(self.person(n), "E", Beat("web", "S")) for n in batch))
 
@@ -173,7 +173,7 @@ class Audience:
             self.queue = list(range(20))
         fresh = list(range(len(self.queue), size))
         for first in range(0, len(fresh), 1_000):
-            self.clock.forward(seconds=0.001)
+            self.clock.advance(seconds=0.001)
             self._write(fresh[first : first + 1_000])
         self.queue += fresh
         logins = self.client.hget(keys.EVENT_INFO("E"), "logins")
@@ -216,7 +216,7 @@ class Audience:
 async def by_size(place: Server, sizes: list[int]) -> list[Size]:
     """What Valkey spends on a beat (CPU, the best of the rounds) and on a count, as one audience grows."""
     assert place.process is not None
-    process, dice, clock, found = psutil.Process(place.process.pid), random.Random(1), SetClock(), []
+    process, dice, clock, found = psutil.Process(place.process.pid), random.Random(1), ManualClock(), []
     valkey = await connect(place.url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
@@ -276,9 +276,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--viewers", type=int, default=1_000_000, help="the largest audience")
     most = parser.parse_args(arguments).viewers
     uvloop.install()
-    with one_server() as place, tempfile.TemporaryDirectory() as data_dir:
+    with running_server() as place, tempfile.TemporaryDirectory() as data_dir:
         app_us, quick = over_http(place, Path(data_dir))
-    with one_server() as place:
+    with running_server() as place:
         flat = grows(place, [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= most], app_us)
     return 0 if quick and flat else 1
 

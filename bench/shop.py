@@ -29,7 +29,7 @@ from plaza.shop import PageCache, RowCache, connect
 from plaza.shop.keys import SHOP_DELAYS, SHOP_SCHEDULE
 from plaza.shop.model import Login
 from plaza.shop.sessions import Sessions
-from tests.servers import one_server
+from tests.servers import running_server
 
 OURS = "plaza"
 READERS = 500
@@ -224,7 +224,7 @@ async def worker(functions: Functions) -> None:
 
 
 async def run() -> None:
-    with one_server() as server:
+    with running_server() as server:
         async with connect(server.url) as functions:
             await worker(functions)
             await functions.valkey.call("FLUSHDB")

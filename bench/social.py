@@ -32,7 +32,7 @@ from plaza.social.post_reader import Reader
 from plaza.social.posts import Posts
 from plaza.social.sync import Sync
 from plaza.social.users import People
-from tests.servers import Server, one_server
+from tests.servers import Server, running_server
 
 SECRET = "s" * 32
 PEOPLE, POSTS, FOLLOWED = 300, 3_000, 100
@@ -152,7 +152,7 @@ async def prepare(url: str) -> Community:
 
 def main() -> None:
     uvloop.install()
-    with one_server() as place:
+    with running_server() as place:
         over_http(place, asyncio.run(prepare(place.url)))
 
 

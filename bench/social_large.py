@@ -29,7 +29,7 @@ from plaza.social.home_fanout import Fanout
 from plaza.social.jobs import RESCORED
 from plaza.social.jsonl_import import Importer
 from plaza.social.model import NewPost
-from tests.servers import one_server
+from tests.servers import running_server
 
 ENGAGED = 100_000
 MANY, EACH = 5_000, 1_000
@@ -157,7 +157,7 @@ async def all_of_them(url: str) -> None:
 
 def main() -> None:
     uvloop.install()
-    with one_server() as place:
+    with running_server() as place:
         asyncio.run(all_of_them(place.url))
 
 

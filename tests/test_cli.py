@@ -66,10 +66,10 @@ def test_examples_do_what_they_say(
     assert "Made anew: clg, post, reaction, tracking." in run("challenges rebuild")
     assert "Everything is as it should be." in run("audit")
     assert "all measured" in run("keys")
-    with beside.stranger() as stranger:
-        assert stranger.hget("user:anna", "role") == "admin"
-        assert stranger.hget("rs_param", "distinct_category") == "5"
-        assert stranger.hget("auth:anna", "password_hash").startswith("$argon2")
+    with beside.redis_client() as redis_client:
+        assert redis_client.hget("user:anna", "role") == "admin"
+        assert redis_client.hget("rs_param", "distinct_category") == "5"
+        assert redis_client.hget("auth:anna", "password_hash").startswith("$argon2")
 
 
 def test_what_cannot_be_done_is_said_in_one_sentence(

@@ -13,31 +13,31 @@ from typing import Any
 
 from plaza.core.valkey import ConnectionLost, Valkey, connect
 
-PATIENCE_SECONDS = 60.0
-PATIENCE_MS = PATIENCE_SECONDS * 1000
+TIME_LIMIT_SECONDS = 60.0
+TIME_LIMIT_MS = TIME_LIMIT_SECONDS * 1000
 
 
-def patiently() -> asyncio.Timeout:
+def within_time_limit() -> asyncio.Timeout:
     """A block that ends in bounded time."""
-    return asyncio.timeout(PATIENCE_SECONDS)
+    return asyncio.timeout(TIME_LIMIT_SECONDS)
 
 
-async def connect_patiently(url: str, **options: Any) -> Valkey:
+async def connect_for_test(url: str, **options: Any) -> Valkey:
     """A connection that a busy machine does not break, for tests that are about something else."""
     return await connect(url, **{"timeout": 30, "patience": 10, "connect_timeout": 10, **options})
 
 
-async def persistently(url: str, **options: Any) -> Valkey:
+async def connect_with_retries(url: str, **options: Any) -> Valkey:
     """A connection, also where its options leave less time to make it than a busy machine takes."""
-    async with patiently():
+    async with within_time_limit():
         while True:
             with contextlib.suppress(ConnectionLost):
                 return await connect(url, **options)
 
 
-async def refusal(url: str, reason: str) -> ConnectionLost:
+async def connection_error(url: str, reason: str) -> ConnectionLost:
     """The error of whoever connects in vain, for that reason: a busy machine may have others at first."""
-    async with patiently():
+    async with within_time_limit():
         while True:
             try:
                 valkey = await connect(url, patience=0.2)

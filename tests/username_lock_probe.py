@@ -11,7 +11,9 @@ from plaza.core.username_locks import bear
 from plaza.core.valkey import Valkey
 
 
-async def assert_waits_for_bearers(sql: Sql, valkey: Valkey, name: str, giving_up: Coroutine[Any, Any, Any]) -> None:
+async def assert_waits_for_username_lock(
+    sql: Sql, valkey: Valkey, name: str, giving_up: Coroutine[Any, Any, Any]
+) -> None:
     """It begins while somebody's transaction has the name, and ends after that one."""
     async with sql.begin() as tx:
         await bear(tx, valkey, name, 2**53)

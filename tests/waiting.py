@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 async def eventually(check: Callable[[], Any]) -> Any:
     """What `check` gives (awaited if need be) as soon as that is true; an assertion fails if it never is."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    deadline = asyncio.get_running_loop().time() + TIME_LIMIT_SECONDS
     while True:
         result = check()
         if inspect.isawaitable(result):
@@ -20,5 +20,5 @@ async def eventually(check: Callable[[], Any]) -> Any:
         if result:
             return result
         late = asyncio.get_running_loop().time() > deadline
-        assert not late, f"not within {PATIENCE_SECONDS} s: {check}"
+        assert not late, f"not within {TIME_LIMIT_SECONDS} s: {check}"
         await asyncio.sleep(0.01)

@@ -17,7 +17,7 @@ from plaza.articles.routes import route
 from plaza.articles.service import Articles
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
@@ -67,12 +67,12 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
 
 
 @pytest.fixture
-def articles(functions: Functions, clock: SetClock) -> Articles:
+def articles(functions: Functions, clock: ManualClock) -> Articles:
     return Articles(functions, clock, VOTING_DAYS)
 
 
 @pytest.fixture
-def lists(articles: Articles, clock: SetClock) -> Lists:
+def lists(articles: Articles, clock: ManualClock) -> Lists:
     return Lists(articles, Cuts(articles.functions), Snapshots(articles.valkey, clock))
 
 

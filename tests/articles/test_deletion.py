@@ -22,12 +22,12 @@ from plaza.articles.lists import Lists
 from plaza.articles.model import ArticlesQuery, DuplicateLink, NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.keys import FENCE
 from plaza.core.leases import Fence
 from tests.articles.conftest import Post, person, traces
-from tests.round_trips import rounds_of
+from tests.round_trips import count_round_trips
 
 
 async def test_deleting_leaves_no_trace(articles: Articles, lists: Lists, post: Post, ana: Actor) -> None:
@@ -62,11 +62,11 @@ async def test_a_deleted_articles_link_may_be_posted_again(articles: Articles, a
 
 
 async def test_deleting_an_old_article_leaves_its_link_to_the_one_that_has_it_now(
-    articles: Articles, ana: Actor, clock: SetClock
+    articles: Articles, ana: Actor, clock: ManualClock
 ) -> None:
     new = NewArticle("A title", "https://example.com/")
     old = await articles.post(ana, new, "op1")
-    clock.forward(days=1)
+    clock.advance(days=1)
     now = await articles.post(ana, new, "op2")
     await articles.delete(ana, old.id)
     with pytest.raises(DuplicateLink) as caught:
@@ -76,43 +76,43 @@ async def test_deleting_an_old_article_leaves_its_link_to_the_one_that_has_it_no
 
 @pytest.mark.parametrize("link", ["link.com", "", None])
 async def test_an_article_of_another_writer_goes_too_whatever_its_link(
-    articles: Articles, ana: Actor, stranger: Any, link: str | None
+    articles: Articles, ana: Actor, redis_client: Any, link: str | None
 ) -> None:
     fields = {"title": "title", "author": "user:ana", "time": "1723.123", "votes": "1"}
-    await stranger.hset(ARTICLE(123), mapping=fields if link is None else {**fields, "link": link})
-    await stranger.sadd(ARTICLE_UP(123), "user:ana")
+    await redis_client.hset(ARTICLE(123), mapping=fields if link is None else {**fields, "link": link})
+    await redis_client.sadd(ARTICLE_UP(123), "user:ana")
     for key, score in ((ARTICLES_BY_TIME(), 1723.123), (ARTICLES_BY_SCORE(), 2155.123)):
-        await stranger.zadd(key, {"article:123": score})
+        await redis_client.zadd(key, {"article:123": score})
     await articles.delete(ana, 123)
     assert await traces(articles.valkey) == set()
 
 
 async def test_only_its_author_and_admins_delete_an_article(
-    articles: Articles, post: Post, ben: Actor, admin: Actor, stranger: Any
+    articles: Articles, post: Post, ben: Actor, admin: Actor, redis_client: Any
 ) -> None:
     article = await post()
     with pytest.raises(Forbidden):
         await articles.delete(ben, article.id)
-    assert await stranger.exists(ARTICLE(article.id)) == 1
+    assert await redis_client.exists(ARTICLE(article.id)) == 1
     await articles.delete(admin, article.id)
-    assert await stranger.exists(ARTICLE(article.id)) == 0
+    assert await redis_client.exists(ARTICLE(article.id)) == 0
 
 
 async def test_an_article_of_many_votes_goes_in_steps_and_a_worker_finishes_it(
-    articles: Articles, post: Post, ana: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    articles: Articles, post: Post, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     article = await post()
     await asyncio.gather(*(articles.vote(person(f"user{i}"), article.id, "up") for i in range(700)))
     monkeypatch.setattr(service, "STEPS_OF_DELETING", 1)
     await articles.delete(ana, article.id)
-    assert await stranger.exists(ARTICLE(article.id)) == 0
-    assert await stranger.scard(ARTICLE_UP(article.id)) == 701 - 400
-    assert await stranger.smembers(ARTICLES_LEAVING()) == {str(article.id)}
+    assert await redis_client.exists(ARTICLE(article.id)) == 0
+    assert await redis_client.scard(ARTICLE_UP(article.id)) == 701 - 400
+    assert await redis_client.smembers(ARTICLES_LEAVING()) == {str(article.id)}
     with pytest.raises(NotFound):
         await articles.vote(ana, article.id, "up")
     while await articles.finish_deleting():
         pass
-    assert await stranger.exists(PERSON_VOTES("user0")) == 0
+    assert await redis_client.exists(PERSON_VOTES("user0")) == 0
     assert await traces(articles.valkey) == set()
 
 
@@ -136,16 +136,18 @@ async def test_deleting_is_one_round_trip_on_one_server_and_four_in_sequence_on_
     articles: Articles, post: Post, ana: Actor
 ) -> None:
     article = await post(ana, "news", "go")
-    rounds = await rounds_of(articles.valkey, articles.delete(ana, article.id))
+    rounds = await count_round_trips(articles.valkey, articles.delete(ana, article.id))
     assert rounds == (4 if articles.valkey.clustered else 1)
 
 
-async def test_an_article_wrongly_said_to_be_leaving_is_let_be(articles: Articles, post: Post, stranger: Any) -> None:
+async def test_an_article_wrongly_said_to_be_leaving_is_let_be(
+    articles: Articles, post: Post, redis_client: Any
+) -> None:
     article = await post()
-    await stranger.sadd(ARTICLES_LEAVING(), str(article.id), "92617")
+    await redis_client.sadd(ARTICLES_LEAVING(), str(article.id), "92617")
     (timer,) = timers(articles)
     fence = Fence(articles.functions, timer.name, 1)
-    await stranger.set(FENCE(timer.name), 1)
+    await redis_client.set(FENCE(timer.name), 1)
     assert await timer.run(fence) == "2 deleted articles had votes left"
-    assert await stranger.exists(ARTICLES_LEAVING()) == 0
-    assert await stranger.smembers(ARTICLE_UP(article.id)) == {"user:ana"}
+    assert await redis_client.exists(ARTICLES_LEAVING()) == 0
+    assert await redis_client.smembers(ARTICLE_UP(article.id)) == {"user:ana"}

@@ -27,7 +27,7 @@ from plaza.core.functions import Functions
 from plaza.core.outbox import Note
 from tests.articles.conftest import Post, person
 from tests.servers import Cluster, Server
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 
 # On one server the facts and what follows from them are one step.
 on_a_cluster = pytest.mark.parametrize("place", ["cluster"], indirect=True)
@@ -41,33 +41,33 @@ async def facts_without_effects(functions: Functions, verb: str, keys: list[str]
 
 @on_a_cluster
 async def test_a_worker_settles_the_vote_of_a_caller_who_died(
-    articles: Articles, functions: Functions, post: Post, stranger: Any
+    articles: Articles, functions: Functions, post: Post, redis_client: Any
 ) -> None:
     article = await post()
     keys = [ARTICLE(article.id), ARTICLE_UP(article.id), ARTICLE_DOWN(article.id)]
     now = f"{article.time:.3f}"
     await facts_without_effects(functions, "articles_vote", keys, article.id, "ben", "up", now, 0)
     member = f"article:{article.id}"
-    assert await stranger.zscore(ARTICLES_BY_SCORE(), member) == article.time + 432
+    assert await redis_client.zscore(ARTICLES_BY_SCORE(), member) == article.time + 432
     assert await functions.outbox.recover(abandoned_ms=0) == 1
-    assert await stranger.zscore(ARTICLES_BY_SCORE(), member) == article.time + 2 * 432
-    assert await stranger.zscore(PERSON_VOTES("ben"), member) == 1
+    assert await redis_client.zscore(ARTICLES_BY_SCORE(), member) == article.time + 2 * 432
+    assert await redis_client.zscore(PERSON_VOTES("ben"), member) == 1
 
 
 @on_a_cluster
-async def test_a_worker_finishes_the_post_of_a_caller_who_died(functions: Functions, stranger: Any) -> None:
+async def test_a_worker_finishes_the_post_of_a_caller_who_died(functions: Functions, redis_client: Any) -> None:
     keys = [ARTICLE(1), ARTICLE_UP(1), ARTICLE_DOWN(1), ARTICLE_GROUPS(1)]
     facts = ["A title", "https://example.com/", "ana", "1700000000.000", "news"]
     await facts_without_effects(functions, "articles_create", keys, 1, *facts)
-    assert await stranger.zcard(ARTICLES_BY_TIME()) == 0
+    assert await redis_client.zcard(ARTICLES_BY_TIME()) == 0
     await functions.outbox.recover(abandoned_ms=0)
-    assert await stranger.zrange(ARTICLES_BY_TIME(), 0, -1) == ["article:1"]
-    assert await stranger.smembers(GROUP("news")) == {"article:1"}
-    assert await stranger.zscore(GROUPS(), "news") == 1
+    assert await redis_client.zrange(ARTICLES_BY_TIME(), 0, -1) == ["article:1"]
+    assert await redis_client.smembers(GROUP("news")) == {"article:1"}
+    assert await redis_client.zscore(GROUPS(), "news") == 1
 
 
 async def test_a_cancelled_vote_leaves_nothing_half_done(
-    articles: Articles, functions: Functions, post: Post, stranger: Any
+    articles: Articles, functions: Functions, post: Post, redis_client: Any
 ) -> None:
     article = await post()
     for i in range(30):
@@ -80,25 +80,25 @@ async def test_a_cancelled_vote_leaves_nothing_half_done(
     await functions.outbox.drain()
     if functions.valkey.clustered:
         await functions.outbox.recover(abandoned_ms=0)
-    await agree(stranger, [article.id])
+    await agree(redis_client, [article.id])
 
 
-async def agree(stranger: Any, ids: list[int]) -> None:
+async def agree(redis_client: Any, ids: list[int]) -> None:
     for id in ids:
-        ups, downs = await stranger.scard(ARTICLE_UP(id)), await stranger.scard(ARTICLE_DOWN(id))
-        posted, votes = await stranger.hmget(ARTICLE(id), "time", "votes")
+        ups, downs = await redis_client.scard(ARTICLE_UP(id)), await redis_client.scard(ARTICLE_DOWN(id))
+        posted, votes = await redis_client.hmget(ARTICLE(id), "time", "votes")
         assert int(votes) == ups - downs
-        assert await stranger.zscore(ARTICLES_BY_SCORE(), f"article:{id}") == float(posted) + 432 * (ups - downs)
+        assert await redis_client.zscore(ARTICLES_BY_SCORE(), f"article:{id}") == float(posted) + 432 * (ups - downs)
 
 
 def cut_connections(place: Server | Cluster) -> None:
     for node in place.nodes if isinstance(place, Cluster) else [place]:
-        with node.stranger() as client:
+        with node.redis_client() as client:
             client.client_kill_filter(_type="normal", skipme=True)
 
 
 async def test_lost_connections_cost_requests_and_never_the_truth(
-    place: Server | Cluster, articles: Articles, functions: Functions, ana: Actor, stranger: Any
+    place: Server | Cluster, articles: Articles, functions: Functions, ana: Actor, redis_client: Any
 ) -> None:
     dice = random.Random(7)
     ids = [
@@ -117,7 +117,7 @@ async def test_lost_connections_cost_requests_and_never_the_truth(
 
     voting = [asyncio.ensure_future(voter(person(f"user{i}"))) for i in range(40)]
     cuts = 0
-    async with patiently():
+    async with within_time_limit():
         while cuts < 3 or not failed:  # one may come when nobody is asking anything
             await asyncio.sleep(0.1)
             await asyncio.to_thread(cut_connections, place)
@@ -127,4 +127,4 @@ async def test_lost_connections_cost_requests_and_never_the_truth(
     await functions.outbox.drain()
     if functions.valkey.clustered:
         await functions.outbox.recover(abandoned_ms=0)
-    await agree(stranger, ids)
+    await agree(redis_client, ids)

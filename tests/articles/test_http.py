@@ -10,7 +10,7 @@ import pytest
 
 from plaza.app import running
 from plaza.articles.keys import ARTICLE_GROUPS, ARTICLE_UP, ARTICLES_LAST
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.articles.conftest import bearer
@@ -29,7 +29,7 @@ def problem(answer: httpx.Response) -> tuple[int, str, Any]:
     return answer.status_code, body["code"], body.get("field")
 
 
-async def test_an_article_from_its_posting_to_its_end(http: httpx.AsyncClient, clock: SetClock) -> None:
+async def test_an_article_from_its_posting_to_its_end(http: httpx.AsyncClient, clock: ManualClock) -> None:
     posted = await http.post("/articles", json={**NEW, "groups": ["news"]}, headers=ANA)
     assert posted.status_code == 201
     time = clock.now_s()
@@ -103,9 +103,9 @@ async def test_a_keyed_post_that_is_sent_again_gives_the_first_answer(http: http
     assert other.status_code == 422
 
 
-async def test_voting_after_the_window_is_409(http: httpx.AsyncClient, clock: SetClock) -> None:
+async def test_voting_after_the_window_is_409(http: httpx.AsyncClient, clock: ManualClock) -> None:
     await http.post("/articles", json=NEW, headers=ANA)
-    clock.forward(days=7)
+    clock.advance(days=7)
     answer = await http.put("/articles/1/vote", json={"direction": "up"}, headers=BEN)
     assert problem(answer) == (409, "voting_closed", None)
 
@@ -129,11 +129,11 @@ async def test_voting_after_the_window_is_409(http: httpx.AsyncClient, clock: Se
     ],
 )
 async def test_a_bad_article_is_422_naming_the_field_and_takes_no_id(
-    http: httpx.AsyncClient, stranger: Any, body: dict[str, Any], field: str
+    http: httpx.AsyncClient, redis_client: Any, body: dict[str, Any], field: str
 ) -> None:
     answer = await http.post("/articles", json=body, headers=ANA)
     assert problem(answer) == (422, "invalid", field)
-    assert await stranger.exists(ARTICLES_LAST()) == 0
+    assert await redis_client.exists(ARTICLES_LAST()) == 0
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ async def test_a_bad_read_is_422_naming_the_field(http: httpx.AsyncClient, path:
     assert problem(await http.get(path)) == (422, "invalid", field)
 
 
-async def test_a_bad_vote_is_422_and_a_strange_group_too(http: httpx.AsyncClient, stranger: Any) -> None:
+async def test_a_bad_vote_is_422_and_a_strange_group_too(http: httpx.AsyncClient, redis_client: Any) -> None:
     await http.post("/articles", json=NEW, headers=ANA)
     for body, field in [
         ({"direction": "sideways"}, "direction"),
@@ -170,8 +170,8 @@ async def test_a_bad_vote_is_422_and_a_strange_group_too(http: httpx.AsyncClient
     ]:
         assert problem(await http.put("/articles/1/vote", json=body, headers=BEN)) == (422, "invalid", field)
     assert problem(await http.put("/articles/1/groups/No%21", headers=ANA)) == (422, "invalid", "name")
-    assert await stranger.smembers(ARTICLE_UP(1)) == {"user:ana"}
-    assert await stranger.exists(ARTICLE_GROUPS(1)) == 0
+    assert await redis_client.smembers(ARTICLE_UP(1)) == {"user:ana"}
+    assert await redis_client.exists(ARTICLE_GROUPS(1)) == 0
 
 
 @pytest.mark.parametrize(

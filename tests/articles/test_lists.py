@@ -19,11 +19,11 @@ from plaza.articles.lists import Lists
 from plaza.articles.model import Article, ArticlesQuery, Direction, Order
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.valkey import USAGE, Usage
 from tests.articles.conftest import Post, person
-from tests.round_trips import rounds_of
+from tests.round_trips import count_round_trips
 
 ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
 
@@ -42,12 +42,12 @@ async def pages(lists: Lists, order: Order, limit: int = 25) -> list[Article]:
 
 
 async def test_lists_are_ordered_by_score_and_by_time(
-    articles: Articles, lists: Lists, post: Post, ben: Actor, clock: SetClock
+    articles: Articles, lists: Lists, post: Post, ben: Actor, clock: ManualClock
 ) -> None:
     made = []
     for _ in range(3):
         made.append((await post()).id)
-        clock.forward(seconds=100)
+        clock.advance(seconds=100)
     await articles.vote(ben, made[0], "up")
     assert [a.id for a in (await lists.all(None, ArticlesQuery(order="score"))).articles] == [made[0], made[2], made[1]]
     assert [a.id for a in (await lists.all(None, ArticlesQuery(order="time"))).articles] == made[::-1]
@@ -55,12 +55,12 @@ async def test_lists_are_ordered_by_score_and_by_time(
 
 @pytest.mark.parametrize("order", ["score", "time"])
 async def test_200_inserts_and_votes_between_two_pages_repeat_and_skip_nothing(
-    articles: Articles, lists: Lists, post: Post, clock: SetClock, order: Order
+    articles: Articles, lists: Lists, post: Post, clock: ManualClock, order: Order
 ) -> None:
     dice = random.Random(1)
     for i in range(60):  # five of each moment, so that many scores are equal
         if i % 5 == 0:
-            clock.forward(seconds=1)
+            clock.advance(seconds=1)
         await post()
     throughout = {article.id for article in await pages(lists, order)}
     seen: list[int] = []
@@ -71,7 +71,7 @@ async def test_200_inserts_and_votes_between_two_pages_repeat_and_skip_nothing(
         cursor = page.pagination.next_cursor
         if cursor is None:
             break
-        clock.forward(seconds=1)
+        clock.advance(seconds=1)
         work: list[Any] = [post(title="new") for _ in range(100)]
         work += [articles.vote(person(f"u{i}"), dice.randint(1, 60), dice.choice(["up", "down"])) for i in range(100)]
         await asyncio.gather(*work)
@@ -105,7 +105,7 @@ async def test_a_page_has_25_articles_unless_asked_otherwise(lists: Lists, post:
 
 
 async def test_a_cursor_of_another_order_is_refused_and_an_old_one_is_gone(
-    lists: Lists, post: Post, clock: SetClock
+    lists: Lists, post: Post, clock: ManualClock
 ) -> None:
     for _ in range(3):
         await post()
@@ -114,7 +114,7 @@ async def test_a_cursor_of_another_order_is_refused_and_an_old_one_is_gone(
         await lists.all(None, ArticlesQuery(order="time", cursor=by_score))
     with pytest.raises(Invalid):
         await lists.all(None, ArticlesQuery(order="hot", cursor=by_score))
-    clock.forward(seconds=601)
+    clock.advance(seconds=601)
     with pytest.raises(Gone):
         await lists.all(None, ArticlesQuery(cursor=by_score))
 
@@ -157,11 +157,11 @@ async def test_a_large_offset_is_looked_through_in_steps(lists: Lists, articles:
     assert len((await lists.all(None, query)).articles) == 50
     # Passing over: the list, then 200 articles, by the hundred where one function reads them all, one by one on a
     # cluster. Then the page: the list, then 50.
-    assert await rounds_of(articles.valkey, lists.all(None, query)) == (4 if articles.valkey.clustered else 5)
+    assert await count_round_trips(articles.valkey, lists.all(None, query)) == (4 if articles.valkey.clustered else 5)
 
 
 async def test_hot_best_and_controversial_follow_their_formulas(
-    articles: Articles, post: Post, clock: SetClock, stranger: Any
+    articles: Articles, post: Post, clock: ManualClock, redis_client: Any
 ) -> None:
     for ups, downs in [(1, 0), (12, 0), (3, 3), (1, 5), (9, 4)]:
         article = await post(person("voter0"))
@@ -170,19 +170,19 @@ async def test_hot_best_and_controversial_follow_their_formulas(
         member, votes, n = f"article:{article.id}", ups - downs, ups + downs
         size = math.log10(max(abs(votes), 1))
         hot = math.copysign(size, votes) + (article.time - 1134028003) / 45000
-        assert await stranger.zscore(ARTICLES_BY_HOT(), member) == pytest.approx(hot, abs=1e-9)
+        assert await redis_client.zscore(ARTICLES_BY_HOT(), member) == pytest.approx(hot, abs=1e-9)
         z, share = 1.281551565545, ups / n
         root = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
         wilson = (share + z * z / (2 * n) - root) / (1 + z * z / n)
-        assert await stranger.zscore(ARTICLES_BY_BEST(), member) == pytest.approx(wilson, abs=1e-12)
+        assert await redis_client.zscore(ARTICLES_BY_BEST(), member) == pytest.approx(wilson, abs=1e-12)
         dispute = n ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0
-        assert await stranger.zscore(ARTICLES_BY_CONTROVERSIAL(), member) == pytest.approx(dispute, abs=1e-12)
-        clock.forward(seconds=1)
+        assert await redis_client.zscore(ARTICLES_BY_CONTROVERSIAL(), member) == pytest.approx(dispute, abs=1e-12)
+        clock.advance(seconds=1)
 
 
-async def test_articles_of_one_moment_are_all_listed_by_time(lists: Lists, post: Post, stranger: Any) -> None:
+async def test_articles_of_one_moment_are_all_listed_by_time(lists: Lists, post: Post, redis_client: Any) -> None:
     made = {(await post()).id for _ in range(120)}
-    times = {score for _, score in await stranger.zrange(ARTICLES_BY_TIME(), 0, -1, withscores=True)}
+    times = {score for _, score in await redis_client.zrange(ARTICLES_BY_TIME(), 0, -1, withscores=True)}
     assert len(times) == 1
     seen = [article.id for article in await pages(lists, "time", limit=20)]
     assert len(seen) == 120

@@ -13,7 +13,7 @@ from plaza.articles.keys import ARTICLE_DOWN, ARTICLE_UP, ARTICLES_BY_SCORE, PER
 from plaza.articles.personal_data import People
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.articles.conftest import Post, traces
@@ -45,7 +45,7 @@ async def test_an_export_has_every_article_and_every_vote(
 
 
 async def test_a_forgotten_person_has_left_no_trace_and_scores_are_true(
-    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, clock: SetClock, stranger: Any
+    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, clock: ManualClock, redis_client: Any
 ) -> None:
     mine = [await post(ben) for _ in range(5)]
     for article in mine:
@@ -54,18 +54,18 @@ async def test_a_forgotten_person_has_left_no_trace_and_scores_are_true(
     for _ in range(4):
         theirs = await post(ana, "news")
         await articles.vote(ben, theirs.id, "up")
-    clock.forward(days=30)  # voting has long ended
+    clock.advance(days=30)  # voting has long ended
     await people.forget("ana")
     for article in mine:
         assert (await articles.read(ana, article.id)).votes == 1
     assert await traces(articles.valkey) == before - {PERSON_VOTES("ana")}
-    assert await stranger.zcard(PERSON_VOTES("ben")) == 5
+    assert await redis_client.zcard(PERSON_VOTES("ben")) == 5
     assert await people.export("ana") == {"articles": [], "votes": []}
     await people.forget("ana")
 
 
 async def test_a_renamed_person_has_the_same_articles_and_votes(
-    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, stranger: Any
+    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, redis_client: Any
 ) -> None:
     mine = [await post(ana) for _ in range(4)]
     other = await post(ben)
@@ -73,44 +73,44 @@ async def test_a_renamed_person_has_the_same_articles_and_votes(
     await articles.vote(ana, mine[0].id, None)
     await articles.vote(ben, mine[1].id, "up")
     before = await people.export("ana")
-    ranks = await stranger.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True)
+    ranks = await redis_client.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True)
     await people.rename("ana", "anna")
     after = await people.export("anna")
     assert [{**article, "author": "user:ana"} for article in after["articles"]] == before["articles"]
     assert {article["author"] for article in after["articles"]} == {"user:anna"}
     assert after["votes"] == before["votes"]
     assert await people.export("ana") == {"articles": [], "votes": []}
-    assert await stranger.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == ranks
-    assert await stranger.smembers(ARTICLE_UP(mine[1].id)) == {"user:anna", "user:ben"}
-    assert await stranger.smembers(ARTICLE_DOWN(other.id)) == {"user:anna"}
+    assert await redis_client.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == ranks
+    assert await redis_client.smembers(ARTICLE_UP(mine[1].id)) == {"user:anna", "user:ben"}
+    assert await redis_client.smembers(ARTICLE_DOWN(other.id)) == {"user:anna"}
     assert not any("{ana}" in name or ":ana:" in name for name in await traces(articles.valkey))
     await people.rename("ana", "anna")
 
 
 async def test_where_both_names_have_voted_the_new_names_vote_stands(
-    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, stranger: Any
+    articles: Articles, people: People, post: Post, ana: Actor, ben: Actor, redis_client: Any
 ) -> None:
     article = await post(ben)
     await articles.vote(ana, article.id, "up")
     await articles.vote(Actor("anna", "user"), article.id, "down")
     await people.rename("ana", "anna")
-    assert await stranger.smembers(ARTICLE_UP(article.id)) == {"user:ben"}
-    assert await stranger.smembers(ARTICLE_DOWN(article.id)) == {"user:anna"}
+    assert await redis_client.smembers(ARTICLE_UP(article.id)) == {"user:ben"}
+    assert await redis_client.smembers(ARTICLE_DOWN(article.id)) == {"user:anna"}
     assert (await articles.read(None, article.id)).votes == 0
     assert (await people.export("anna"))["votes"] == [{"article": article.id, "direction": "down"}]
 
 
 async def test_forgetting_ends_also_where_a_list_names_what_is_not_so(
-    people: People, post: Post, stranger: Any
+    people: People, post: Post, redis_client: Any
 ) -> None:
     article = await post()
-    await stranger.zadd(PERSON_VOTES("cem"), {"article:92617": 1, f"article:{article.id}": 1})
+    await redis_client.zadd(PERSON_VOTES("cem"), {"article:92617": 1, f"article:{article.id}": 1})
     await people.forget("cem")
-    assert await stranger.exists(PERSON_VOTES("cem")) == 0
+    assert await redis_client.exists(PERSON_VOTES("cem")) == 0
 
 
 async def test_who_leaves_plaza_leaves_articles_too(
-    place: Server | Cluster, articles: Articles, stranger: Any, tmp_path: Path
+    place: Server | Cluster, articles: Articles, redis_client: Any, tmp_path: Path
 ) -> None:
     settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False)
     async with running(settings) as plaza, client_of(plaza.app) as client:
@@ -127,6 +127,6 @@ async def test_who_leaves_plaza_leaves_articles_too(
         assert (await client.delete("/users/me", headers=ana)).status_code == 200
         assert (await client.get("/articles/1")).status_code == 404
         assert (await client.get("/articles/2")).json()["votes"] == 1
-    assert await stranger.smembers(ARTICLE_UP(2)) == {"user:ben"}
+    assert await redis_client.smembers(ARTICLE_UP(2)) == {"user:ben"}
     assert not any("ana" in name for name in await traces(articles.valkey) if name.startswith("articles:"))
     use_layout(Layout.PLAIN)

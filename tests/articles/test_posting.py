@@ -21,10 +21,10 @@ from plaza.articles.keys import (
 from plaza.articles.model import Article, DuplicateLink, NewArticle, clean_link, clean_title, link_digest
 from plaza.articles.service import Articles
 from plaza.core.auth import API, Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, Invalid
 from tests.articles.conftest import Post, person
-from tests.round_trips import rounds_of
+from tests.round_trips import count_round_trips
 
 LINK = "https://example.com/a?b=c"
 
@@ -33,26 +33,26 @@ on_a_cluster = pytest.mark.parametrize("place", ["cluster"], indirect=True)
 
 
 async def test_an_article_is_written_as_documented(
-    articles: Articles, ana: Actor, clock: SetClock, stranger: Any
+    articles: Articles, ana: Actor, clock: ManualClock, redis_client: Any
 ) -> None:
     clock.set(1_723_000_000_123)
     article = await articles.post(ana, NewArticle("  A title ", LINK, ["news", "go", "news"]), "op")
     assert article == Article(1, "A title", LINK, "user:ana", 1723000000.123, 1, 1723000432.123, ["go", "news"], "up")
-    assert await stranger.get(ARTICLES_LAST()) == "1"
-    assert await stranger.hgetall(ARTICLE(1)) == {
+    assert await redis_client.get(ARTICLES_LAST()) == "1"
+    assert await redis_client.hgetall(ARTICLE(1)) == {
         "title": "A title",
         "link": LINK,
         "author": "user:ana",
         "time": "1723000000.123",
         "votes": "1",
     }
-    assert await stranger.zrange(ARTICLES_BY_TIME(), 0, -1, withscores=True) == [("article:1", 1723000000.123)]
-    assert await stranger.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == [("article:1", 1723000432.123)]
-    assert await stranger.smembers(GROUP("news")) == {"article:1"}
+    assert await redis_client.zrange(ARTICLES_BY_TIME(), 0, -1, withscores=True) == [("article:1", 1723000000.123)]
+    assert await redis_client.zrange(ARTICLES_BY_SCORE(), 0, -1, withscores=True) == [("article:1", 1723000432.123)]
+    assert await redis_client.smembers(GROUP("news")) == {"article:1"}
     assert await articles.read(ana, 1) == article
 
 
-async def test_ids_are_unique_and_rise_and_have_no_gaps_on_one_server(articles: Articles, stranger: Any) -> None:
+async def test_ids_are_unique_and_rise_and_have_no_gaps_on_one_server(articles: Articles, redis_client: Any) -> None:
     people = [person(f"user{i}") for i in range(10)]
     numbers = itertools.count()
     seen: list[list[int]] = []
@@ -68,27 +68,27 @@ async def test_ids_are_unique_and_rise_and_have_no_gaps_on_one_server(articles: 
     assert all(mine == sorted(mine) for mine in seen)
     ids = sorted(itertools.chain(*seen))
     assert len(set(ids)) == 200
-    assert await stranger.get(ARTICLES_LAST()) == str(ids[-1])
+    assert await redis_client.get(ARTICLES_LAST()) == str(ids[-1])
     if not articles.valkey.clustered:
         assert ids == list(range(1, 201))
 
 
 async def test_the_same_link_within_a_day_points_to_the_first_article(
-    articles: Articles, ana: Actor, ben: Actor, clock: SetClock, stranger: Any
+    articles: Articles, ana: Actor, ben: Actor, clock: ManualClock, redis_client: Any
 ) -> None:
     first = await articles.post(ana, NewArticle("First", LINK), "op1")
-    assert LINK_SECONDS - 60 <= await stranger.ttl(ARTICLE_LINK(COUNTER, link_digest(LINK))) <= LINK_SECONDS
-    clock.forward(days=1, seconds=-1)
+    assert LINK_SECONDS - 60 <= await redis_client.ttl(ARTICLE_LINK(COUNTER, link_digest(LINK))) <= LINK_SECONDS
+    clock.advance(days=1, seconds=-1)
     for link in (LINK, f" {LINK}#part", "HTTPS://EXAMPLE.com:443/a?b=c"):
         with pytest.raises(DuplicateLink) as caught:
             await articles.post(ben, NewArticle("Second", link), "op2")
         assert caught.value.extra == {"id": first.id}
-    assert await stranger.get(ARTICLES_LAST()) == "1"
-    clock.forward(seconds=1)
+    assert await redis_client.get(ARTICLES_LAST()) == "1"
+    clock.advance(seconds=1)
     assert (await articles.post(ben, NewArticle("Second", LINK), "op3")).id == 2
 
 
-async def test_a_link_posted_by_many_at_once_gives_one_article(articles: Articles, stranger: Any) -> None:
+async def test_a_link_posted_by_many_at_once_gives_one_article(articles: Articles, redis_client: Any) -> None:
     async def post(i: int) -> int:
         try:
             return (await articles.post(person(f"user{i}"), NewArticle("A title", LINK), f"op{i}")).id
@@ -96,47 +96,47 @@ async def test_a_link_posted_by_many_at_once_gives_one_article(articles: Article
             return int(error.extra["id"])
 
     assert set(await asyncio.gather(*map(post, range(50)))) == {1}
-    assert await stranger.zcard(ARTICLES_BY_TIME()) == 1
-    assert await stranger.get(ARTICLES_LAST()) == "1"
+    assert await redis_client.zcard(ARTICLES_BY_TIME()) == 1
+    assert await redis_client.get(ARTICLES_LAST()) == "1"
 
 
 async def test_an_operation_that_is_tried_again_gives_the_same_article(
-    articles: Articles, ana: Actor, ben: Actor, clock: SetClock, stranger: Any
+    articles: Articles, ana: Actor, ben: Actor, clock: ManualClock, redis_client: Any
 ) -> None:
     first = await articles.post(ana, NewArticle("A title", LINK, ["news"]), "op")
     await articles.vote(ben, first.id, "up")
-    clock.forward(seconds=30)
+    clock.advance(seconds=30)
     again = await articles.post(ana, NewArticle("A title", LINK, ["news"]), "op")
     assert again.id == first.id
     assert again.time == first.time
     assert again.votes == 2
-    assert await stranger.zcard(ARTICLES_BY_TIME()) == 1
+    assert await redis_client.zcard(ARTICLES_BY_TIME()) == 1
 
 
 @on_a_cluster
 async def test_a_link_whose_poster_died_before_there_was_an_article_is_free_again_soon(
-    articles: Articles, ana: Actor, clock: SetClock
+    articles: Articles, ana: Actor, clock: ManualClock
 ) -> None:
     keys = [ARTICLES_LAST(), ARTICLE_LINK(COUNTER, link_digest(LINK))]
     await articles.functions.run("articles_claim", keys, f"{clock.now_s():.3f}", "died", "")
     with pytest.raises(DuplicateLink):
         await articles.post(ana, NewArticle("A title", LINK), "op")
-    clock.forward(seconds=11)
+    clock.advance(seconds=11)
     assert (await articles.post(ana, NewArticle("A title", LINK), "op")).id == 2
     with pytest.raises(DuplicateLink):
         await articles.post(ana, NewArticle("A title", LINK), "another")
 
 
-async def test_the_api_key_is_nobody_and_cannot_post(articles: Articles, stranger: Any) -> None:
+async def test_the_api_key_is_nobody_and_cannot_post(articles: Articles, redis_client: Any) -> None:
     with pytest.raises(Forbidden):
         await articles.post(API, NewArticle("A title", LINK), "op")
-    assert await stranger.exists(ARTICLES_LAST()) == 0
+    assert await redis_client.exists(ARTICLES_LAST()) == 0
 
 
 async def test_a_post_is_one_round_trip_on_one_server_and_five_in_sequence_on_a_cluster(
     articles: Articles, post: Post
 ) -> None:
-    rounds = await rounds_of(articles.valkey, post(person("ben"), "news", "go"))
+    rounds = await count_round_trips(articles.valkey, post(person("ben"), "news", "go"))
     # The id, the article, its places in lists and groups, the sizes of the groups, settling.
     assert rounds == (5 if articles.valkey.clustered else 1)
 

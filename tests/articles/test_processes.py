@@ -11,7 +11,7 @@ import redis
 
 from plaza.articles.group_rankings import AT_ONCE, STEP
 from tests.processes import serving
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 READERS = 100
 MEMBERS = AT_ONCE + STEP
@@ -34,7 +34,7 @@ def fill(valkey: Any) -> None:
 
 async def read(url: str, order: str, readers: int) -> list[list[int]]:
     limits = httpx.Limits(max_connections=readers)
-    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_SECONDS, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=TIME_LIMIT_SECONDS, limits=limits) as client:
         path = f"/groups/news/articles?order={order}&limit=3"
         answers = await asyncio.gather(*(client.get(path) for _ in range(readers)))
     return [[article["id"] for article in answer.json()["articles"]] for answer in answers]

@@ -18,29 +18,31 @@ from plaza.articles.keys import (
 from plaza.articles.model import Direction, VotingClosed
 from plaza.articles.service import Articles
 from plaza.core.auth import API, Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, NotFound
 from tests.articles.conftest import VOTING_DAYS, Post, person
-from tests.round_trips import rounds_of
+from tests.round_trips import count_round_trips
 
 
-async def standing(stranger: Any, id: int) -> tuple[set[str], set[str], int, float]:
+async def standing(redis_client: Any, id: int) -> tuple[set[str], set[str], int, float]:
     """Who voted up, who down, the votes and the score, as others read them."""
-    ups, downs = await stranger.smembers(ARTICLE_UP(id)), await stranger.smembers(ARTICLE_DOWN(id))
-    votes = int(await stranger.hget(ARTICLE(id), "votes"))
-    return ups, downs, votes, await stranger.zscore(ARTICLES_BY_SCORE(), f"article:{id}")
+    ups, downs = await redis_client.smembers(ARTICLE_UP(id)), await redis_client.smembers(ARTICLE_DOWN(id))
+    votes = int(await redis_client.hget(ARTICLE(id), "votes"))
+    return ups, downs, votes, await redis_client.zscore(ARTICLES_BY_SCORE(), f"article:{id}")
 
 
-async def test_the_authors_own_vote_counts(post: Post, stranger: Any) -> None:
+async def test_the_authors_own_vote_counts(post: Post, redis_client: Any) -> None:
     article = await post()
     assert article.votes == 1
     assert article.vote == "up"
-    ups, downs, votes, score = await standing(stranger, article.id)
+    ups, downs, votes, score = await standing(redis_client, article.id)
     assert (ups, downs, votes) == ({"user:ana"}, set(), 1)
     assert score == article.time + 432 == article.score
 
 
-async def test_switching_and_taking_back_are_exact(articles: Articles, post: Post, ben: Actor, stranger: Any) -> None:
+async def test_switching_and_taking_back_are_exact(
+    articles: Articles, post: Post, ben: Actor, redis_client: Any
+) -> None:
     article = await post()
     steps: list[tuple[Direction | None, set[str], set[str]]] = [
         ("up", {"user:ana", "user:ben"}, set()),
@@ -57,45 +59,47 @@ async def test_switching_and_taking_back_are_exact(articles: Articles, post: Pos
         votes = len(ups) - len(downs)
         score = article.time + 432 * votes
         assert (vote.votes, vote.score, vote.vote) == (votes, score, direction)
-        assert await standing(stranger, article.id) == (ups, downs, votes, score)
+        assert await standing(redis_client, article.id) == (ups, downs, votes, score)
         assert (await articles.read(ben, article.id)).vote == direction
 
 
-async def test_an_author_may_take_back_the_own_vote(articles: Articles, post: Post, ana: Actor, stranger: Any) -> None:
+async def test_an_author_may_take_back_the_own_vote(
+    articles: Articles, post: Post, ana: Actor, redis_client: Any
+) -> None:
     article = await post()
     await articles.vote(ana, article.id, None)
-    assert await standing(stranger, article.id) == (set(), set(), 0, article.time)
+    assert await standing(redis_client, article.id) == (set(), set(), 0, article.time)
 
 
 async def test_a_vote_on_a_missing_article_is_refused_and_creates_nothing(
-    articles: Articles, ana: Actor, stranger: Any
+    articles: Articles, ana: Actor, redis_client: Any
 ) -> None:
     for direction in ("up", "down", None):
         with pytest.raises(NotFound):
             await articles.vote(ana, 92617, direction)
     for key in (ARTICLE(92617), ARTICLE_UP(92617), ARTICLE_DOWN(92617), ARTICLES_BY_SCORE(), PERSON_VOTES("ana")):
-        assert await stranger.exists(key) == 0
+        assert await redis_client.exists(key) == 0
 
 
 async def test_voting_closes_a_week_after_posting(
-    articles: Articles, post: Post, ben: Actor, clock: SetClock, stranger: Any
+    articles: Articles, post: Post, ben: Actor, clock: ManualClock, redis_client: Any
 ) -> None:
     article = await post()
-    clock.forward(days=VOTING_DAYS, seconds=-0.001)
+    clock.advance(days=VOTING_DAYS, seconds=-0.001)
     assert (await articles.vote(ben, article.id, "up")).votes == 2
-    clock.forward(seconds=0.001)
-    before = await standing(stranger, article.id)
+    clock.advance(seconds=0.001)
+    before = await standing(redis_client, article.id)
     for direction in ("up", "down", None):
         with pytest.raises(VotingClosed):
             await articles.vote(ben, article.id, direction)
-    assert await standing(stranger, article.id) == before
+    assert await standing(redis_client, article.id) == before
 
 
 async def test_with_no_days_set_voting_never_closes(
-    articles: Articles, post: Post, ben: Actor, clock: SetClock
+    articles: Articles, post: Post, ben: Actor, clock: ManualClock
 ) -> None:
     article = await post()
-    clock.forward(days=4000)
+    clock.advance(days=4000)
     assert (await Articles(articles.functions, clock, 0).vote(ben, article.id, "up")).votes == 2
 
 
@@ -106,17 +110,19 @@ async def test_the_api_key_is_nobody_and_cannot_vote(articles: Articles, post: P
 
 
 async def test_who_is_found_in_both_sets_is_an_upvoter(
-    articles: Articles, post: Post, ben: Actor, stranger: Any
+    articles: Articles, post: Post, ben: Actor, redis_client: Any
 ) -> None:
     article = await post()
     await articles.vote(ben, article.id, "up")
-    await stranger.sadd(ARTICLE_DOWN(article.id), "user:ben")  # as only a broken writer would
+    await redis_client.sadd(ARTICLE_DOWN(article.id), "user:ben")  # as only a broken writer would
     assert (await articles.read(ben, article.id)).vote == "up"
     await articles.vote(ben, article.id, "down")
-    assert await standing(stranger, article.id) == ({"user:ana"}, {"user:ben"}, 0, article.time)
+    assert await standing(redis_client, article.id) == ({"user:ana"}, {"user:ben"}, 0, article.time)
 
 
-async def test_ten_thousand_votes_at_once_leave_every_score_true(articles: Articles, post: Post, stranger: Any) -> None:
+async def test_ten_thousand_votes_at_once_leave_every_score_true(
+    articles: Articles, post: Post, redis_client: Any
+) -> None:
     dice = random.Random(4)
     ids = [(await post()).id for _ in range(20)]
     people = [person(f"user{i}") for i in range(500)]
@@ -128,18 +134,18 @@ async def test_ten_thousand_votes_at_once_leave_every_score_true(articles: Artic
     await articles.functions.outbox.drain()
     await articles.functions.outbox.recover(0)
     for id in ids:
-        ups, downs, votes, score = await standing(stranger, id)
-        posted = float(await stranger.hget(ARTICLE(id), "time"))
+        ups, downs, votes, score = await standing(redis_client, id)
+        posted = float(await redis_client.hget(ARTICLE(id), "time"))
         assert not ups & downs
         assert votes == len(ups) - len(downs)
         assert score == posted + 432 * votes
-    await every_persons_list_is_true(stranger, people, ids)
+    await every_persons_list_is_true(redis_client, people, ids)
 
 
-async def every_persons_list_is_true(stranger: Any, people: list[Actor], ids: list[int]) -> None:
-    sets = {id: await standing(stranger, id) for id in ids}
+async def every_persons_list_is_true(redis_client: Any, people: list[Actor], ids: list[int]) -> None:
+    sets = {id: await standing(redis_client, id) for id in ids}
     for actor in people[::25]:
-        voted = dict(await stranger.zrange(PERSON_VOTES(actor.name), 0, -1, withscores=True))
+        voted = dict(await redis_client.zrange(PERSON_VOTES(actor.name), 0, -1, withscores=True))
         for id, (ups, downs, _, _) in sets.items():
             name = f"user:{actor.name}"
             assert voted.get(f"article:{id}", 0) == (name in ups) - (name in downs)
@@ -150,5 +156,5 @@ async def test_a_vote_is_one_round_trip_on_one_server_and_three_in_sequence_on_a
 ) -> None:
     article = await post()
     for direction in ("up", "down", None):
-        rounds = await rounds_of(articles.valkey, articles.vote(ben, article.id, direction))
+        rounds = await count_round_trips(articles.valkey, articles.vote(ben, article.id, direction))
         assert rounds == (3 if articles.valkey.clustered else 1)

@@ -11,7 +11,7 @@ import httpx
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.processes import Serving
-from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS
 
 PASSWORD = "correct horse"
 TAGGED = "The first frost. The basil gave up, the kale did not. #garden"
@@ -29,7 +29,7 @@ class Community:
     def __init__(self, server: Serving) -> None:
         self.server = server
         self.url = server.url
-        self.api = httpx.Client(base_url=self.url, timeout=PATIENCE_SECONDS)
+        self.api = httpx.Client(base_url=self.url, timeout=TIME_LIMIT_SECONDS)
         self.admin = {"x-api-key": (server.data_dir / "api-key").read_text().strip()}
         self.tokens: dict[str, dict[str, str]] = {}
 
@@ -102,7 +102,7 @@ class Reader:
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.url = url
         self.context: BrowserContext = browser.new_context(base_url=url, **options)
-        self.context.set_default_timeout(PATIENCE_MS)
+        self.context.set_default_timeout(TIME_LIMIT_MS)
         self.page: Page = self.context.new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []

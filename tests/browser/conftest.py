@@ -11,18 +11,18 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.http_servers import serving
-from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--headless=new", "--disable-gpu", "--disable-dev-shm-usage"]
 
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIME_LIMIT_MS)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=PATIENCE_MS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=TIME_LIMIT_MS)
         yield browser
         browser.close()
 
@@ -46,19 +46,19 @@ class Site:
 
     def __enter__(self) -> Site:
         self._thread.start()
-        assert self._up.wait(PATIENCE_SECONDS)
+        assert self._up.wait(TIME_LIMIT_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._down.set)
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(TIME_LIMIT_SECONDS)
 
 
 class Visit:
     """A page in a window of some size, and everything it asked for and complained about."""
 
     def __init__(self, context: BrowserContext, site: Site) -> None:
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIME_LIMIT_MS)
         self.page: Page = context.new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []

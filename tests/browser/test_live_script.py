@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, Route
 
 from tests.processes import Serving, serving
-from tests.timeouts import PATIENCE_MS, PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS
 
 HIDE = """
     Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => '%s' });
@@ -42,7 +42,7 @@ class Audience:
         self.server = server
         self.event = event
         self.context = browser.new_context()
-        self.context.set_default_timeout(PATIENCE_MS)
+        self.context.set_default_timeout(TIME_LIMIT_MS)
         self.page = self.open()
 
     def open(self) -> Page:
@@ -65,7 +65,7 @@ class Audience:
     def figure(self, path: str, event: str | None = None) -> Any:
         key = (self.server.data_dir / "api-key").read_text().strip()
         url = f"{self.server.url}/analytics/events/{event or self.event}{path}"
-        return httpx.get(url, headers={"x-api-key": key}, timeout=PATIENCE_SECONDS).json()
+        return httpx.get(url, headers={"x-api-key": key}, timeout=TIME_LIMIT_SECONDS).json()
 
     def active(self) -> int:
         return int(self.figure("/viewers/active-count")["count"])
@@ -80,7 +80,7 @@ class Audience:
 
     def until(self, true: Callable[[], bool]) -> None:
         """Give the browser its turns until something is so."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIME_LIMIT_SECONDS
         while not true():
             assert time.monotonic() < deadline, [request.url for request in self.requests]
             self.page.wait_for_timeout(20)

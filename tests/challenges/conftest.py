@@ -19,7 +19,7 @@ from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.service import Challenges
 from plaza.core import leases, paging
 from plaza.core.auth import Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.leases import Leases
 from plaza.core.settings import Settings
@@ -45,7 +45,7 @@ class World:
 
     functions: Functions
     sql: Sql
-    clock: SetClock
+    clock: ManualClock
     derived: Derived
     challenges: Challenges
     posts: Posts
@@ -83,7 +83,7 @@ class World:
         await self.challenges.track(actor, challenge, NewTracking(date))
 
 
-def assemble(functions: Functions, sql: Sql, clock: SetClock, max_post_age: int = MAX_POST_AGE) -> World:
+def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: int = MAX_POST_AGE) -> World:
     derived = Derived(sql, functions, clock, max_post_age)
     return World(
         functions=functions,
@@ -120,5 +120,5 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
 
 
 @pytest.fixture
-def world(functions: Functions, sql: Sql, clock: SetClock) -> World:
+def world(functions: Functions, sql: Sql, clock: ManualClock) -> World:
     return assemble(functions, sql, clock)

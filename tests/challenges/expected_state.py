@@ -70,27 +70,29 @@ async def expected(world: World, today: int) -> dict[str, Any]:
     return {key: value for key, value in truth.items() if value}  # an absent key is an empty one
 
 
-async def found(stranger: Any) -> dict[str, Any]:
+async def found(redis_client: Any) -> dict[str, Any]:
     """Every documented key, as a client that knows nothing of Plaza reads it."""
     held: dict[str, Any] = {}
     names = (
-        await stranger.keys("*") if Key.layout is Layout.PLAIN else await stranger.keys("*", target_nodes="primaries")
+        await redis_client.keys("*")
+        if Key.layout is Layout.PLAIN
+        else await redis_client.keys("*", target_nodes="primaries")
     )
     for name in names:
         if ":" in name:  # no documented key of challenges has one
             continue
-        kind = await stranger.type(name)
+        kind = await redis_client.type(name)
         if kind == "hash":
-            held[name] = await stranger.hgetall(name)
+            held[name] = await redis_client.hgetall(name)
         elif kind == "set":
-            held[name] = await stranger.smembers(name)
+            held[name] = await redis_client.smembers(name)
         elif kind == "zset":
-            held[name] = dict(await stranger.zrange(name, 0, -1, withscores=True))
+            held[name] = dict(await redis_client.zrange(name, 0, -1, withscores=True))
     return held
 
 
-async def assert_true(world: World, stranger: Any, *, but: str = "") -> None:
-    truth, held = await expected(world, world.derived.today()), await found(stranger)
+async def assert_true(world: World, redis_client: Any, *, but: str = "") -> None:
+    truth, held = await expected(world, world.derived.today()), await found(redis_client)
     truth.pop(but, None)
     held.pop(but, None)
     assert held == truth

@@ -100,7 +100,7 @@ async def test_a_member_of_a_private_challenge_sees_it_until_they_leave(world: W
 async def test_a_day_is_tracked_once_and_neither_ahead_nor_before_joining(world: World) -> None:
     made = await world.challenge(days=3)
     today = world.derived.today()
-    world.clock.forward(days=1)
+    world.clock.advance(days=1)
     await world.challenges.join(BEN, made.id)
     await world.track(BEN, made.id)
     with pytest.raises(AlreadyTracked):
@@ -111,7 +111,7 @@ async def test_a_day_is_tracked_once_and_neither_ahead_nor_before_joining(world:
         assert refused.value.extra == {"field": "date"}
     with pytest.raises(NotMember):
         await world.track(CLEO, made.id)
-    world.clock.forward(days=2)
+    world.clock.advance(days=2)
     with pytest.raises(Ended):
         await world.track(BEN, made.id)
     await world.track(BEN, made.id, date_of(today + 2))  # what was done in time may be noted later
@@ -120,7 +120,7 @@ async def test_a_day_is_tracked_once_and_neither_ahead_nor_before_joining(world:
 async def test_an_ended_challenge_takes_no_members_posts_or_reactions(world: World) -> None:
     id = await world.joined(BEN, days=2)
     post = await world.post(BEN, id)
-    world.clock.forward(days=2)
+    world.clock.advance(days=2)
     for refused in (world.challenges.join(CLEO, id), world.post(BEN, id), world.posts.react(CLEO, post.id)):
         with pytest.raises(Ended):
             await refused

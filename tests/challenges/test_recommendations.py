@@ -16,7 +16,7 @@ from plaza.core.valkey import Valkey
 from plaza.social.keys import USER_BLOCKED, USER_BLOCKED_BY
 from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World, person
 from tests.challenges.expected_state import assert_true
-from tests.round_trips import rounds_of
+from tests.round_trips import count_round_trips
 
 
 async def reasons(world: World, who: Actor, limit: int = 20) -> dict[int, str]:
@@ -33,7 +33,7 @@ async def test_who_has_done_nothing_yet_gets_popular_and_fresh_posts(world: Worl
 
 
 async def test_what_is_popular_is_found_among_any_number_of_newer_posts(
-    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plaza.challenges.recommendation.recommender.PER_CATEGORY", 1)
     monkeypatch.setattr("plaza.challenges.recommendation.recommender.ANY_OF_CATEGORY", 0)
@@ -44,7 +44,10 @@ async def test_what_is_popular_is_found_among_any_number_of_newer_posts(
     newest = [await world.post(BEN, id) for _ in range(3)][-1]
     await world.posts.react(ANA, newest.id)
     await world.roll.run()
-    assert await stranger.zrange(CLG_POPULAR(), 0, -1, withscores=True) == [(str(newest.id), 1), (str(popular.id), 2)]
+    assert await redis_client.zrange(CLG_POPULAR(), 0, -1, withscores=True) == [
+        (str(newest.id), 1),
+        (str(popular.id), 2),
+    ]
     assert await reasons(world, person("newcomer")) == {
         popular.id: "Popular: 2 reactions",
         newest.id: "New in fitness",
@@ -52,7 +55,7 @@ async def test_what_is_popular_is_found_among_any_number_of_newer_posts(
     await world.posts.take_back(ANA, newest.id)
     await world.people.forget("cleo")
     await world.roll.run()
-    assert not await stranger.exists(CLG_POPULAR())
+    assert not await redis_client.exists(CLG_POPULAR())
 
 
 async def test_days_in_a_category_and_reactions_in_a_challenge_are_reasons(world: World) -> None:
@@ -67,7 +70,7 @@ async def test_days_in_a_category_and_reactions_in_a_challenge_are_reasons(world
     }
 
 
-async def test_the_daily_job_learns_what_goes_together(world: World, stranger: Any) -> None:
+async def test_the_daily_job_learns_what_goes_together(world: World, redis_client: Any) -> None:
     run, swim, bake, knit = [await world.challenge(title=title) for title in ("Run", "Swim", "Bake", "Knit")]
     secret = await world.challenge(public=False)
     for one in (run, swim, secret):
@@ -79,9 +82,9 @@ async def test_the_daily_job_learns_what_goes_together(world: World, stranger: A
         for one in (bake, knit):
             await world.challenges.join(person(f"cook{n}"), one.id)
     assert (await world.roll.run()).fitted == 4
-    assert (await stranger.get(CLG_NEIGHBOURS(run.id))).split(" ")[0] == str(swim.id)
-    assert not await stranger.exists(CLG_NEIGHBOURS(secret.id))
-    assert 0 < await stranger.ttl(CLG_NEIGHBOURS(run.id)) <= 7 * 86_400
+    assert (await redis_client.get(CLG_NEIGHBOURS(run.id))).split(" ")[0] == str(swim.id)
+    assert not await redis_client.exists(CLG_NEIGHBOURS(secret.id))
+    assert 0 < await redis_client.ttl(CLG_NEIGHBOURS(run.id)) <= 7 * 86_400
 
     await world.challenges.join(BEN, run.id)
     assert (await reasons(world, BEN))[posts[swim.id]] == "Because you joined Run"
@@ -89,7 +92,7 @@ async def test_the_daily_job_learns_what_goes_together(world: World, stranger: A
     assert (await reasons(world, CLEO))[posts[swim.id]] == "Because you reacted in Run"
 
 
-async def test_a_model_follows_from_the_tables_and_goes_with_its_challenge(world: World, stranger: Any) -> None:
+async def test_a_model_follows_from_the_tables_and_goes_with_its_challenge(world: World, redis_client: Any) -> None:
     short, long = await world.joined(ANA, BEN, days=2), await world.joined(ANA, BEN)
     first = await world.roll.run()
     assert (first.fitted, (await world.roll.run()).fitted) == (
@@ -98,24 +101,24 @@ async def test_a_model_follows_from_the_tables_and_goes_with_its_challenge(world
     )  # from the same rows, there is nothing new to learn
     await world.challenges.join(CLEO, short)
     assert (await world.roll.run()).fitted == 2
-    rolled = await stranger.get(CLG_NEIGHBOURS(long))
+    rolled = await redis_client.get(CLG_NEIGHBOURS(long))
     assert (await world.roll.run(anew=True)).fitted == 2
-    assert await stranger.get(CLG_NEIGHBOURS(long)) == rolled
-    world.clock.forward(days=2)
+    assert await redis_client.get(CLG_NEIGHBOURS(long)) == rolled
+    world.clock.advance(days=2)
     assert (await world.roll.run()).fitted == 0
-    assert [await stranger.exists(CLG_NEIGHBOURS(id)) for id in (short, long)] == [0, 0]
+    assert [await redis_client.exists(CLG_NEIGHBOURS(id)) for id in (short, long)] == [0, 0]
 
 
 async def test_what_was_shown_is_remembered_to_a_bound(
-    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plaza.challenges.recommendation.recommender.MOST_REMEMBERED", 3)
     id = await world.joined(BEN)
     for _ in range(2):
         posts = {str((await world.post(BEN, id)).id) for _ in range(2)}
         await reasons(world, ANA, 2)
-        world.clock.forward(days=1)
-    remembered = set(await stranger.hgetall(CLG_SHOWN("ana")))
+        world.clock.advance(days=1)
+    remembered = set(await redis_client.hgetall(CLG_SHOWN("ana")))
     assert len(remembered) == 3
     assert posts < remembered
 
@@ -127,16 +130,16 @@ class Blocking:
         return [USER_BLOCKED(username), USER_BLOCKED_BY(username)]
 
 
-async def test_never_own_reacted_blocked_private_ended_old_or_a_break(world: World, stranger: Any) -> None:
+async def test_never_own_reacted_blocked_private_ended_old_or_a_break(world: World, redis_client: Any) -> None:
     open_ = await world.joined(ANA, BEN, CLEO)
     closed = await world.challenge(public=False)
     for member in (ANA, ROOT):
         await world.challenges.join(member, closed.id)
     await world.post(BEN, open_)  # too old, soon
-    world.clock.forward(days=4)
+    world.clock.advance(days=4)
     brief = await world.joined(BEN, days=1)
     await world.post(BEN, brief)  # ended, soon
-    world.clock.forward(days=1)
+    world.clock.advance(days=1)
     await world.post(ANA, open_)
     for member in (ANA, ROOT, ROOT):
         secret = await world.post(member, closed.id)
@@ -146,7 +149,7 @@ async def test_never_own_reacted_blocked_private_ended_old_or_a_break(world: Wor
     await world.posts.react(ANA, reacted.id)
 
     world.recommender.blocks = Blocking()
-    await stranger.zadd(USER_BLOCKED_BY("ana"), {"cleo": 1})
+    await redis_client.zadd(USER_BLOCKED_BY("ana"), {"cleo": 1})
     assert set(await reasons(world, ANA)) == {good.id}
     await world.roll.run()
     assert set(await reasons(world, ANA)) == {good.id}
@@ -167,7 +170,7 @@ async def test_recommendations_follow_at_once(world: World) -> None:
 async def test_an_answer_has_many_voices_and_the_recent_come_first(world: World) -> None:
     one, two = await world.joined(BEN, CLEO), await world.joined(CLEO)
     await world.post(CLEO, two)
-    world.clock.forward(days=1)
+    world.clock.advance(days=1)
     mine = [(await world.post(BEN, one)).id for _ in range(6)]
     found = await world.recommender.recommend(ANA, 3)
     assert [r.post.username for r in found.posts].count("ben") == 2
@@ -176,7 +179,7 @@ async def test_an_answer_has_many_voices_and_the_recent_come_first(world: World)
 
 
 async def test_whatever_must_not_be_shown_makes_room_for_the_next(
-    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it is at hand by the first answer, and most of it is not for her by the second."""
     monkeypatch.setattr("plaza.challenges.recommendation.recommender.LOOKED_UP", 2)
@@ -189,7 +192,7 @@ async def test_whatever_must_not_be_shown_makes_room_for_the_next(
     async with world.sql.begin() as tx:
         await tx.execute(delete(POST).where(POST.c.id == posts[4]))
     assert set(await reasons(world, ANA, 1)) == {posts[1]}
-    await stranger.zadd(USER_BLOCKED("ana"), {"cleo": 1})
+    await redis_client.zadd(USER_BLOCKED("ana"), {"cleo": 1})
     assert set(await reasons(world, ANA, 2)) == {posts[0]}
 
 
@@ -205,21 +208,21 @@ async def test_few_posts_stay_at_hand_and_any_number_can_be_chosen_from(
     assert len(world.recommender._candidates._at_hand) <= 10
 
 
-async def test_what_was_shown_is_not_shown_for_ever(world: World, stranger: Any) -> None:
+async def test_what_was_shown_is_not_shown_for_ever(world: World, redis_client: Any) -> None:
     id = await world.joined(BEN)
     post = await world.post(BEN, id)
     for _ in range(MOST_DAYS_SHOWN):
         assert post.id in await reasons(world, ANA)
         assert post.id in await reasons(world, ANA)  # reading again on the same day does not use it up
-        world.clock.forward(days=1)
+        world.clock.advance(days=1)
     assert post.id not in await reasons(world, ANA)
     new = await world.post(BEN, id)
-    world.clock.forward(days=4)
+    world.clock.advance(days=4)
     assert set(await reasons(world, ANA)) == {new.id}
-    world.clock.forward(days=4)
+    world.clock.advance(days=4)
     newer = await world.post(BEN, id)
     await reasons(world, ANA)
-    assert set(await stranger.hgetall(CLG_SHOWN("ana"))) == {str(new.id), str(newer.id)}
+    assert set(await redis_client.hgetall(CLG_SHOWN("ana"))) == {str(new.id), str(newer.id)}
 
 
 async def test_two_round_trips_at_most(world: World, valkey: Valkey) -> None:
@@ -229,21 +232,21 @@ async def test_two_round_trips_at_most(world: World, valkey: Valkey) -> None:
     await world.roll.run()
 
     world.recommender.blocks = Blocking()
-    assert await rounds_of(valkey, world.recommender.recommend(ANA, 20)) == 2
-    assert await rounds_of(valkey, world.recommender.recommend(ANA, 20)) == 1
+    assert await count_round_trips(valkey, world.recommender.recommend(ANA, 20)) == 2
+    assert await count_round_trips(valkey, world.recommender.recommend(ANA, 20)) == 1
 
 
-async def test_reacting_and_taking_back_at_once_leaves_what_sql_says(world: World, stranger: Any) -> None:
+async def test_reacting_and_taking_back_at_once_leaves_what_sql_says(world: World, redis_client: Any) -> None:
     id = await world.joined(BEN)
     posts = [(await world.post(BEN, id)).id for _ in range(3)]
     await world.roll.run()
     doing = [act(ANA, post) for _ in range(4) for post in posts for act in (world.posts.react, world.posts.take_back)]
     await asyncio.gather(*doing)
-    await assert_true(world, stranger, but="db_len")
+    await assert_true(world, redis_client, but="db_len")
 
 
 async def test_of_two_that_write_of_a_person_the_one_that_read_later_has_the_last_word(
-    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = await world.joined(BEN)
     post = await world.post(BEN, id)
@@ -258,11 +261,11 @@ async def test_of_two_that_write_of_a_person_the_one_that_read_later_has_the_las
 
     monkeypatch.setattr(world.functions, "run", overtaken)
     await world.posts.react(ANA, post.id)
-    await assert_true(world, stranger, but="db_len")
+    await assert_true(world, redis_client, but="db_len")
 
 
 async def test_of_two_that_write_a_persons_days_the_larger_number_stays(
-    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = await world.joined(ANA), await world.joined(ANA)
     await world.roll.run()
@@ -276,10 +279,10 @@ async def test_of_two_that_write_a_persons_days_the_larger_number_stays(
 
     monkeypatch.setattr(world.functions, "run", overtaken)
     await world.track(ANA, one)
-    await assert_true(world, stranger, but="db_len")
+    await assert_true(world, redis_client, but="db_len")
 
 
-async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, stranger: Any) -> None:
+async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, redis_client: Any) -> None:
     id = await world.joined(BEN, CLEO)
     post, other = await world.post(BEN, id), await world.post(CLEO, id)
     await world.posts.react(CLEO, post.id)
@@ -299,7 +302,7 @@ async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, str
     }
     begun = (await world.challenge(BEN)).id
     await world.people.forget("ben")
-    await assert_true(world, stranger, but="db_len")  # what others had reacted to of theirs is gone at once
+    await assert_true(world, redis_client, but="db_len")  # what others had reacted to of theirs is gone at once
     await world.people.forget("ben")
     assert not any((await world.people.export("ben")).values())
     assert (await world.challenges.read(None, begun)).creator == ""
@@ -308,9 +311,9 @@ async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, str
     assert notes
     assert "ben" not in notes
     assert (await world.roll.run()).rebuilt == []
-    await assert_true(world, stranger)
-    assert not await stranger.exists(CLG_SHOWN("ben"))
-    assert not await stranger.exists(CLG_TURN(""))
+    await assert_true(world, redis_client)
+    assert not await redis_client.exists(CLG_SHOWN("ben"))
+    assert not await redis_client.exists(CLG_TURN(""))
 
 
 @pytest.mark.parametrize("limit", [1, 100])

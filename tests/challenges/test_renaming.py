@@ -14,7 +14,7 @@ from plaza.core.errors import Unauthenticated
 from plaza.core.revocations import Revocations
 from tests.challenges.conftest import BEN, CLEO, World, person
 from tests.challenges.expected_state import assert_true
-from tests.username_lock_probe import assert_waits_for_bearers
+from tests.username_lock_probe import assert_waits_for_username_lock
 
 
 async def rows(world: World) -> dict[str, list[tuple[Any, ...]]]:
@@ -25,7 +25,7 @@ async def rows(world: World) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
-async def test_a_renamed_person_keeps_rows_and_keys_and_nothing_is_rebuilt(world: World, stranger: Any) -> None:
+async def test_a_renamed_person_keeps_rows_and_keys_and_nothing_is_rebuilt(world: World, redis_client: Any) -> None:
     id = await world.joined(BEN, CLEO)
     await world.challenge(BEN)
     post, other = await world.post(BEN, id), await world.post(CLEO, id)
@@ -45,13 +45,13 @@ async def test_a_renamed_person_keeps_rows_and_keys_and_nothing_is_rebuilt(world
         for name, found in before.items()
     }
     assert (await world.roll.run()).rebuilt == []
-    await assert_true(world, stranger)
-    assert not await stranger.exists(CLG_SHOWN("ben"))
-    assert await stranger.ttl(CLG_SHOWN("benny")) > 0
-    assert not await stranger.hexists(USER_CONTRIBUTION(), "ben")
+    await assert_true(world, redis_client)
+    assert not await redis_client.exists(CLG_SHOWN("ben"))
+    assert await redis_client.ttl(CLG_SHOWN("benny")) > 0
+    assert not await redis_client.hexists(USER_CONTRIBUTION(), "ben")
 
 
-async def test_rows_that_both_names_have_become_one(world: World, stranger: Any) -> None:
+async def test_rows_that_both_names_have_become_one(world: World, redis_client: Any) -> None:
     benny = person("benny")
     id = await world.joined(BEN, benny, CLEO)
     post = await world.post(CLEO, id)
@@ -69,7 +69,7 @@ async def test_rows_that_both_names_have_become_one(world: World, stranger: Any)
         "recommended": 0,
     }
     assert (await world.roll.run()).rebuilt == []
-    await assert_true(world, stranger)
+    await assert_true(world, redis_client)
 
 
 @pytest.mark.parametrize("new", ["benny", None])
@@ -80,7 +80,7 @@ async def test_what_was_under_way_when_the_name_was_given_up_leaves_no_rows_unde
     id = await world.joined(BEN, CLEO)
     joinable, post = await world.challenge(), await world.post(CLEO, id)
     ben = replace(BEN, since_ms=world.clock.now_ms())
-    world.clock.forward(seconds=1)
+    world.clock.advance(seconds=1)
     await Revocations(world.derived.valkey, clock=world.clock).note("ben")
     await (world.people.forget("ben") if new is None else world.people.rename("ben", new))
     before = await rows(world)
@@ -98,7 +98,7 @@ async def test_what_was_under_way_when_the_name_was_given_up_leaves_no_rows_unde
 
 
 async def test_a_day_that_is_counted_while_the_name_is_given_up_is_not_counted_under_it(
-    world: World, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The days were read from the tables before the renaming, and are written to Valkey after it."""
     id, call = await world.joined(BEN), world.functions.run
@@ -111,11 +111,11 @@ async def test_a_day_that_is_counted_while_the_name_is_given_up_is_not_counted_u
 
     monkeypatch.setattr(world.functions, "run", held_up)
     await world.track(BEN, id)
-    assert await stranger.hgetall(USER_CONTRIBUTION()) == {"benny": "1,0,0,0,0"}
+    assert await redis_client.hgetall(USER_CONTRIBUTION()) == {"benny": "1,0,0,0,0"}
 
 
 @pytest.mark.parametrize("place", ["cluster"], indirect=True)  # the place with PostgreSQL; on SQLite all writers wait
 @pytest.mark.parametrize("new", ["benny", None])
 async def test_rows_that_are_being_written_are_waited_for(world: World, new: str | None) -> None:
     giving_up = world.people.forget("ben") if new is None else world.people.rename("ben", new)
-    await assert_waits_for_bearers(world.sql, world.derived.valkey, "ben", giving_up)
+    await assert_waits_for_username_lock(world.sql, world.derived.valkey, "ben", giving_up)

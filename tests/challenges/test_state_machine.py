@@ -18,7 +18,7 @@ from sqlalchemy import delete, text
 from plaza.challenges.library import LIBRARY
 from plaza.challenges.tables import ARRIVAL, BY_NAME, REMOVAL
 from plaza.core import leases
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Key, Layout, use_layout
@@ -27,7 +27,7 @@ from plaza.core.sql import Sql
 from tests.challenges.conftest import World, assemble, person
 from tests.challenges.expected_state import assert_true
 from tests.servers import Cluster, Server
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 T = TypeVar("T")
 
@@ -40,13 +40,13 @@ class Machine(RuleBasedStateMachine):
 
     runner: asyncio.Runner
     world: World
-    stranger: Any
+    redis_client: Any
     challenges = Bundle("challenges")
     posts = Bundle("posts")
 
     def __init__(self) -> None:
         super().__init__()
-        self.run(empty(self.world, self.stranger))
+        self.run(empty(self.world, self.redis_client))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)
@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(days=st.sampled_from([1, 1, 2, 6, -1, -4]))
     def pass_days(self, days: int) -> None:
-        self.world.clock.forward(days=days)
+        self.world.clock.advance(days=days)
 
     @rule(table=st.sampled_from(sorted(BY_NAME)), id=st.integers(1, 5))
     def delete_by_hand(self, table: str, id: int) -> None:
@@ -109,17 +109,17 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         self.run(self.world.roll.run())
-        self.run(assert_true(self.world, self.stranger))
+        self.run(assert_true(self.world, self.redis_client))
 
     def teardown(self) -> None:
         for anew in (False, True):
             self.run(self.world.roll.run(anew=anew))
-            self.run(assert_true(self.world, self.stranger))
+            self.run(assert_true(self.world, self.redis_client))
 
 
-async def empty(world: World, stranger: Any) -> None:
-    await (stranger.flushall() if Key.layout is Layout.PLAIN else stranger.flushall(target_nodes="primaries"))
-    world.clock.set(SetClock().now_ms())
+async def empty(world: World, redis_client: Any) -> None:
+    await (redis_client.flushall() if Key.layout is Layout.PLAIN else redis_client.flushall(target_nodes="primaries"))
+    world.clock.set(ManualClock().now_ms())
     tables = [*BY_NAME.values(), REMOVAL, ARRIVAL]
     async with world.sql.begin() as tx:
         if world.sql.dialect == "postgresql":
@@ -135,17 +135,17 @@ async def empty(world: World, stranger: Any) -> None:
 async def opened(place: Server | Cluster, settings: Settings) -> AsyncIterator[tuple[World, Any]]:
     clustered = isinstance(place, Cluster)
     use_layout(Layout.BRACES if clustered else Layout.PLAIN)
-    valkey, sql = await connect_patiently(place.url), await Sql.open(settings)
+    valkey, sql = await connect_for_test(place.url), await Sql.open(settings)
     port = place.nodes[0].port if isinstance(place, Cluster) else place.port
     client = redis.asyncio.RedisCluster if clustered else redis.asyncio.Redis
-    stranger = client(host="127.0.0.1", port=port, decode_responses=True)
+    redis_client = client(host="127.0.0.1", port=port, decode_responses=True)
     functions = Functions(valkey, [LIBRARY, leases.JOBS])
     await functions.load()
     try:
-        yield assemble(functions, sql, SetClock()), stranger
+        yield assemble(functions, sql, ManualClock()), redis_client
     finally:
         await functions.outbox.drain()
-        await stranger.aclose()
+        await redis_client.aclose()
         await sql.close()
         await valkey.close()
         use_layout(Layout.PLAIN)
@@ -166,7 +166,7 @@ def test_after_any_history_the_keys_are_those_of_a_rebuild(
 
         url = enter(request.getfixturevalue("postgres").database()) if kind == "cluster" else ""
         Machine.runner = runner
-        Machine.world, Machine.stranger = enter(opened(place, Settings(data_dir=tmp_path, database_url=url)))
+        Machine.world, Machine.redis_client = enter(opened(place, Settings(data_dir=tmp_path, database_url=url)))
         run_state_machine_as_test(Machine, settings=settings(max_examples=histories, stateful_step_count=25))
 
 

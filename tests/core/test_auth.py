@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plaza.core.auth import ADMIN, API, MODEL, USER, Actor, Auth
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, SettingError, Unauthenticated
 from plaza.core.settings import Settings
 from plaza.core.tokens import Claims
@@ -42,11 +42,11 @@ def pem(public: Any) -> bytes:
 
 
 @pytest.fixture
-def auth(tmp_path: Path, clock: SetClock) -> Auth:
+def auth(tmp_path: Path, clock: ManualClock) -> Auth:
     return Auth(settings(tmp_path), clock=clock)
 
 
-def claims(clock: SetClock, **changes: Any) -> dict[str, Any]:
+def claims(clock: ManualClock, **changes: Any) -> dict[str, Any]:
     now = int(clock.now_s())
     given = {"user_id": 7, "username": "ana", "role": "user", "iat": now, "exp": now + 900, **changes}
     return {name: value for name, value in given.items() if value is not ...}
@@ -92,7 +92,7 @@ def test_without_credentials_there_is_no_actor(auth: Auth) -> None:
     assert auth.actor({"accept": "application/json"}) is None
 
 
-def test_our_tokens_say_what_the_contract_says_and_others_can_read_them(auth: Auth, clock: SetClock) -> None:
+def test_our_tokens_say_what_the_contract_says_and_others_can_read_them(auth: Auth, clock: ManualClock) -> None:
     clock.set(1_700_000_000_123)
     token = auth.issue("ana", MODEL, groups=["vip"])
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
@@ -120,14 +120,14 @@ def test_no_token_is_issued_that_nobody_would_accept(auth: Auth, username: str, 
         auth.issue(username, role)
 
 
-def test_a_token_of_another_system_with_our_secret_is_enough(auth: Auth, clock: SetClock) -> None:
+def test_a_token_of_another_system_with_our_secret_is_enough(auth: Auth, clock: ManualClock) -> None:
     token = jwt.encode(claims(clock, role="admin", groups=["staff", "x"], sub=7, iss="node"), SECRET)
     assert auth.actor(bearer(token)) == Actor("ana", ADMIN, ("staff", "x"))
 
 
 @pytest.mark.parametrize(("private", "algorithm"), [(RSA_KEY, "RS256"), (EC_KEY, "ES256")])
 def test_a_configured_public_key_is_believed_beside_our_secret(
-    tmp_path: Path, clock: SetClock, private: Any, algorithm: str
+    tmp_path: Path, clock: ManualClock, private: Any, algorithm: str
 ) -> None:
     auth = Auth(settings(tmp_path, private.public_key()), clock=clock)
     assert auth.actor(bearer(jwt.encode(claims(clock), private, algorithm))) == Actor("ana", USER)
@@ -135,7 +135,7 @@ def test_a_configured_public_key_is_believed_beside_our_secret(
 
 
 @pytest.mark.parametrize("private", [RSA_KEY, EC_KEY])
-def test_the_public_key_is_never_a_secret(tmp_path: Path, clock: SetClock, private: Any) -> None:
+def test_the_public_key_is_never_a_secret(tmp_path: Path, clock: ManualClock, private: Any) -> None:
     public = private.public_key()
     auth = Auth(settings(tmp_path, public), clock=clock)
     text = pem(public)
@@ -146,12 +146,14 @@ def test_the_public_key_is_never_a_secret(tmp_path: Path, clock: SetClock, priva
 
 
 @pytest.mark.parametrize(("private", "algorithm"), [(RSA_KEY, "RS512"), (RSA_KEY, "PS256"), (RSA_KEY, "RS384")])
-def test_only_the_algorithm_of_the_key_is_taken(tmp_path: Path, clock: SetClock, private: Any, algorithm: str) -> None:
+def test_only_the_algorithm_of_the_key_is_taken(
+    tmp_path: Path, clock: ManualClock, private: Any, algorithm: str
+) -> None:
     auth = Auth(settings(tmp_path, private.public_key()), clock=clock)
     refused(auth, jwt.encode(claims(clock), private, algorithm))
 
 
-def test_a_public_key_is_not_believed_unless_configured(auth: Auth, clock: SetClock) -> None:
+def test_a_public_key_is_not_believed_unless_configured(auth: Auth, clock: ManualClock) -> None:
     refused(auth, jwt.encode(claims(clock), RSA_KEY, "RS256"))
     embedded = {"kid": "1", "jwk": {"kty": "oct", "k": "AAAA"}, "jku": "https://example.org/keys"}
     refused(auth, jwt.encode(claims(clock), "another secret of thirty-two bytes.", headers=embedded))
@@ -161,7 +163,7 @@ def test_a_public_key_is_not_believed_unless_configured(auth: Auth, clock: SetCl
     "algorithm", ["none", "None", "NONE", "nOnE", "", "HS384", "HS512", "RS256", None, 1, ["HS256"]]
 )
 def test_a_token_with_another_algorithm_is_refused_whatever_its_signature(
-    auth: Auth, clock: SetClock, algorithm: Any
+    auth: Auth, clock: ManualClock, algorithm: Any
 ) -> None:
     signed = by_hand({"alg": algorithm, "typ": "JWT"}, claims(clock))
     refused(auth, signed)
@@ -169,7 +171,7 @@ def test_a_token_with_another_algorithm_is_refused_whatever_its_signature(
     refused(auth, signed.rpartition(".")[0])
 
 
-def test_a_token_without_an_algorithm_is_refused(auth: Auth, clock: SetClock) -> None:
+def test_a_token_without_an_algorithm_is_refused(auth: Auth, clock: ManualClock) -> None:
     refused(auth, by_hand({"typ": "JWT"}, claims(clock)))
     refused(auth, by_hand({"alg": "HS256", "crit": ["exp2"], "exp2": 1}, claims(clock)))
 
@@ -203,7 +205,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG.keys())
-def test_a_well_signed_wrong_claim_is_refused(auth: Auth, clock: SetClock, changes: dict[str, Any]) -> None:
+def test_a_well_signed_wrong_claim_is_refused(auth: Auth, clock: ManualClock, changes: dict[str, Any]) -> None:
     header = {"alg": "HS256", "typ": "JWT"}
     assert auth.actor(bearer(by_hand(header, claims(clock)))) is not None  # it is the claim, not the making
     assert refused(auth, by_hand(header, claims(clock, **changes))) == "The token is not valid."
@@ -225,14 +227,14 @@ def test_a_token_changed_in_any_place_is_refused(auth: Auth) -> None:
 
 @given(st.text(max_size=200))
 def test_no_text_in_any_header_does_anything_but_401(text: str) -> None:
-    auth = Auth(Settings(jwt_secret=SECRET, api_key=API_KEY), clock=SetClock())
+    auth = Auth(Settings(jwt_secret=SECRET, api_key=API_KEY), clock=ManualClock())
     for header in ("authorization", "x-authorization", "x-access-token", "x-api-key"):
         for value in (text, f"Bearer {text}", f"{text}.{text}.{text}"):
             with pytest.raises(Unauthenticated):
                 auth.actor({header: value})
 
 
-def test_an_endless_token_is_refused_before_it_is_hashed(auth: Auth, clock: SetClock) -> None:
+def test_an_endless_token_is_refused_before_it_is_hashed(auth: Auth, clock: ManualClock) -> None:
     assert auth.actor(bearer(by_hand({"alg": "HS256"}, claims(clock, pad="x" * 5_000)))) is not None
     refused(auth, by_hand({"alg": "HS256"}, claims(clock, pad="x" * 10_000)))
 
@@ -298,12 +300,12 @@ def test_credentials_that_differ_are_refused_and_equal_ones_are_one(auth: Auth) 
     assert auth.actor({**bearer(API_KEY), "x-api-key": API_KEY}) is API
 
 
-def test_a_token_ends_at_its_expiry_also_when_it_is_remembered(auth: Auth, clock: SetClock) -> None:
+def test_a_token_ends_at_its_expiry_also_when_it_is_remembered(auth: Auth, clock: ManualClock) -> None:
     token = auth.issue("ana", USER)
     assert auth.actor(bearer(token)) is not None
-    clock.forward(seconds=899.999)
+    clock.advance(seconds=899.999)
     assert auth.actor(bearer(token)) is not None
-    clock.forward(seconds=0.001)
+    clock.advance(seconds=0.001)
     assert refused(auth, token) == "The token has expired."
 
 
@@ -327,7 +329,7 @@ def test_a_signature_is_checked_once_for_a_token_and_every_time_for_a_wrong_one(
     assert checked == [good, *[good + "x"] * 3]
 
 
-def test_the_memory_of_tokens_is_bounded_and_forgets_the_longest_unused(tmp_path: Path, clock: SetClock) -> None:
+def test_the_memory_of_tokens_is_bounded_and_forgets_the_longest_unused(tmp_path: Path, clock: ManualClock) -> None:
     auth = Auth(settings(tmp_path), remembered=3, clock=clock)
     tokens = [auth.issue(name, USER) for name in ("a", "b", "c", "d")]
     for token in (*tokens[:3], tokens[0], tokens[3]):
@@ -336,12 +338,12 @@ def test_the_memory_of_tokens_is_bounded_and_forgets_the_longest_unused(tmp_path
     assert all(auth.actor(bearer(token)) for token in tokens)  # forgotten is not refused
 
 
-def test_a_very_old_token_is_refused_even_if_it_never_expires(auth: Auth, clock: SetClock) -> None:
+def test_a_very_old_token_is_refused_even_if_it_never_expires(auth: Auth, clock: ManualClock) -> None:
     token = jwt.encode(claims(clock, exp=9_999_999_999), SECRET)
     assert auth.actor(bearer(token)) is not None
-    clock.forward(days=89.9)
+    clock.advance(days=89.9)
     assert auth.actor(bearer(token)) is not None
-    clock.forward(days=0.2)
+    clock.advance(days=0.2)
     refused(auth, token)
 
 

@@ -21,8 +21,8 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
 from plaza.core.valkey.slots import key_of, slot_of
 from tests.core import ledger
-from tests.servers import SILENT_MS, Cluster, Server, one_cluster
-from tests.timeouts import connect_patiently, patiently, persistently
+from tests.servers import SILENT_MS, Cluster, Server, running_cluster
+from tests.timeouts import connect_for_test, connect_with_retries, within_time_limit
 from tests.waiting import eventually as _until
 
 KEYS = [f"k{i}" for i in range(30)]  # enough to be on all three primaries
@@ -35,7 +35,7 @@ ECHO = (
 
 @pytest.fixture
 async def valkey(cluster: Cluster) -> AsyncIterator[Valkey]:
-    valkey = await connect_patiently(cluster.url)
+    valkey = await connect_for_test(cluster.url)
     yield valkey
     await valkey.close()
 
@@ -43,14 +43,14 @@ async def valkey(cluster: Cluster) -> AsyncIterator[Valkey]:
 @pytest.fixture(scope="module")
 def changing() -> Iterator[Cluster]:
     """A cluster of our own, with replicas, whose slots and primaries we may move about."""
-    with one_cluster(3, 1) as cluster:
+    with running_cluster(3, 1) as cluster:
         yield cluster
 
 
 @pytest.fixture
 async def moving(changing: Cluster) -> AsyncIterator[Valkey]:
     await _until(lambda: _agreed(changing))
-    valkey = await connect_patiently(changing.url)
+    valkey = await connect_for_test(changing.url)
     for primary in valkey.primaries():
         await primary.call("FLUSHALL")
     yield valkey
@@ -91,12 +91,12 @@ async def test_commands_go_to_the_node_of_their_key(valkey: Valkey, cluster: Clu
         _ask(node, "CONFIG", "RESETSTAT")
     await asyncio.gather(*(valkey.call("SET", key, key) for key in KEYS))
     assert await asyncio.gather(*(valkey.call("GET", key) for key in KEYS)) == KEYS
-    with cluster.stranger() as stranger:
-        assert [stranger.get(key) for key in KEYS] == KEYS
+    with cluster.redis_client() as redis_client:
+        assert [redis_client.get(key) for key in KEYS] == KEYS
     for node in cluster.nodes:  # each was asked what it holds, and was not asked what it does not
-        with node.stranger() as stranger:
-            assert stranger.dbsize() > 0
-            assert "moved" not in str(stranger.info("errorstats")).lower()
+        with node.redis_client() as redis_client:
+            assert redis_client.dbsize() > 0
+            assert "moved" not in str(redis_client.info("errorstats")).lower()
 
 
 async def test_a_batch_is_split_by_node_and_answered_in_order(valkey: Valkey) -> None:
@@ -137,7 +137,7 @@ async def test_functions_are_loaded_on_every_primary_and_go_by_their_first_key(v
 
 
 async def test_messages_published_at_one_node_reach_subscribers_of_another(valkey: Valkey) -> None:
-    async with valkey.subscribe("news") as messages, patiently():
+    async with valkey.subscribe("news") as messages, within_time_limit():
         for n, primary in enumerate(valkey.primaries()):
             # Between nodes a message may be lost while they still connect to each other, so it is said again.
             said = asyncio.create_task(_repeatedly(primary, "PUBLISH", "news", n))
@@ -147,7 +147,7 @@ async def test_messages_published_at_one_node_reach_subscribers_of_another(valke
 
 
 async def test_blocking_reads_go_to_the_node_of_their_key(valkey: Valkey) -> None:
-    async with valkey.blocking() as alone, patiently():
+    async with valkey.blocking() as alone, within_time_limit():
         for key in KEYS[:6]:
             waiting = asyncio.create_task(alone.call("BLPOP", key, 30))
             await asyncio.sleep(0.01)
@@ -217,7 +217,7 @@ async def test_half_a_slot_elsewhere_is_asked_for_there(moving: Valkey, changing
 
 async def test_closing_fails_what_still_waits_for_a_slot(changing: Cluster) -> None:
     await _until(lambda: _agreed(changing))
-    valkey = await connect_patiently(changing.url)
+    valkey = await connect_for_test(changing.url)
     await valkey.batch([["SET", "{a}x", 1], ["SET", "{a}y", 2]])
     with Moved(changing, "{a}x") as move:
         move.some("{a}x")
@@ -226,7 +226,7 @@ async def test_closing_fails_what_still_waits_for_a_slot(changing: Cluster) -> N
         await asyncio.sleep(0.1)
         assert not any(call.done() for call in waiting)
         await valkey.close()
-        async with patiently():
+        async with within_time_limit():
             answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(isinstance(answer, ConnectionLost) for answer in answers)
 
@@ -302,7 +302,7 @@ async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valke
     dead = _primary_of(changing, "k0")
     here = [key for key in KEYS if _primary_of(changing, key) is dead]
     there = [key for key in KEYS if key not in here]
-    async with await persistently(changing.url, patience=1) as valkey, patiently():
+    async with await connect_with_retries(changing.url, patience=1) as valkey, within_time_limit():
         await valkey.batch([["GET", key] for key in KEYS])
         news: list[Any] = []
         valkey.on_invalidate(news.append)
@@ -335,7 +335,7 @@ async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valke
 @given(st.lists(st.sampled_from(KEYS), max_size=60))
 def test_any_batch_is_put_together_in_its_order(session_cluster: Cluster, keys: list[str]) -> None:
     async def scenario() -> None:
-        valkey = await connect_patiently(session_cluster.url)
+        valkey = await connect_for_test(session_cluster.url)
         try:
             commands = [["SET", key, f"{key}={i}", "GET"] for i, key in enumerate(keys)]
             await valkey.batch([["DEL", key] for key in KEYS])
@@ -396,7 +396,7 @@ class Moved:
 
 
 def _ask(server: Server, *command: Any) -> Any:
-    with server.stranger() as client:
+    with server.redis_client() as client:
         return client.execute_command(*command)
 
 

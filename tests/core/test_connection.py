@@ -11,12 +11,12 @@ import pytest
 from plaza.core.errors import Unavailable
 from plaza.core.valkey import USAGE, NotReady, ReplyError, Usage, Valkey
 from tests.servers import Server
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 
 @pytest.fixture
 async def valkey(server: Server) -> AsyncIterator[Valkey]:
-    async with await connect_patiently(server.url) as valkey:
+    async with await connect_for_test(server.url) as valkey:
         yield valkey
 
 
@@ -115,11 +115,11 @@ async def test_commands_of_one_tick_share_one_write(valkey: Valkey, server: Serv
         return await valkey.call("ECHO", i)
 
     reads = "total_reads_processed"
-    with server.stranger() as stranger:
-        before = stranger.info("stats")[reads]
+    with server.redis_client() as redis_client:
+        before = redis_client.info("stats")[reads]
         assert await asyncio.gather(*(one(i) for i in range(500))) == [str(i) for i in range(500)]
         # 500 commands in far fewer reads than commands: one for us (or a few, by the socket's buffer), one for INFO.
-        assert stranger.info("stats")[reads] - before < 10
+        assert redis_client.info("stats")[reads] - before < 10
 
 
 async def test_a_cancelled_call_never_shifts_a_reply(valkey: Valkey) -> None:
@@ -227,7 +227,7 @@ async def test_what_would_harm_others_is_refused_before_it_is_sent(valkey: Valke
 async def test_a_valkey_that_cannot_serve_says_why_to_operators_and_not_to_clients(
     valkey: Valkey, server: Server
 ) -> None:
-    with server.stranger() as operator:
+    with server.redis_client() as operator:
         operator.config_set("min-replicas-to-write", 1)
         try:
             with pytest.raises(NotReady) as caught:

@@ -12,13 +12,13 @@ from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, ReplyErro
 from plaza.core.valkey.dedicated import BEHIND, FOR_EVER, waits
 from tests.core.relay import Relay
 from tests.servers import Server
-from tests.timeouts import connect_patiently, patiently
+from tests.timeouts import connect_for_test, within_time_limit
 from tests.waiting import eventually
 
 
 @pytest.fixture
 async def valkey(server: Server) -> AsyncIterator[Valkey]:
-    async with await connect_patiently(server.url) as valkey, patiently():
+    async with await connect_for_test(server.url) as valkey, within_time_limit():
         yield valkey
 
 
@@ -56,7 +56,7 @@ async def test_messages_arrive_in_order_from_the_moment_of_subscribing(valkey: V
 
 
 async def test_a_gap_in_messages_is_never_silent(server: Server) -> None:
-    async with Relay(server.port) as relay, await connect_patiently(relay.url) as valkey, patiently():
+    async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey, within_time_limit():
         async with valkey.subscribe("news") as messages:
             await valkey.call("PUBLISH", "news", "one")
             await eventually(lambda: messages.behind == 1)
@@ -79,13 +79,13 @@ async def test_a_subscriber_too_far_behind_is_told(valkey: Valkey) -> None:
 
 
 async def test_a_subscription_that_is_refused_says_why(server: Server) -> None:
-    with server.stranger() as stranger:
-        stranger.execute_command("ACL", "SETUSER", "quiet", "on", ">pw", "~*", "+@all", "resetchannels")
-        async with await connect_patiently(f"valkey://quiet:pw@127.0.0.1:{server.port}") as valkey:
+    with server.redis_client() as redis_client:
+        redis_client.execute_command("ACL", "SETUSER", "quiet", "on", ">pw", "~*", "+@all", "resetchannels")
+        async with await connect_for_test(f"valkey://quiet:pw@127.0.0.1:{server.port}") as valkey:
             with pytest.raises(ReplyError, match="NOPERM"):
                 async with valkey.subscribe("news"):
                     raise AssertionError("this must not be reached")
-        stranger.execute_command("ACL", "DELUSER", "quiet")
+        redis_client.execute_command("ACL", "DELUSER", "quiet")
 
 
 async def test_a_command_that_waits_holds_up_nobody_else(valkey: Valkey) -> None:
@@ -121,12 +121,12 @@ async def test_a_wait_that_was_given_up_takes_nothing(valkey: Valkey) -> None:
 
 
 async def test_a_wait_is_bounded_by_its_own_words_also_if_the_server_stops(server: Server) -> None:
-    async with await connect_patiently(server.url, timeout=1) as valkey, valkey.blocking() as alone:
+    async with await connect_for_test(server.url, timeout=1) as valkey, valkey.blocking() as alone:
         assert await alone.call("PING") == "PONG"
         server.pause()
         try:
             started = time.monotonic()
-            async with patiently():
+            async with within_time_limit():
                 with pytest.raises(CallTimeout):
                     await alone.call("BLPOP", "list", 0.2)
             assert time.monotonic() - started > 1.1, "its own time and then some"

@@ -14,22 +14,28 @@ import pytest
 from plaza.core.errors import Unavailable
 from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.relay import Relay
-from tests.servers import Server, one_server
-from tests.timeouts import PATIENCE_SECONDS, connect_patiently, patiently, persistently, refusal
+from tests.servers import Server, running_server
+from tests.timeouts import (
+    TIME_LIMIT_SECONDS,
+    connect_for_test,
+    connect_with_retries,
+    connection_error,
+    within_time_limit,
+)
 from tests.waiting import eventually as until
 
 
 @pytest.fixture(scope="module")
 def fragile() -> Iterator[Server]:
     """A server of our own, which we may pause, and which can sleep."""
-    with one_server("--enable-debug-command", "yes") as server:
+    with running_server("--enable-debug-command", "yes") as server:
         yield server
 
 
 @asynccontextmanager
 async def connected(url: str, **options: Any) -> AsyncIterator[Valkey]:
     """Whatever is done with it ends, one way or the other: nothing here waits for ever."""
-    async with await persistently(url, **options) as valkey, patiently():
+    async with await connect_with_retries(url, **options) as valkey, within_time_limit():
         yield valkey
 
 
@@ -84,11 +90,11 @@ async def test_every_call_has_a_timeout(fragile: Server) -> None:
 
 async def test_a_longer_timeout_outlives_the_default(fragile: Server) -> None:
     async with connected(fragile.url, timeout=0.1) as valkey:
-        assert await valkey.call("DEBUG", "SLEEP", "0.5", timeout=PATIENCE_SECONDS) == "OK"
+        assert await valkey.call("DEBUG", "SLEEP", "0.5", timeout=TIME_LIMIT_SECONDS) == "OK"
 
 
 async def test_a_command_that_timed_out_before_it_was_written_is_never_sent(fragile: Server) -> None:
-    async with Relay(fragile.port) as relay, connected(relay.url, patience=PATIENCE_SECONDS) as valkey:
+    async with Relay(fragile.port) as relay, connected(relay.url, patience=TIME_LIMIT_SECONDS) as valkey:
         relay.refuse, lost = True, loss(valkey)
         relay.cut()
         await lost.wait()
@@ -104,9 +110,9 @@ async def test_a_command_that_timed_out_before_it_was_written_is_never_sent(frag
 
 async def test_calls_above_the_bound_wait_and_then_get_a_clear_error(fragile: Server) -> None:
     # While the server answers, more callers than the bound just take turns.
-    async with connected(fragile.url, in_flight=10, patience=PATIENCE_SECONDS) as valkey:
+    async with connected(fragile.url, in_flight=10, patience=TIME_LIMIT_SECONDS) as valkey:
         assert await asyncio.gather(*(valkey.call("ECHO", i) for i in range(1000))) == [str(i) for i in range(1000)]
-    async with connected(fragile.url, in_flight=10, patience=0.3, timeout=PATIENCE_SECONDS) as valkey:
+    async with connected(fragile.url, in_flight=10, patience=0.3, timeout=TIME_LIMIT_SECONDS) as valkey:
         async with paused(fragile):
             calls = [asyncio.ensure_future(valkey.call("INCR", "bounded")) for _ in range(15)]
             refused = await outcomes(*calls[10:])
@@ -126,7 +132,7 @@ async def test_a_loop_that_stalls_for_longer_than_the_patience_turns_nobody_away
 
 
 async def test_the_queue_of_waiting_calls_is_bounded_too(fragile: Server) -> None:
-    async with connected(fragile.url, in_flight=1, waiting=5, patience=PATIENCE_SECONDS) as valkey:
+    async with connected(fragile.url, in_flight=1, waiting=5, patience=TIME_LIMIT_SECONDS) as valkey:
         async with paused(fragile):
             waiting = [asyncio.ensure_future(valkey.call("PING"))]
             await asyncio.sleep(0)  # written
@@ -162,7 +168,7 @@ async def test_what_was_in_flight_when_the_connection_broke_may_have_run(fragile
 
 
 async def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
-    with one_server() as server:
+    with running_server() as server:
         async with connected(server.url, patience=0.6) as valkey:
             lost = loss(valkey)
             server.stop(signal.SIGKILL)
@@ -181,8 +187,8 @@ async def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
 
 
 async def test_a_short_absence_is_only_a_delay() -> None:
-    with one_server("--appendonly", "yes", "--appendfsync", "always") as server:
-        async with connected(server.url, patience=PATIENCE_SECONDS) as valkey:
+    with running_server("--appendonly", "yes", "--appendfsync", "always") as server:
+        async with connected(server.url, patience=TIME_LIMIT_SECONDS) as valkey:
             await valkey.call("SET", "k", "v")
             lost = loss(valkey)
             server.stop(signal.SIGKILL)
@@ -194,7 +200,7 @@ async def test_a_short_absence_is_only_a_delay() -> None:
 
 async def test_a_server_that_loads_its_data_is_as_good_as_away() -> None:
     slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"]
-    with one_server(*slow) as server:
+    with running_server(*slow) as server:
         async with connected(server.url, patience=0.5) as valkey:
             await valkey.batch([["SET", f"key:{i}", "x" * 100] for i in range(300)])
             await valkey.call("SAVE")
@@ -208,7 +214,7 @@ async def test_a_server_that_loads_its_data_is_as_good_as_away() -> None:
                 except ConnectionLost as error:
                     seen.append(error)
                 if "LOADING" in str(seen[-1]):  # that was what we wanted to see: the rest may load as fast as it can
-                    with server.stranger() as operator:
+                    with server.redis_client() as operator:
                         operator.config_set("key-load-delay", 0)
                 await asyncio.sleep(0.01)
             assert any("LOADING" in str(error) for error in seen)
@@ -311,12 +317,12 @@ async def test_what_a_server_says_before_it_hangs_up_is_the_reason(answer: bytes
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    await refusal(f"valkey://127.0.0.1:{port}", reason)
+    await connection_error(f"valkey://127.0.0.1:{port}", reason)
     server.close()
 
 
 async def test_closing_fails_what_still_waits(fragile: Server) -> None:
-    async with await connect_patiently(fragile.url) as valkey, paused(fragile):
+    async with await connect_for_test(fragile.url) as valkey, paused(fragile):
         call = asyncio.ensure_future(valkey.call("PING"))
         await asyncio.sleep(0.02)
         await valkey.close()

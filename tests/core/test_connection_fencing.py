@@ -17,12 +17,12 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import Arg, ConnectionLost, ReplyError, Valkey, connection_fencing
 from plaza.core.valkey.connection_fencing import FencedConnection
 from tests.core.ledger import BOX_ITEMS, LIBRARY
-from tests.core.test_outbox import Faulty, assert_effects_equal_facts, never, pending, put, stranger
+from tests.core.test_outbox import Faulty, assert_effects_equal_facts, never, pending, put, redis_client
 from tests.servers import Cluster
-from tests.timeouts import PATIENCE_SECONDS, connect_patiently, patiently
+from tests.timeouts import TIME_LIMIT_SECONDS, connect_for_test, within_time_limit
 from tests.waiting import eventually
 
-__all__ = ["stranger"]  # a fixture
+__all__ = ["redis_client"]  # a fixture
 
 
 class Breaking(Faulty):
@@ -46,9 +46,9 @@ class Breaking(Faulty):
 @pytest.fixture
 async def valkey(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Valkey]:
     """One that comes back at once, however often it broke, and is waited for however slow the machine."""
-    monkeypatch.setattr(connection_fencing, "KILL_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(connection_fencing, "KILL_SECONDS", TIME_LIMIT_SECONDS)
     use_layout(Layout.BRACES)
-    async with await connect_patiently(cluster.url, backoff=0.005, backoff_most=0.02) as valkey:
+    async with await connect_for_test(cluster.url, backoff=0.005, backoff_most=0.02) as valkey:
         yield valkey
     use_layout(Layout.PLAIN)
 
@@ -61,7 +61,9 @@ async def breaking(valkey: Valkey, *stops: int) -> tuple[Functions, Breaking]:
     return functions, faulty
 
 
-async def test_a_connection_that_breaks_at_any_step_leaves_nothing_to_a_worker(valkey: Valkey, stranger: Any) -> None:
+async def test_a_connection_that_breaks_at_any_step_leaves_nothing_to_a_worker(
+    valkey: Valkey, redis_client: Any
+) -> None:
     functions, counted = await breaking(valkey)
     await put(functions, "b0", "s", "nut", 1)
     steps = counted.taken
@@ -74,12 +76,12 @@ async def test_a_connection_that_breaks_at_any_step_leaves_nothing_to_a_worker(v
             assert stop == 1, "only who does not know whether the facts have changed is told"
             await functions.outbox.drain()
         assert faulty.broken == 1
-        assert_effects_equal_facts(stranger, {f"b{n}": "s" for n in range(stop + 1)})
+        assert_effects_equal_facts(redis_client, {f"b{n}": "s" for n in range(stop + 1)})
     assert steps > 4
 
 
 async def test_connections_that_break_and_nodes_that_stall_on_hot_owners_leave_every_effect_true(
-    valkey: Valkey, stranger: Any
+    valkey: Valkey, redis_client: Any
 ) -> None:
     chance = random.Random(11)
     homes = {f"b{n}": f"s{n % 2}" for n in range(4)}
@@ -88,17 +90,17 @@ async def test_connections_that_break_and_nodes_that_stall_on_hot_owners_leave_e
         faulty.stops = {faulty.taken + call for call in (5, 50, 90, 130, 170)}
         boxes = [chance.choice(list(homes)) for _ in range(40)]
         puts = [put(functions, box, homes[box], f"i{n % 5}", n) for n, box in enumerate(boxes)]
-        stalls = [asyncio.to_thread(stall, stranger, BOX_ITEMS(chance.choice(boxes))) for _ in range(2)]
+        stalls = [asyncio.to_thread(stall, redis_client, BOX_ITEMS(chance.choice(boxes))) for _ in range(2)]
         await asyncio.gather(*puts, *stalls, return_exceptions=True)
         await functions.outbox.drain()
-        await eventually(lambda: not pending(stranger))
-        assert_effects_equal_facts(stranger, homes)
+        await eventually(lambda: not pending(redis_client))
+        assert_effects_equal_facts(redis_client, homes)
     assert faulty.broken
 
 
-def stall(stranger: Any, name: str) -> None:
+def stall(redis_client: Any, name: str) -> None:
     """The node of a key does nothing for a moment: what it has not read yet waits, whatever becomes of its sender."""
-    stranger.eval("local n = 0 while n < 3e6 do n = n + 1 end", 1, name)
+    redis_client.eval("local n = 0 while n < 3e6 do n = n + 1 end", 1, name)
 
 
 async def named(connection: Any, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:
@@ -115,7 +117,7 @@ async def test_a_connection_that_its_server_still_has_is_ended_there(valkey: Val
     reader, writer, id = await named(connection, "plaza-lost")
     fenced = FencedConnection(connection, id, "plaza-lost")
     assert await asyncio.gather(*(fenced.kill() for _ in range(3))) == [True] * 3
-    async with patiently():
+    async with within_time_limit():
         assert await reader.read() == b""
     writer.close()
 
@@ -135,6 +137,6 @@ async def test_a_number_that_went_to_somebody_else_is_left_alone(valkey: Valkey)
     reader, writer, id = await named(connection, "somebody-else")
     assert await FencedConnection(connection, id, "plaza-of-a-server-before-its-restart").kill()
     writer.write(b"PING\r\n")
-    async with patiently():
+    async with within_time_limit():
         assert await reader.readline() == b"+PONG\r\n"
     writer.close()

@@ -14,7 +14,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded
 from tests.core.relay import Relay
 from tests.servers import Server
-from tests.timeouts import patiently, persistently
+from tests.timeouts import connect_with_retries, within_time_limit
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -42,8 +42,8 @@ PIECES = ([65_536], [17_000, 5], [100, 1, 400])
 async def play(server: Server, steps: list[Step]) -> None:
     calls: list[tuple[Any, asyncio.Future[Any]]] = []
     async with Relay(server.port) as relay:
-        valkey = await persistently(relay.url, timeout=1, patience=0.5, in_flight=4, backoff=0.001)
-        async with valkey, patiently():
+        valkey = await connect_with_retries(relay.url, timeout=1, patience=0.5, in_flight=4, backoff=0.001)
+        async with valkey, within_time_limit():
 
             def asked(expected: Any, answer: Awaitable[Any]) -> None:
                 calls.append((expected, asyncio.ensure_future(answer)))

@@ -23,8 +23,8 @@ from plaza.core.valkey import Options, ReplyError
 from plaza.core.valkey.address import Address, parse
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.core.relay import Relay
-from tests.servers import Server, one_server
-from tests.timeouts import connect_patiently, refusal
+from tests.servers import Server, running_server
+from tests.timeouts import connect_for_test, connection_error
 
 SECRET = "p@ss/wörd:{1}"
 QUOTED = "p%40ss%2Fw%C3%B6rd%3A%7B1%7D"
@@ -91,8 +91,8 @@ async def test_the_first_example_of_the_docs_runs(server: Server) -> None:
     page = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
     example = page.split("```python\n")[1].split("```")[0].replace("valkey://127.0.0.1:6379", server.url)
     like = "server.register_function('social_like', function(keys, args) return keys[2] .. args[1] end)"
-    with server.stranger() as stranger:
-        stranger.function_load(f"#!lua name=example\n{like}")
+    with server.redis_client() as redis_client:
+        redis_client.function_load(f"#!lua name=example\n{like}")
     # Each line that says what it answers becomes a check of that.
     checked = re.sub(r"^    (await .*)  # ([\[{].*[\]}]).*$", r"    assert \1 == \2", example, flags=re.MULTILINE)
     assert checked.count("assert") == 3
@@ -120,12 +120,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "user plain on >pw ~* &* +@all -client|tracking\n"
     )
     path = tmp_path_factory.mktemp("run") / "v.sock"
-    with one_server("--aclfile", str(users), "--unixsocket", str(path), "--unixsocketperm", "700") as server:
+    with running_server("--aclfile", str(users), "--unixsocket", str(path), "--unixsocketperm", "700") as server:
         yield server
 
 
 async def test_a_user_and_password_let_us_in(guarded: Server) -> None:
-    async with await connect_patiently(f"valkey://ana:{QUOTED}@127.0.0.1:{guarded.port}") as valkey:
+    async with await connect_for_test(f"valkey://ana:{QUOTED}@127.0.0.1:{guarded.port}") as valkey:
         assert await valkey.call("ACL", "WHOAMI") == "ana"
         assert await valkey.call("ACL", "WHOAMI", raw=True) == b"ana"
         async with valkey.blocking() as alone:
@@ -134,21 +134,21 @@ async def test_a_user_and_password_let_us_in(guarded: Server) -> None:
 
 
 async def test_a_password_alone_is_the_default_users() -> None:
-    with one_server() as server:
-        with server.stranger() as stranger:
-            stranger.config_set("requirepass", "pw")
-        async with await connect_patiently(f"valkey://:pw@127.0.0.1:{server.port}") as valkey:
+    with running_server() as server:
+        with server.redis_client() as redis_client:
+            redis_client.config_set("requirepass", "pw")
+        async with await connect_for_test(f"valkey://:pw@127.0.0.1:{server.port}") as valkey:
             assert await valkey.call("ACL", "WHOAMI") == "default"
-        await refusal(server.url, "NOAUTH")
+        await connection_error(server.url, "NOAUTH")
 
 
 async def test_a_wrong_password_is_a_clear_error_without_it(guarded: Server) -> None:
-    error = await refusal(f"valkey://ana:wrong-{QUOTED}@127.0.0.1:{guarded.port}", "WRONGPASS")
+    error = await connection_error(f"valkey://ana:wrong-{QUOTED}@127.0.0.1:{guarded.port}", "WRONGPASS")
     assert SECRET not in repr(error) + str(error) + error.detail
 
 
 async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) -> None:
-    async with await connect_patiently(f"valkey://plain:pw@127.0.0.1:{guarded.port}") as valkey:
+    async with await connect_for_test(f"valkey://plain:pw@127.0.0.1:{guarded.port}") as valkey:
         assert await valkey.call("PING") == "PONG"
         with pytest.raises(ReplyError, match="tracking mode"):
             await valkey.tracked("GET", "k")
@@ -159,7 +159,7 @@ async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) ->
 
 
 async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:
-    async with await connect_patiently(f"{guarded.url}/3") as three, await connect_patiently(guarded.url) as zero:
+    async with await connect_for_test(f"{guarded.url}/3") as three, await connect_for_test(guarded.url) as zero:
         await three.call("SET", "where", "three")
         assert await zero.call("GET", "where") is None
         assert await three.call("GET", "where", raw=True) == b"three"
@@ -168,12 +168,12 @@ async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:
 
 
 async def test_a_database_that_is_not_there_is_a_clear_error(guarded: Server) -> None:
-    await refusal(f"{guarded.url}/99", "DB index is out of range")
+    await connection_error(f"{guarded.url}/99", "DB index is out of range")
 
 
 async def test_a_unix_socket_serves_as_well(guarded: Server) -> None:
     path = guarded.options[guarded.options.index("--unixsocket") + 1]
-    async with await connect_patiently(f"unix://ana:{QUOTED}@{path}?db=1") as valkey:
+    async with await connect_for_test(f"unix://ana:{QUOTED}@{path}?db=1") as valkey:
         assert await valkey.call("ACL", "WHOAMI") == "ana"
         info = await valkey.call("CLIENT", "INFO")
         assert path in info
@@ -214,7 +214,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
 async def test_tls_with_a_certificate_we_trust(server: Server, tls: Tls) -> None:
     async with (
         Relay(server.port, tls.server) as relay,
-        await connect_patiently(f"rediss://127.0.0.1:{relay.port}/2?ssl_ca_certs={tls.authority}") as valkey,
+        await connect_for_test(f"rediss://127.0.0.1:{relay.port}/2?ssl_ca_certs={tls.authority}") as valkey,
     ):
         await valkey.call("SET", "k", "x" * 500_000)
         assert await valkey.call("GET", "k") == "x" * 500_000
@@ -223,6 +223,6 @@ async def test_tls_with_a_certificate_we_trust(server: Server, tls: Tls) -> None
 
 async def test_tls_with_a_certificate_we_do_not_trust_is_refused(server: Server, tls: Tls) -> None:
     async with Relay(server.port, tls.server) as relay:
-        await refusal(f"rediss://127.0.0.1:{relay.port}", "certificate verify failed")
+        await connection_error(f"rediss://127.0.0.1:{relay.port}", "certificate verify failed")
         elsewhere = f"rediss://localhost:{relay.port}?ssl_ca_certs={tls.authority}"
-        await refusal(elsewhere, "Hostname mismatch|not valid for 'localhost'")
+        await connection_error(elsewhere, "Hostname mismatch|not valid for 'localhost'")

@@ -11,7 +11,7 @@ import pytest
 from plaza.core.valkey import Valkey
 from tests.core.relay import Relay
 from tests.servers import Server
-from tests.timeouts import connect_patiently, patiently
+from tests.timeouts import connect_for_test, within_time_limit
 from tests.waiting import eventually
 
 
@@ -42,17 +42,17 @@ class Cache:
 
 @pytest.fixture
 async def valkey(server: Server) -> AsyncIterator[Valkey]:
-    async with await connect_patiently(server.url) as valkey, patiently():
+    async with await connect_for_test(server.url) as valkey, within_time_limit():
         yield valkey
 
 
 async def test_a_kept_value_is_dropped_when_anyone_changes_it(valkey: Valkey, server: Server) -> None:
     cache = Cache(valkey)
-    with server.stranger() as stranger:
-        stranger.set("k", "one")
+    with server.redis_client() as redis_client:
+        redis_client.set("k", "one")
         assert await cache.get("k") == "one"
         assert cache.kept == {"k": "one"}
-        stranger.set("k", "two")
+        redis_client.set("k", "two")
         await valkey.call("PING")  # the news travels on the same connection, ahead of this answer
         assert cache.kept == {}
         assert await cache.get("k") == "two"
@@ -83,7 +83,7 @@ async def test_a_change_right_behind_a_read_leaves_nothing_stale(valkey: Valkey,
             # On one connection a read and the change behind it come back in one packet.
             await asyncio.gather(cache.get(f"k{i % 7}"), valkey.call("INCR", f"k{i % 7}"))
 
-    async with await connect_patiently(server.url) as other:
+    async with await connect_for_test(server.url) as other:
         await asyncio.gather(reader(), reader(), writer())
     await valkey.call("PING")
     assert cache.kept
@@ -101,7 +101,7 @@ async def test_emptying_the_server_drops_everything(valkey: Valkey) -> None:
 
 
 async def test_a_lost_connection_drops_everything_and_tracking_goes_on(server: Server) -> None:
-    async with Relay(server.port) as relay, await connect_patiently(relay.url) as valkey, patiently():
+    async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey, within_time_limit():
         cache = Cache(valkey)
         await valkey.call("SET", "k", 1)
         assert await cache.get("k") == "1"

@@ -21,7 +21,7 @@ from redis.retry import Retry
 from plaza.core.embedded_valkey import DamagedData, EmbeddedValkey, ValkeyFailed, running_url
 from plaza.core.process.child import WATCH, Backoff, Watch
 from tests.processes import alive, command_of
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 from tests.waiting import eventually as until
 
 # A Plaza that holds a Valkey and does nothing else, to be killed.
@@ -39,7 +39,7 @@ asyncio.run(main())
 """
 
 
-def stranger(valkey: EmbeddedValkey) -> redis.Redis:
+def redis_client(valkey: EmbeddedValkey) -> redis.Redis:
     """A plain redis-py client on the address that Valkey was given."""
     parts, retry = urlsplit(valkey.url), Retry(NoBackoff(), 0)
     if parts.scheme == "unix":
@@ -49,7 +49,7 @@ def stranger(valkey: EmbeddedValkey) -> redis.Redis:
 
 
 def answers(valkey: EmbeddedValkey) -> bool:
-    with contextlib.suppress(redis.RedisError), stranger(valkey) as client:
+    with contextlib.suppress(redis.RedisError), redis_client(valkey) as client:
         return bool(client.ping())
     return False
 
@@ -57,7 +57,7 @@ def answers(valkey: EmbeddedValkey) -> bool:
 async def fill(folder: Path, count: int = 100) -> Path:
     """Write some keys, stop cleanly, and give the append-only file that holds them."""
     async with EmbeddedValkey(folder) as valkey:
-        with stranger(valkey) as client:
+        with redis_client(valkey) as client:
             for i in range(count):
                 client.set(f"k{i}", "v" * 50)
     return folder / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
@@ -65,7 +65,7 @@ async def fill(folder: Path, count: int = 100) -> Path:
 
 async def keys(folder: Path) -> int:
     async with EmbeddedValkey(folder) as valkey:
-        with stranger(valkey) as client:
+        with redis_client(valkey) as client:
             return int(str(client.dbsize()))
 
 
@@ -79,7 +79,7 @@ async def test_it_listens_on_a_socket_that_only_its_user_can_open(tmp_path: Path
         assert valkey.url == f"unix://{tmp_path}/valkey.sock"
         assert (tmp_path / "valkey.sock").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "valkey").stat().st_mode & 0o777 == 0o700
-        with stranger(valkey) as client:
+        with redis_client(valkey) as client:
             assert client.config_get("port")["port"] == "0"
 
 
@@ -111,7 +111,7 @@ async def test_a_path_too_long_for_a_socket_gets_a_loopback_port_with_a_password
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
 async def test_the_fsync_setting_reaches_valkey(tmp_path: Path, fsync: str) -> None:
     async with EmbeddedValkey(tmp_path, fsync=fsync) as valkey:  # type: ignore[arg-type]
-        with stranger(valkey) as client:
+        with redis_client(valkey) as client:
             assert client.config_get("appendfsync")["appendfsync"] == fsync
             assert client.config_get("appendonly")["appendonly"] == "yes"
 
@@ -119,13 +119,13 @@ async def test_the_fsync_setting_reaches_valkey(tmp_path: Path, fsync: str) -> N
 async def test_killed_it_comes_back_with_its_data(tmp_path: Path) -> None:
     async with EmbeddedValkey(tmp_path) as valkey:
         for round_ in range(3):
-            with stranger(valkey) as client:
+            with redis_client(valkey) as client:
                 client.set(f"round{round_}", "kept")
                 client.execute_command("WAITAOF", 1, 0, 20_000)  # a busy disk may take its writes two seconds later
             dead = _process(valkey)
             dead.kill()
             await until(lambda pid=dead.pid: _pid(valkey) != pid and answers(valkey))  # type: ignore[misc]
-        with stranger(valkey) as client:
+        with redis_client(valkey) as client:
             assert client.dbsize() == 3
 
 
@@ -235,7 +235,7 @@ async def test_damage_found_at_a_restart_ends_the_supervision_with_the_reason(tm
         assert valkey.given_up is not None
         _damage(file)
         _process(valkey).kill()
-        async with patiently():
+        async with within_time_limit():
             reason = await valkey.given_up
     assert "Bad file format" in reason
     assert "docs/operations.md" in reason
@@ -244,7 +244,7 @@ async def test_damage_found_at_a_restart_ends_the_supervision_with_the_reason(tm
 async def test_a_copy_made_while_it_runs_as_the_manual_says_can_be_started(tmp_path: Path) -> None:
     """`docs/operations.md`, Backups."""
     async with EmbeddedValkey(tmp_path / "var") as valkey:
-        with stranger(valkey) as client:
+        with redis_client(valkey) as client:
             client.config_set("auto-aof-rewrite-percentage", 0)
             assert client.info("persistence")["aof_rewrite_in_progress"] == 0
             for i in range(100):
@@ -290,7 +290,7 @@ def test_waits_between_starts_grow_and_begin_again_after_a_long_life() -> None:
 
 
 def _write_many(valkey: EmbeddedValkey, count: int) -> None:
-    with stranger(valkey) as client:
+    with redis_client(valkey) as client:
         for i in range(count):
             client.set(f"during{i}", "v")
 

@@ -19,7 +19,7 @@ from plaza.core.functions import Functions, Library
 from plaza.core.keyspace import Catalogue, Key
 from plaza.core.stream_consumer import Reader
 from plaza.core.valkey import Valkey
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 
@@ -76,18 +76,18 @@ def number(metric: str, labels: dict[str, str]) -> float:
     return metrics.REGISTRY.get_sample_value(metric, labels) or 0.0
 
 
-async def waiting(stranger: Any, group: str = "g") -> int:
-    return int((await stranger.xpending(core.EVENTS("news"), group))["pending"])
+async def waiting(redis_client: Any, group: str = "g") -> int:
+    return int((await redis_client.xpending(core.EVENTS("news"), group))["pending"])
 
 
-async def test_every_group_handles_every_event_in_order(events: Events, stranger: Any) -> None:
+async def test_every_group_handles_every_event_in_order(events: Events, redis_client: Any) -> None:
     one, two = Seen(), Seen()
     await tell(events, 50)
     async with reading(events, Consumer("news", "g", one)), reading(events, Consumer("news", "h", two)):
         await tell(events, 50, first=50)
         await asyncio.gather(one.until(100), two.until(100))
     assert one.numbers == two.numbers == list(range(100))
-    assert await waiting(stranger, "g") == await waiting(stranger, "h") == 0
+    assert await waiting(redis_client, "g") == await waiting(redis_client, "h") == 0
 
 
 async def test_consumers_of_a_group_share_its_events(events: Events) -> None:
@@ -126,7 +126,9 @@ async def test_an_event_that_a_verb_tells_is_handled(valkey: Valkey, seen: Seen)
     assert seen.numbers == [5]
 
 
-async def test_a_failed_event_is_tried_again_and_holds_up_no_other(events: Events, seen: Seen, stranger: Any) -> None:
+async def test_a_failed_event_is_tried_again_and_holds_up_no_other(
+    events: Events, seen: Seen, redis_client: Any
+) -> None:
     async def fail_at_first(event: Event) -> None:
         if event.fields["n"] == "1" and event.tries < 3:
             raise ValueError("not yet")
@@ -137,11 +139,11 @@ async def test_a_failed_event_is_tried_again_and_holds_up_no_other(events: Event
         await seen.until(4)
     assert seen.numbers == [0, 2, 3, 1]
     assert seen.tries == [1, 1, 1, 3]
-    assert await waiting(stranger) == 0
+    assert await waiting(redis_client) == 0
 
 
 async def test_an_event_that_never_succeeds_is_given_up_with_the_reason(
-    events: Events, seen: Seen, stranger: Any
+    events: Events, seen: Seen, redis_client: Any
 ) -> None:
     async def fail(event: Event) -> None:
         if event.fields["n"] == "0":
@@ -153,26 +155,26 @@ async def test_an_event_that_never_succeeds_is_given_up_with_the_reason(
     async with reading(events, Consumer("news", "g", seen, tries=3, retry_seconds=0.02)):
         await tell(events, 2)
         await eventually(lambda: number("plaza_events_dead_total", labels) == buried + 1)
-    (dead,) = await stranger.xrange(core.EVENTS_DEAD("news"))
+    (dead,) = await redis_client.xrange(core.EVENTS_DEAD("news"))
     assert dead[1].pop("dead_id")
     assert dead[1] == {"n": "0", "dead_group": "g", "dead_tries": "3", "dead_reason": "ValueError: no such post"}
-    assert await waiting(stranger) == 0
+    assert await waiting(redis_client) == 0
     assert seen.numbers == [1]
 
 
-async def test_a_dead_event_can_be_told_again(events: Events, seen: Seen, stranger: Any) -> None:
+async def test_a_dead_event_can_be_told_again(events: Events, seen: Seen, redis_client: Any) -> None:
     async def fail(_: Event) -> None:
         raise ValueError("no")
 
     seen.before = fail
     async with reading(events, Consumer("news", "g", seen, tries=1)):
         await tell(events, 1)
-        dead = await eventually(lambda: stranger.xrange(core.EVENTS_DEAD("news")))
+        dead = await eventually(lambda: redis_client.xrange(core.EVENTS_DEAD("news")))
         seen.before = None
         assert await events.revive("news", dead[0][0])
         await seen.until(1)
     assert seen.numbers == [0]
-    assert await stranger.xlen(core.EVENTS_DEAD("news")) == 0
+    assert await redis_client.xlen(core.EVENTS_DEAD("news")) == 0
     assert await events.revive("news", dead[0][0]) is None
 
 
@@ -189,7 +191,7 @@ async def test_a_handler_that_hangs_is_broken_off_and_the_event_tried_again(even
 
 
 async def test_while_something_is_away_events_wait_and_none_is_given_up(
-    events: Events, seen: Seen, stranger: Any
+    events: Events, seen: Seen, redis_client: Any
 ) -> None:
     outages = 6
 
@@ -206,33 +208,33 @@ async def test_while_something_is_away_events_wait_and_none_is_given_up(
             await tell(events, 3)
             await seen.until(3)
     assert sorted(seen.numbers) == [0, 1, 2]
-    assert not await stranger.exists(core.EVENTS_DEAD("news"))
+    assert not await redis_client.exists(core.EVENTS_DEAD("news"))
     assert [line["event"] for line in logs].count("events wait: what their handler needs is away") == 1
 
 
-async def test_what_a_dead_consumer_had_is_taken_over(events: Events, seen: Seen, stranger: Any) -> None:
+async def test_what_a_dead_consumer_had_is_taken_over(events: Events, seen: Seen, redis_client: Any) -> None:
     await events.ensure_group("news", "g")
     await tell(events, 3)
-    await stranger.xreadgroup("g", "the dead", {core.EVENTS("news"): ">"}, count=2)
+    await redis_client.xreadgroup("g", "the dead", {core.EVENTS("news"): ">"}, count=2)
     async with reading(events, Consumer("news", "g", seen, stale_seconds=0.3)):
         await seen.until(3)
     assert dict(zip(seen.numbers, seen.tries, strict=True)) == {2: 1, 0: 2, 1: 2}
-    assert await waiting(stranger) == 0
+    assert await waiting(redis_client) == 0
 
 
-async def test_an_event_that_kills_its_consumers_is_given_up(events: Events, seen: Seen, stranger: Any) -> None:
+async def test_an_event_that_kills_its_consumers_is_given_up(events: Events, seen: Seen, redis_client: Any) -> None:
     await events.ensure_group("news", "g")
     await tell(events, 1)
-    ((_, ((event_id, _),)),) = _pairs(await stranger.xreadgroup("g", "dead 1", {core.EVENTS("news"): ">"}))
-    await stranger.xclaim(core.EVENTS("news"), "g", "dead 2", 0, [event_id])
+    ((_, ((event_id, _),)),) = _pairs(await redis_client.xreadgroup("g", "dead 1", {core.EVENTS("news"): ">"}))
+    await redis_client.xclaim(core.EVENTS("news"), "g", "dead 2", 0, [event_id])
     consumer = Consumer("news", "g", seen, tries=2, stale_seconds=0.1)
     async with reading(events, consumer):
-        dead = await eventually(lambda: stranger.xrange(core.EVENTS_DEAD("news")))
+        dead = await eventually(lambda: redis_client.xrange(core.EVENTS_DEAD("news")))
     assert dead[0][1]["dead_reason"] == "Its consumer died or stalled every time."
     assert seen.numbers == []
 
 
-async def test_what_is_being_handled_is_not_taken_over_however_long_it_takes(events: Events, stranger: Any) -> None:
+async def test_what_is_being_handled_is_not_taken_over_however_long_it_takes(events: Events, redis_client: Any) -> None:
     slow, other = Seen(), Seen()
 
     begun = asyncio.Event()
@@ -251,7 +253,7 @@ async def test_what_is_being_handled_is_not_taken_over_however_long_it_takes(eve
     assert other.numbers == []
 
 
-async def test_a_consumer_that_stops_gives_back_what_it_had_at_once(events: Events, stranger: Any) -> None:
+async def test_a_consumer_that_stops_gives_back_what_it_had_at_once(events: Events, redis_client: Any) -> None:
     first, second = Seen(), Seen()
     begun = asyncio.Event()
 
@@ -261,7 +263,7 @@ async def test_a_consumer_that_stops_gives_back_what_it_had_at_once(events: Even
 
     first.before = hang
     await tell(events, 5)
-    async with patiently():
+    async with within_time_limit():
         async with reading(events, Consumer("news", "g", first), "first"):
             await begun.wait()
         async with reading(events, Consumer("news", "g", second), "second"):
@@ -271,24 +273,24 @@ async def test_a_consumer_that_stops_gives_back_what_it_had_at_once(events: Even
 
 
 async def test_what_every_group_has_handled_is_removed_and_nothing_else(
-    events: Events, seen: Seen, stranger: Any
+    events: Events, seen: Seen, redis_client: Any
 ) -> None:
     await events.ensure_group("news", "slow")
     await tell(events, 1000)
     async with reading(events, Consumer("news", "g", seen)):
         await seen.until(1000)
     assert await events.trim("news") == 0  # one group has seen nothing yet
-    read = _pairs(await stranger.xreadgroup("slow", "c", {core.EVENTS("news"): ">"}, count=600))[0][1]
+    read = _pairs(await redis_client.xreadgroup("slow", "c", {core.EVENTS("news"): ">"}, count=600))[0][1]
     assert await events.trim("news") == 0  # given, but not acknowledged
-    await stranger.xack(core.EVENTS("news"), "slow", *(entry[0] for entry in read[:500]))
+    await redis_client.xack(core.EVENTS("news"), "slow", *(entry[0] for entry in read[:500]))
     assert 400 <= await events.trim("news") <= 500  # Valkey removes whole blocks of a hundred
-    left = [entry[0] for entry in await stranger.xrange(core.EVENTS("news"))]
+    left = [entry[0] for entry in await redis_client.xrange(core.EVENTS("news"))]
     assert set(left) >= {entry[0] for entry in read[500:]}
     assert len(left) >= 500
 
 
 async def test_a_stream_nobody_reads_is_bounded_and_what_is_lost_is_told(
-    events: Events, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "TRIM_STEP", 300)
     await events.ensure_group("news", "absent")
@@ -296,32 +298,34 @@ async def test_a_stream_nobody_reads_is_bounded_and_what_is_lost_is_told(
     before = number("plaza_events_dropped_total", {"stream": "news"})
     with structlog.testing.capture_logs() as logs:
         removed = await events.trim("news", most=200)
-    assert 200 <= await stranger.xlen(core.EVENTS("news")) <= 300
+    assert 200 <= await redis_client.xlen(core.EVENTS("news")) <= 300
     assert logs[0]["event"] == "a stream is full: events were lost unread"
     assert number("plaza_events_dropped_total", {"stream": "news"}) == before + removed
-    newest = await stranger.xrevrange(core.EVENTS("news"), count=1)
+    newest = await redis_client.xrevrange(core.EVENTS("news"), count=1)
     assert newest[0][1] == {"n": "999"}
 
 
 async def test_consumers_long_gone_are_forgotten_but_never_with_their_work(
-    events: Events, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "CONSUMER_GONE_MS", 20)
     await events.ensure_group("news", "g")
     await tell(events, 1)
-    await stranger.xreadgroup("g", "died at work", {core.EVENTS("news"): ">"})
-    await stranger.xgroup_createconsumer(core.EVENTS("news"), "g", "left")
+    await redis_client.xreadgroup("g", "died at work", {core.EVENTS("news"): ">"})
+    await redis_client.xgroup_createconsumer(core.EVENTS("news"), "g", "left")
     await asyncio.sleep(0.05)
     await events.trim("news")
-    assert [c["name"] for c in await stranger.xinfo_consumers(core.EVENTS("news"), "g")] == ["died at work"]
+    assert [c["name"] for c in await redis_client.xinfo_consumers(core.EVENTS("news"), "g")] == ["died at work"]
 
 
-async def test_a_stream_that_vanished_with_its_group_is_begun_again(events: Events, seen: Seen, stranger: Any) -> None:
+async def test_a_stream_that_vanished_with_its_group_is_begun_again(
+    events: Events, seen: Seen, redis_client: Any
+) -> None:
     await tell(events, 1)
     async with reading(events, Consumer("news", "g", seen)) as first:
         await seen.until(1)
-        await stranger.delete(core.EVENTS("news"))
-        async with patiently():
+        await redis_client.delete(core.EVENTS("news"))
+        async with within_time_limit():
             await asyncio.wait([first])
     async with reading(events, Consumer("news", "g", seen)):
         await tell(events, 1, first=1)

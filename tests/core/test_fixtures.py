@@ -10,10 +10,10 @@ from tests.postgres import Postgres
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-async def test_each_test_meets_an_empty_valkey(stranger: Any, turn: int) -> None:
+async def test_each_test_meets_an_empty_valkey(redis_client: Any, turn: int) -> None:
     for i in range(20):  # enough names to reach every primary
-        assert await stranger.get(f"left-behind:{i}") is None
-        await stranger.set(f"left-behind:{i}", turn)
+        assert await redis_client.get(f"left-behind:{i}") is None
+        await redis_client.set(f"left-behind:{i}", turn)
 
 
 @pytest.mark.parametrize("turn", [1, 2])

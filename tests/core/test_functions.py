@@ -32,14 +32,14 @@ async def libraries(valkey: Valkey) -> list[set[str]]:
     return [{library["library_name"] for library in answer} for answer in answers]
 
 
-async def test_a_verb_changes_its_facts_and_everything_that_follows(functions: Functions, stranger: Any) -> None:
+async def test_a_verb_changes_its_facts_and_everything_that_follows(functions: Functions, redis_client: Any) -> None:
     assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
     assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "bolt", "2.5") == "5.5"
-    assert await stranger.zscore(BOXES_TOP(), "b1") == 5.5
-    assert await stranger.zscore(SHELVES_TOP(), "s1") == 5.5
+    assert await redis_client.zscore(BOXES_TOP(), "b1") == 5.5
+    assert await redis_client.zscore(SHELVES_TOP(), "s1") == 5.5
 
 
-async def test_a_question_reads_and_cannot_write(functions: Functions, stranger: Any) -> None:
+async def test_a_question_reads_and_cannot_write(functions: Functions, redis_client: Any) -> None:
     await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
     assert await functions.query("ledger_total", [BOX_ITEMS("b1")]) == "3"
     with pytest.raises(ReplyError, match="read-only"):
@@ -65,18 +65,18 @@ async def test_a_question_and_what_is_asked_beside_it_are_answered_in_order(
 
 
 async def test_a_lua_failure_is_the_python_error_of_its_code_and_changes_nothing(
-    functions: Functions, stranger: Any
+    functions: Functions, redis_client: Any
 ) -> None:
     with pytest.raises(NotANumber) as caught:
         await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", "many")
     assert caught.value.detail == "The quantity is not a number."
     assert caught.value.extra == {"field": "quantity"}
-    assert await stranger.exists(BOX_ITEMS("b1")) == 0
+    assert await redis_client.exists(BOX_ITEMS("b1")) == 0
 
 
-async def test_an_event_is_told_in_the_same_step(functions: Functions, stranger: Any) -> None:
+async def test_an_event_is_told_in_the_same_step(functions: Functions, redis_client: Any) -> None:
     await functions.run("ledger_tell", [BOX_ITEMS("b1")], "b1")
-    assert [fields for _, fields in await stranger.xrange(EVENTS("ledger"))] == [{"box": "b1"}]
+    assert [fields for _, fields in await redis_client.xrange(EVENTS("ledger"))] == [{"box": "b1"}]
 
 
 async def test_loading_again_changes_nothing(functions: Functions, valkey: Valkey) -> None:

@@ -11,15 +11,15 @@ from plaza.core.health import System
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from tests.servers import Server, one_server
-from tests.timeouts import persistently
+from tests.servers import Server, running_server
+from tests.timeouts import connect_with_retries
 
 # A busy machine may be slow, but not this slow; and less than the connection's own patience of 5 s.
-PATIENCE_SECONDS = 4.0
+TIME_LIMIT_SECONDS = 4.0
 
 
 async def test_ready_means_that_valkey_and_sql_answer(valkey: Valkey, sql: Sql) -> None:
-    assert (await System(valkey, sql, patience=PATIENCE_SECONDS).ready()).checks == {"valkey": "ok", "sql": "ok"}
+    assert (await System(valkey, sql, patience=TIME_LIMIT_SECONDS).ready()).checks == {"valkey": "ok", "sql": "ok"}
 
 
 async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -> None:
@@ -31,9 +31,9 @@ async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -
 
 async def test_a_valkey_that_hangs_is_named_and_comes_back(tmp_path: Path) -> None:
     sql = await Sql.open(Settings(data_dir=tmp_path))
-    with one_server() as server:
-        valkey = await persistently(server.url)
-        system = System(valkey, sql, patience=PATIENCE_SECONDS)
+    with running_server() as server:
+        valkey = await connect_with_retries(server.url)
+        system = System(valkey, sql, patience=TIME_LIMIT_SECONDS)
         server.pause()
         with pytest.raises(Unavailable, match=r"Away: valkey\.") as away:
             await system.ready()
@@ -48,9 +48,9 @@ async def test_a_database_that_is_away_is_named(server: Server, tmp_path: Path) 
     sql = await Sql.open(Settings(data_dir=tmp_path))
     await sql.close()
     _take_away(tmp_path / "plaza.sqlite")
-    valkey = await persistently(server.url)
+    valkey = await connect_with_retries(server.url)
     with pytest.raises(Unavailable, match=r"Away: sql\.") as away:
-        await System(valkey, sql, patience=PATIENCE_SECONDS).ready()
+        await System(valkey, sql, patience=TIME_LIMIT_SECONDS).ready()
     assert away.value.extra["checks"]["valkey"] == "ok"
     await sql.close()
     await valkey.close()

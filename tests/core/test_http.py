@@ -15,7 +15,7 @@ from plaza.core.settings import Settings
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, is_problem, raw
 from tests.servers import Server
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_a_sane_request_id_is_kept_and_another_is_replaced(client: httpx.A
 
 
 async def test_server_timing_tells_round_trips_and_time(server: Server) -> None:
-    shelf = Shelf(valkey=await connect_patiently(server.url))
+    shelf = Shelf(valkey=await connect_for_test(server.url))
     async with client_of(app_of(shelf)) as client:
         for count in (0, 1, 3):
             timing = (await client.get(f"/trips/{count}")).headers["server-timing"]
@@ -223,9 +223,9 @@ async def test_a_named_origin_may_call_and_read(app: App) -> None:
         assert answer.headers["vary"] == "origin"
         exposed = answer.headers["access-control-expose-headers"].split(", ")
         assert {"x-request-id", "server-timing", "retry-after", "ratelimit"} <= set(exposed)
-        stranger = await client.get("/me", headers={"origin": "https://evil.example"})
-        assert "access-control-allow-origin" not in stranger.headers
-        assert stranger.headers["vary"] == "origin", "or a cache would give one origin's answer to another"
+        foreign = await client.get("/me", headers={"origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in foreign.headers
+        assert foreign.headers["vary"] == "origin", "or a cache would give one origin's answer to another"
 
 
 async def test_a_browser_may_ask_before_it_calls(app: App) -> None:

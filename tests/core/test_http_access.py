@@ -22,8 +22,8 @@ from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey
 from tests.http_servers import client_of
-from tests.servers import one_server
-from tests.timeouts import persistently
+from tests.servers import running_server
+from tests.timeouts import connect_with_retries
 
 API_KEY = "the api key of a server"
 POLICIES = {
@@ -222,8 +222,8 @@ async def test_servers_with_the_api_key_are_not_limited(door: Door) -> None:
 
 
 async def test_with_valkey_away_the_answer_is_503_and_never_500(tmp_path: Path) -> None:
-    with one_server() as server:
-        valkey = await persistently(server.url, patience=0.2)
+    with running_server() as server:
+        valkey = await connect_with_retries(server.url, patience=0.2)
         async for door in open_door(valkey, tmp_path):
             server.stop()
             for request in (

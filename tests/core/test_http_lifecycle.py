@@ -22,7 +22,7 @@ from plaza.core.metrics import exposition
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, serving
 from tests.servers import free_port
-from tests.timeouts import PATIENCE_SECONDS, patiently
+from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ async def hang_up(client: httpx.AsyncClient, request: bytes, shelf: Shelf) -> No
     """Send a request, wait until its handler runs, and leave."""
     _, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
     writer.write(request)
-    async with patiently():
+    async with within_time_limit():
         await shelf.begun.wait()
     writer.close()
 
@@ -215,7 +215,7 @@ async def test_draining_ends_streams_of_events_properly(client: httpx.AsyncClien
 
 
 async def test_uvicorn_stops_while_events_stream_and_a_write_runs(app: App, shelf: Shelf) -> None:
-    async with patiently(), httpx.AsyncClient(verify=False, timeout=PATIENCE_SECONDS) as client:
+    async with within_time_limit(), httpx.AsyncClient(verify=False, timeout=TIME_LIMIT_SECONDS) as client:
         async with serving(app) as url:
             writing = asyncio.create_task(client.post(f"{url}/slow"))
             await shelf.begun.wait()
@@ -266,7 +266,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     command = [sys.executable, "-c", SERVER, str(port), str(begun)]
     process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
-    async with httpx.AsyncClient(base_url=url, verify=False, timeout=PATIENCE_SECONDS) as client:
+    async with httpx.AsyncClient(base_url=url, verify=False, timeout=TIME_LIMIT_SECONDS) as client:
         yield process, client, begun
     if process.returncode is None:
         process.kill()
@@ -286,5 +286,5 @@ async def test_a_process_that_is_told_to_stop_answers_first(served: Served) -> N
     await eventually(begun.exists)
     process.send_signal(signal.SIGTERM)
     assert (await asking).json() == {"done": True}
-    async with patiently():
+    async with within_time_limit():
         assert await process.wait() in (0, -signal.SIGTERM)

@@ -18,7 +18,7 @@ from plaza.core.telemetry import Requests
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, is_problem
 from tests.servers import Server
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 # What an address may write comes back so slowly that a hundred requests, however long they take, bring none of it back.
 POLICIES = {"read": Policy(Quota(3, 60), Quota(100, 60)), "write": Policy(Quota(2, 60), Quota(100, 36_000))}
@@ -62,7 +62,7 @@ class Limited:
 async def limited(server: Server) -> AsyncIterator[Limited]:
     tap = Tap(server.port)
     listening = await asyncio.start_server(tap.pass_on, "127.0.0.1", 0)
-    valkey = await connect_patiently(f"valkey://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+    valkey = await connect_for_test(f"valkey://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     shelf, log = Shelf(valkey=valkey), io.StringIO()

@@ -13,7 +13,7 @@ import pytest
 from plaza.core.http import request_body
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, is_problem, raw
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
     writer.write(b"POST /uploads HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
     for _ in range(11):
         writer.write(b"64\r\n" + b"x" * 100 + b"\r\n")
-    async with patiently():
+    async with within_time_limit():
         head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413")
 
@@ -192,7 +192,7 @@ async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
             await asyncio.sleep(0.01)
 
     with pytest.raises(ConnectionError):
-        async with patiently():
+        async with within_time_limit():
             await send_for_ever()
     writer.transport.abort()
 

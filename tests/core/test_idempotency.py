@@ -14,8 +14,8 @@ from plaza.core.errors import Invalid, NotFound, Unavailable
 from plaza.core.idempotency import LEASE_MS, Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
 from plaza.core.keys import CATALOGUE, IDEMPOTENCY, IDEMPOTENCY_DAY
 from plaza.core.valkey import USAGE, Usage, Valkey
-from tests.servers import one_server
-from tests.timeouts import PATIENCE_SECONDS, patiently, persistently
+from tests.servers import running_server
+from tests.timeouts import TIME_LIMIT_SECONDS, connect_with_retries, within_time_limit
 from tests.waiting import eventually
 
 ANA = caller_of(Actor("ana", USER), "192.0.2.1")
@@ -74,9 +74,9 @@ async def test_of_a_hundred_equal_requests_at_once_exactly_one_runs(valkey: Valk
     shop.go.clear()
     processes = [Idempotency(valkey) for _ in range(4)]
     asked = [asyncio.ensure_future(processes[i % 4].once(keyed(), shop)) for i in range(100)]
-    done, running = await asyncio.wait(asked, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
+    done, running = await asyncio.wait(asked, timeout=TIME_LIMIT_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
     while len(done) < 99:
-        more, running = await asyncio.wait(running, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        more, running = await asyncio.wait(running, timeout=TIME_LIMIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         done |= more
     assert Counter(type(task.exception()) for task in done) == {StillRunning: 99}
     shop.go.set()
@@ -146,13 +146,13 @@ async def test_a_key_is_one_to_255_visible_characters(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["x", "~" * 255, "{braces}:and:colons", '"quoted"', "*?[a-z]"])
 async def test_any_visible_key_works_and_becomes_a_declared_name(
-    idempotency: Idempotency, stranger: Any, key: str
+    idempotency: Idempotency, redis_client: Any, key: str
 ) -> None:
     shop = Shop()
     await idempotency.once(keyed(key=key), shop)
     assert (await idempotency.once(keyed(key=key), shop)).replayed
     name = IDEMPOTENCY(keyed(key=key).key)
-    assert await stranger.exists(name) == 1
+    assert await redis_client.exists(name) == 1
     found = CATALOGUE.match(name)
     assert found is not None
     assert found.key is IDEMPOTENCY
@@ -195,22 +195,22 @@ async def test_a_request_that_is_cancelled_frees_the_key(idempotency: Idempotenc
     assert (await idempotency.once(keyed(), shop)).status == 201
 
 
-async def test_the_answer_stays_for_a_day_and_a_claim_for_seconds(idempotency: Idempotency, stranger: Any) -> None:
+async def test_the_answer_stays_for_a_day_and_a_claim_for_seconds(idempotency: Idempotency, redis_client: Any) -> None:
     shop = Shop()
     running = await begin(idempotency, shop)
-    assert 0 < await stranger.pttl(IDEMPOTENCY(keyed().key)) <= 10_000
+    assert 0 < await redis_client.pttl(IDEMPOTENCY(keyed().key)) <= 10_000
     shop.go.set()
     await running
-    assert 86_390_000 < await stranger.pttl(IDEMPOTENCY(keyed().key)) <= 86_400_000
+    assert 86_390_000 < await redis_client.pttl(IDEMPOTENCY(keyed().key)) <= 86_400_000
 
 
 async def test_what_is_kept_holds_no_request_no_key_no_cookie_and_no_name(
-    idempotency: Idempotency, stranger: Any
+    idempotency: Idempotency, redis_client: Any
 ) -> None:
     shop = Shop(headers=(("Set-Cookie", "plaza=secret-cookie"), ("x-request-id", "r1"), ("ETag", '"1"')))
     request = keyed(b'{"card": "4111"}', key="the-key")
     await idempotency.once(request, shop)
-    kept = await stranger.get(IDEMPOTENCY(request.key))
+    kept = await redis_client.get(IDEMPOTENCY(request.key))
     for secret in ("4111", "the-key", "secret-cookie", "ana", "r1"):
         assert secret not in kept
     again = await idempotency.once(request, shop)
@@ -241,14 +241,14 @@ async def gone(valkey: Valkey, name: str) -> bool:
     return not await valkey.call("EXISTS", name)
 
 
-async def test_an_operation_is_one_request_within_a_day(idempotency: Idempotency, stranger: Any) -> None:
+async def test_an_operation_is_one_request_within_a_day(idempotency: Idempotency, redis_client: Any) -> None:
     shop = Shop(status=503)  # whether anything was done, nobody knows: the key is free, and the operation the same
     for request in (keyed(), keyed(), keyed(b'{"title": "b"}')):
         await idempotency.once(request, shop)
     first, again, other = shop.runs
     assert first == again != other
-    assert 86_390_000 < await stranger.pttl(IDEMPOTENCY_DAY(keyed().key)) <= 86_400_000
-    await stranger.delete(IDEMPOTENCY_DAY(keyed().key))  # as if that day were over
+    assert 86_390_000 < await redis_client.pttl(IDEMPOTENCY_DAY(keyed().key)) <= 86_400_000
+    await redis_client.delete(IDEMPOTENCY_DAY(keyed().key))  # as if that day were over
     await idempotency.once(keyed(), shop)
     assert shop.runs[-1] not in (first, other)
 
@@ -264,7 +264,7 @@ async def test_work_longer_than_the_lease_keeps_its_key(valkey: Valkey) -> None:
     for _ in range(2):
         await valkey.call("PEXPIRE", name, 2_500)  # as if some of it had passed
         await eventually(renewed)
-        async with patiently():
+        async with within_time_limit():
             with pytest.raises(StillRunning):
                 await idempotency.once(keyed(), shop)
     shop.go.set()
@@ -301,8 +301,8 @@ async def test_running_takes_two_round_trips_and_replaying_one(valkey: Valkey) -
 
 
 async def test_without_valkey_nothing_runs_and_done_work_is_still_answered() -> None:
-    with one_server() as server:
-        valkey = await persistently(server.url)
+    with running_server() as server:
+        valkey = await connect_with_retries(server.url)
         idempotency, shop = Idempotency(valkey), Shop()
         running = await begin(idempotency, shop)
         server.stop()

@@ -47,11 +47,11 @@ def test_a_plain_name_is_the_documents_and_a_clusters_has_braces_round_the_owner
 
 
 def test_lua_names_keys_as_python_does(layout: Layout, server: Server) -> None:
-    stranger = server.stranger()
+    redis_client = server.redis_client()
     for name, key in CATALOGUE:
         parts = [f"p{i}" for i in range(len(key.parts))]
         script = f"{CATALOGUE.lua(layout)}\nreturn key.{name}({', '.join(map(repr, parts))})"
-        assert stranger.eval(script, 0) == key(*parts)
+        assert redis_client.eval(script, 0) == key(*parts)
 
 
 def test_every_name_is_recognised_as_its_own_family_and_gives_its_parts_back(layout: Layout) -> None:

@@ -12,7 +12,7 @@ from plaza.core.functions import Functions
 from plaza.core.leases import JOBS, Fence, Fenced, Held, Leases
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from tests.timeouts import PATIENCE_SECONDS, patiently
+from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
 from tests.waiting import eventually
 
 
@@ -55,7 +55,7 @@ async def test_who_waits_gets_it_next(leases: Leases) -> None:
     order = []
 
     async def turn(name: int) -> None:
-        async with leases.hold("tidy", wait=PATIENCE_SECONDS):
+        async with leases.hold("tidy", wait=TIME_LIMIT_SECONDS):
             order.append(name)
             await asyncio.sleep(0.01)
             order.append(name)
@@ -65,13 +65,13 @@ async def test_who_waits_gets_it_next(leases: Leases) -> None:
     assert sorted(order[::2]) == [0, 1, 2, 3, 4]
 
 
-async def test_a_lease_lasts_as_long_as_its_block(short: Leases, stranger: Any) -> None:
+async def test_a_lease_lasts_as_long_as_its_block(short: Leases, redis_client: Any) -> None:
     async def shortened() -> None:
         """As if most of it had passed."""
-        assert await stranger.pexpire(core.LEASE("tidy"), 2_000)
+        assert await redis_client.pexpire(core.LEASE("tidy"), 2_000)
 
     async def renewed() -> bool:
-        return bool(await stranger.pttl(core.LEASE("tidy")) > 2_000)
+        return bool(await redis_client.pttl(core.LEASE("tidy")) > 2_000)
 
     async with short.hold("tidy"):
         for _ in range(2):
@@ -82,11 +82,11 @@ async def test_a_lease_lasts_as_long_as_its_block(short: Leases, stranger: Any) 
                 raise AssertionError("two had it")
 
 
-async def test_a_lease_is_free_after_its_block_even_if_that_fails(leases: Leases, stranger: Any) -> None:
+async def test_a_lease_is_free_after_its_block_even_if_that_fails(leases: Leases, redis_client: Any) -> None:
     with pytest.raises(ZeroDivisionError):
         async with leases.hold("tidy"):
             raise ZeroDivisionError
-    assert await stranger.get(core.LEASE("tidy")) is None
+    assert await redis_client.get(core.LEASE("tidy")) is None
 
 
 async def test_tokens_only_grow(leases: Leases) -> None:
@@ -97,31 +97,31 @@ async def test_tokens_only_grow(leases: Leases) -> None:
     assert tokens == sorted(set(tokens))
 
 
-async def test_losing_the_lease_cancels_the_block(short: Leases, leases: Leases, stranger: Any) -> None:
+async def test_losing_the_lease_cancels_the_block(short: Leases, leases: Leases, redis_client: Any) -> None:
     async with leases.hold("tidy") as old:
         pass
 
     async def work() -> None:
         async with short.hold("tidy"):
-            await stranger.delete(core.LEASE("tidy"))  # as if it had run out while we were stalled,
+            await redis_client.delete(core.LEASE("tidy"))  # as if it had run out while we were stalled,
             async with leases.hold("tidy"):  # and another has it now
                 await asyncio.Event().wait()
 
-    async with patiently():
+    async with within_time_limit():
         with pytest.raises(Fenced):
             await work()
     with pytest.raises(Fenced):
         await old.check()
 
 
-async def test_a_lease_that_ran_out_unnoticed_is_kept_if_nobody_took_it(short: Leases, stranger: Any) -> None:
+async def test_a_lease_that_ran_out_unnoticed_is_kept_if_nobody_took_it(short: Leases, redis_client: Any) -> None:
     async with short.hold("tidy") as fence:
-        await stranger.delete(core.LEASE("tidy"))
-        assert await eventually(lambda: stranger.get(core.LEASE("tidy"))) == str(fence.token)
+        await redis_client.delete(core.LEASE("tidy"))
+        assert await eventually(lambda: redis_client.get(core.LEASE("tidy"))) == str(fence.token)
         await fence.check()
 
 
-async def test_a_cancelled_holder_gives_its_lease_back(leases: Leases, stranger: Any) -> None:
+async def test_a_cancelled_holder_gives_its_lease_back(leases: Leases, redis_client: Any) -> None:
     inside = asyncio.Event()
 
     async def work() -> None:
@@ -130,12 +130,12 @@ async def test_a_cancelled_holder_gives_its_lease_back(leases: Leases, stranger:
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
-    async with patiently():
+    async with within_time_limit():
         await inside.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await stranger.get(core.LEASE("tidy")) is None
+    assert await redis_client.get(core.LEASE("tidy")) is None
 
 
 async def test_check_knows_when_another_has_taken_over(functions: Functions, leases: Leases) -> None:

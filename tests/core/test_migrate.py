@@ -22,7 +22,7 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.core.sample_migrations import BEDS, FOLDER, PLANTS, free
 from tests.processes import run_program
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 
 
 async def test_each_domain_is_migrated_on_a_branch_of_its_own(garden: Sql) -> None:
@@ -152,7 +152,7 @@ async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
         else:
             await stack.enter_async_context(migrate.file_lock(sql_settings.data_dir / "plaza.lock"))
         monkeypatch.setattr(migrate, "LOCK_WAIT_SECONDS", 0.1)
-        async with patiently():
+        async with within_time_limit():
             with pytest.raises(Unavailable):
                 await Sql.open(sql_settings)
 

@@ -22,7 +22,7 @@ from plaza.core.outbox import Note, TooLate
 from plaza.core.valkey import Arg, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELF_BOXES, SHELVES_TOP
 from tests.servers import Cluster
-from tests.timeouts import connect_patiently, patiently
+from tests.timeouts import connect_for_test, within_time_limit
 
 Step = Callable[[str], Awaitable[None]]
 
@@ -67,15 +67,15 @@ class StepByStep:
 @pytest.fixture
 async def valkey(cluster: Cluster) -> AsyncIterator[Valkey]:
     use_layout(Layout.BRACES)
-    valkey = await connect_patiently(cluster.url)
+    valkey = await connect_for_test(cluster.url)
     yield valkey
     await valkey.close()
     use_layout(Layout.PLAIN)
 
 
 @pytest.fixture
-def stranger(cluster: Cluster) -> Iterator[Any]:
-    with contextlib.closing(cluster.stranger()) as client:
+def redis_client(cluster: Cluster) -> Iterator[Any]:
+    with contextlib.closing(cluster.redis_client()) as client:
         yield client
 
 
@@ -89,39 +89,39 @@ async def put(functions: Functions, box: str, shelf: str, item: str, quantity: i
     await functions.run("ledger_put", [BOX_ITEMS(box)], box, shelf, item, quantity)
 
 
-def assert_effects_equal_facts(stranger: Any, homes: dict[str, str]) -> None:
+def assert_effects_equal_facts(redis_client: Any, homes: dict[str, str]) -> None:
     """`homes` says which shelf each box stands on."""
-    totals = {box: sum(map(int, stranger.hvals(BOX_ITEMS(box)))) for box in homes}
-    assert dict(stranger.zrange(BOXES_TOP(), 0, -1, withscores=True)) == {b: t for b, t in totals.items() if t}
+    totals = {box: sum(map(int, redis_client.hvals(BOX_ITEMS(box)))) for box in homes}
+    assert dict(redis_client.zrange(BOXES_TOP(), 0, -1, withscores=True)) == {b: t for b, t in totals.items() if t}
     shelves: dict[str, dict[str, int]] = {}
     for box, shelf in homes.items():
-        if stranger.exists(BOX_ITEMS(box)):
+        if redis_client.exists(BOX_ITEMS(box)):
             shelves.setdefault(shelf, {})[box] = totals[box]
     for shelf, boxes in shelves.items():
-        assert {b: int(t) for b, t in stranger.hgetall(SHELF_BOXES(shelf)).items()} == boxes
-    ranked = dict(stranger.zrange(SHELVES_TOP(), 0, -1, withscores=True))
+        assert {b: int(t) for b, t in redis_client.hgetall(SHELF_BOXES(shelf)).items()} == boxes
+    ranked = dict(redis_client.zrange(SHELVES_TOP(), 0, -1, withscores=True))
     assert ranked == {shelf: sum(boxes.values()) for shelf, boxes in shelves.items()}
-    assert pending(stranger) == []
+    assert pending(redis_client) == []
 
 
-def pending(stranger: Any) -> list[str]:
-    return list(stranger.scan_iter("pending:*"))
+def pending(redis_client: Any) -> list[str]:
+    return list(redis_client.scan_iter("pending:*"))
 
 
 async def never(_: str) -> None:
     return
 
 
-async def test_an_operation_settles_its_effects_and_theirs_before_it_answers(valkey: Valkey, stranger: Any) -> None:
+async def test_an_operation_settles_its_effects_and_theirs_before_it_answers(valkey: Valkey, redis_client: Any) -> None:
     functions = await caller(valkey, never)
     await put(functions, "b1", "s1", "nut", 3)
     await put(functions, "b2", "s1", "bolt", 4)
-    assert stranger.zscore(SHELVES_TOP(), "s1") == 7
-    assert_effects_equal_facts(stranger, {"b1": "s1", "b2": "s1"})
+    assert redis_client.zscore(SHELVES_TOP(), "s1") == 7
+    assert_effects_equal_facts(redis_client, {"b1": "s1", "b2": "s1"})
 
 
 async def test_whichever_of_two_operations_stops_at_whichever_step_the_later_facts_win(
-    valkey: Valkey, stranger: Any
+    valkey: Valkey, redis_client: Any
 ) -> None:
     """Two operations on one box, each held before each of its steps, released in either order."""
     counted = StepByStep(stop=-1)
@@ -143,10 +143,12 @@ async def test_whichever_of_two_operations_stops_at_whichever_step_the_later_fac
 
     stops = range(1, counted.taken + 1)
     await asyncio.gather(*(race(a, b, order) for a, b in itertools.product(stops, stops) for order in ((0, 1), (1, 0))))
-    assert_effects_equal_facts(stranger, homes)
+    assert_effects_equal_facts(redis_client, homes)
 
 
-async def test_a_caller_that_dies_at_any_step_loses_nothing_and_doubles_nothing(valkey: Valkey, stranger: Any) -> None:
+async def test_a_caller_that_dies_at_any_step_loses_nothing_and_doubles_nothing(
+    valkey: Valkey, redis_client: Any
+) -> None:
     counted = StepByStep(stop=-1)
     await put(await caller(valkey, counted), "b0", "s", "nut", 1)
     for stop in range(1, counted.taken + 1):
@@ -155,10 +157,10 @@ async def test_a_caller_that_dies_at_any_step_loses_nothing_and_doubles_nothing(
             await put(functions, f"b{stop}", "s", "nut", 10 + stop)
         await functions.outbox.drain()
     await recovered(valkey)
-    assert_effects_equal_facts(stranger, {f"b{n}": "s" for n in range(counted.taken + 1)})
+    assert_effects_equal_facts(redis_client, {f"b{n}": "s" for n in range(counted.taken + 1)})
 
 
-async def test_stalls_and_deaths_on_few_hot_owners_leave_every_effect_true(valkey: Valkey, stranger: Any) -> None:
+async def test_stalls_and_deaths_on_few_hot_owners_leave_every_effect_true(valkey: Valkey, redis_client: Any) -> None:
     chance = random.Random(7)
     homes = {f"b{n}": f"s{n % 2}" for n in range(4)}
 
@@ -187,7 +189,7 @@ async def test_stalls_and_deaths_on_few_hot_owners_leave_every_effect_true(valke
         )
         await asyncio.gather(*(c.outbox.drain() for c in callers))
         await recovered(valkey)
-        assert_effects_equal_facts(stranger, homes)
+        assert_effects_equal_facts(redis_client, homes)
 
 
 async def recovered(valkey: Valkey) -> None:
@@ -200,24 +202,24 @@ async def recovered(valkey: Valkey) -> None:
     raise AssertionError("the notes do not come to an end")
 
 
-async def test_effects_that_come_back_to_their_owner_come_to_an_end(valkey: Valkey, stranger: Any) -> None:
+async def test_effects_that_come_back_to_their_owner_come_to_an_end(valkey: Valkey, redis_client: Any) -> None:
     """A box and a shelf of one name share a slot and a note's place, as an author and the own post's bookmark do."""
     functions = await caller(valkey, never)
-    async with patiently():
+    async with within_time_limit():
         await asyncio.gather(*(put(functions, "same", "same", f"i{n % 3}", n) for n in range(50)))
-    assert_effects_equal_facts(stranger, {"same": "same"})
+    assert_effects_equal_facts(redis_client, {"same": "same"})
 
 
-async def test_an_effect_that_comes_too_late_is_refused(valkey: Valkey, stranger: Any) -> None:
+async def test_an_effect_that_comes_too_late_is_refused(valkey: Valkey, redis_client: Any) -> None:
     functions = await caller(valkey, never)
     with pytest.raises(TooLate):
         await functions._run("ledger_apply", [BOXES_TOP()], ["1000", "ZADD", "5", "b1"])
     with pytest.raises(TooLate):
         await functions.outbox.perform("ledger_note_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
-    assert stranger.exists(BOXES_TOP()) == stranger.exists(SHELF_BOXES("s1")) == 0
+    assert redis_client.exists(BOXES_TOP()) == redis_client.exists(SHELF_BOXES("s1")) == 0
 
 
-async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valkey, stranger: Any) -> None:
+async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valkey, redis_client: Any) -> None:
     for owner in range(20):
         await valkey.call("HSET", PENDING("gone", owner), "op", "no note")
         await valkey.call("SADD", Note.beside("gone", f"x:{{{owner}}}").slot, PENDING("gone", owner))
@@ -227,12 +229,12 @@ async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valk
     worker = await caller(valkey, never, projection_ms=100)
     await asyncio.sleep(0.35)
     assert await worker.outbox.recover(abandoned_ms=300) == 1
-    assert stranger.zscore(SHELVES_TOP(), "s1") == 3
+    assert redis_client.zscore(SHELVES_TOP(), "s1") == 3
 
 
 async def impatient(cluster: Cluster) -> Functions:
     """On a connection that soon turns callers away, and gives itself no more time: a busy machine needs several."""
-    async with patiently():
+    async with within_time_limit():
         while True:
             with contextlib.suppress(ConnectionLost):
                 valkey = await connect(cluster.url, in_flight=4, patience=0.02)
@@ -243,7 +245,7 @@ async def impatient(cluster: Cluster) -> Functions:
 
 
 async def test_callers_in_a_crowd_settle_what_they_began_and_leave_nothing_to_a_worker(
-    valkey: Valkey, cluster: Cluster, stranger: Any
+    valkey: Valkey, cluster: Cluster, redis_client: Any
 ) -> None:
     functions = await impatient(cluster)
     puts = (put(functions, f"b{n % 5}", "s", f"i{n % 7}", n) for n in range(400))
@@ -251,22 +253,22 @@ async def test_callers_in_a_crowd_settle_what_they_began_and_leave_nothing_to_a_
     assert {type(result) for result in results} == {type(None), Overloaded}  # some were turned away, and told so
     await functions.outbox.drain()
     await functions.valkey.close()
-    assert_effects_equal_facts(stranger, {f"b{n}": "s" for n in range(5)})
+    assert_effects_equal_facts(redis_client, {f"b{n}": "s" for n in range(5)})
 
 
-async def test_a_worker_leaves_alone_what_a_living_caller_is_doing(valkey: Valkey, stranger: Any) -> None:
+async def test_a_worker_leaves_alone_what_a_living_caller_is_doing(valkey: Valkey, redis_client: Any) -> None:
     held = StepByStep(3)
     operation = asyncio.create_task(put(await caller(valkey, held), "b1", "s1", "nut", 3))
     await held.arrived.wait()
     worker = await caller(valkey, never)
     assert await worker.outbox.recover() == 0
-    assert pending(stranger)
+    assert pending(redis_client)
     held.released.set()
     await operation
-    assert_effects_equal_facts(stranger, {"b1": "s1"})
+    assert_effects_equal_facts(redis_client, {"b1": "s1"})
 
 
-async def test_a_cancelled_request_still_settles(valkey: Valkey, stranger: Any) -> None:
+async def test_a_cancelled_request_still_settles(valkey: Valkey, redis_client: Any) -> None:
     held = StepByStep(3)
     functions = await caller(valkey, held)
     operation = asyncio.create_task(put(functions, "b1", "s1", "nut", 3))
@@ -276,7 +278,7 @@ async def test_a_cancelled_request_still_settles(valkey: Valkey, stranger: Any) 
     held.released.set()
     await functions.outbox.drain()
     assert operation.cancelled()
-    assert_effects_equal_facts(stranger, {"b1": "s1"})
+    assert_effects_equal_facts(redis_client, {"b1": "s1"})
 
 
 async def test_nobody_waits_for_ever_until_a_popular_name_is_not_spoken_of(valkey: Valkey) -> None:
@@ -284,6 +286,6 @@ async def test_nobody_waits_for_ever_until_a_popular_name_is_not_spoken_of(valke
     functions, note = await caller(valkey, never), Note.beside("ledger", BOX_ITEMS("b1"))
     always = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
     await valkey.multi([("HSET", note.pending, "op", json.dumps(always)), ("SADD", note.slot, note.pending)])
-    async with patiently():
+    async with within_time_limit():
         await functions.outbox.settled("zoe", abandoned_ms=200)
     assert await valkey.call("HEXISTS", note.pending, "op")  # it was nobody's to take

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.core import paging
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions
 from plaza.core.keys import SNAPSHOT
@@ -217,7 +217,7 @@ async def test_what_is_no_cursor_of_this_list_is_refused_by_name(functions: Func
 class Ranking:
     """A list by a moving score."""
 
-    def __init__(self, valkey: Valkey, clock: SetClock, count: int) -> None:
+    def __init__(self, valkey: Valkey, clock: ManualClock, count: int) -> None:
         self.ids = [f"p{i:04}" for i in range(count)]
         self.asked = 0
         self.snapshots = Snapshots(valkey, clock)
@@ -231,7 +231,7 @@ class Ranking:
         return await self.snapshots.page(self.name, Page(limit, cursor, offset), self.best, load)
 
 
-async def test_later_pages_read_the_list_as_the_first_page_found_it(valkey: Valkey, clock: SetClock) -> None:
+async def test_later_pages_read_the_list_as_the_first_page_found_it(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 50)
     before = list(ranking.ids)
     paged = await ranking.page(20)
@@ -244,7 +244,7 @@ async def test_later_pages_read_the_list_as_the_first_page_found_it(valkey: Valk
     assert ranking.asked == 1
 
 
-async def test_a_snapshot_holds_a_thousand_ids_and_then_ends(valkey: Valkey, clock: SetClock) -> None:
+async def test_a_snapshot_holds_a_thousand_ids_and_then_ends(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 1_500)
     paged = await ranking.page(100)
     read = paged.items
@@ -255,52 +255,54 @@ async def test_a_snapshot_holds_a_thousand_ids_and_then_ends(valkey: Valkey, clo
 
 
 async def test_a_snapshot_serves_for_ten_minutes_and_is_then_gone(
-    valkey: Valkey, clock: SetClock, stranger: Any
+    valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
-    clock.forward(seconds=600)
+    clock.advance(seconds=600)
     assert (await ranking.page(20, cursor)).items == ranking.ids[20:40]
-    clock.forward(seconds=0.001)
+    clock.advance(seconds=0.001)
     with pytest.raises(Gone):
         await ranking.page(20, cursor)
     key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))
-    assert await stranger.lrange(key, 0, -1) == ranking.ids
-    assert 600 < await stranger.ttl(key) <= 660, "Valkey drops it by itself"
+    assert await redis_client.lrange(key, 0, -1) == ranking.ids
+    assert 600 < await redis_client.ttl(key) <= 660, "Valkey drops it by itself"
 
 
 async def test_a_snapshot_that_valkey_lost_is_gone_not_the_end_of_the_list(
-    valkey: Valkey, clock: SetClock, stranger: Any
+    valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
-    await stranger.delete(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids)))
+    await redis_client.delete(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids)))
     with pytest.raises(Gone):
         await ranking.page(20, cursor)
 
 
-async def test_readers_of_an_unchanged_list_share_one_snapshot(valkey: Valkey, clock: SetClock, stranger: Any) -> None:
+async def test_readers_of_an_unchanged_list_share_one_snapshot(
+    valkey: Valkey, clock: ManualClock, redis_client: Any
+) -> None:
     ranking = Ranking(valkey, clock, 50)
     first = await ranking.page(20)
     key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))
-    await stranger.pexpire(key, 500_000)
+    await redis_client.pexpire(key, 500_000)
     await ranking.page(20)
-    assert await stranger.pttl(key) <= 500_000, "not written again within a minute"
-    clock.forward(seconds=60)
+    assert await redis_client.pttl(key) <= 500_000, "not written again within a minute"
+    clock.advance(seconds=60)
     await ranking.page(20)
-    assert await stranger.pttl(key) > 600_000, "but in time for the newest reader's ten minutes"
+    assert await redis_client.pttl(key) > 600_000, "but in time for the newest reader's ten minutes"
     assert (await ranking.page(20, first.pagination.next_cursor)).items == ranking.ids[20:40]
 
 
 async def test_a_list_that_fits_on_its_first_page_leaves_nothing_in_valkey(
-    valkey: Valkey, clock: SetClock, stranger: Any
+    valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     ranking = Ranking(valkey, clock, 20)
     assert (await ranking.page(20)).pagination.next_cursor is None
-    assert await stranger.exists(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))) == 0
+    assert await redis_client.exists(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))) == 0
 
 
-async def test_pages_of_a_snapshot_are_filled_too(valkey: Valkey, clock: SetClock) -> None:
+async def test_pages_of_a_snapshot_are_filled_too(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 300)
     load = without({id for i, id in enumerate(ranking.ids) if i % 3})
     paged = await ranking.page(20, load=load)
@@ -313,7 +315,7 @@ async def test_pages_of_a_snapshot_are_filled_too(valkey: Valkey, clock: SetCloc
     assert (await ranking.page(20, load=load, offset=30)).items == ranking.ids[::3][30:50]
 
 
-async def test_a_cursor_of_another_reader_s_list_is_refused(valkey: Valkey, clock: SetClock) -> None:
+async def test_a_cursor_of_another_reader_s_list_is_refused(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
     ranking.name = "ranked for ana"
@@ -321,7 +323,7 @@ async def test_a_cursor_of_another_reader_s_list_is_refused(valkey: Valkey, cloc
         await ranking.page(20, cursor)
 
 
-async def test_a_forged_cursor_gives_no_list_the_snapshot_of_another(valkey: Valkey, clock: SetClock) -> None:
+async def test_a_forged_cursor_gives_no_list_the_snapshot_of_another(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
     assert cursor is not None

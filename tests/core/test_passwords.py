@@ -13,7 +13,7 @@ import pytest
 from plaza.core import passwords as module
 from plaza.core.errors import Unavailable
 from plaza.core.passwords import HASHER, Passwords, recognised
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_beyond_its_bound_a_check_is_refused_at_once_and_room_comes_back()
     passwords = Passwords(threads=1, waiting=2)
     free = threading.Event()
     try:
-        waiting = [asyncio.ensure_future(passwords._run(lambda: free.wait(PATIENCE_SECONDS))) for _ in range(3)]
+        waiting = [asyncio.ensure_future(passwords._run(lambda: free.wait(TIME_LIMIT_SECONDS))) for _ in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(Unavailable) as error:
             await passwords.hash("x")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plaza.core.auth import API_NAME
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import TooFast, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.keys import CATALOGUE, LIMIT_ADDRESS, LIMIT_USER
@@ -28,8 +28,8 @@ from plaza.core.rate_limits import (
     user_subject,
 )
 from plaza.core.valkey import USAGE, Usage, Valkey
-from tests.servers import one_server
-from tests.timeouts import persistently
+from tests.servers import running_server
+from tests.timeouts import connect_with_retries
 from tests.waiting import eventually
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -46,7 +46,7 @@ async def functions(valkey: Valkey) -> Functions:
 
 
 @pytest.fixture
-def limiter(functions: Functions, clock: SetClock) -> Limiter:
+def limiter(functions: Functions, clock: ManualClock) -> Limiter:
     return Limiter(functions, policies=SMALL, clock=clock)
 
 
@@ -62,24 +62,24 @@ async def allowed(limiter: Limiter, tries: int, name: str | None, address: str |
     return count
 
 
-async def test_a_user_spends_the_quota_at_once_and_gets_it_back_evenly(limiter: Limiter, clock: SetClock) -> None:
+async def test_a_user_spends_the_quota_at_once_and_gets_it_back_evenly(limiter: Limiter, clock: ManualClock) -> None:
     assert await allowed(limiter, 10, "ana") == 3
-    clock.forward(seconds=1.999)
+    clock.advance(seconds=1.999)
     assert await allowed(limiter, 10, "ana") == 0
-    clock.forward(seconds=0.001)
+    clock.advance(seconds=0.001)
     assert await allowed(limiter, 10, "ana") == 1
-    clock.forward(seconds=4)
+    clock.advance(seconds=4)
     assert await allowed(limiter, 10, "ana") == 2
-    clock.forward(days=1)
+    clock.advance(days=1)
     assert await allowed(limiter, 10, "ana") == 3  # what was not used is not saved up
 
 
-async def test_no_window_of_the_clock_lets_through_twice_the_quota(limiter: Limiter, clock: SetClock) -> None:
+async def test_no_window_of_the_clock_lets_through_twice_the_quota(limiter: Limiter, clock: ManualClock) -> None:
     passed: list[int] = []
     for _ in range(200):  # 40 s, five tries a second
         if await allowed(limiter, 1, "ana"):
             passed.append(clock.now_ms())
-        clock.forward(seconds=0.2)
+        clock.advance(seconds=0.2)
     # Any six seconds hold what was saved up, and what came in meanwhile: at most three more.
     assert all(sum(start <= at < start + 6_000 for at in passed) <= 6 for start in passed)
     assert len(passed) == 3 + 40 // 2 - 1
@@ -98,25 +98,25 @@ async def test_someone_without_a_name_counts_by_address(limiter: Limiter) -> Non
     assert await allowed(limiter, 10, None, THERE) == 5
 
 
-async def test_a_refused_request_counts_against_nobody(limiter: Limiter, stranger: Any, clock: SetClock) -> None:
+async def test_a_refused_request_counts_against_nobody(limiter: Limiter, redis_client: Any, clock: ManualClock) -> None:
     assert await allowed(limiter, 3, "ana", HERE) == 3
     keys = LIMIT_USER("write", "ana"), LIMIT_ADDRESS("write", HERE)
-    before = [await stranger.get(key) for key in keys]
+    before = [await redis_client.get(key) for key in keys]
     assert await allowed(limiter, 50, "ana", HERE) == 0
-    assert [await stranger.get(key) for key in keys] == before
+    assert [await redis_client.get(key) for key in keys] == before
     assert await allowed(limiter, 10, "bob", HERE) == 2  # the address still had two
 
 
-async def test_a_refusal_says_when_to_come_back_and_then_it_works(limiter: Limiter, clock: SetClock) -> None:
+async def test_a_refusal_says_when_to_come_back_and_then_it_works(limiter: Limiter, clock: ManualClock) -> None:
     await allowed(limiter, 3, "ana", HERE)
-    clock.forward(seconds=0.5)
+    clock.advance(seconds=0.5)
     with pytest.raises(TooFast) as error:
         await limiter.take("write", "ana", HERE)
     assert error.value.status == 429
     assert error.value.retry_after == 2  # 1.5 s, rounded up to what Retry-After can say
     assert isinstance(error.value, RateLimited)
     assert error.value.limit == LimitState("write", Quota(3, 6), 0, 2)
-    clock.forward(seconds=error.value.retry_after)
+    clock.advance(seconds=error.value.retry_after)
     assert await limiter.take("write", "ana", HERE) is not None
 
 
@@ -141,7 +141,7 @@ async def test_the_headers_speak_of_the_scarcer_of_user_and_address(limiter: Lim
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-async def test_each_policy_lets_exactly_its_quota_through(functions: Functions, clock: SetClock, kind: str) -> None:
+async def test_each_policy_lets_exactly_its_quota_through(functions: Functions, clock: ManualClock, kind: str) -> None:
     """Also where the quota does not divide the window: no rounding eats the last request."""
     odd = Policy(user=Quota(1_999, 7), address=Quota(1_999, 7))
     limiter = Limiter(functions, clock=clock, policies={**POLICIES, "odd": odd})
@@ -153,7 +153,7 @@ async def test_each_policy_lets_exactly_its_quota_through(functions: Functions, 
         assert left == list(reversed(range(quota.count)))
 
 
-async def test_a_crowd_at_once_gets_exactly_the_quota(functions: Functions, clock: SetClock) -> None:
+async def test_a_crowd_at_once_gets_exactly_the_quota(functions: Functions, clock: ManualClock) -> None:
     processes = [Limiter(functions, policies=SMALL, clock=clock) for _ in range(4)]
     asked = (processes[i % 4].take("write", None, HERE) for i in range(200))
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -162,7 +162,7 @@ async def test_a_crowd_at_once_gets_exactly_the_quota(functions: Functions, cloc
 
 
 async def test_a_crowd_of_users_behind_one_address_never_gets_more_and_loses_nothing(
-    limiter: Limiter, clock: SetClock
+    limiter: Limiter, clock: ManualClock
 ) -> None:
     asked = (limiter.take("write", f"user{i % 20}", HERE) for i in range(100))
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -173,7 +173,9 @@ async def test_a_crowd_of_users_behind_one_address_never_gets_more_and_loses_not
     assert sum(left) == 20 * 3 - passed
 
 
-async def test_one_request_is_one_round_trip_and_none_when_switched_off(functions: Functions, clock: SetClock) -> None:
+async def test_one_request_is_one_round_trip_and_none_when_switched_off(
+    functions: Functions, clock: ManualClock
+) -> None:
     for on, trips in ((True, 2 if functions.valkey.clustered else 1), (False, 0)):
         limiter, usage = Limiter(functions, on=on, clock=clock), Usage()
         mark = USAGE.set(usage)
@@ -186,11 +188,11 @@ async def test_the_api_key_is_not_limited(limiter: Limiter) -> None:
     assert await allowed(limiter, 50, API_NAME, HERE) == 50
 
 
-async def test_a_try_that_was_right_is_given_back(limiter: Limiter, stranger: Any) -> None:
+async def test_a_try_that_was_right_is_given_back(limiter: Limiter, redis_client: Any) -> None:
     for _ in range(10):
         await limiter.take("write", "ana", None)
         await limiter.give_back("write", "ana")
-    assert not await stranger.exists(LIMIT_USER("write", "ana"))
+    assert not await redis_client.exists(LIMIT_USER("write", "ana"))
     assert await allowed(limiter, 5, "ana") == 3
     await limiter.give_back("write", "ana")
     assert await allowed(limiter, 5, "ana") == 1
@@ -199,17 +201,17 @@ async def test_a_try_that_was_right_is_given_back(limiter: Limiter, stranger: An
     assert await allowed(limiter, 5, "bob") == 3
 
 
-async def test_state_goes_by_itself_when_it_says_nothing_any_more(functions: Functions, stranger: Any) -> None:
+async def test_state_goes_by_itself_when_it_says_nothing_any_more(functions: Functions, redis_client: Any) -> None:
     policies = {"write": Policy(Quota(20, 1200), Quota(20, 1200)), "read": Policy(Quota(20, 2), Quota(20, 2))}
     limiter = Limiter(functions, policies=policies)  # the server's own clock
     for kind in policies:
         state = await limiter.take(kind, "ana", HERE)
         assert state is not None
         assert state.left == 19
-    assert all([0 < await stranger.pttl(key) <= 60_000 for key in limits_of("write")])
+    assert all([0 < await redis_client.pttl(key) <= 60_000 for key in limits_of("write")])
 
     async def gone() -> bool:
-        return not any([await stranger.exists(key) for key in limits_of("read")])
+        return not any([await redis_client.exists(key) for key in limits_of("read")])
 
     await eventually(gone)
 
@@ -218,10 +220,10 @@ def limits_of(kind: str) -> tuple[str, str]:
     return LIMIT_USER(kind, "ana"), LIMIT_ADDRESS(kind, HERE)
 
 
-async def test_a_clock_that_was_ahead_locks_nobody_out(limiter: Limiter, clock: SetClock) -> None:
-    clock.forward(days=1)
+async def test_a_clock_that_was_ahead_locks_nobody_out(limiter: Limiter, clock: ManualClock) -> None:
+    clock.advance(days=1)
     assert await allowed(limiter, 3, "ana") == 3
-    clock.forward(days=-1)
+    clock.advance(days=-1)
     assert await allowed(limiter, 5, "ana") == 3
 
 
@@ -278,8 +280,8 @@ def test_the_documented_limits_are_the_real_ones() -> None:
 
 
 async def test_valkey_away_is_503_and_not_500() -> None:
-    with one_server() as server:
-        valkey = await persistently(server.url)
+    with running_server() as server:
+        valkey = await connect_with_retries(server.url)
         limiter = Limiter(Functions(valkey, [LIBRARY]))
         server.stop()
         with pytest.raises(Unavailable):

@@ -13,22 +13,22 @@ import pytest
 import redis
 
 from plaza.core.auth import USER, Auth
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Unauthenticated, Unavailable
 from plaza.core.keys import TOKEN_CUTOFFS
 from plaza.core.revocations import NEVER, SKEW_MS, Revocations
 from plaza.core.settings import Settings
-from tests.servers import Cluster, Server, one_server
-from tests.timeouts import persistently
+from tests.servers import Cluster, Server, running_server
+from tests.timeouts import connect_with_retries
 from tests.waiting import eventually as until
 
 SECRET = "a secret of at least thirty-two bytes"
 
 
 @contextlib.asynccontextmanager
-async def process(place: Server | Cluster, folder: Path, clock: SetClock, **options: Any) -> AsyncIterator[Auth]:
+async def process(place: Server | Cluster, folder: Path, clock: ManualClock, **options: Any) -> AsyncIterator[Auth]:
     """One process: a connection and a mirror of its own."""
-    valkey = await persistently(place.url)
+    valkey = await connect_with_retries(place.url)
     revocations = Revocations(valkey, clock=clock, **options)
     await revocations.start()
     yield Auth(Settings(data_dir=folder, jwt_secret=SECRET, api_key="k"), revocations, clock=clock)
@@ -37,14 +37,14 @@ async def process(place: Server | Cluster, folder: Path, clock: SetClock, **opti
 
 
 @pytest.fixture
-async def here(place: Server | Cluster, tmp_path: Path, clock: SetClock) -> AsyncIterator[Auth]:
+async def here(place: Server | Cluster, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Auth]:
     async with process(place, tmp_path, clock) as auth:
         yield auth
 
 
 @pytest.fixture
 async def there(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Auth]:
-    async with process(place, tmp_path, SetClock()) as auth:
+    async with process(place, tmp_path, ManualClock()) as auth:
         yield auth
 
 
@@ -85,9 +85,9 @@ async def test_who_comes_back_at_once_gets_a_token_that_works_everywhere(here: A
 
 
 async def test_a_process_whose_clock_is_behind_still_issues_tokens_that_work(
-    here: Auth, there: Auth, clock: SetClock
+    here: Auth, there: Auth, clock: ManualClock
 ) -> None:
-    clock.forward(seconds=2)  # `there` stays behind
+    clock.advance(seconds=2)  # `there` stays behind
     await here.cut_off("ana")
     await until(lambda: there.revocations.of("ana") != NEVER)
     token = there.issue("ana", USER)
@@ -95,7 +95,7 @@ async def test_a_process_whose_clock_is_behind_still_issues_tokens_that_work(
     assert accepts(here, token)
 
 
-async def test_another_issuers_token_of_the_same_second_is_taken_as_older(here: Auth, clock: SetClock) -> None:
+async def test_another_issuers_token_of_the_same_second_is_taken_as_older(here: Auth, clock: ManualClock) -> None:
     clock.set(1_700_000_000_500)
 
     def foreign(iat: float) -> str:
@@ -109,7 +109,7 @@ async def test_another_issuers_token_of_the_same_second_is_taken_as_older(here: 
     assert accepts(here, foreign(1_700_000_001))
 
 
-async def test_a_millisecond_claim_counts_only_if_it_agrees_with_the_second(here: Auth, clock: SetClock) -> None:
+async def test_a_millisecond_claim_counts_only_if_it_agrees_with_the_second(here: Auth, clock: ManualClock) -> None:
     clock.set(1_700_000_000_500)
     await here.cut_off("ana")
     claims = {"username": "ana", "role": "user", "iat": 1_700_000_000, "exp": 1_700_000_900}
@@ -117,18 +117,20 @@ async def test_a_millisecond_claim_counts_only_if_it_agrees_with_the_second(here
     assert not accepts(here, jwt.encode({**claims, "iat_ms": 1_700_000_009_000}, SECRET))
 
 
-async def test_a_login_that_was_under_way_when_the_suspension_came_gives_nothing(here: Auth, clock: SetClock) -> None:
+async def test_a_login_that_was_under_way_when_the_suspension_came_gives_nothing(
+    here: Auth, clock: ManualClock
+) -> None:
     stamp = here.stamp("ana")  # the password is right, the user is not suspended …
-    clock.forward(seconds=0.001)
+    clock.advance(seconds=0.001)
     await here.cut_off("ana")  # … and now she is
     assert not accepts(here, here.issue("ana", USER, stamp=stamp))
 
 
 async def test_names_noted_before_a_process_starts_are_read_in_pages(
-    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     at = clock.now_ms()
-    await stranger.zadd(TOKEN_CUTOFFS(), {f"user{i}": at - i for i in range(2_500)})
+    await redis_client.zadd(TOKEN_CUTOFFS(), {f"user{i}": at - i for i in range(2_500)})
     async with process(place, tmp_path, clock, page=100) as auth:
         assert len(auth.revocations) == 2_500
         assert auth.revocations.of("user7") == at - 7
@@ -136,7 +138,7 @@ async def test_names_noted_before_a_process_starts_are_read_in_pages(
 
 
 async def test_many_at_once_by_many_processes_all_arrive(
-    place: Server | Cluster, tmp_path: Path, here: Auth, clock: SetClock
+    place: Server | Cluster, tmp_path: Path, here: Auth, clock: ManualClock
 ) -> None:
     async with process(place, tmp_path, clock, page=10) as there:
         for auth, first in ((here, "a"), (there, "b")):
@@ -145,12 +147,12 @@ async def test_many_at_once_by_many_processes_all_arrive(
 
 
 async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
-    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     names = [f"user{i}" for i in range(35)]
     async with process(place, tmp_path, clock, page=10) as auth:
         for at in (clock.now_ms(), clock.now_ms() + 1):
-            await stranger.zadd(TOKEN_CUTOFFS(), dict.fromkeys(names, at))
+            await redis_client.zadd(TOKEN_CUTOFFS(), dict.fromkeys(names, at))
             await until(lambda at=at: all(auth.revocations.of(name) == at for name in names))  # type: ignore[misc]
 
 
@@ -159,16 +161,16 @@ def home(place: Server | Cluster) -> Server:
     if isinstance(place, Server):
         return place
     for node in place.nodes:
-        with contextlib.suppress(redis.exceptions.MovedError), node.stranger() as client:
+        with contextlib.suppress(redis.exceptions.MovedError), node.redis_client() as client:
             client.zcard(TOKEN_CUTOFFS())
             return node
     raise AssertionError("nobody holds the list")
 
 
 async def test_after_a_lost_connection_the_list_is_read_again(
-    there: Auth, place: Server | Cluster, clock: SetClock
+    there: Auth, place: Server | Cluster, clock: ManualClock
 ) -> None:
-    with home(place).stranger() as operator:
+    with home(place).redis_client() as operator:
         for round in range(3):
             operator.client_kill_filter(_type="normal", skipme=True)
             operator.zadd(TOKEN_CUTOFFS(), {f"user{round}": clock.now_ms()})  # nobody is there to hear it
@@ -178,10 +180,10 @@ async def test_after_a_lost_connection_the_list_is_read_again(
 
 
 async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read(
-    there: Auth, place: Server | Cluster, clock: SetClock
+    there: Auth, place: Server | Cluster, clock: ManualClock
 ) -> None:
     hours_ago = [clock.now_ms() - hours * 3_600_000 for hours in (1, 2)]
-    with home(place).stranger() as operator:
+    with home(place).redis_client() as operator:
         operator.zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[1]})
         await until(lambda: there.revocations.of("ana") == hours_ago[1])
         # As after an hour without a connection: the list is as long as before, and its end says nothing new.
@@ -190,43 +192,45 @@ async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read
         await until(lambda: there.revocations.of("ana") == hours_ago[0])
 
 
-async def test_a_time_long_past_and_a_removal_are_noticed_too(there: Auth, stranger: Any, clock: SetClock) -> None:
+async def test_a_time_long_past_and_a_removal_are_noticed_too(
+    there: Auth, redis_client: Any, clock: ManualClock
+) -> None:
     past = clock.now_ms() - 10 * SKEW_MS
-    await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past})
+    await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past})
     await until(lambda: there.revocations.of("ana") == past)
-    await stranger.zrem(TOKEN_CUTOFFS(), "ana")
+    await redis_client.zrem(TOKEN_CUTOFFS(), "ana")
     await until(lambda: there.revocations.of("ana") == NEVER)
-    await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past, "bob": past})
+    await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past, "bob": past})
     await until(lambda: len(there.revocations) == 2)
-    await stranger.flushall()
+    await redis_client.flushall()
     await until(lambda: len(there.revocations) == 0)
 
 
 async def test_now_and_then_everything_is_read_again_whatever_the_clocks_said(
-    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     past = clock.now_ms() - 10 * SKEW_MS
-    await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past})
+    await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past})
     async with process(place, tmp_path, clock, anew_seconds=0.2) as auth:
-        await stranger.zadd(TOKEN_CUTOFFS(), {"ana": past + 1})  # by a clock hours behind, of a name that is known
+        await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past + 1})  # by a clock hours behind, of a name that is known
         await until(lambda: auth.revocations.of("ana") == past + 1)
 
 
 async def test_a_list_that_cannot_be_read_is_tried_again(
-    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     async with process(place, tmp_path, clock) as auth:
-        await stranger.set(TOKEN_CUTOFFS(), "not a list")
+        await redis_client.set(TOKEN_CUTOFFS(), "not a list")
         await asyncio.sleep(0.05)
-        await stranger.delete(TOKEN_CUTOFFS())
-        await stranger.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})
+        await redis_client.delete(TOKEN_CUTOFFS())
+        await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})
         await until(lambda: auth.revocations.of("ana") != NEVER)
 
 
 async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
-    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
-    await stranger.zadd(TOKEN_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
+    await redis_client.zadd(TOKEN_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
     async with process(place, tmp_path, clock, page=20) as auth:
         for i in range(50):
             auth.revocations._invalidated(None)  # start reading everything again
@@ -238,20 +242,20 @@ async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
 
 
 async def test_names_go_when_no_token_from_before_could_be_shown_any_more(
-    place: Server | Cluster, tmp_path: Path, clock: SetClock, stranger: Any
+    place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     async with process(place, tmp_path, clock) as auth:
         await auth.cut_off("ana")
-        clock.forward(days=1)
+        clock.advance(days=1)
         await auth.cut_off("bob")
-        clock.forward(days=89.5)
+        clock.advance(days=89.5)
     async with process(place, tmp_path, clock) as auth:
         assert (auth.revocations.of("ana"), len(auth.revocations)) == (NEVER, 1)
-        assert await stranger.zrange(TOKEN_CUTOFFS(), 0, -1) == ["bob"]
+        assert await redis_client.zrange(TOKEN_CUTOFFS(), 0, -1) == ["bob"]
 
 
-async def test_without_valkey_a_cut_off_is_503_and_the_mirror_stays(tmp_path: Path, clock: SetClock) -> None:
-    with one_server() as server:
+async def test_without_valkey_a_cut_off_is_503_and_the_mirror_stays(tmp_path: Path, clock: ManualClock) -> None:
+    with running_server() as server:
         async with process(server, tmp_path, clock) as auth:
             await auth.cut_off("ana")
             server.stop()

@@ -26,7 +26,7 @@ from tests.core.sample_migrations import BEDS, PLANTS, free, with_garden
 from tests.postgres import Postgres
 from tests.processes import run_program
 from tests.servers import free_port
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 
@@ -135,7 +135,7 @@ async def test_a_cancelled_writer_leaves_nothing_and_lets_the_next_one_in(garden
     writer.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writer
-    async with patiently(), garden.begin() as tx:
+    async with within_time_limit(), garden.begin() as tx:
         await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
     assert await free(garden) == 6
 
@@ -152,7 +152,7 @@ async def test_cancelling_writers_at_any_point_never_wedges_the_database(garden:
         for writer in writers:
             writer.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
-    async with patiently():
+    async with within_time_limit():
         before = await free(garden)
         await write()
     assert await free(garden) == before + 1
@@ -174,7 +174,7 @@ async def test_a_statement_whose_caller_is_gone_ends_with_its_thread(tmp_path: P
     for _ in range(times):  # from the second on it meets what tidies up after the first
         reader.cancel()
         await asyncio.sleep(0)
-    async with patiently():
+    async with within_time_limit():
         await asyncio.gather(reader, return_exceptions=True)
         await sql.close()
         await eventually(lambda: set(threading.enumerate()) <= before)
@@ -295,7 +295,7 @@ async def test_a_server_that_falls_silent_is_given_up(
             backend = (await tx.execute(text("SELECT pg_backend_pid()"))).scalar_one()
         os.kill(backend, signal.SIGSTOP)
         try:
-            async with patiently():
+            async with within_time_limit():
                 with pytest.raises(Unavailable):
                     await sql.ping()
                 await sql.ping()  # on another connection

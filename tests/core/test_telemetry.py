@@ -29,8 +29,8 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
 from plaza.core.valkey import Usage, Valkey
-from tests.servers import Cluster, Server, one_server
-from tests.timeouts import PATIENCE_SECONDS, connect_patiently, patiently
+from tests.servers import Cluster, Server, running_server
+from tests.timeouts import TIME_LIMIT_SECONDS, connect_for_test, within_time_limit
 from tests.waiting import eventually
 
 
@@ -339,7 +339,7 @@ def child(environment: dict[str, str], when: int) -> subprocess.Popen[str]:
 
 def end(process: subprocess.Popen[str], sig: signal.Signals) -> None:
     process.send_signal(sig)
-    process.wait(PATIENCE_SECONDS)
+    process.wait(TIME_LIMIT_SECONDS)
     for pipe in (process.stdin, process.stdout):
         assert pipe is not None
         pipe.close()
@@ -399,7 +399,7 @@ async def test_what_connections_do_is_counted(valkey: Valkey, place: Server | Cl
     assert number("plaza_valkey_calls_in_flight") == 0
     nodes = place.nodes if isinstance(place, Cluster) else [place]
     for node in nodes:
-        with node.stranger() as operator:
+        with node.redis_client() as operator:
             operator.client_kill_filter(_type="normal", skipme=True)
     await eventually(partial(_back, valkey, lost, len(nodes)))
 
@@ -412,9 +412,9 @@ async def _back(valkey: Valkey, lost: float, nodes: int) -> bool:
 
 
 async def test_calls_that_valkey_never_answers_are_counted() -> None:
-    with one_server() as server:
-        async with patiently(), sampling(0.01):
-            valkey = await connect_patiently(server.url, timeout=0.3)
+    with running_server() as server:
+        async with within_time_limit(), sampling(0.01):
+            valkey = await connect_for_test(server.url, timeout=0.3)
             metrics.sample()
             before = number("plaza_valkey_errors_total")
             server.pause()

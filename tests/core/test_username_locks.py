@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Unauthenticated
 from plaza.core.revocations import Revocations
 from plaza.core.sql import Sql
@@ -31,9 +31,11 @@ async def authors(sql: Sql) -> list[str]:
 
 
 @in_pairs
-async def test_a_row_that_is_being_written_is_waited_for_and_moved(notes: Sql, valkey: Valkey, clock: SetClock) -> None:
+async def test_a_row_that_is_being_written_is_waited_for_and_moved(
+    notes: Sql, valkey: Valkey, clock: ManualClock
+) -> None:
     since, written, go_on = clock.now_ms(), asyncio.Event(), asyncio.Event()
-    clock.forward(seconds=1)
+    clock.advance(seconds=1)
 
     async def write() -> None:
         async with notes.begin() as tx:
@@ -61,10 +63,10 @@ async def test_a_row_that_is_being_written_is_waited_for_and_moved(notes: Sql, v
 
 @in_pairs
 async def test_who_comes_later_is_refused_and_the_next_of_that_name_is_not(
-    notes: Sql, valkey: Valkey, clock: SetClock
+    notes: Sql, valkey: Valkey, clock: ManualClock
 ) -> None:
     since = clock.now_ms()
-    clock.forward(seconds=1)
+    clock.advance(seconds=1)
     cut_off = await Revocations(valkey, clock=clock).note("ana")
     await give_up(notes, "ana")
 

@@ -13,7 +13,7 @@ import pytest
 from plaza.core.http import uvicorn_protocol
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, raw
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 
 GET = b"GET /echo/a HTTP/1.1\r\nhost: x\r\n"
 
@@ -46,7 +46,7 @@ async def acquainted(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
     """What still comes until the server hangs up."""
-    async with patiently():
+    async with within_time_limit():
         return await reader.read()
 
 

@@ -29,8 +29,8 @@ from plaza.core.valkey import Valkey
 from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
 from tests.core.worker_process import LEDGER, LIBRARY, STALE_SECONDS
 from tests.processes import heed_signals
-from tests.servers import Cluster, Server, one_server
-from tests.timeouts import patiently, persistently
+from tests.servers import Cluster, Server, running_server
+from tests.timeouts import connect_with_retries, within_time_limit
 from tests.waiting import eventually
 
 
@@ -80,7 +80,7 @@ async def started(role: str, place: Server | Cluster, folder: Path) -> AsyncIter
 
 
 async def test_a_worker_that_stalls_beyond_its_lease_wakes_to_have_its_writes_refused(
-    place: Server | Cluster, stranger: Any, tmp_path: Path
+    place: Server | Cluster, redis_client: Any, tmp_path: Path
 ) -> None:
     use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
     sql = await Sql.open(Settings(data_dir=tmp_path))
@@ -94,20 +94,20 @@ async def test_a_worker_that_stalls_beyond_its_lease_wakes_to_have_its_writes_re
         stalled.send(signal.SIGCONT)
         await eventually(lambda: "sql refused" in stalled.said)
         assert "valkey refused" in stalled.said
-        written = [line.split()[0] for line in await stranger.lrange(LEDGER("a"), 0, -1)]
+        written = [line.split()[0] for line in await redis_client.lrange(LEDGER("a"), 0, -1)]
         async with sql.read() as tx:
             rows = (await tx.execute(text("SELECT token FROM written ORDER BY rowid"))).scalars().all()
     assert written == sorted(written)  # nothing of the first run after the second began
     assert written.count("2") == 40
     assert rows == sorted(rows)
     assert rows.count(2) == 40
-    assert await stranger.hget(core.JOB("long"), "state") == "done"
+    assert await redis_client.hget(core.JOB("long"), "state") == "done"
     await sql.close()
     use_layout(Layout.PLAIN)
 
 
 async def test_no_event_is_lost_however_often_its_consumers_are_killed(
-    place: Server | Cluster, functions: Functions, stranger: Any, tmp_path: Path
+    place: Server | Cluster, functions: Functions, redis_client: Any, tmp_path: Path
 ) -> None:
     events = Events(functions)
     await events.ensure_group("work", "bench")
@@ -116,38 +116,38 @@ async def test_no_event_is_lost_however_often_its_consumers_are_killed(
     async with started("events", place, tmp_path) as survivor:
         for round_ in range(1, 3):
             async with started("events", place, tmp_path) as victim:
-                await eventually(partial(_grown, stranger, await stranger.llen(LEDGER("events")) + 20))
+                await eventually(partial(_grown, redis_client, await redis_client.llen(LEDGER("events")) + 20))
                 victim.send(signal.SIGKILL)
                 await victim.process.wait()
-            assert len(await stranger.xinfo_consumers(core.EVENTS("work"), "bench")) <= round_ + 1
-        await eventually(lambda: _settled(stranger))
+            assert len(await redis_client.xinfo_consumers(core.EVENTS("work"), "bench")) <= round_ + 1
+        await eventually(lambda: _settled(redis_client))
         assert survivor.process.returncode is None
-    handled = {int(n) for n in await stranger.lrange(LEDGER("events"), 0, -1)}
+    handled = {int(n) for n in await redis_client.lrange(LEDGER("events"), 0, -1)}
     assert handled == set(range(400))
-    assert not await stranger.exists(core.EVENTS_DEAD("work"))
+    assert not await redis_client.exists(core.EVENTS_DEAD("work"))
 
 
-async def _grown(stranger: Any, size: int) -> bool:
-    return bool(await stranger.llen(LEDGER("events")) >= min(size, 400))
+async def _grown(redis_client: Any, size: int) -> bool:
+    return bool(await redis_client.llen(LEDGER("events")) >= min(size, 400))
 
 
-async def _settled(stranger: Any) -> bool:
-    (group,) = await stranger.xinfo_groups(core.EVENTS("work"))
+async def _settled(redis_client: Any) -> bool:
+    (group,) = await redis_client.xinfo_groups(core.EVENTS("work"))
     return bool(group["pending"] == 0 and group["lag"] == 0)
 
 
 async def test_a_stopped_worker_hands_over_at_once(
-    place: Server | Cluster, functions: Functions, stranger: Any, tmp_path: Path
+    place: Server | Cluster, functions: Functions, redis_client: Any, tmp_path: Path
 ) -> None:
     """SIGINT, as Ctrl-C sends it: asyncio cancels the worker."""
     async with started("events", place, tmp_path) as worker:
         for n in range(200):
             await Events(functions).emit("work", n=n)
-        await eventually(lambda: _grown(stranger, 5))
+        await eventually(lambda: _grown(redis_client, 5))
         worker.send(signal.SIGINT)
-        async with patiently():
+        async with within_time_limit():
             await worker.process.wait()
-        idle = await stranger.xpending_range(core.EVENTS("work"), "bench", "-", "+", 100)
+        idle = await redis_client.xpending_range(core.EVENTS("work"), "bench", "-", "+", 100)
         # What it had fetched and not handled looks as if it had long been left: nobody waits for it to become stale.
         assert all(
             entry["time_since_delivered"] >= STALE_SECONDS * 1000 and entry["times_delivered"] == 0 for entry in idle
@@ -206,7 +206,9 @@ async def test_a_job_that_fails_stops_no_other(functions: Functions) -> None:
     assert {line["event"] for line in logs} >= {"a job failed", "an event failed"}
 
 
-async def test_a_worker_stops_in_bounded_time_and_gives_its_leases_back(functions: Functions, stranger: Any) -> None:
+async def test_a_worker_stops_in_bounded_time_and_gives_its_leases_back(
+    functions: Functions, redis_client: Any
+) -> None:
     begun: set[str] = set()
 
     async def slow(_: Fence) -> None:
@@ -229,12 +231,12 @@ async def test_a_worker_stops_in_bounded_time_and_gives_its_leases_back(function
     await eventually(lambda: begun >= {"slow", "endless", "deaf"})
     task.cancel()
     with structlog.testing.capture_logs() as logs:
-        async with patiently():
+        async with within_time_limit():
             await asyncio.wait([task])
     assert "slow ended" in begun  # it had the time
-    assert await stranger.get(core.LEASE("slow")) is None
-    assert await stranger.get(core.LEASE("endless")) is None
-    assert await stranger.hget(core.JOB("endless"), "state") == "stopped"
+    assert await redis_client.get(core.LEASE("slow")) is None
+    assert await redis_client.get(core.LEASE("endless")) is None
+    assert await redis_client.hget(core.JOB("endless"), "state") == "stopped"
     (left,) = [line for line in logs if line["event"] == "jobs that would not end were left behind"]
     assert left["jobs"] == ["deaf"]
     for stuck in [t for t in asyncio.all_tasks() if "_keep_running" in repr(t)]:
@@ -255,8 +257,8 @@ async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str)
     async def handle(event: Event) -> None:
         handled.append(event.fields["n"])
 
-    with one_server("--appendonly", kept) as server:
-        valkey = await persistently(server.url)
+    with running_server("--appendonly", kept) as server:
+        valkey = await connect_with_retries(server.url)
         functions = Functions(valkey, LIBRARIES)
         await functions.load()
         worker = Worker(functions, [Timer("often", 0.1, job)], [Consumer("work", "bench", handle)])
@@ -279,7 +281,7 @@ async def _told(functions: Functions) -> bool:
     return False
 
 
-async def test_a_stream_that_someone_deletes_is_begun_again(functions: Functions, stranger: Any) -> None:
+async def test_a_stream_that_someone_deletes_is_begun_again(functions: Functions, redis_client: Any) -> None:
     handled: list[str] = []
 
     async def handle(event: Event) -> None:
@@ -288,17 +290,17 @@ async def test_a_stream_that_someone_deletes_is_begun_again(functions: Functions
     async with working(Worker(functions, [], [Consumer("work", "bench", handle)])):
         await Events(functions).emit("work", n=1)
         await eventually(lambda: handled == ["1"])
-        await stranger.delete(core.EVENTS("work"))
+        await redis_client.delete(core.EVENTS("work"))
         await Events(functions).emit("work", n=2)
         await eventually(lambda: handled == ["1", "2"])
 
 
-async def test_the_ground_floor_keeps_its_own_house(functions: Functions, stranger: Any) -> None:
+async def test_the_ground_floor_keeps_its_own_house(functions: Functions, redis_client: Any) -> None:
     async def handle(_: Event) -> None:
         return None
 
     async with working(Worker(functions, [], [Consumer("work", "bench", handle)])):
-        await eventually(lambda: stranger.hget(core.JOB("core.trim"), "result"))
-        await eventually(lambda: stranger.hget(core.JOB("core.libraries"), "result"))
+        await eventually(lambda: redis_client.hget(core.JOB("core.trim"), "result"))
+        await eventually(lambda: redis_client.hget(core.JOB("core.libraries"), "result"))
         if functions.valkey.clustered:
-            await eventually(lambda: stranger.hget(core.JOB("core.settle"), "result"))
+            await eventually(lambda: redis_client.hget(core.JOB("core.settle"), "result"))

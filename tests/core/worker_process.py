@@ -20,7 +20,7 @@ from plaza.core.leases import Fenced
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 # One owner, so that on a cluster too both are in one slot.
 LEDGER = Key("ledger:<book>", "list", "What runs wrote: token and number.", owner="book")
@@ -96,7 +96,7 @@ class Bench:
 
 
 async def main(role: str, url: str, folder: str) -> None:
-    valkey = await connect_patiently(url)
+    valkey = await connect_for_test(url)
     use_layout(valkey.layout)
     functions = Functions(valkey, [*LIBRARIES, LIBRARY])
     await functions.load()

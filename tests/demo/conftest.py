@@ -52,9 +52,9 @@ class Whole:
         return next(filter(None, (catalogue.match(name) for catalogue in catalogues())), None)
 
 
-async def everything(stranger: Any) -> Facts:
-    """All keys, as a stranger reads them. One that nobody declared fails."""
-    return await read_all(stranger, Whole())
+async def everything(redis_client: Any) -> Facts:
+    """All keys, as a plain Redis client reads them. One that nobody declared fails."""
+    return await read_all(redis_client, Whole())
 
 
 def lasting(facts: Facts) -> Facts:

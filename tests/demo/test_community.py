@@ -26,12 +26,12 @@ on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
 async def test_a_wanted_community_is_loaded_true_in_every_key_and_never_twice(
-    plaza: Plaza, town: Town, stranger: Any
+    plaza: Plaza, town: Town, redis_client: Any
 ) -> None:
     now = plaza.core.clock.now_ms()
-    await stranger.hset(DEMO(), mapping={"state": "wanted", "since": now, "on": 1})
+    await redis_client.hset(DEMO(), mapping={"state": "wanted", "since": now, "on": 1})
     await asyncio.gather(town.turn(), town.turn())  # two workers
-    facts = await everything(stranger)
+    facts = await everything(redis_client)
     assert facts["demo"][()]["state"] == "loaded"
     assert faults(facts, plaza.core.clock.now_ms()) == []
     assert set(facts["user"]) == {(person.username,) for person in Cast().people}
@@ -41,30 +41,32 @@ async def test_a_wanted_community_is_loaded_true_in_every_key_and_never_twice(
     assert len((await plaza.get(Items).page(Page(limit=100))).items) > 20
     assert (await plaza.get(Figures).totals(EVENT)).attended > 100
 
-    await stranger.delete(DEMO_RUNS())  # as if the last run had not got to say that it was done
+    await redis_client.delete(DEMO_RUNS())  # as if the last run had not got to say that it was done
     await town.maker.community(now)
-    assert lasting(await everything(stranger)) == lasting(facts)
+    assert lasting(await everything(redis_client)) == lasting(facts)
     assert (await plaza.get(Recommender).recommend(Actor("mira", "user"), 20)).posts
 
 
 @on_one_server
-async def test_a_load_that_is_broken_off_anywhere_goes_on_where_it_was(plaza: Plaza, town: Town, stranger: Any) -> None:
+async def test_a_load_that_is_broken_off_anywhere_goes_on_where_it_was(
+    plaza: Plaza, town: Town, redis_client: Any
+) -> None:
     now = plaza.core.clock.now_ms()
-    reached = [await _broken_off(town, stranger, now, after=batches) for batches in (3, 11, 24)]
+    reached = [await _broken_off(town, redis_client, now, after=batches) for batches in (3, 11, 24)]
     assert reached == sorted(reached)
     assert reached[0] > 0
     assert (await town.maker.community(now)).records > 0
-    facts = await everything(stranger)
+    facts = await everything(redis_client)
     assert faults(facts, plaza.core.clock.now_ms()) == []
     assert len(facts["explore_feed"][()]) == COMMUNITY_POSTS
     assert len(facts["articles_by_time"][()]) == COMMUNITY_ARTICLES
 
 
-async def _broken_off(town: Town, stranger: Any, now: int, after: int) -> int:
+async def _broken_off(town: Town, redis_client: Any, now: int, after: int) -> int:
     """Cancel a load once it has come so far; how far that was."""
 
     async def there() -> int:
-        noted = await stranger.hget(DEMO_RUNS(), "community") or "[0,0]"
+        noted = await redis_client.hget(DEMO_RUNS(), "community") or "[0,0]"
         stage, batches = (int(part) for part in noted.strip("[]").split(","))
         return stage * 10 + batches
 
@@ -78,7 +80,7 @@ async def _broken_off(town: Town, stranger: Any, now: int, after: int) -> int:
 
 
 @on_one_server
-async def test_without_a_demo_workers_do_nothing_but_look(town: Town, stranger: Any) -> None:
-    before = await everything(stranger)
+async def test_without_a_demo_workers_do_nothing_but_look(town: Town, redis_client: Any) -> None:
+    before = await everything(redis_client)
     assert await town.turn() == LOOK_SECONDS
-    assert await everything(stranger) == before
+    assert await everything(redis_client) == before

@@ -25,7 +25,7 @@ on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
 async def test_a_crowd_joins_those_who_are_there_and_a_second_run_changes_nothing(
-    plaza: Plaza, town: Town, stranger: Any
+    plaza: Plaza, town: Town, redis_client: Any
 ) -> None:
     await plaza.get(Accounts).register(Registration(username="ana", password="correct horse", bio="I was here."))
     told: dict[str, int] = {}
@@ -36,23 +36,23 @@ async def test_a_crowd_joins_those_who_are_there_and_a_second_run_changes_nothin
     made = await town.maker.crowd(7, 120, 300, note)
     assert told["posts"] == 300
     assert made.stages == told
-    facts = await everything(stranger)
+    facts = await everything(redis_client)
     assert faults(facts, plaza.core.clock.now_ms()) == []
     assert len(facts["explore_feed"][()]) == 300
     assert len(facts["user"]) == 121
     assert facts["user"]["ana",]["bio"] == "I was here."
 
     assert not (await town.maker.crowd(7, 120, 300)).stages
-    await stranger.delete(DEMO_RUNS())
+    await redis_client.delete(DEMO_RUNS())
     await town.maker.crowd(7, 120, 300)
-    assert lasting(await everything(stranger)) == lasting(facts)
+    assert lasting(await everything(redis_client)) == lasting(facts)
 
 
 @on_one_server
-async def test_two_seeds_are_two_communities(plaza: Plaza, town: Town, stranger: Any) -> None:
+async def test_two_seeds_are_two_communities(plaza: Plaza, town: Town, redis_client: Any) -> None:
     await town.maker.crowd(1, 30, 40)
     await town.maker.crowd(2, 30, 40)
-    facts = await everything(stranger)
+    facts = await everything(redis_client)
     assert faults(facts, plaza.core.clock.now_ms()) == []
     assert len(facts["user"]) == 60
     assert len(facts["explore_feed"][()]) == 80

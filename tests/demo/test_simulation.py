@@ -33,54 +33,54 @@ pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
 @pytest.fixture
-async def peopled(plaza: Plaza, stranger: Any) -> Plaza:
+async def peopled(plaza: Plaza, redis_client: Any) -> Plaza:
     """A demo whose people are there, and nothing else."""
     now = plaza.core.clock.now_ms()
     await plaza.get(Sync).take("user", Plan("community", Cast(), 0, now, TOWN).users_of(0, 99))
-    await stranger.hset(DEMO(), mapping={"state": "loaded", "since": now, "on": 1})
+    await redis_client.hset(DEMO(), mapping={"state": "loaded", "since": now, "on": 1})
     return plaza
 
 
-async def test_life_goes_on_and_everything_stays_true(plaza: Plaza, town: Town, stranger: Any) -> None:
+async def test_life_goes_on_and_everything_stays_true(plaza: Plaza, town: Town, redis_client: Any) -> None:
     await town.maker.community(plaza.core.clock.now_ms())
     simulation = Simulation(plaza.core, plaza.services, Random(3))
-    before = await everything(stranger)
+    before = await everything(redis_client)
     done = " ".join([await simulation.step() for _ in range(120)])
     for act in ("beats", "like", "post", "comment", "vote", "view", "reaction"):
         assert act in done
-    after = await everything(stranger)
+    after = await everything(redis_client)
     assert faults(after, plaza.core.clock.now_ms()) == []
     assert len(after["explore_feed"][()]) > COMMUNITY_POSTS
     assert after["article_up"] != before["article_up"]
     assert await plaza.get(Figures).alive(EVENT) > 15
 
 
-async def test_of_many_workers_one_simulates(peopled: Plaza, stranger: Any, settings: Settings) -> None:
+async def test_of_many_workers_one_simulates(peopled: Plaza, redis_client: Any, settings: Settings) -> None:
     async with running(settings) as other:
         towns = [plaza.get(Town) for plaza in (peopled, other)]
         for town in towns:
             town._timer = replace(town._timer, every_seconds=600)  # on a slow machine the next step would be due
         for _ in range(3):
             await asyncio.gather(*(town.turn() for town in towns for _ in range(3)))
-    job = await stranger.hgetall("job:demo.simulate")
+    job = await redis_client.hgetall("job:demo.simulate")
     assert job["state"] == "done"
     assert int(job["runs"]) == 1
 
 
-async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, town: Town, stranger: Any) -> None:
+async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, town: Town, redis_client: Any) -> None:
     assert "robin" in {account.username for account in await town.accounts(HERE)}
     with pytest.raises(Forbidden):
         await town.switch(Actor("mira", "user"), False)
     await town.switch(API, False)
     assert await town.turn() == LOOK_SECONDS
-    assert not await stranger.exists("job:demo.simulate")
+    assert not await redis_client.exists("job:demo.simulate")
     assert await town.accounts(HERE) == []
     await town.switch(API, True)
     assert len(await town.accounts(HERE)) >= 4
 
 
 async def test_accounts_open_only_where_nobody_else_can_reach_them(
-    peopled: Plaza, town: Town, settings: Settings, stranger: Any
+    peopled: Plaza, town: Town, settings: Settings, redis_client: Any
 ) -> None:
     modes: list[tuple[DemoMode, str, bool]] = [
         ("auto", "127.0.0.1", True), ("auto", "::1", True), ("auto", "localhost", True), ("auto", "0.0.0.0", False),
@@ -107,7 +107,7 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
         replace(settings, valkey_url="", data_dir=settings.data_dir / "new", trusted_proxies=("10.0.0.1",))
     )
     # There is no password that could be guessed or left behind.
-    assert not await stranger.exists("auth:robin")
+    assert not await redis_client.exists("auth:robin")
     with pytest.raises(WrongPassword):
         await peopled.get(Accounts).login(Login("robin", "robin"))
     # Nor does an account open that got one, as a person who takes the name after it was deleted has.

@@ -20,10 +20,10 @@ from plaza.cli import parser
 from plaza.core import metrics
 from tests.processes import Serving, environment, plaza, run_program, serving, until
 from tests.servers import Server
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
-def stranger(data_dir: Path) -> redis.Redis:
+def redis_client(data_dir: Path) -> redis.Redis:
     return redis.Redis(unix_socket_path=str(data_dir / "valkey.sock"), decode_responses=True)
 
 
@@ -48,7 +48,7 @@ def test_serve_says_where_to_look_and_what_it_says_is_there(tmp_path: Path) -> N
         assert f"Docs    {server.url}/docs" in printed
         assert f"Data    {tmp_path}/var" in printed
         assert f"Valkey  {tmp_path}/var/valkey.sock" in printed
-        assert stranger(tmp_path / "var").ping()
+        assert redis_client(tmp_path / "var").ping()
         for path in ("/", "/healthz", "/ping", "/metrics", "/docs", "/openapi.json"):
             assert server.get(path).status_code == 200, path
         until(lambda: _ready(server))
@@ -77,7 +77,7 @@ def test_a_signal_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
     starts = [(signal.SIGINT, "1"), (signal.SIGTERM, "2"), (signal.SIGHUP, "1")]
     for count, (sig, workers) in enumerate(starts, 1):
         with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
-            assert stranger(tmp_path / "var").incr("starts") == count
+            assert redis_client(tmp_path / "var").incr("starts") == count
             assert server.stop(sig) == 0
 
 
@@ -99,11 +99,11 @@ def test_an_interrupt_from_the_terminal_ends_valkey_last(tmp_path: Path, workers
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_killed_server_takes_all_its_processes_with_it(tmp_path: Path, workers: str) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
-        stranger(tmp_path / "var").set("last", "word")
+        redis_client(tmp_path / "var").set("last", "word")
         assert len(server.children()) == (1 if workers == "1" else 4)
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
     with serving(tmp_path / "var") as server:
-        assert stranger(tmp_path / "var").get("last") == "word"
+        assert redis_client(tmp_path / "var").get("last") == "word"
 
 
 def test_a_request_in_flight_is_answered_before_the_end(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_client_that_never_finishes_is_waited_for_a_while_and_not_after_a_seco
 
 def test_without_valkey_requests_fail_with_503_and_recover_when_it_is_back(tmp_path: Path) -> None:
     with serving(tmp_path / "var") as server:
-        client = stranger(tmp_path / "var")
+        client = redis_client(tmp_path / "var")
         client.set("kept", "yes")
         client.execute_command("WAITAOF", 1, 0, 20_000)  # a disk that is busy may take its writes two seconds later
         dead = server.valkey()
@@ -153,7 +153,7 @@ def test_without_valkey_requests_fail_with_503_and_recover_when_it_is_back(tmp_p
         assert server.get("/healthz").status_code == 200
         dead.kill()
         until(lambda: _ready(server))
-        assert stranger(tmp_path / "var").get("kept") == "yes"
+        assert redis_client(tmp_path / "var").get("kept") == "yes"
         assert server.stop() == 0
 
 
@@ -195,13 +195,13 @@ def test_with_a_valkey_configured_none_is_started(tmp_path: Path, server: Server
         assert f"Valkey  127.0.0.1:{server.port}" in own.printed()
         until(lambda: _ready(own))
         assert own.stop() == 0
-    with server.stranger() as client:
+    with server.redis_client() as client:
         assert client.ping(), "somebody else's Valkey is not ours to stop"
 
 
 def test_no_secret_is_printed_and_a_short_api_key_is_warned_of(tmp_path: Path, server: Server) -> None:
     url = f"valkey://default:hush@127.0.0.1:{server.port}"
-    with server.stranger() as client:
+    with server.redis_client() as client:
         client.config_set("requirepass", "hush")
         try:
             with serving(tmp_path / "var", PLAZA_VALKEY_URL=url, PLAZA_API_KEY="whisper") as own:
@@ -282,11 +282,11 @@ def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
 def test_the_first_admin_is_made_beside_a_running_server(tmp_path: Path) -> None:
     ana = {"username": "ana", "password": "a long enough word"}
     with serving(tmp_path / "var") as server:
-        assert httpx.post(f"{server.url}/auth/register", json=ana, timeout=PATIENCE_SECONDS).status_code == 201
+        assert httpx.post(f"{server.url}/auth/register", json=ana, timeout=TIME_LIMIT_SECONDS).status_code == 201
         made = plaza(tmp_path / "var", "users", "role", "ana", "admin")
         assert made.stdout.startswith("ana is admin: ")
-        assert stranger(tmp_path / "var").hget("user:ana", "role") == "admin"
-        login = httpx.post(f"{server.url}/auth/login", json=ana, timeout=PATIENCE_SECONDS).json()
+        assert redis_client(tmp_path / "var").hget("user:ana", "role") == "admin"
+        login = httpx.post(f"{server.url}/auth/login", json=ana, timeout=TIME_LIMIT_SECONDS).json()
         assert claims(login["access_token"])["role"] == "admin"
         assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "admin"
         assert claims(plaza(tmp_path / "var", "token", "ana", "--role", "model").stdout)["role"] == "model"
@@ -321,7 +321,7 @@ def test_a_name_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_serve_runs_a_worker_too(tmp_path: Path, workers: str) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
-        until(lambda: stranger(tmp_path / "var").exists("job:core.libraries"))
+        until(lambda: redis_client(tmp_path / "var").exists("job:core.libraries"))
         assert server.stop() == 0
         assert "worker stopped" in server.errors.read_text()
 

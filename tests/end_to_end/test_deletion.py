@@ -8,7 +8,7 @@ import httpx
 
 from tests.end_to_end.user_traces import traces, wanderer
 from tests.processes import plaza
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 def test_who_leaves_is_named_nowhere_in_all_five_domains_and_the_tables(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_who_leaves_is_named_nowhere_in_all_five_domains_and_the_tables(tmp_path
     with wanderer(data) as (server, client):
         post = client.get("/feed/explore").json()["posts"][0]["post"]["id"]
         article = client.get("/articles").json()["articles"][0]["id"]
-        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as passing:
+        with httpx.Client(base_url=server.url, timeout=TIME_LIMIT_SECONDS) as passing:
             passing.headers["authorization"] = "Bearer " + plaza(data, "token", "passenger").stdout.strip()
             for method, path, body in (
                 ("POST", f"/posts/{post}/like", None),

@@ -12,7 +12,7 @@ import httpx
 import redis
 
 from tests.processes import Serving, serving
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 API_KEY = "k" * 32
 OPERATOR = {"x-api-key": API_KEY}
@@ -23,7 +23,7 @@ KNOWS_THE_OLD_NAME = ("tokens:revocations", "limit:", "idempotency:", "challenge
 
 
 def traces(data_dir: Path, name: str) -> list[str]:
-    """Every key and row that names somebody, as a stranger finds them."""
+    """Every key and row that names somebody, as a plain Redis client finds them."""
     store = redis.Redis(unix_socket_path=str(data_dir / "valkey.sock"), decode_responses=True)
     readers: dict[str, Any] = {
         "hash": store.hgetall,
@@ -62,7 +62,9 @@ def live_everywhere(client: httpx.Client) -> None:
     did(client.post("/analytics/events/keynote/heartbeat", json={"location": "hall", "session_id": "one"}))
     did(client.post("/analytics/events/keynote/leave", json={"location": "hall", "session_id": "one"}))
     cup = {"name": "Cup", "description": "", "price": "3.50", "qty": 9}
-    item = did(httpx.post(f"{client.base_url}/shop/items", json=cup, headers=OPERATOR, timeout=PATIENCE_SECONDS))["id"]
+    item = did(httpx.post(f"{client.base_url}/shop/items", json=cup, headers=OPERATOR, timeout=TIME_LIMIT_SECONDS))[
+        "id"
+    ]
     did(client.post("/shop/login", json=ACCOUNT))
     did(client.put(f"/shop/cart/items/{item}", json={"qty": 2}))
     did(client.post("/shop/checkout"))
@@ -74,7 +76,7 @@ def wanderer(data_dir: Path) -> Iterator[tuple[Serving, httpx.Client]]:
     """A server, and somebody signed in there as `wanderer` who has been everywhere."""
     with (
         serving(data_dir, PLAZA_API_KEY=API_KEY) as server,
-        httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client,
+        httpx.Client(base_url=server.url, timeout=TIME_LIMIT_SECONDS) as client,
     ):
         token = client.post("/auth/register", json=ACCOUNT).json()["access_token"]
         client.headers["authorization"] = f"Bearer {token}"

@@ -21,7 +21,7 @@ from plaza.core.settings import Settings
 from plaza.keyspace.acl import OF_REQUESTS, rules
 from tests.http_servers import client_of
 from tests.keyspace.sample_keys import families, parts_of
-from tests.servers import Cluster, Server, one_server
+from tests.servers import Cluster, Server, running_server
 from tests.waiting import eventually
 
 READ: dict[str, list[Any]] = {
@@ -56,7 +56,7 @@ def roles(node: redis.Redis, layout: Layout) -> Iterator[Any]:
 @pytest.fixture
 def node(place: Server | Cluster) -> Iterator[redis.Redis]:
     server = place.nodes[0] if isinstance(place, Cluster) else place
-    with server.stranger() as client:
+    with server.redis_client() as client:
         yield client
 
 
@@ -74,9 +74,9 @@ def test_roles_reach_the_keys_of_the_catalogue_and_the_reader_no_secret(
                 assert may("worker", command, name, *rest), name
                 assert not may("reader", "HSET", name, "f", "v")
         for role in ("service", "worker", "reader"):
-            for stranger in ("other", "xuser:bob", "x:1:user:bob", "authx"):
-                assert not may(role, "GET", stranger)
-                assert not may(role, "SET", stranger, 1)
+            for redis_client in ("other", "xuser:bob", "x:1:user:bob", "authx"):
+                assert not may(role, "GET", redis_client)
+                assert not may(role, "SET", redis_client, 1)
 
 
 def test_roles_have_the_commands_they_need_and_none_that_harm(node: redis.Redis) -> None:
@@ -120,7 +120,7 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
     file = tmp_path / "users.acl"
     lines = [line.replace(" reset off ", " reset on >secret ") for line in rules(catalogues(), Layout.PLAIN)]
     file.write_text("\n".join(["user default on nopass ~* &* +@all", *lines]) + "\n")
-    with one_server("--aclfile", str(file)) as server, server.stranger() as stranger:
+    with running_server("--aclfile", str(file)) as server, server.redis_client() as redis_client:
         settings = Settings(data_dir=tmp_path, valkey_url=f"valkey://plaza-service:secret@127.0.0.1:{server.port}")
         as_worker = replace(settings, valkey_url=settings.valkey_url.replace("service", "worker"))
         monkeypatch.setenv("PLAZA_VALKEY_URL", as_worker.valkey_url)
@@ -128,7 +128,7 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
         async with running(settings) as plaza, running(as_worker) as other, client_of(plaza.app) as http:
             work = [asyncio.create_task(some.worker.run()) for some in (plaza, other)]
             await _live_a_little(http)
-            await eventually(lambda: len(list(stranger.scan_iter("job:*"))) >= 5)
+            await eventually(lambda: len(list(redis_client.scan_iter("job:*"))) >= 5)
             for some in (plaza, other):
                 await some.get(Roll).run(anew=True)
             assert await asyncio.to_thread(main, ["audit"]) in (0, 1)  # it could look; what it finds is its own affair
@@ -136,7 +136,7 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
             for task in work:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
-        refusals = stranger.execute_command("ACL", "LOG")
+        refusals = redis_client.execute_command("ACL", "LOG")
         assert refusals == []
         reader = redis.Redis(port=server.port, username="plaza-reader", password="secret", decode_responses=True)
         with reader:

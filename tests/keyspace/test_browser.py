@@ -35,12 +35,12 @@ def keyspace(valkey: Valkey) -> Keyspace:
     return Keyspace(valkey, [CATALOGUE])
 
 
-async def test_all_keys_of_a_family_are_found_page_by_page_and_no_others(keyspace: Keyspace, stranger: Any) -> None:
+async def test_all_keys_of_a_family_are_found_page_by_page_and_no_others(keyspace: Keyspace, redis_client: Any) -> None:
     names = {BOX(n) for n in range(230)}
     for name in names:
-        await stranger.hset(name, "made_at", 1)
+        await redis_client.hset(name, "made_at", 1)
     for n in range(300):
-        await stranger.zadd(BOX_LID(n), {"lid": 1})
+        await redis_client.zadd(BOX_LID(n), {"lid": 1})
     found: list[str] = []
     cursor, pages = "", 0
     while True:
@@ -57,20 +57,22 @@ async def test_all_keys_of_a_family_are_found_page_by_page_and_no_others(keyspac
 
 
 async def test_a_rare_family_is_looked_for_in_bounded_steps(
-    keyspace: Keyspace, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    keyspace: Keyspace, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(browser, "LOOKED_AT", 100)
     for n in range(600):
-        await stranger.hset(BOX(n), "made_at", 1)
+        await redis_client.hset(BOX(n), "made_at", 1)
     listing = await keyspace.keys("box_lid")
     assert listing.keys == []
     assert listing.looked < 600
     assert listing.next is not None
 
 
-async def test_size_expiry_and_memory_are_told(keyspace: Keyspace, stranger: Any) -> None:
-    await stranger.hset(BOX("a"), mapping={"made_at": "1700000000000", "owner": "ana", "key": "1234", "own": "mine"})
-    await stranger.pexpire(BOX("a"), 60_000)
+async def test_size_expiry_and_memory_are_told(keyspace: Keyspace, redis_client: Any) -> None:
+    await redis_client.hset(
+        BOX("a"), mapping={"made_at": "1700000000000", "owner": "ana", "key": "1234", "own": "mine"}
+    )
+    await redis_client.pexpire(BOX("a"), 60_000)
     look = await keyspace.look("box", BOX("a"))
     assert (look.glance.kind, look.glance.length) == ("hash", 4)
     assert look.glance.memory > 50
@@ -81,14 +83,14 @@ async def test_size_expiry_and_memory_are_told(keyspace: Keyspace, stranger: Any
     for name in ("owner", "key", "own"):
         assert rows[name].hidden
         assert rows[name].value == ""
-    await stranger.zadd(BOX_LID("a"), {"x": 1.5, "y": 1_700_000_000.25})
+    await redis_client.zadd(BOX_LID("a"), {"x": 1.5, "y": 1_700_000_000.25})
     rows = {row.name: row for row in (await keyspace.look("box_lid", BOX_LID("a"))).rows}
     assert (rows["y"].value, rows["y"].at_ms) == ("1700000000.25", 1_700_000_000_250)
 
 
-async def test_secrets_stay_secret(keyspace: Keyspace, stranger: Any) -> None:
-    await stranger.set(TICKET("0123456789ab"), "x")
-    await stranger.sadd(SAFE(), "gold")
+async def test_secrets_stay_secret(keyspace: Keyspace, redis_client: Any) -> None:
+    await redis_client.set(TICKET("0123456789ab"), "x")
+    await redis_client.sadd(SAFE(), "gold")
     (ticket,) = (await keyspace.keys("ticket")).keys
     assert (ticket.name, ticket.opens) == (TICKET("0123…"), False)
     (safe,) = (await keyspace.keys("safe")).keys
@@ -98,8 +100,8 @@ async def test_secrets_stay_secret(keyspace: Keyspace, stranger: Any) -> None:
             await keyspace.look(family, name)
 
 
-async def test_a_key_of_another_type_is_seen_as_such(keyspace: Keyspace, stranger: Any) -> None:
-    await stranger.set(BOX("a"), "a string")
+async def test_a_key_of_another_type_is_seen_as_such(keyspace: Keyspace, redis_client: Any) -> None:
+    await redis_client.set(BOX("a"), "a string")
     with pytest.raises(Invalid, match="should be a hash"):
         await keyspace.look("box", BOX("a"))
     for cursor in ("x", "9-0", "0", "0-0x", "-1-0"):

@@ -35,7 +35,7 @@ async def posts(valkey: Valkey) -> int:
     return 3_000
 
 
-async def test_a_complete_survey_is_the_sum_of_what_valkey_says(valkey: Valkey, stranger: Any, posts: int) -> None:
+async def test_a_complete_survey_is_the_sum_of_what_valkey_says(valkey: Valkey, redis_client: Any, posts: int) -> None:
     steps: list[tuple[int, int]] = []
     memory = await Survey(valkey, catalogues()).run(lambda done, total: steps.append((done, total)))
     found = {usage.pattern: usage for usage in memory.usages}
@@ -44,7 +44,9 @@ async def test_a_complete_survey_is_the_sum_of_what_valkey_says(valkey: Valkey, 
     assert found["post:<post>"].keys == posts
     assert found[UNKNOWN].keys == 1
     assert steps[-1] == (posts + 2, posts + 2)
-    total = sum([await stranger.memory_usage(name, samples=20) async for name in stranger.scan_iter(count=1000)])
+    total = sum(
+        [await redis_client.memory_usage(name, samples=20) async for name in redis_client.scan_iter(count=1000)]
+    )
     assert memory.bytes == total
     assert found["post:<post>"].share_lasting == pytest.approx(2 / 3)
     assert found["explore:feed"].biggest[0][1] == social.EXPLORE_FEED()
@@ -78,8 +80,8 @@ async def test_one_popular_person_among_thousands_is_in_every_sample(valkey: Val
         assert max(some.usages[0].biggest)[1] == social.USER_FOLLOWERS("star")
 
 
-async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey, stranger: Any) -> None:
-    await write_all(stranger)
+async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey, redis_client: Any) -> None:
+    await write_all(redis_client)
     memory = await Survey(valkey, catalogues()).run()
     assert {usage.pattern for usage in memory.usages} == {key.pattern for key in families()}
     screen = StringIO()
@@ -113,7 +115,7 @@ def test_the_command_prints_figures_for_people_and_for_programs(
 ) -> None:
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
     monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
-    with server.stranger() as client:
+    with server.redis_client() as client:
         client.zadd("explore:feed", {f"post{i}": i for i in range(500)})
     assert main(["keys", "--memory", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -51,16 +51,16 @@ def told_of(logs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [line for line in logs if line["event"] == SAYS]
 
 
-async def breaks(stranger: Any, name: str) -> None:
-    await stranger.delete(name)
-    await stranger.set(name, "not what it should be")
+async def breaks(redis_client: Any, name: str) -> None:
+    await redis_client.delete(name)
+    await redis_client.set(name, "not what it should be")
 
 
 async def test_a_damaged_key_is_told_by_its_family_logged_by_its_name_once_and_counted(
-    ana: httpx.AsyncClient, stranger: Any
+    ana: httpx.AsyncClient, redis_client: Any
 ) -> None:
     id = (await ana.post("/posts", json={"content": "hello #tea"})).json()["id"]
-    await breaks(stranger, POST_LIKES(id))
+    await breaks(redis_client, POST_LIKES(id))
     before = met("post:<post>:likes")
     with capture_logs() as logs:
         for _ in range(2):
@@ -74,36 +74,36 @@ async def test_a_damaged_key_is_told_by_its_family_logged_by_its_name_once_and_c
     assert met("post:<post>:likes") == before + 2
 
 
-async def test_a_key_that_a_request_does_not_name_is_found_too(ana: httpx.AsyncClient, stranger: Any) -> None:
+async def test_a_key_that_a_request_does_not_name_is_found_too(ana: httpx.AsyncClient, redis_client: Any) -> None:
     """On one server a function reaches `explore:feed` by itself; a list asks for it, in a batch of its own."""
-    await breaks(stranger, EXPLORE_FEED())
+    await breaks(redis_client, EXPLORE_FEED())
     assert is_problem(await ana.get("/feed/explore"), 500, "damaged_key")["family"] == "explore:feed"
-    if not ana_is_on_a_cluster(stranger):
+    if not ana_is_on_a_cluster(redis_client):
         told = is_problem(await ana.post("/posts", json={"content": "hello"}), 500, "damaged_key")
         assert told["family"] == "explore:feed"
     assert (await ana.get("/app")).status_code == 500
     assert (await ana.get("/articles")).status_code == 200
 
 
-def ana_is_on_a_cluster(stranger: Any) -> bool:
-    return type(stranger).__name__ == "RedisCluster"
+def ana_is_on_a_cluster(redis_client: Any) -> bool:
+    return type(redis_client).__name__ == "RedisCluster"
 
 
 @on_one_server
-async def test_what_opens_a_session_is_in_no_log(ana: httpx.AsyncClient, stranger: Any) -> None:
+async def test_what_opens_a_session_is_in_no_log(ana: httpx.AsyncClient, redis_client: Any) -> None:
     token = (await ana.post("/shop/session")).cookies["plaza"]
-    await breaks(stranger, SHOP_CART(token))
+    await breaks(redis_client, SHOP_CART(token))
     with capture_logs() as logs:
         told = is_problem(await ana.get("/shop/cart"), 500, "damaged_key")
     assert told["family"] == "cart:<token>"
     assert [line["key"] for line in told_of(logs)] == ["cart:<token>"]
     assert token not in str(logs) + str(told)
-    assert await stranger.exists(SHOP_SESSION(token))
+    assert await redis_client.exists(SHOP_SESSION(token))
 
 
-async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.AsyncClient, stranger: Any) -> None:
+async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.AsyncClient, redis_client: Any) -> None:
     ids = [(await ana.post("/posts", json={"content": f"post {i}"})).json()["id"] for i in range(3)]
-    await breaks(stranger, POST(ids[1]))
+    await breaks(redis_client, POST(ids[1]))
     with capture_logs() as logs:
         for path in ("/feed/explore", "/users/ana/posts"):
             listed = (await ana.get(path)).json()["posts"]
@@ -114,8 +114,8 @@ async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.
 
 
 @on_one_server
-async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaza: Plaza, stranger: Any) -> None:
-    await breaks(stranger, EXPLORE_FEED())
+async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaza: Plaza, redis_client: Any) -> None:
+    await breaks(redis_client, EXPLORE_FEED())
 
     async def look(_: object) -> None:
         await plaza.core.valkey.call("ZCARD", EXPLORE_FEED())
@@ -134,8 +134,10 @@ async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaz
 
 
 @on_one_server
-async def test_rights_that_an_operator_took_away_are_a_503_and_one_line(ana: httpx.AsyncClient, stranger: Any) -> None:
-    await stranger.execute_command("ACL", "SETUSER", "default", "-fcall")
+async def test_rights_that_an_operator_took_away_are_a_503_and_one_line(
+    ana: httpx.AsyncClient, redis_client: Any
+) -> None:
+    await redis_client.execute_command("ACL", "SETUSER", "default", "-fcall")
     try:
         with capture_logs() as logs:
             for _ in range(2):
@@ -143,6 +145,6 @@ async def test_rights_that_an_operator_took_away_are_a_503_and_one_line(ana: htt
                 is_problem(refused, 503, "denied")
                 assert refused.headers["retry-after"]
     finally:
-        await stranger.execute_command("ACL", "SETUSER", "default", "+@all")
+        await redis_client.execute_command("ACL", "SETUSER", "default", "+@all")
     assert ["NOPERM" in line["said"] for line in logs if line["event"].startswith("Valkey refuses")] == [True]
     assert (await ana.post("/posts", json={"content": "hello"})).status_code == 201

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from plaza.app import running
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
@@ -44,7 +44,7 @@ async def functions(valkey: Valkey) -> Functions:
 
 
 @pytest.fixture
-def live(functions: Functions, settings: Settings, clock: SetClock) -> Live:
+def live(functions: Functions, settings: Settings, clock: ManualClock) -> Live:
     return Live(functions, settings, clock)
 
 
@@ -57,17 +57,17 @@ async def history(settings: Settings) -> AsyncIterator[History]:
 
 
 @pytest.fixture
-def figures(functions: Functions, history: History, settings: Settings, clock: SetClock) -> Figures:
+def figures(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> Figures:
     return Figures(functions, history, settings, clock)
 
 
 @pytest.fixture
-def recorder(functions: Functions, history: History, settings: Settings, clock: SetClock) -> Recorder:
+def recorder(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> Recorder:
     return Recorder(functions, history, settings, clock)
 
 
 @pytest.fixture
-def reports(functions: Functions, history: History, settings: Settings, clock: SetClock) -> Reports:
+def reports(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> Reports:
     return Reports(functions, history, settings, clock)
 
 

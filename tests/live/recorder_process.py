@@ -13,12 +13,12 @@ from plaza.core.sql import Sql
 from plaza.live.history import History
 from plaza.live.library import LIBRARY
 from plaza.live.recorder import Recorder
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 
 async def record(url: str, data_dir: Path) -> None:
     settings = Settings(data_dir=data_dir)
-    sql, valkey = await Sql.open(settings), await connect_patiently(url)
+    sql, valkey = await Sql.open(settings), await connect_for_test(url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     recorder = Recorder(functions, History(sql), settings, Clock())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.live import keys
 from plaza.live.model import Statistics
 from plaza.live.recorder import Recorder
@@ -113,8 +113,8 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
     crowd: Crowd,
     figures: Figures,
     recorder: Recorder,
-    clock: SetClock,
-    stranger: Any,
+    clock: ManualClock,
+    redis_client: Any,
     seed: int,
     crowded: int,
     steps: tuple[int, ...],
@@ -146,11 +146,11 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
         assert await figures.session_alive("S2") == len(model.alive("S2", later))
         since = later - dice.choice((0, 1, 65_000, 245_000, 245_001, 300_000))
         assert await figures.seen("E1", since) == model.seen_since(since)
-    assert int(await stranger.hget(keys.EVENT_INFO("E1"), "peak")) == model.peaks[""]
-    assert int(await stranger.hget(keys.SESSION_INFO("S1"), "peak")) == model.peaks["S1"]
-    assert int(await stranger.hget(keys.EVENT_INFO("E1"), "logins")) == model.logins()
-    assert await stranger.smembers(keys.EVENT_ATTENDED("E1")) == set(model.viewings)
-    clock.forward(seconds=300)
+    assert int(await redis_client.hget(keys.EVENT_INFO("E1"), "peak")) == model.peaks[""]
+    assert int(await redis_client.hget(keys.SESSION_INFO("S1"), "peak")) == model.peaks["S1"]
+    assert int(await redis_client.hget(keys.EVENT_INFO("E1"), "logins")) == model.logins()
+    assert await redis_client.smembers(keys.EVENT_ATTENDED("E1")) == set(model.viewings)
+    clock.advance(seconds=300)
     await recorder.record()
     model.record(clock.now_ms())
     assert await figures.records("E1", "", begun, clock.now_ms()) == model.records
@@ -161,7 +161,7 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
 
 
 async def test_the_peak_is_the_true_one_though_beats_of_several_processes_overtake_each_other(
-    crowd: Crowd, figures: Figures, clock: SetClock
+    crowd: Crowd, figures: Figures, clock: ManualClock
 ) -> None:
     begun = clock.now_ms()
     for n in (3, 2, 0, 39, *range(4, 39), 1):
@@ -172,7 +172,7 @@ async def test_the_peak_is_the_true_one_though_beats_of_several_processes_overta
 
 
 async def test_a_late_beat_never_makes_the_peak_higher_than_it_was(
-    crowd: Crowd, figures: Figures, clock: SetClock
+    crowd: Crowd, figures: Figures, clock: ManualClock
 ) -> None:
     begun = clock.now_ms()
     for name, offset in (("ana", 0), ("ben", WINDOW_MS + 1), ("late", WINDOW_MS)):
@@ -182,7 +182,7 @@ async def test_a_late_beat_never_makes_the_peak_higher_than_it_was(
 
 
 async def test_a_clock_that_jumped_ahead_and_was_put_right_does_not_end_the_records(
-    crowd: Crowd, figures: Figures, clock: SetClock
+    crowd: Crowd, figures: Figures, clock: ManualClock
 ) -> None:
     begun = clock.now_ms() // SLOT_MS * SLOT_MS
     for offset in (0, 12 * SLOT_MS, 1_000, SLOT_MS + 1_000, 2 * SLOT_MS):

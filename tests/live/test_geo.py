@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import SettingError
 from plaza.core.valkey import Valkey
 from plaza.live.address_salts import Salts
 from plaza.live.geo import GeoIp, Places, truncated
 from plaza.live.keys import LIVE_SALT
-from tests.servers import one_server
-from tests.timeouts import connect_patiently
+from tests.servers import running_server
+from tests.timeouts import connect_for_test
 from tests.waiting import eventually
 
 FILE = """network,country
@@ -85,7 +85,7 @@ def test_truncating_leaves_the_network() -> None:
     assert truncated("local") == "local"
 
 
-def test_only_a_proxys_word_counts_and_only_if_it_is_a_country(valkey: Valkey, clock: SetClock) -> None:
+def test_only_a_proxys_word_counts_and_only_if_it_is_a_country(valkey: Valkey, clock: ManualClock) -> None:
     places = Places(Salts(valkey, clock), "full", GeoIp({"203.0.113.0/24": "AU"}))
     assert places.country("203.0.113.1", {"cf-ipcountry": "nz"}, True) == "NZ"
     assert places.country("203.0.113.1", {"x-country-code": "FR"}, True) == "FR"
@@ -95,31 +95,31 @@ def test_only_a_proxys_word_counts_and_only_if_it_is_a_country(valkey: Valkey, c
 
 
 async def test_hashed_addresses_agree_for_a_day_and_the_salt_dies_after_two(
-    valkey: Valkey, clock: SetClock, stranger: Any
+    valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     one, other = (Places(Salts(valkey, clock), "hashed", GeoIp({})) for _ in range(2))
     first = await one.stored("203.0.113.77")
     assert first == await other.stored("203.0.113.77"), "processes agree"
     assert first != await one.stored("203.0.113.78")
     assert re.fullmatch("[0-9a-f]{16}", first)
-    (salt,) = [name async for name in stranger.scan_iter("live:salt:*")]
+    (salt,) = [name async for name in redis_client.scan_iter("live:salt:*")]
     assert salt == LIVE_SALT("2023-11-14")
-    assert 172_700 < await stranger.ttl(salt) <= 172_800
-    clock.forward(days=1)
+    assert 172_700 < await redis_client.ttl(salt) <= 172_800
+    clock.advance(days=1)
     assert await one.stored("203.0.113.77") != first, "another day, another salt"
 
 
-async def test_full_and_truncated_addresses_cost_nothing(valkey: Valkey, clock: SetClock) -> None:
+async def test_full_and_truncated_addresses_cost_nothing(valkey: Valkey, clock: ManualClock) -> None:
     assert await Places(Salts(valkey, clock), "full", GeoIp({})).stored("203.0.113.77") == "203.0.113.77"
     assert await Places(Salts(valkey, clock), "truncated", GeoIp({})).stored("203.0.113.77") == "203.0.113.0"
 
 
-async def test_no_file_holds_a_salt_that_is_over(clock: SetClock) -> None:
-    with one_server("--appendonly", "yes") as place:
-        async with await connect_patiently(place.url) as valkey:
+async def test_no_file_holds_a_salt_that_is_over(clock: ManualClock) -> None:
+    with running_server("--appendonly", "yes") as place:
+        async with await connect_for_test(place.url) as valkey:
             salts = Salts(valkey, clock)
             old = (await salts.today()).hex()
-            clock.forward(days=2)
+            clock.advance(days=2)
             new = (await salts.today()).hex()
             await valkey.call("PEXPIRE", LIVE_SALT("2023-11-14"), 1)
             await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ from plaza.live.service import Live
 from plaza.live.statistics import Figures
 from tests.live.conftest import Crowd
 from tests.servers import Server
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 
 def start(server: Server, data_dir: Path) -> subprocess.Popen[str]:
@@ -53,7 +53,7 @@ async def come_and_go(crowd: Crowd, turn: int) -> int:
 
 async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Server, tmp_path: Path) -> None:
     settings, dice = Settings(data_dir=tmp_path), random.Random(3)
-    sql, valkey = await Sql.open(settings), await connect_patiently(server.url)
+    sql, valkey = await Sql.open(settings), await connect_for_test(server.url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     crowd, history = Crowd(Live(functions, settings, Clock())), History(sql)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live.history import History
@@ -18,16 +18,16 @@ from tests.live.conftest import Crowd
 
 
 @pytest.fixture
-def people(functions: Functions, history: History, settings: Settings, clock: SetClock) -> People:
+def people(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> People:
     return People(functions, history, Viewings(functions, history, settings, clock))
 
 
 async def test_an_export_has_every_viewing_session_and_no_address(
-    crowd: Crowd, people: People, recorder: Recorder, clock: SetClock
+    crowd: Crowd, people: People, recorder: Recorder, clock: ManualClock
 ) -> None:
     begun = clock.now_ms()
     await crowd.beat("ana", "S1", address="203.0.113.77")
-    clock.forward(seconds=60)
+    clock.advance(seconds=60)
     await crowd.leave("ana", "S1")
     await recorder.record()
     await crowd.beat("ana", event="E2", address="203.0.113.77")
@@ -43,7 +43,7 @@ async def test_an_export_has_every_viewing_session_and_no_address(
 
 
 async def test_a_forgotten_person_is_nowhere_and_others_stay(
-    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: SetClock, stranger: Any
+    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: ManualClock, redis_client: Any
 ) -> None:
     for name in ("ana", "ben"):
         await crowd.beat(name, "S1", groups=("dev",))
@@ -54,7 +54,7 @@ async def test_a_forgotten_person_is_nowhere_and_others_stay(
     await crowd.leave("ana", location="phone")
     await people.forget("ana")
     await people.forget("ana")
-    assert await _mentions(stranger, "ana") == []
+    assert await _mentions(redis_client, "ana") == []
     assert await people.export("ana") == {"viewing_sessions": [], "recent_events": []}
     now = await figures.statistics("E1")
     assert (now.viewer_count, now.count_by_user_group, now.count_by_viewing_country) == (1, {"dev": 1}, {"ZZ": 1})
@@ -62,7 +62,7 @@ async def test_a_forgotten_person_is_nowhere_and_others_stay(
 
 
 async def test_a_renamed_person_is_the_same_viewer(
-    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: SetClock, stranger: Any
+    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: ManualClock, redis_client: Any
 ) -> None:
     await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
     await crowd.beat("ana", location="phone", country="NZ", groups=("dev",))
@@ -74,9 +74,9 @@ async def test_a_renamed_person_is_the_same_viewer(
     before, ever = await figures.statistics("E1"), await figures.totals("E1")
     for _ in range(2):
         await people.rename("ana", "eva")
-    assert await _mentions(stranger, "ana") == []
+    assert await _mentions(redis_client, "ana") == []
     assert (await figures.statistics("E1"), await figures.totals("E1")) == (before, ever)
-    clock.forward(seconds=30)
+    clock.advance(seconds=30)
     await crowd.beat("eva", "S1", country="NZ", groups=("dev",))
     assert (await figures.totals("E1")).logins == ever.logins, "her viewing session goes on under the new name"
     await recorder.record()
@@ -85,30 +85,30 @@ async def test_a_renamed_person_is_the_same_viewer(
 
 
 async def test_renaming_to_a_name_that_watches_too_leaves_one_viewer(
-    crowd: Crowd, people: People, figures: Figures, clock: SetClock, stranger: Any
+    crowd: Crowd, people: People, figures: Figures, clock: ManualClock, redis_client: Any
 ) -> None:
     for first, last in (("ana", "eva"), ("eva", "ana")):
         await crowd.beat(first, country="FR")
-        clock.forward(seconds=1)
+        clock.advance(seconds=1)
         await crowd.beat(last, country="NZ")
         await people.rename("ana", "eva")
         assert (await figures.statistics("E1")).count_by_viewing_country == {"NZ": 1}
-    assert await _mentions(stranger, "ana") == []
+    assert await _mentions(redis_client, "ana") == []
 
 
-async def _mentions(stranger: Any, name: str) -> list[str]:
+async def _mentions(redis_client: Any, name: str) -> list[str]:
     """Every key with the name anywhere in it."""
     found = []
-    async for key in stranger.scan_iter():
+    async for key in redis_client.scan_iter():
         if key.startswith("plaza:"):
             continue
-        kind = await stranger.type(key)
+        kind = await redis_client.type(key)
         if kind == "zset":
-            text = str(await stranger.zrange(key, 0, -1))
+            text = str(await redis_client.zrange(key, 0, -1))
         elif kind == "set":
-            text = str(await stranger.smembers(key))
+            text = str(await redis_client.smembers(key))
         else:
-            text = str(await stranger.hgetall(key))
+            text = str(await redis_client.hgetall(key))
         if name in text:
             found.append(key)
     return found

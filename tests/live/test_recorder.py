@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
@@ -22,7 +22,7 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def begun(clock: SetClock) -> int:
+def begun(clock: ManualClock) -> int:
     """The start of five minutes."""
     clock.set(5_700_000 * SLOT_MS)
     return clock.now_ms()
@@ -33,7 +33,7 @@ async def all_viewings(history: History, event: str = "E1") -> list[Viewing]:
 
 
 async def test_the_record_of_five_minutes_is_what_was_true_at_their_end(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int
+    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int
 ) -> None:
     clock.set(begun + SLOT_MS - 60_000)
     await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
@@ -56,30 +56,36 @@ async def test_the_record_of_five_minutes_is_what_was_true_at_their_end(
 
 
 async def test_an_event_that_falls_silent_gets_its_last_record_and_then_none(
-    crowd: Crowd, figures: Figures, recorder: Recorder, history: History, clock: SetClock, begun: int, stranger: Any
+    crowd: Crowd,
+    figures: Figures,
+    recorder: Recorder,
+    history: History,
+    clock: ManualClock,
+    begun: int,
+    redis_client: Any,
 ) -> None:
     await crowd.beat("ana", "S1")
     for _ in range(8):
-        clock.forward(seconds=100)
+        clock.advance(seconds=100)
         await recorder.record()
     records = await figures.records("E1")
     assert [(r.timestamp, r.viewer_count) for r in records] == [(begun + SLOT_MS, 0)]
     assert await all_viewings(history) == [Viewing("S1", "web", "ana", begun, begun)]
-    assert await stranger.zcard(keys.LIVE_AWAKE()) == 0, "nothing is left to do for it"
+    assert await redis_client.zcard(keys.LIVE_AWAKE()) == 0, "nothing is left to do for it"
     await crowd.beat("ana", "S1")
-    assert await stranger.zrange(keys.LIVE_AWAKE(), 0, -1) == ["E1"]
+    assert await redis_client.zrange(keys.LIVE_AWAKE(), 0, -1) == ["E1"]
 
 
 async def test_a_viewing_session_is_one_row_whether_it_ends_by_leaving_silence_or_coming_back(
-    crowd: Crowd, recorder: Recorder, history: History, clock: SetClock, begun: int
+    crowd: Crowd, recorder: Recorder, history: History, clock: ManualClock, begun: int
 ) -> None:
     await crowd.beat("ana")
     await crowd.beat("ben", "S1")
     await crowd.beat("cy")
-    clock.forward(seconds=30)
+    clock.advance(seconds=30)
     await crowd.leave("ana")
     await crowd.beat("cy")
-    clock.forward(seconds=100)
+    clock.advance(seconds=100)
     await crowd.beat("cy")  # after a gap: the first ended when it was last seen
     for _ in range(3):
         await recorder.record()
@@ -91,12 +97,18 @@ async def test_a_viewing_session_is_one_row_whether_it_ends_by_leaving_silence_o
 
 
 async def test_figures_answer_after_the_raw_keys_are_purged(
-    crowd: Crowd, figures: Figures, recorder: Recorder, reports: Reports, clock: SetClock, begun: int, stranger: Any
+    crowd: Crowd,
+    figures: Figures,
+    recorder: Recorder,
+    reports: Reports,
+    clock: ManualClock,
+    begun: int,
+    redis_client: Any,
 ) -> None:
     asked = ReportQuestion(["ana", "ben", "nobody"])
     for name in ("ana", "ben", "cy"):
         await crowd.beat(name, "S1", country="NZ")
-    clock.forward(seconds=60)
+    clock.advance(seconds=60)
     await crowd.leave("ana", "S1")
     await crowd.beat("ben", "S1")
     await _record_for(recorder, clock, minutes=15)
@@ -104,11 +116,11 @@ async def test_figures_answer_after_the_raw_keys_are_purged(
     assert before["attended"] == 3
     seen = [(viewer.last_beat, viewer.location, viewer.session_id) for viewer in report.viewers]
     assert seen == [(begun + 60_000, "web", "S1"), (begun + 60_000, "web", "S1"), (None, None, None)]
-    clock.forward(days=29)
+    clock.advance(days=29)
     assert await recorder.purge() == 0, "not yet"
-    clock.forward(days=2)
+    clock.advance(days=2)
     assert await recorder.purge() == 1
-    assert await _names(stranger) == set()
+    assert await _names(redis_client) == set()
     assert await _figures(figures, begun) == before
     assert await reports.on("E1", asked) == report
     stats = await figures.viewing_stats("E1", "S1")
@@ -116,14 +128,14 @@ async def test_figures_answer_after_the_raw_keys_are_purged(
 
 
 async def test_figures_answer_after_valkey_has_lost_everything(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int, stranger: Any
+    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int, redis_client: Any
 ) -> None:
     for name in ("ana", "ben"):
         await crowd.beat(name, "S1", country="NZ")
     await _record_for(recorder, clock, minutes=6)
     before = await _figures(figures, begun)
-    for name in await _names(stranger):
-        await stranger.delete(name)
+    for name in await _names(redis_client):
+        await redis_client.delete(name)
     assert await _figures(figures, begun) == before
     assert (await figures.overview("E1")).sessions[0].attended == 2
     await crowd.beat("cy", "S1")
@@ -131,12 +143,12 @@ async def test_figures_answer_after_valkey_has_lost_everything(
 
 
 async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int
+    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int
 ) -> None:
     for name in ("ana", "ben", "cy"):
         await crowd.beat(name)
     await _record_for(recorder, clock, minutes=15)
-    clock.forward(days=31)
+    clock.advance(days=31)
     await recorder.purge()
     await crowd.beat("ana")
     await crowd.beat("dee")
@@ -145,18 +157,18 @@ async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
     assert await figures.alive("E1") == 2
     assert await figures.seen("E1", begun) == 4
     await _record_for(recorder, clock, minutes=15)
-    clock.forward(days=31)
+    clock.advance(days=31)
     await recorder.purge()
     ever = await figures.totals("E1")
     assert (ever.attended, ever.peak, ever.logins) == (4, 3, 5)
 
 
 async def test_a_beat_before_a_purge_stops_it(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: SetClock, begun: int
+    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int
 ) -> None:
     await crowd.beat("ana")
     await _record_for(recorder, clock, minutes=15)
-    clock.forward(days=31)
+    clock.advance(days=31)
     await crowd.beat("ben")
     assert await recorder.purge() == 0
     assert (await figures.totals("E1")).attended == 2
@@ -168,14 +180,14 @@ async def test_a_beat_in_the_middle_of_a_purge_stops_it(
     figures: Figures,
     recorder: Recorder,
     functions: Functions,
-    clock: SetClock,
+    clock: ManualClock,
     begun: int,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
     await crowd.beat("ana", "S1")
     await _record_for(recorder, clock, minutes=15)
-    clock.forward(days=31)
+    clock.advance(days=31)
     call = functions.run
 
     async def beaten(verb: str, *args: Any) -> Any:
@@ -192,29 +204,29 @@ async def test_a_beat_in_the_middle_of_a_purge_stops_it(
 
 
 async def test_what_nobody_listed_is_recorded_before_it_is_purged(
-    crowd: Crowd, recorder: Recorder, history: History, clock: SetClock, begun: int, stranger: Any
+    crowd: Crowd, recorder: Recorder, history: History, clock: ManualClock, begun: int, redis_client: Any
 ) -> None:
     await crowd.beat("ana")
     await _record_for(recorder, clock, minutes=15)
-    await stranger.hset(keys.EVENT_INFO("E1"), "awake", 1)  # as a simulation does before it begins
+    await redis_client.hset(keys.EVENT_INFO("E1"), "awake", 1)  # as a simulation does before it begins
     await crowd.beat("ben")
-    clock.forward(days=31)
+    clock.advance(days=31)
     assert await recorder.purge() == 0
     assert await recorder.record() == 1
     assert [viewing.viewer for viewing in await all_viewings(history)] == ["ana", "ben"]
-    clock.forward(days=31)
+    clock.advance(days=31)
     assert await recorder.purge() == 1
 
 
 async def test_a_declared_event_outlives_its_raw_keys(
-    crowd: Crowd, recorder: Recorder, clock: SetClock, begun: int
+    crowd: Crowd, recorder: Recorder, clock: ManualClock, begun: int
 ) -> None:
     from plaza.live.model import Declaration
 
     await crowd.live.declare("E1", Declaration(title="Opening night", sessions=["S1", "S2"]))
     await crowd.beat("ana", "S1")
     await _record_for(recorder, clock, minutes=15)
-    clock.forward(days=31)
+    clock.advance(days=31)
     assert await recorder.purge() == 1
     event = await crowd.live.event("E1")
     assert (event.title, event.declared, event.sessions) == ("Opening night", True, ["S1", "S2"])
@@ -225,7 +237,7 @@ class Killed(Exception):
 
 
 async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
-    crowd: Crowd, figures: Figures, history: History, settings: Settings, clock: SetClock, begun: int
+    crowd: Crowd, figures: Figures, history: History, settings: Settings, clock: ManualClock, begun: int
 ) -> None:
     """A worker dies before its n-th step, for every n; the next one finds the rest."""
     functions = crowd.live._functions
@@ -233,10 +245,10 @@ async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
         event, session, start = f"E{calls}", f"S{calls}", begun + calls * 4 * SLOT_MS
         clock.set(start)
         await crowd.beat("ana", session, event=event)
-        clock.forward(seconds=60)
+        clock.advance(seconds=60)
         await crowd.leave("ana", session, event=event)
         await crowd.beat("ben", session, event=event)
-        clock.forward(seconds=300)
+        clock.advance(seconds=300)
         dying = Recorder(functions, history, settings, clock)
         _kill_before(dying, calls)
         with pytest.raises(Killed):
@@ -252,30 +264,30 @@ async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
 
 
 async def test_two_workers_at_once_write_everything_once(
-    crowd: Crowd, figures: Figures, recorder: Recorder, history: History, clock: SetClock, begun: int
+    crowd: Crowd, figures: Figures, recorder: Recorder, history: History, clock: ManualClock, begun: int
 ) -> None:
     for i in range(50):
         await crowd.beat(f"p{i}", "S1")
-    clock.forward(seconds=400)
+    clock.advance(seconds=400)
     await asyncio.gather(*(recorder.record() for _ in range(4)))
     assert len(await all_viewings(history)) == 50
     assert len(await figures.records("E1")) == 1
 
 
 async def test_many_viewers_who_end_in_the_same_millisecond_are_all_collected(
-    crowd: Crowd, recorder: Recorder, history: History, clock: SetClock, begun: int, monkeypatch: pytest.MonkeyPatch
+    crowd: Crowd, recorder: Recorder, history: History, clock: ManualClock, begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plaza.live.recorder.BATCH", 7)
     for i in range(30):
         await crowd.beat(f"p{i}")
-    clock.forward(seconds=100)
+    clock.advance(seconds=100)
     await recorder.record()
     assert len(await all_viewings(history)) == 30
 
 
-async def _record_for(recorder: Recorder, clock: SetClock, minutes: int) -> None:
+async def _record_for(recorder: Recorder, clock: ManualClock, minutes: int) -> None:
     for _ in range(minutes):
-        clock.forward(seconds=60)
+        clock.advance(seconds=60)
         await recorder.record()
 
 
@@ -294,8 +306,8 @@ async def _figures(figures: Figures, begun: int) -> dict[str, Any]:
     }
 
 
-async def _names(stranger: Any) -> set[str]:
-    return {name async for name in stranger.scan_iter() if not name.startswith("plaza:")}
+async def _names(redis_client: Any) -> set[str]:
+    return {name async for name in redis_client.scan_iter() if not name.startswith("plaza:")}
 
 
 def _kill_before(recorder: Recorder, calls: int) -> None:

@@ -152,7 +152,7 @@ async def test_figures_are_for_admins(web: Web) -> None:
     assert (await web.client.post(f"{AT}/heartbeat-report", headers=web.user("ana"))).status_code == 403
 
 
-async def test_bad_input_is_refused_and_writes_nothing(web: Web, stranger: Any) -> None:
+async def test_bad_input_is_refused_and_writes_nothing(web: Web, redis_client: Any) -> None:
     ana = web.user("ana")
     for body, field in [
         ({"location": "a#b"}, "location"),
@@ -181,7 +181,7 @@ async def test_bad_input_is_refused_and_writes_nothing(web: Web, stranger: Any) 
     assert (await web.client.get(f"{AT}/viewers/count?since=1", headers=web.admin)).status_code == 422
     for path in ("/viewers/count", "/statistics"):
         assert (await web.client.get(f"{AT}{path}?from=2&to=1", headers=web.admin)).json()["field"] == "from"
-    assert [name async for name in stranger.scan_iter("*#*")] == []
+    assert [name async for name in redis_client.scan_iter("*#*")] == []
 
 
 async def test_a_session_of_another_event_is_a_conflict(web: Web) -> None:
@@ -200,14 +200,14 @@ async def test_a_heartbeat_needs_a_person(web: Web) -> None:
     assert (await web.beat(web.admin)).status_code == 403
 
 
-async def test_a_stranger_gets_a_token_that_is_good_for_heartbeats_only(web: Web, stranger: Any) -> None:
+async def test_a_stranger_gets_a_token_that_is_good_for_heartbeats_only(web: Web, redis_client: Any) -> None:
     issued = (await web.client.post("/analytics/viewer-token")).json()
     for header in ({"authorization": f"Bearer {issued['token']}"}, {"x-access-token": issued["token"]}):
         assert (await web.beat(header)).json()["alive"] == 1
         for method, path in (("GET", "/viewers/active-count"), ("PUT", ""), ("GET", "/overview")):
             assert (await web.client.request(method, AT + path, headers=header)).status_code == 401
     assert issued["viewer_id"].startswith("~")
-    assert await stranger.smembers(keys.EVENT_ATTENDED("E1")) == {issued["viewer_id"]}
+    assert await redis_client.smembers(keys.EVENT_ATTENDED("E1")) == {issued["viewer_id"]}
 
 
 async def test_a_made_up_viewer_token_is_refused(web: Web) -> None:
@@ -260,15 +260,15 @@ async def test_undeclared_events_are_refused_if_a_setting_says_so(
 
 
 async def test_a_country_is_believed_from_a_trusted_proxy_only(
-    valkey: Valkey, place: Server | Cluster, tmp_path: Path, stranger: Any
+    valkey: Valkey, place: Server | Cluster, tmp_path: Path, redis_client: Any
 ) -> None:
     said = {"cf-ipcountry": "NZ", "x-forwarded-for": "198.51.100.4"}
     async with plaza_at(place, tmp_path) as web:
         await web.beat({**web.user("ana"), **said})
-    assert await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#127.0.0.1##ZZ"]
+    assert await redis_client.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#127.0.0.1##ZZ"]
     async with plaza_at(place, tmp_path, trusted_proxies=("127.0.0.1",)) as web:
         await web.beat({**web.user("ana"), **said})
-    assert await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#198.51.100.4##NZ"]
+    assert await redis_client.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#198.51.100.4##NZ"]
 
 
 async def test_attendance_is_a_table_without_addresses(web: Web) -> None:
@@ -345,12 +345,12 @@ async def test_a_request_with_limits_on_is_still_one_round_trip(web: Web, valkey
 
 
 async def test_addresses_and_countries_are_stored_as_settings_say(
-    valkey: Valkey, place: Server | Cluster, tmp_path: Path, stranger: Any
+    valkey: Valkey, place: Server | Cluster, tmp_path: Path, redis_client: Any
 ) -> None:
     geoip = tmp_path / "geo.csv"
     geoip.write_text("127.0.0.0/8,NZ\n")
     for mode, stored in (("full", "127\\.0\\.0\\.1"), ("truncated", "127\\.0\\.0\\.0"), ("hashed", "[0-9a-f]{16}")):
         async with plaza_at(place, tmp_path, live_address=mode, geoip=geoip) as web:
             await web.beat(web.user("ana"))
-            (member,) = await stranger.zrange(keys.EVENT_STATISTICS("E1"), 0, -1)
+            (member,) = await redis_client.zrange(keys.EVENT_STATISTICS("E1"), 0, -1)
             assert re.fullmatch(f"ana#{stored}##NZ", member), member

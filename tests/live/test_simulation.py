@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from plaza.cli import parser
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Invalid, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
@@ -28,7 +28,7 @@ WINDOW_MS = 65_000
 
 
 async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
-    functions: Functions, settings: Settings, figures: Figures, recorder: Recorder, clock: SetClock
+    functions: Functions, settings: Settings, figures: Figures, recorder: Recorder, clock: ManualClock
 ) -> None:
     begun = clock.now_ms() - 12 * 60_000
     simulation = Simulation(functions, settings, "E1", viewers=150, minutes=12)
@@ -61,7 +61,7 @@ def _edges(viewings: list[Any]) -> list[int]:
 
 
 async def test_the_same_seed_gives_the_same_audience(
-    functions: Functions, settings: Settings, figures: Figures, clock: SetClock
+    functions: Functions, settings: Settings, figures: Figures, clock: ManualClock
 ) -> None:
     first = await Simulation(functions, settings, "E1", viewers=20, minutes=3, seed=4).run(clock)
     other = await Simulation(functions, settings, "E1", viewers=20, minutes=3, seed=5).run(clock)
@@ -70,7 +70,7 @@ async def test_the_same_seed_gives_the_same_audience(
 
 
 async def test_the_dashboard_shows_the_figures(
-    functions: Functions, settings: Settings, figures: Figures, clock: SetClock
+    functions: Functions, settings: Settings, figures: Figures, clock: ManualClock
 ) -> None:
     await Simulation(functions, settings, "E1", viewers=30, minutes=2).run(clock)
     out = StringIO()

@@ -14,7 +14,7 @@ from plaza.live.model import LiveFigures
 from plaza.live.statistics import Figures
 from plaza.live.stream import Stream
 from tests.live.conftest import Crowd
-from tests.timeouts import patiently
+from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 
@@ -58,7 +58,7 @@ async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figur
 
 
 async def test_several_processes_compute_once_together_and_go_on_for_each_other(
-    crowd: Crowd, figures: Figures, stranger: Any
+    crowd: Crowd, figures: Figures, redis_client: Any
 ) -> None:
     await crowd.beat("ana")
     figures.__class__, Counted.computed = Counted, 0
@@ -73,18 +73,18 @@ async def test_several_processes_compute_once_together_and_go_on_for_each_other(
 
 
 async def test_what_a_stream_leaves_in_valkey_goes_by_itself_as_declared(
-    crowd: Crowd, figures: Figures, stranger: Any
+    crowd: Crowd, figures: Figures, redis_client: Any
 ) -> None:
     stream = Stream(figures._valkey, figures, tick_seconds=0.1)
     await _take(stream, 1)
     for key in (keys.EVENT_FEED, keys.EVENT_FEED_TURN):
-        left = await eventually(partial(_time_left, stranger, key("E1")))
+        left = await eventually(partial(_time_left, redis_client, key("E1")))
         assert left <= (key.ttl_seconds or 0) * 1000
     stream.close()
 
 
-async def _time_left(stranger: Any, name: str) -> int:
-    return max(0, int(await stranger.pttl(name)))
+async def _time_left(redis_client: Any, name: str) -> int:
+    return max(0, int(await redis_client.pttl(name)))
 
 
 async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figures: Figures) -> None:
@@ -112,7 +112,7 @@ async def test_a_feed_that_fails_ends_its_streams_and_the_next_watcher_gets_anot
     stream = Stream(figures._valkey, figures, tick_seconds=0.01, linger_seconds=5)
     assert len(await _take(stream, 2)) == 2
     monkeypatch.setattr(figures, "live", None)  # a mistake of ours
-    async with patiently():
+    async with within_time_limit():
         assert len(await _take(stream, 100, "0-0")) < 100
     (_, task) = stream._feeds["E1"]
     assert isinstance(task.exception(), TypeError)

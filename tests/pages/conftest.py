@@ -16,7 +16,7 @@ from plaza.app import Plaza, running
 from plaza.core.settings import Settings
 from tests.http_servers import serving
 from tests.servers import Server
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ class Surfer(httpx.AsyncClient):
     """Somebody with a browser."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(base_url=url, headers={"accept": "text/html"}, timeout=PATIENCE_SECONDS, verify=False)
+        super().__init__(base_url=url, headers={"accept": "text/html"}, timeout=TIME_LIMIT_SECONDS, verify=False)
 
     async def form(self, page: str) -> dict[str, str]:
         """The hidden fields of the forms of a page."""

@@ -16,7 +16,7 @@ from plaza.web.demo import DemoAccount, NoDemo
 from plaza.web.site import Site
 from tests.http_servers import serving
 from tests.pages.conftest import Surfer
-from tests.servers import Server, one_server
+from tests.servers import Server, running_server
 
 OWN = {"sec-fetch-site": "same-origin"}
 TEXT = "\n  Half a \"thought\" </textarea><script>alert(1)</script> & 'more'\n\nمرحبا 👩\u200d👧"
@@ -111,7 +111,7 @@ async def test_who_has_signed_in_elsewhere_meanwhile_sends_it_from_there(ana: Su
 
 
 async def test_what_came_too_fast_or_while_valkey_is_away_is_not_lost(tmp_path: Path) -> None:
-    with one_server() as valkey:
+    with running_server() as valkey:
         settings = Settings(data_dir=tmp_path, valkey_url=valkey.url)
         async with running(settings) as plaza, serving(plaza.app) as url, Surfer(url) as ana:
             await ana.sign_up("ana")

@@ -25,8 +25,8 @@ from plaza.web.routes_challenges import MOST_DAYS, days_shown
 from plaza.web.text_html import ago, cut, day, money, rich, since, time
 from tests.http_servers import serving
 from tests.pages.conftest import Elements, Surfer
-from tests.servers import one_server
-from tests.timeouts import PATIENCE_SECONDS
+from tests.servers import running_server
+from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 def trips(answer: httpx.Response) -> int:
@@ -50,7 +50,7 @@ async def test_a_page_asks_valkey_no_more_often_than_its_route(ana: Surfer, plaz
 
 async def test_who_signs_out_elsewhere_is_signed_out_here(ana: Surfer, url: str) -> None:
     assert "Sign out" in (await ana.get("/app")).text
-    async with httpx.AsyncClient(base_url=url, cookies=ana.cookies, timeout=PATIENCE_SECONDS) as other:
+    async with httpx.AsyncClient(base_url=url, cookies=ana.cookies, timeout=TIME_LIMIT_SECONDS) as other:
         await other.post("/shop/logout")
     assert "Sign out" not in (await ana.get("/app")).text
 
@@ -170,7 +170,7 @@ async def test_an_address_that_was_mistyped_is_a_page_that_is_not_there(ana: Sur
 
 
 async def test_while_valkey_is_away_a_page_says_so(tmp_path: Path) -> None:
-    with one_server() as valkey:
+    with running_server() as valkey:
         async with running(Settings(data_dir=tmp_path, valkey_url=valkey.url)) as plaza, serving(plaza.app) as url:
             assert valkey.process is not None
             valkey.process.kill()

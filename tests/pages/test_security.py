@@ -191,11 +191,11 @@ async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfe
 
 
 async def test_who_only_knocks_leaves_nothing_behind(guest: Surfer, server: Server) -> None:
-    with server.stranger() as stranger:
-        before = set(stranger.scan_iter("*"))
+    with server.redis_client() as redis_client:
+        before = set(redis_client.scan_iter("*"))
         for path in ("/app/sign-in", "/app/sign-up", "/app", "/app/articles"):
             assert (await guest.get(path)).status_code == 200
-        assert set(stranger.scan_iter("*")) - before == set()
+        assert set(redis_client.scan_iter("*")) - before == set()
     await guest.sign_up("ana")
 
 

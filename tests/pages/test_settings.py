@@ -61,5 +61,5 @@ async def test_one_takes_along_what_is_held_and_leaves_by_the_password(ana: Surf
     assert gone.headers["location"] == "/app"
     assert "Max-Age=0" in gone.headers["set-cookie"]
     assert (await ana.get("/app/people/ana")).status_code == 404
-    with server.stranger() as stranger:
-        assert not stranger.exists("user:ana", "auth:ana", "user:ana:posts")
+    with server.redis_client() as redis_client:
+        assert not redis_client.exists("user:ana", "auth:ana", "user:ana:posts")

@@ -29,9 +29,9 @@ async def bob(plaza: Plaza, url: str, ana: Surfer) -> None:
 async def test_whom_one_blocks_is_gone_and_can_be_found_to_be_unblocked(ana: Surfer, server: Server) -> None:
     sent = await ana.fill("/app/people/bob/block", page="/app/people/bob", on="1")
     assert sent.headers["location"] == "/app/blocked", "and not to the page that is gone"
-    with server.stranger() as stranger:
-        assert stranger.zscore("user:ana:blocked", "bob")
-        assert not stranger.sismember("user:ana:following", "bob")
+    with server.redis_client() as redis_client:
+        assert redis_client.zscore("user:ana:blocked", "bob")
+        assert not redis_client.sismember("user:ana:following", "bob")
     assert "I am bob" not in (await ana.get("/app")).text
     page = (await ana.get("/app/people/bob")).text
     assert "You block this person." in page
@@ -50,8 +50,8 @@ async def test_whom_one_mutes_one_sees_when_one_looks(ana: Surfer, server: Serve
     piece = await ana.post("/app/people/bob/mute", data=form, headers={"x-fragment": "1"})
     assert 'id="muting"' in piece.text
     assert 'id="mute-bob"' in piece.text, "for the page that lists them"
-    with server.stranger() as stranger:
-        assert stranger.zscore("user:ana:muted", "bob")
+    with server.redis_client() as redis_client:
+        assert redis_client.zscore("user:ana:muted", "bob")
     assert "I am bob" not in (await ana.get("/app/following")).text
     assert "I am bob" in (await ana.get("/app/people/bob")).text
     assert 'id="mute-bob"' in (await ana.get("/app/muted")).text

@@ -15,7 +15,7 @@ import pytest
 from plaza.app import running
 from plaza.core import paging
 from plaza.core.auth import Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Snapshots
@@ -65,7 +65,7 @@ class Shop:
 
     functions: Functions
     sql: Sql
-    clock: SetClock
+    clock: ManualClock
     revocations: Revocations
     sessions: Sessions
     rows: RowCache
@@ -108,7 +108,7 @@ class Shop:
                 yield
 
 
-def assemble(functions: Functions, sql: Sql, clock: SetClock, book: Book, limits: Limits | None = None) -> Shop:
+def assemble(functions: Functions, sql: Sql, clock: ManualClock, book: Book, limits: Limits | None = None) -> Shop:
     revocations = Revocations(functions.valkey, clock=clock)
     sessions = Sessions(functions, clock, accounts=book, revocations=revocations, limits=limits)
     rows, pages = RowCache(functions, loader(sql), clock=clock), Pages(functions, clock=clock)
@@ -173,7 +173,7 @@ async def people(book: Book) -> Book:
 
 
 @pytest.fixture
-async def shop(functions: Functions, database: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
+async def shop(functions: Functions, database: Sql, clock: ManualClock, people: Book) -> AsyncIterator[Shop]:
     shop = assemble(functions, database, clock, people)
     yield shop
     await shop.pages.drain()

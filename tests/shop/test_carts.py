@@ -17,12 +17,12 @@ from plaza.shop.sessions import GRACE_SECONDS, new_token
 from tests.shop.conftest import Offer, Shop
 
 
-async def test_a_stranger_reads_a_cart_as_the_document_says(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_a_stranger_reads_a_cart_as_the_document_says(shop: Shop, offer: Offer, redis_client: Any) -> None:
     one, two = await offer(), await offer()
     for token in (await shop.token(), await shop.login("ana")):
         await shop.carts.put(token, one.id, 10)
         await shop.carts.put(token, two.id, 3)
-        assert await stranger.hgetall(SHOP_CART(token)) == {str(one.id): "10", str(two.id): "3"}
+        assert await redis_client.hgetall(SHOP_CART(token)) == {str(one.id): "10", str(two.id): "3"}
 
 
 async def test_a_cart_is_priced_as_of_now(shop: Shop, offer: Offer) -> None:
@@ -68,14 +68,14 @@ async def test_an_item_that_is_not_cached_can_be_put_in_a_cart(shop: Shop, offer
         await shop.rows.schedule(str(item.id), 0)
 
 
-async def test_a_cart_has_room_for_a_hundred_lines(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_a_cart_has_room_for_a_hundred_lines(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     guest, ana = await shop.token(), await shop.login("ana")
     for token, cart in ((guest, SHOP_CART(guest)), (ana, SHOP_ACCOUNT_CART("ana"))):
-        await stranger.hset(cart, mapping={f"9{n:05d}": 1 for n in range(MOST_LINES)})
+        await redis_client.hset(cart, mapping={f"9{n:05d}": 1 for n in range(MOST_LINES)})
         with pytest.raises(CartFull):
             await shop.carts.put(token, item.id, 1)
-        assert await stranger.hlen(cart) == MOST_LINES
+        assert await redis_client.hlen(cart) == MOST_LINES
 
 
 async def test_a_guest_cart_joins_the_accounts_at_login_by_sum_to_999(shop: Shop, offer: Offer) -> None:
@@ -96,7 +96,7 @@ async def test_a_login_that_fails_half_way_leaves_the_guest_with_the_cart(shop: 
     await shop.carts.put(guest, item.id, 2)
     with shop.dies_at("shop_open"):
         await shop.login("ana", guest)
-    shop.clock.forward(seconds=3600)
+    shop.clock.advance(seconds=3600)
     assert await shop.lines(guest) == {item.id: 2}
 
 
@@ -108,33 +108,33 @@ async def test_a_guest_cart_joins_once_however_often_login_is_repeated(shop: Sho
     await shop.functions.outbox.drain()
     for token in tokens:
         assert await shop.lines(token) == {item.id: 3}
-    shop.clock.forward(seconds=GRACE_SECONDS + 1)
+    shop.clock.advance(seconds=GRACE_SECONDS + 1)
     assert await shop.lines(await shop.login("ana", guest)) == {item.id: 3}
 
 
-async def test_a_cart_that_comes_to_the_account_twice_counts_once(shop: Shop, stranger: Any) -> None:
+async def test_a_cart_that_comes_to_the_account_twice_counts_once(shop: Shop, redis_client: Any) -> None:
     for _ in range(2):  # as it may on a cluster, when a worker takes over from a process that was only slow
         await shop.functions.run("shop_absorb", of_account("ana"), "ana", new_token(), "7 1")
     token = new_token()
     for _ in range(2):
         await shop.functions.run("shop_absorb", of_account("ana"), "ana", token, "7 3 8 2")
-    assert await stranger.hgetall(SHOP_ACCOUNT_CART("ana")) == {"7": "5", "8": "2"}
+    assert await redis_client.hgetall(SHOP_ACCOUNT_CART("ana")) == {"7": "5", "8": "2"}
 
 
-async def test_all_sessions_of_a_person_show_one_cart(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_all_sessions_of_a_person_show_one_cart(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     phone, laptop = await shop.login("ana"), await shop.login("ana")
     await shop.carts.put(phone, item.id, 4)
-    assert await stranger.hgetall(SHOP_CART(laptop)) == {str(item.id): "4"}
+    assert await redis_client.hgetall(SHOP_CART(laptop)) == {str(item.id): "4"}
     await shop.carts.put(laptop, item.id, 0)
-    assert await stranger.exists(SHOP_CART(phone)) == 0
+    assert await redis_client.exists(SHOP_CART(phone)) == 0
 
 
 async def test_what_was_viewed_comes_along_at_login(shop: Shop, offer: Offer) -> None:
     one, two = await offer(), await offer()
     guest = await shop.token()
     await shop.views.view(guest, one.id)
-    shop.clock.forward(seconds=1)
+    shop.clock.advance(seconds=1)
     await shop.views.view(guest, two.id)
     ana = await shop.login("ana", guest)
     _, viewed = await shop.views.recently(ana, Page())
@@ -187,13 +187,13 @@ async def test_carts_are_what_a_plain_model_says(shop: Shop, offer: Offer, seed:
             model.signed_in.discard(token)
             model.guests.pop(token, None)
             browsers[which] = await shop.token()
-        shop.clock.forward(seconds=1)
+        shop.clock.advance(seconds=1)
         for browser in browsers:
             assert await shop.lines(browser) == model.cart(browser)
 
 
 async def test_however_many_change_a_persons_cart_at_once_all_sessions_show_the_same(
-    shop: Shop, offer: Offer, stranger: Any
+    shop: Shop, offer: Offer, redis_client: Any
 ) -> None:
     ids = [(await offer()).id for _ in range(4)]
     tokens, guests = [await shop.login("ana") for _ in range(3)], [await shop.token() for _ in range(3)]
@@ -202,6 +202,6 @@ async def test_however_many_change_a_persons_cart_at_once_all_sessions_show_the_
         *(shop.login("ana", guest) for guest in guests),
     )
     await shop.functions.outbox.drain()
-    account = await stranger.hgetall(SHOP_ACCOUNT_CART("ana"))
+    account = await redis_client.hgetall(SHOP_ACCOUNT_CART("ana"))
     for token in tokens:
-        assert await stranger.hgetall(SHOP_CART(token)) == account
+        assert await redis_client.hgetall(SHOP_CART(token)) == account

@@ -16,7 +16,7 @@ from plaza.shop.sessions import is_token
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.shop.conftest import API_KEY, KEY
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 from tests.waiting import eventually
 
 
@@ -162,7 +162,7 @@ async def test_checkout_twice_with_one_key_orders_once_and_never_gives_anothers_
     first, second = await web.post("/shop/checkout", headers=key), await web.post("/shop/checkout", headers=key)
     assert first.json() == second.json()
     assert second.headers["idempotency-replayed"] == "true"
-    other = httpx.AsyncClient(base_url=web.base_url, timeout=PATIENCE_SECONDS)
+    other = httpx.AsyncClient(base_url=web.base_url, timeout=TIME_LIMIT_SECONDS)
     async with other:
         await other.put(f"/shop/cart/items/{item}", json={"qty": 2})
         mine = await other.post("/shop/checkout", headers=key)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.core import paging
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.paging import Page
@@ -22,24 +22,24 @@ from plaza.shop.model import Login, SessionMoved, WrongLogin
 from plaza.shop.sessions import GRACE_SECONDS
 from tests.servers import Cluster
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 
-async def test_a_wrong_password_opens_nothing(shop: Shop, stranger: Any) -> None:
+async def test_a_wrong_password_opens_nothing(shop: Shop, redis_client: Any) -> None:
     guest = await shop.token()
     for name, password in (("ana", "wrong"), ("nobody", "ana password"), ("no:name", "x"), ("me", "x")):
         with pytest.raises(WrongLogin):
             await shop.sessions.login(guest, Login(name, password))
-    assert await stranger.hgetall(SHOP_LOGINS()) == {}
+    assert await redis_client.hgetall(SHOP_LOGINS()) == {}
     assert not (await shop.sessions.visit(guest))[0].new
 
 
-async def test_the_token_changes_at_login_and_the_old_one_is_not_signed_in(shop: Shop, stranger: Any) -> None:
+async def test_the_token_changes_at_login_and_the_old_one_is_not_signed_in(shop: Shop, redis_client: Any) -> None:
     guest = await shop.token()
     ana = await shop.login("ana", guest)
     assert ana != guest
-    assert await stranger.hgetall(SHOP_LOGINS()) == {ana: "ana"}
-    assert await stranger.zrange(SHOP_RECENT(), 0, -1) == [ana]
+    assert await redis_client.hgetall(SHOP_LOGINS()) == {ana: "ana"}
+    assert await redis_client.zrange(SHOP_RECENT(), 0, -1) == [ana]
 
 
 async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds(shop: Shop, offer: Offer) -> None:
@@ -50,7 +50,7 @@ async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds
     assert visit.moved
     assert not visit.new, "a new cookie would take the place of the one from the login"
     assert await shop.lines(ana) == {item.id: 2}
-    shop.clock.forward(seconds=GRACE_SECONDS + 1)
+    shop.clock.advance(seconds=GRACE_SECONDS + 1)
     visit, _ = await shop.sessions.visit(guest)
     assert visit.new
     assert visit.user is None
@@ -106,7 +106,7 @@ async def test_whoever_planted_the_token_learns_nothing_of_who_logged_in_with_it
 async def test_a_token_that_was_replaced_long_ago_does_not_end_the_session_that_followed(shop: Shop) -> None:
     planted = await shop.token()
     ana = await shop.login("ana", planted)
-    shop.clock.forward(seconds=GRACE_SECONDS + 1)
+    shop.clock.advance(seconds=GRACE_SECONDS + 1)
     await shop.sessions.logout(planted)
     assert (await shop.sessions.visit(ana))[0].user == "ana"
 
@@ -151,20 +151,20 @@ async def test_a_login_whose_process_dies_is_finished_by_a_worker(
     with monkeypatch.context() as patch:
         patch.setattr(shop.functions.outbox, "_settle", die)
         token = await shop.login("ana", guest)
-    with cluster.stranger() as stranger:
-        assert stranger.hgetall(SHOP_LOGINS()) == {}
+    with cluster.redis_client() as redis_client:
+        assert redis_client.hgetall(SHOP_LOGINS()) == {}
         while await shop.functions.outbox.recover(abandoned_ms=0):
             await shop.functions.outbox.drain()
-        assert stranger.hgetall(SHOP_LOGINS()) == {token: "ana"}
-        assert stranger.zrange(SHOP_RECENT(), 0, -1) == [token]
+        assert redis_client.hgetall(SHOP_LOGINS()) == {token: "ana"}
+        assert redis_client.zrange(SHOP_RECENT(), 0, -1) == [token]
     assert await shop.lines(token) == {item.id: 2}
     assert await shop.lines(await shop.login("ana")) == {item.id: 2}
 
 
 @pytest.fixture
-async def shop_on_cluster(cluster: Cluster, database: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
+async def shop_on_cluster(cluster: Cluster, database: Sql, clock: ManualClock, people: Book) -> AsyncIterator[Shop]:
     use_layout(Layout.BRACES)
-    valkey = await connect_patiently(cluster.url)
+    valkey = await connect_for_test(cluster.url)
     functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
     await functions.load()
     yield assemble(functions, database, clock, people)
@@ -181,7 +181,7 @@ async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
     async def slow(*args: Any) -> Any:
         actor = await check(*args)
         await shop.revocations.note("ana")
-        shop.clock.forward(seconds=1)
+        shop.clock.advance(seconds=1)
         return actor
 
     with monkeypatch.context() as patch:

@@ -24,8 +24,8 @@ from starlette.routing import Route
 from plaza.core.errors import Unavailable
 from plaza.shop import PageCache, Rules
 from tests.http_servers import client_of
-from tests.servers import Cluster, Server, one_server
-from tests.timeouts import PATIENCE_SECONDS, patiently
+from tests.servers import Cluster, Server, running_server
+from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ async def web(site: Site, place: Server | Cluster, valkey: Any) -> AsyncIterator
 
 async def reached(app: PageCache) -> None:
     """Wait for its connection: a store that a busy machine does not reach in time is passed by, as one that is away."""
-    async with patiently():
+    async with within_time_limit():
         while True:
             with contextlib.suppress(Unavailable):
                 await app.purge("none")
@@ -93,15 +93,17 @@ def status(answer: httpx.Response) -> str:
     return str(answer.headers["cache-status"])
 
 
-async def test_it_keeps_pages_of_any_starlette_application(web: httpx.AsyncClient, site: Site, stranger: Any) -> None:
+async def test_it_keeps_pages_of_any_starlette_application(
+    web: httpx.AsyncClient, site: Site, redis_client: Any
+) -> None:
     miss, hit = await web.get("/page"), await web.get("/page")
     assert status(miss) == "plaza; fwd=uri-miss; stored"
     assert status(hit).startswith("plaza; hit; ttl=")
     assert miss.text == hit.text == "<p>1 </p>"
     assert hit.headers["age"] == "0"
     assert {"cookie", "authorization", "accept-language"} == set(hit.headers["vary"].split(", "))
-    (name,) = [key async for key in stranger.scan_iter("cache:*")]
-    assert await stranger.get(name) == "<p>1 </p>"
+    (name,) = [key async for key in redis_client.scan_iter("cache:*")]
+    assert await redis_client.get(name) == "<p>1 </p>"
     same = await web.get("/page", headers={"if-none-match": hit.headers["etag"]})
     assert (same.status_code, same.content) == (304, b"")
     head = await web.head("/page")
@@ -109,7 +111,7 @@ async def test_it_keeps_pages_of_any_starlette_application(web: httpx.AsyncClien
     assert site.count == 1
 
 
-async def test_what_says_so_passes_by(web: httpx.AsyncClient, site: Site, stranger: Any) -> None:
+async def test_what_says_so_passes_by(web: httpx.AsyncClient, site: Site, redis_client: Any) -> None:
     for options, why in (
         ({"headers": {"cookie": "session=1"}}, "plaza; fwd=bypass; detail=personal"),
         ({"headers": {"authorization": "Bearer x"}}, "plaza; fwd=bypass; detail=personal"),
@@ -130,15 +132,15 @@ async def test_what_says_so_passes_by(web: httpx.AsyncClient, site: Site, strang
             web.cookies.clear()
             assert status(answer) in (why, "plaza; fwd=uri-miss; stored=?0")
         assert site.count == before + 2, options
-    assert [key async for key in stranger.scan_iter("cache:*")] == []
+    assert [key async for key in redis_client.scan_iter("cache:*")] == []
 
 
-async def test_posts_other_types_and_streams_go_through_untouched(web: httpx.AsyncClient, stranger: Any) -> None:
+async def test_posts_other_types_and_streams_go_through_untouched(web: httpx.AsyncClient, redis_client: Any) -> None:
     assert "cache-status" not in (await web.post("/page")).headers
     assert (await web.get("/text")).text == "not a page"
     assert len((await web.get("/stream")).content) == 2_000_000
     assert (await web.get("/nowhere")).status_code == 404
-    assert [key async for key in stranger.scan_iter("cache:*")] == []
+    assert [key async for key in redis_client.scan_iter("cache:*")] == []
 
 
 async def test_a_header_named_in_vary_makes_another_page(web: httpx.AsyncClient, site: Site) -> None:
@@ -148,15 +150,15 @@ async def test_a_header_named_in_vary_makes_another_page(web: httpx.AsyncClient,
     assert site.count == 2
 
 
-async def test_a_page_may_say_that_it_is_good_for_less(web: httpx.AsyncClient, stranger: Any) -> None:
+async def test_a_page_may_say_that_it_is_good_for_less(web: httpx.AsyncClient, redis_client: Any) -> None:
     await web.get("/page", params={"cache-control": "s-maxage=20, max-age=0"})
-    (name,) = [key async for key in stranger.scan_iter("cache:*")]
-    assert 0 < await stranger.pttl(name) <= 20_000
+    (name,) = [key async for key in redis_client.scan_iter("cache:*")]
+    assert 0 < await redis_client.pttl(name) <= 20_000
 
 
 async def test_a_hundred_readers_who_miss_at_once_cost_one_computation(web: httpx.AsyncClient, site: Site) -> None:
     site.gate = asyncio.Event()
-    readers = [asyncio.create_task(web.get("/page", timeout=PATIENCE_SECONDS)) for _ in range(100)]
+    readers = [asyncio.create_task(web.get("/page", timeout=TIME_LIMIT_SECONDS)) for _ in range(100)]
     await eventually(lambda: site.count)
     site.gate.set()
     assert {answer.text for answer in await asyncio.gather(*readers)} == {"<p>1 </p>"}
@@ -222,7 +224,7 @@ async def test_readers_do_not_queue_for_a_valkey_that_does_not_answer(site: Site
         silent.listen()
         app = PageCache(site.app(), f"valkey://127.0.0.1:{silent.getsockname()[1]}")
         async with client_of(app) as web:
-            answers = await asyncio.gather(*(web.get(f"/page?n={n}", timeout=PATIENCE_SECONDS) for n in range(5)))
+            answers = await asyncio.gather(*(web.get(f"/page?n={n}", timeout=TIME_LIMIT_SECONDS) for n in range(5)))
             assert {status(answer) for answer in answers} == {"plaza; fwd=bypass; detail=store-away"}
             silent.setblocking(False)
             silent.accept()[0].close()
@@ -231,17 +233,17 @@ async def test_readers_do_not_queue_for_a_valkey_that_does_not_answer(site: Site
 
 
 async def test_a_valkey_that_is_away_costs_the_cache_and_nothing_else(site: Site) -> None:
-    with one_server() as server:
+    with running_server() as server:
         app, late = PageCache(site.app(), server.url), PageCache(site.app(), server.url)
         await reached(app)
         async with client_of(app) as web:
             assert status(await web.get("/page")) == "plaza; fwd=uri-miss; stored"
             server.stop(signal.SIGKILL)
-            answer = await web.get("/page", timeout=PATIENCE_SECONDS)
+            answer = await web.get("/page", timeout=TIME_LIMIT_SECONDS)
             assert answer.status_code == 200
             assert status(answer) == "plaza; fwd=bypass; detail=store-away"
         async with client_of(late) as web:  # one that never reached it
-            assert status(await web.get("/page", timeout=PATIENCE_SECONDS)) == "plaza; fwd=bypass; detail=store-away"
+            assert status(await web.get("/page", timeout=TIME_LIMIT_SECONDS)) == "plaza; fwd=bypass; detail=store-away"
 
 
 async def test_it_is_added_to_a_fastapi_application_as_any_middleware(place: Server | Cluster, valkey: Any) -> None:
@@ -282,7 +284,7 @@ def test_the_example_of_the_row_cache_runs_with_nothing_but_a_valkey(server: Ser
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIME_LIMIT_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
@@ -304,7 +306,7 @@ def test_the_caches_are_imported_without_the_rest(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIME_LIMIT_SECONDS,
         check=True,
     )
     assert loaded.stdout.strip() == ""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-async def both(functions: Functions, sql: Sql, clock: SetClock, people: Book) -> AsyncIterator[Shop]:
+async def both(functions: Functions, sql: Sql, clock: ManualClock, people: Book) -> AsyncIterator[Shop]:
     """A shop on SQLite, then on PostgreSQL."""
     shop = assemble(functions, sql, clock, people)
     yield shop
@@ -47,7 +47,9 @@ async def count_of(shop: Shop, table: Any) -> int:
 
 
 @in_pairs
-async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_once(both: Shop, stranger: Any) -> None:
+async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_once(
+    both: Shop, redis_client: Any
+) -> None:
     one, two = await offer_in(both, price="0.10", qty=5), await offer_in(both, price="19.90", qty=2)
     for token, left in ((await both.token(), (2, 1)), (await both.login("ana"), (1, 0))):
         await both.carts.put(token, one.id, 3 if left[0] == 2 else 1)
@@ -55,10 +57,10 @@ async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_on
         _, order = await both.orders.check_out(token)
         assert order.total == ("20.20" if left[0] == 2 else "20.00")
         assert await both.lines(token) == {}
-        assert await stranger.exists(SHOP_CART(token)) == 0
+        assert await redis_client.exists(SHOP_CART(token)) == 0
         for item, qty in zip((one, two), left, strict=True):
             assert await stock(both, item.id) == qty
-            assert json.loads(await stranger.get(SHOP_INV(item.id)))["qty"] == qty
+            assert json.loads(await redis_client.get(SHOP_INV(item.id)))["qty"] == qty
         visit, _ = await both.sessions.visit(token)
         assert (await both.orders.page(visit, Page())).orders == [order]
 
@@ -123,7 +125,7 @@ async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None
 
 @pytest.mark.parametrize("moment", ["shop_fill_row", "shop_purge", "shop_ordered"])
 async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
-    shop: Shop, offer: Offer, stranger: Any, moment: str
+    shop: Shop, offer: Offer, redis_client: Any, moment: str
 ) -> None:
     item, other = await offer(qty=10), await offer(qty=10)
     await shop.rows.schedule(str(item.id), 3600)
@@ -137,7 +139,7 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         _, order = await shop.orders.check_out(token)
         assert [(line.id, line.qty) for line in order.items] == [(item.id, 2)]
         assert await stock(shop, item.id) == before - 2
-        assert json.loads(await stranger.get(SHOP_INV(item.id)))["qty"] == before - 2
+        assert json.loads(await redis_client.get(SHOP_INV(item.id)))["qty"] == before - 2
         assert await shop.lines(token) == {other.id: 1}, "what was added since is for the next order"
         _, second = await shop.orders.check_out(token)
         assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]
@@ -219,7 +221,7 @@ async def test_a_second_click_that_comes_late_takes_nothing_out_of_the_next_cart
             await late
         assert await shop.lines(token) == {item.id: 5}
         await shop.carts.put(token, item.id, 0)
-        shop.clock.forward(seconds=AGAIN_SECONDS + 1)
+        shop.clock.advance(seconds=AGAIN_SECONDS + 1)
 
 
 async def test_an_empty_cart_is_refused_once_the_last_order_is_old(shop: Shop, offer: Offer) -> None:
@@ -230,7 +232,7 @@ async def test_an_empty_cart_is_refused_once_the_last_order_is_old(shop: Shop, o
     await shop.carts.put(token, item.id, 1)
     _, order = await shop.orders.check_out(token)
     assert (await shop.orders.check_out(token))[1] == order
-    shop.clock.forward(seconds=AGAIN_SECONDS + 1)
+    shop.clock.advance(seconds=AGAIN_SECONDS + 1)
     with pytest.raises(EmptyCart):
         await shop.orders.check_out(token)
 
@@ -254,7 +256,7 @@ async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
     for _ in range(5):
         await both.carts.put(token, item.id, 1)
         made.append((await both.orders.check_out(token))[1].id)
-        both.clock.forward(seconds=1)
+        both.clock.advance(seconds=1)
     visit, _ = await both.sessions.visit(token)
     first = await both.orders.page(visit, Page(limit=3))
     rest = await both.orders.page(visit, Page(limit=3, cursor=first.pagination.next_cursor))
@@ -262,7 +264,9 @@ async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
     assert rest.pagination.next_cursor is None
 
 
-async def test_a_person_who_takes_another_name_keeps_cart_and_orders(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_a_person_who_takes_another_name_keeps_cart_and_orders(
+    shop: Shop, offer: Offer, redis_client: Any
+) -> None:
     item = await offer()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 1)
@@ -275,10 +279,10 @@ async def test_a_person_who_takes_another_name_keeps_cart_and_orders(shop: Shop,
     assert after == {**before, "sessions": []}
     assert await shop.shoppers.export("ana") == {"cart": {}, "sessions": [], "orders": []}
     assert (await shop.sessions.visit(token))[0].new
-    assert await stranger.hlen(SHOP_LOGINS()) == 0
+    assert await redis_client.hlen(SHOP_LOGINS()) == 0
 
 
-async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 1)
@@ -292,5 +296,5 @@ async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, off
     await shop.shoppers.forget("ana")
     assert await shop.shoppers.export("ana") == {"cart": {}, "sessions": [], "orders": []}
     assert (await shop.sessions.visit(token))[0].new
-    assert await stranger.exists(SHOP_CART(token)) == 0
+    assert await redis_client.exists(SHOP_CART(token)) == 0
     assert await count_of(shop, ORDERS) == 1, "stock and sums still add up"

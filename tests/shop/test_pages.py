@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.valkey import USAGE, Usage
 from plaza.shop import connect
@@ -47,7 +47,7 @@ def render() -> Renderer:
 
 
 @pytest.fixture
-def pages(functions: Functions, clock: SetClock) -> Pages:
+def pages(functions: Functions, clock: ManualClock) -> Pages:
     """Without early renewal, which is a matter of chance."""
     return Pages(functions, Rules(beta=0), clock)
 
@@ -58,38 +58,40 @@ async def get(pages: Pages, render: Renderer, page: str = PAGE, item: str | None
     return served
 
 
-async def expire(pages: Pages, clock: SetClock, stranger: Any) -> None:
+async def expire(pages: Pages, clock: ManualClock, redis_client: Any) -> None:
     """As time does: the key goes by itself, on a clock that no test can set."""
-    clock.forward(seconds=pages.rules.fresh_seconds + 1)
-    await stranger.delete(SHOP_PAGE(PAGE))
+    clock.advance(seconds=pages.rules.fresh_seconds + 1)
+    await redis_client.delete(SHOP_PAGE(PAGE))
 
 
 async def test_a_page_is_computed_once_and_kept_for_300_seconds_as_it_is_sent(
-    pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+    pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     first = await get(pages, render)
     assert first.how == "fwd=uri-miss; stored"
-    assert await stranger.get(SHOP_PAGE(PAGE)) == "<p>1</p>"
-    assert 240_000 < await stranger.pttl(SHOP_PAGE(PAGE)) <= 300_000
-    clock.forward(seconds=120)
+    assert await redis_client.get(SHOP_PAGE(PAGE)) == "<p>1</p>"
+    assert 240_000 < await redis_client.pttl(SHOP_PAGE(PAGE)) <= 300_000
+    clock.advance(seconds=120)
     again = await get(pages, render)
     assert (again.page.body, again.how, again.age) == (b"<p>1</p>", "hit; ttl=180", 120)
     assert again.etag == first.etag
     assert render.count == 1
 
 
-async def test_only_pages_are_called_cache(pages: Pages, render: Renderer, stranger: Any, clock: SetClock) -> None:
+async def test_only_pages_are_called_cache(
+    pages: Pages, render: Renderer, redis_client: Any, clock: ManualClock
+) -> None:
     render.tags = ("item-1",)
     await get(pages, render)
     await pages.purge("item-1")
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     await get(pages, render, page_hash(["another"]))
-    names = [key async for key in stranger.scan_iter("cache:*")]
+    names = [key async for key in redis_client.scan_iter("cache:*")]
     assert names == [SHOP_PAGE(page_hash(["another"]))]
 
 
 async def test_etags_are_strong_and_the_same_in_every_process(
-    functions: Functions, clock: SetClock, pages: Pages, render: Renderer
+    functions: Functions, clock: ManualClock, pages: Pages, render: Renderer
 ) -> None:
     first = await get(pages, render)
     assert first.etag.startswith('"')
@@ -100,7 +102,7 @@ async def test_etags_are_strong_and_the_same_in_every_process(
 
 
 async def test_five_hundred_who_miss_in_five_processes_compute_once(
-    functions: Functions, render: Renderer, clock: SetClock
+    functions: Functions, render: Renderer, clock: ManualClock
 ) -> None:
     processes = [Pages(functions, clock=clock) for _ in range(5)]
     render.gate = asyncio.Event()
@@ -113,16 +115,16 @@ async def test_five_hundred_who_miss_in_five_processes_compute_once(
 
 
 async def test_while_an_expired_page_is_computed_once_everybody_gets_the_old_one(
-    functions: Functions, pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+    functions: Functions, pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     await get(pages, render)
-    await expire(pages, clock, stranger)
+    await expire(pages, clock, redis_client)
     render.gate = asyncio.Event()
     other = Pages(functions, Rules(beta=0), clock)
     served = await asyncio.gather(*(get(process, render) for process in (pages, other) for _ in range(100)))
     assert {one.page.body for one in served} == {b"<p>1</p>"}
     assert {one.how for one in served} == {"hit; ttl=-1"}
-    assert await stranger.exists(SHOP_PAGE(PAGE)) == 0
+    assert await redis_client.exists(SHOP_PAGE(PAGE)) == 0
     render.gate.set()
     await pages.drain()
     await other.drain()
@@ -131,7 +133,7 @@ async def test_while_an_expired_page_is_computed_once_everybody_gets_the_old_one
 
 
 async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
-    functions: Functions, clock: SetClock, render: Renderer, monkeypatch: pytest.MonkeyPatch
+    functions: Functions, clock: ManualClock, render: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = Pages(functions, Rules(beta=1), clock)
     await get(pages, render)
@@ -141,11 +143,11 @@ async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
     args = (PAGE, "me", b"<p>1</p>", '[200,[],"\\"x\\""]', clock.now_ms(), 10_000, 300_000, 300_000)
     await functions.run("shop_store_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], *args)
     monkeypatch.setattr("plaza.shop.pages.random.random", lambda: 0.9)  # -ln(0.1) is 2.3: 23 s before the end
-    clock.forward(seconds=276)
+    clock.advance(seconds=276)
     assert (await get(pages, render)).how == "hit; ttl=24"
     await pages.drain()
     assert render.count == 1
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     early = await asyncio.gather(*(get(pages, render) for _ in range(50)))
     assert {one.how for one in early} == {"hit; ttl=22"}, "whoever renews it does not wait either"
     await pages.drain()
@@ -154,7 +156,7 @@ async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
 
 
 async def test_a_page_with_a_cookie_or_a_private_one_is_never_stored_and_nobody_waits_for_it(
-    pages: Pages, render: Renderer, stranger: Any, clock: SetClock
+    pages: Pages, render: Renderer, redis_client: Any, clock: ManualClock
 ) -> None:
     for header in (("set-cookie", "a=b"), ("cache-control", "private"), ("cache-control", "max-age=3, no-store")):
         page = page_hash(header)
@@ -168,8 +170,8 @@ async def test_a_page_with_a_cookie_or_a_private_one_is_never_stored_and_nobody_
         served = await asyncio.gather(*readers)
         assert len({one.page.body for one in served}) == 10, "each got a page of their own"
         assert {one.etag for one in served} == {""}
-        assert await stranger.exists(SHOP_PAGE(page)) == 0
-        clock.forward(seconds=6)
+        assert await redis_client.exists(SHOP_PAGE(page)) == 0
+        clock.advance(seconds=6)
 
 
 async def test_a_computation_that_fails_lets_the_next_reader_try(pages: Pages, render: Renderer) -> None:
@@ -181,10 +183,10 @@ async def test_a_computation_that_fails_lets_the_next_reader_try(pages: Pages, r
 
 
 async def test_when_a_renewal_fails_the_old_page_stays(
-    pages: Pages, render: Renderer, clock: SetClock, stranger: Any
+    pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     await get(pages, render)
-    await expire(pages, clock, stranger)
+    await expire(pages, clock, redis_client)
     render.fails = True
     for _ in range(2):
         assert (await get(pages, render)).page.body == b"<p>1</p>"
@@ -193,7 +195,7 @@ async def test_when_a_renewal_fails_the_old_page_stays(
 
 
 async def test_if_the_one_who_computes_dies_another_does_after_the_lease(
-    functions: Functions, render: Renderer, clock: SetClock
+    functions: Functions, render: Renderer, clock: ManualClock
 ) -> None:
     keys = [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)]
     pages = Pages(functions, Rules(lease_seconds=5), clock)
@@ -201,7 +203,7 @@ async def test_if_the_one_who_computes_dies_another_does_after_the_lease(
     reader = asyncio.create_task(get(pages, render))
     await asyncio.sleep(0.1)
     assert render.count == 0
-    clock.forward(seconds=6)
+    clock.advance(seconds=6)
     assert (await reader).page.body == b"<p>1</p>"
     late = await functions.run(
         "shop_store_page", keys, PAGE, "the dead", b"late", "[]", clock.now_ms(), 1, 300_000, 300_000
@@ -211,7 +213,7 @@ async def test_if_the_one_who_computes_dies_another_does_after_the_lease(
 
 
 async def test_purging_a_tag_drops_every_page_with_it_and_no_other(
-    pages: Pages, render: Renderer, clock: SetClock
+    pages: Pages, render: Renderer, clock: ManualClock
 ) -> None:
     render.tags = ("item-7", "sale")
     await get(pages, render, page_hash(["1"]))
@@ -219,67 +221,67 @@ async def test_purging_a_tag_drops_every_page_with_it_and_no_other(
     await get(pages, render, page_hash(["2"]))
     assert await pages.purge("item-7") == 1
     assert (await get(pages, render, page_hash(["2"]))).page.body == b"<p>2</p>"
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     assert (await get(pages, render, page_hash(["1"]))).page.body == b"<p>3</p>"
     assert await pages.purge("item-7") == 0, "it was not tagged so this time"
 
 
 async def test_a_tag_is_remembered_for_as_long_as_its_pages_may_be_shown(
-    functions: Functions, render: Renderer, clock: SetClock, stranger: Any
+    functions: Functions, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     day = 86_400
     lasting = Pages(functions, Rules(fresh_seconds=day, old_seconds=day, beta=0), clock)
     render.tags = ("item-7",)
     await get(lasting, render, page_hash(["1"]))
-    assert await stranger.ttl(SHOP_PAGE_TAG("item-7")) >= await stranger.ttl(SHOP_PAGE_STATE(page_hash(["1"])))
-    clock.forward(seconds=day * 1.5)
+    assert await redis_client.ttl(SHOP_PAGE_TAG("item-7")) >= await redis_client.ttl(SHOP_PAGE_STATE(page_hash(["1"])))
+    clock.advance(seconds=day * 1.5)
     await get(lasting, render, page_hash(["2"]))  # when others are tagged, those that are only old stay known
     assert await lasting.purge("item-7") == 2
 
 
 async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(
-    pages: Pages, render: Renderer, clock: SetClock
+    pages: Pages, render: Renderer, clock: ManualClock
 ) -> None:
     render.tags, render.gate = ("item-7",), asyncio.Event()
     reader = asyncio.create_task(get(pages, render))
     await eventually(lambda: render.count)
-    clock.forward(seconds=0.1)
+    clock.advance(seconds=0.1)
     await pages.purge("item-7")  # nobody knows yet that this page will show item 7
-    clock.forward(seconds=0.1)
+    clock.advance(seconds=0.1)
     render.gate.set()
     assert (await reader).page.body == b"<p>1</p>"
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     assert (await get(pages, render)).page.body == b"<p>2</p>"
     assert (await get(pages, render)).page.body == b"<p>2</p>"
 
 
 @pytest.mark.parametrize("tags", [("item-7",), ()])
 async def test_a_purge_while_a_page_is_renewed_drops_the_old_and_the_new(
-    pages: Pages, render: Renderer, clock: SetClock, stranger: Any, tags: tuple[str, ...]
+    pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any, tags: tuple[str, ...]
 ) -> None:
     render.tags = ("item-7",)
     await get(pages, render)
-    await expire(pages, clock, stranger)
+    await expire(pages, clock, redis_client)
     render.tags = tags
     render.gate = asyncio.Event()
     await get(pages, render)  # the old one; the new one is being computed
-    clock.forward(seconds=0.1)
+    clock.advance(seconds=0.1)
     await pages.purge("item-7")
     render.gate.set()
     await pages.drain()
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     assert (await get(pages, render)).page.body == b"<p>3</p>"
 
 
 async def test_only_pages_of_popular_items_are_kept(
-    functions: Functions, render: Renderer, clock: SetClock, stranger: Any
+    functions: Functions, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     pages = Pages(functions, Rules(popular=3), clock)
-    await stranger.zadd(SHOP_POPULAR(), {"1": -9, "2": -8, "3": -7, "4": -6})
+    await redis_client.zadd(SHOP_POPULAR(), {"1": -9, "2": -8, "3": -7, "4": -6})
     for item, kept in (("3", True), ("4", False), ("5", False)):
         served = await get(pages, render, page_hash([item]), item)
         assert served.how == ("fwd=uri-miss; stored" if kept else "fwd=bypass; detail=unpopular")
-        assert await stranger.exists(SHOP_PAGE(page_hash([item]))) == kept
+        assert await redis_client.exists(SHOP_PAGE(page_hash([item]))) == kept
         assert served.etag, "it can be compared all the same"
 
 
@@ -299,9 +301,9 @@ async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) ->
     assert b"&lt;script&gt;" in served.page.body
     assert b"Only 3 left" in served.page.body
     assert (await shop.storefront.item(item.id, await shop.token())).how.startswith("hit")
-    shop.clock.forward(seconds=2)
+    shop.clock.advance(seconds=2)
     await shop.items.change(ADMIN, item.id, ItemChange(name="A tablet", qty=0))
-    shop.clock.forward(seconds=2)
+    shop.clock.advance(seconds=2)
     changed = await shop.storefront.item(item.id, None)
     assert b"A tablet" in changed.page.body
     assert b"Sold out" in changed.page.body
@@ -314,7 +316,7 @@ async def test_the_page_of_an_item_that_cannot_be_looked_up_says_so(shop: Shop, 
     assert note not in (await shop.storefront.item(item.id, None)).page.body
     await shop.rows.schedule(str(item.id), 5)
     await shop.rows.turn()
-    shop.clock.forward(seconds=10)
+    shop.clock.advance(seconds=10)
     assert note in (await shop.storefront.item(item.id, None)).page.body
 
 
@@ -328,7 +330,7 @@ async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, o
 
 
 async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_process_changes_it(
-    functions: Functions, pages: Pages, render: Renderer, clock: SetClock, place: Server | Cluster
+    functions: Functions, pages: Pages, render: Renderer, clock: ManualClock, place: Server | Cluster
 ) -> None:
     render.tags = ("item-7",)
     await get(pages, render)
@@ -339,11 +341,11 @@ async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_pr
     USAGE.reset(mark)
     assert usage.trips == 0
     assert {one.how for one in served} == {"hit; ttl=300"}
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     async with connect(place.url) as elsewhere:
         other = Pages(elsewhere, Rules(beta=0), clock)
         await other.purge("item-7")
-        clock.forward(seconds=2)
+        clock.advance(seconds=2)
 
         async def renewed() -> bool:
             return (await get(pages, render)).page.body == b"<p>2</p>"
@@ -353,11 +355,11 @@ async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_pr
     assert render.count == 2
 
 
-async def test_a_change_of_ones_own_is_seen_at_once(pages: Pages, render: Renderer, clock: SetClock) -> None:
+async def test_a_change_of_ones_own_is_seen_at_once(pages: Pages, render: Renderer, clock: ManualClock) -> None:
     render.tags = ("item-7",)
     for n in range(1, 6):
         assert (await get(pages, render)).page.body == f"<p>{n}</p>".encode()
         assert (await get(pages, render)).page.body == f"<p>{n}</p>".encode()
-        clock.forward(seconds=2)
+        clock.advance(seconds=2)
         await pages.purge("item-7")
-        clock.forward(seconds=2)
+        clock.advance(seconds=2)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.postgres import Postgres
 from tests.servers import Server
 from tests.shop.conftest import ADMIN, Book, assemble, offer_in
-from tests.timeouts import PATIENCE_SECONDS
+from tests.timeouts import TIME_LIMIT_SECONDS
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -41,19 +41,19 @@ def test_readers_of_three_processes_who_miss_at_once_cost_one_computation(server
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        said = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in processes]
+        said = [process.communicate(timeout=TIME_LIMIT_SECONDS)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
     assert said == ['<p>1</p> {"n":1}\n'] * 3
-    with server.stranger() as stranger:
-        assert stranger.get("pages computed") == stranger.get("rows loaded") == "1"
+    with server.redis_client() as redis_client:
+        assert redis_client.get("pages computed") == redis_client.get("rows loaded") == "1"
 
 
 @pytest.mark.parametrize("place", ["server"], indirect=True)
 async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_it_is_back(
-    functions: Functions, postgres: Postgres, tmp_path: Path, clock: SetClock, people: Book
+    functions: Functions, postgres: Postgres, tmp_path: Path, clock: ManualClock, people: Book
 ) -> None:
     async with postgres.database() as url:
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
@@ -66,7 +66,7 @@ async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_i
             f"ALTER DATABASE {name} ALLOW_CONNECTIONS false",
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
         )
-        clock.forward(seconds=12)
+        clock.advance(seconds=12)
         await shop.rows.turn()
         _, seen = await shop.views.view(None, item.id)
         assert (seen.qty, seen.stale) == (5, True)
@@ -76,7 +76,7 @@ async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_i
         )
 
         async def recovered() -> bool:
-            clock.forward(seconds=1)
+            clock.advance(seconds=1)
             await shop.rows.turn()
             return not (await shop.views.view(None, item.id))[1].stale
 

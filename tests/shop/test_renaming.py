@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Unauthenticated
 from plaza.core.functions import Functions
 from plaza.core.sql import Sql
 from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
 from plaza.shop.model import SessionMoved
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
-from tests.username_lock_probe import assert_waits_for_bearers
+from tests.username_lock_probe import assert_waits_for_username_lock
 
 NOTHING: dict[str, Any] = {"cart": {}, "sessions": [], "orders": []}
 
@@ -35,7 +35,7 @@ async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doub
         old, new = f"ana{step}", f"anna{step}"
         token = (await shop.sessions.admit(None, old)).token
         await shop.carts.put(token, before.id, 2)
-        shop.clock.forward(seconds=1)
+        shop.clock.advance(seconds=1)
         if heard:
             await shop.revocations.note(old)
         clicks: list[str] = []  # the token that each click left behind, unless it was refused
@@ -100,14 +100,14 @@ async def test_a_cart_that_was_being_ordered_under_the_old_name_is_not_ordered_a
 
 
 async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_again(
-    shop: Shop, offer: Offer, stranger: Any
+    shop: Shop, offer: Offer, redis_client: Any
 ) -> None:
     """On a cluster it asks who is signed in first, and then puts the line into that person's cart."""
     item = await offer()
     await shop.login("ana")
     await shop.shoppers.forget("ana")
     assert await shop.functions.run("shop_put_account", of_account("ana"), "ana", item.id, 1) == []
-    assert not await stranger.exists(SHOP_ACCOUNT_CART("ana"))
+    assert not await redis_client.exists(SHOP_ACCOUNT_CART("ana"))
 
 
 # Each database and each place once.
@@ -118,7 +118,7 @@ in_pairs = pytest.mark.parametrize(
 
 @in_pairs
 async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_under_the_old_name(
-    functions: Functions, sql: Sql, clock: SetClock, people: Book, monkeypatch: pytest.MonkeyPatch
+    functions: Functions, sql: Sql, clock: ManualClock, people: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The renaming begins and ends while the request is between its reading of the cart and its transaction."""
     shop = assemble(functions, sql, clock, people)
@@ -128,7 +128,7 @@ async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_unde
     order = shop.orders._order
 
     async def held_up(*args: Any) -> Any:
-        clock.forward(seconds=1)
+        clock.advance(seconds=1)
         await shop.revocations.note("ana")
         await shop.shoppers.rename("ana", "anna")
         return await order(*args)
@@ -146,19 +146,19 @@ async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_unde
 
 
 async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_again(
-    shop: Shop, stranger: Any
+    shop: Shop, redis_client: Any
 ) -> None:
     await shop.login("ana")
     await shop.shoppers.forget("ana")
     keys = of_account("ana")
     assert await shop.functions.run("shop_check_out_account", keys, "an id") == []
-    assert not await stranger.exists(*keys)
+    assert not await redis_client.exists(*keys)
 
 
 @pytest.mark.parametrize(("place", "sql_settings"), [("server", "postgresql")], indirect=True)
 @pytest.mark.parametrize("new", ["anna", None])
 async def test_orders_that_are_being_written_are_waited_for(
-    functions: Functions, sql: Sql, clock: SetClock, people: Book, new: str | None
+    functions: Functions, sql: Sql, clock: ManualClock, people: Book, new: str | None
 ) -> None:
     orders = assemble(functions, sql, clock, people).orders
-    await assert_waits_for_bearers(sql, functions.valkey, "ana", orders.hand_over("ana", new))
+    await assert_waits_for_username_lock(sql, functions.valkey, "ana", orders.hand_over("ana", new))

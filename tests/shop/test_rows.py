@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
@@ -54,34 +54,34 @@ def table() -> Table:
 
 
 @pytest.fixture
-def rows(functions: Functions, table: Table, clock: SetClock) -> RowCache:
+def rows(functions: Functions, table: Table, clock: ManualClock) -> RowCache:
     return RowCache(functions, table.load, clock=clock)
 
 
 async def test_a_scheduled_row_is_copied_when_due_and_strangers_see_when(
-    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("273", name="GTab 7inch", qty=629)
     await rows.schedule("273", 10)
-    assert await stranger.zscore(SHOP_DELAYS(), "273") == 10.0
-    assert await stranger.zscore(SHOP_SCHEDULE(), "273") == clock.now_s()
+    assert await redis_client.zscore(SHOP_DELAYS(), "273") == 10.0
+    assert await redis_client.zscore(SHOP_SCHEDULE(), "273") == clock.now_s()
     await rows.turn()
-    assert json.loads(await stranger.get(SHOP_INV("273")))["qty"] == 629
-    assert await stranger.zscore(SHOP_SCHEDULE(), "273") == clock.now_s() + 10
+    assert json.loads(await redis_client.get(SHOP_INV("273")))["qty"] == 629
+    assert await redis_client.zscore(SHOP_SCHEDULE(), "273") == clock.now_s() + 10
     table.put("273", name="GTab 7inch", qty=628)
-    clock.forward(seconds=9)
+    clock.advance(seconds=9)
     await rows.turn()
-    assert json.loads(await stranger.get(SHOP_INV("273")))["qty"] == 629
-    clock.forward(seconds=1)
+    assert json.loads(await redis_client.get(SHOP_INV("273")))["qty"] == 629
+    clock.advance(seconds=1)
     await rows.turn()
-    assert json.loads(await stranger.get(SHOP_INV("273")))["qty"] == 628
-    assert await stranger.pttl(SHOP_INV("273")) == -1
+    assert json.loads(await redis_client.get(SHOP_INV("273")))["qty"] == 628
+    assert await redis_client.pttl(SHOP_INV("273")) == -1
     assert table.queries == 2
 
 
-@pytest.mark.parametrize("how", ["by us", "by a stranger"])
+@pytest.mark.parametrize("how", ["by us", "by a plain Redis client"])
 async def test_a_delay_of_zero_or_less_takes_a_row_out(
-    rows: RowCache, table: Table, clock: SetClock, stranger: Any, how: str
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any, how: str
 ) -> None:
     table.put("1")
     await rows.schedule("1", 5)
@@ -89,50 +89,52 @@ async def test_a_delay_of_zero_or_less_takes_a_row_out(
     if how == "by us":
         await rows.schedule("1", -1)
     else:
-        await stranger.zadd(SHOP_DELAYS(), {"1": 0})
-        clock.forward(seconds=5)
+        await redis_client.zadd(SHOP_DELAYS(), {"1": 0})
+        clock.advance(seconds=5)
         await rows.turn()
-    assert await stranger.exists(SHOP_INV("1")) == 0
-    assert await stranger.zscore(SHOP_DELAYS(), "1") is None
-    assert await stranger.zscore(SHOP_SCHEDULE(), "1") is None
+    assert await redis_client.exists(SHOP_INV("1")) == 0
+    assert await redis_client.zscore(SHOP_DELAYS(), "1") is None
+    assert await redis_client.zscore(SHOP_SCHEDULE(), "1") is None
 
 
-async def test_a_stranger_may_schedule_by_the_documents_keys_alone(rows: RowCache, table: Table, stranger: Any) -> None:
+async def test_a_stranger_may_schedule_by_the_documents_keys_alone(
+    rows: RowCache, table: Table, redis_client: Any
+) -> None:
     table.put("9", qty=4)
-    await stranger.zadd(SHOP_DELAYS(), {"9": 2.5})
-    await stranger.zadd(SHOP_SCHEDULE(), {"9": 0})
+    await redis_client.zadd(SHOP_DELAYS(), {"9": 2.5})
+    await redis_client.zadd(SHOP_SCHEDULE(), {"9": 0})
     await rows.turn()
-    assert json.loads(await stranger.get(SHOP_INV("9")))["qty"] == 4
+    assert json.loads(await redis_client.get(SHOP_INV("9")))["qty"] == 4
 
 
 async def test_what_is_no_id_in_the_schedule_goes_and_holds_up_no_row(
-    rows: RowCache, table: Table, stranger: Any
+    rows: RowCache, table: Table, redis_client: Any
 ) -> None:
     table.put("9")
     for id in ("no id", "{9}", "x" * 65, "9"):
-        await stranger.zadd(SHOP_DELAYS(), {id: 5})
-        await stranger.zadd(SHOP_SCHEDULE(), {id: 0})
+        await redis_client.zadd(SHOP_DELAYS(), {id: 5})
+        await redis_client.zadd(SHOP_SCHEDULE(), {id: 0})
     await rows.turn()
-    assert await stranger.exists(SHOP_INV("9")) == 1
-    assert await stranger.zrange(SHOP_SCHEDULE(), 0, -1) == await stranger.zrange(SHOP_DELAYS(), 0, -1) == ["9"]
+    assert await redis_client.exists(SHOP_INV("9")) == 1
+    assert await redis_client.zrange(SHOP_SCHEDULE(), 0, -1) == await redis_client.zrange(SHOP_DELAYS(), 0, -1) == ["9"]
 
 
 async def test_a_row_that_is_gone_from_the_database_leaves_the_cache(
-    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1")
     await rows.schedule("1", 5)
     await rows.turn()
     del table.rows["1"]
-    clock.forward(seconds=5)
+    clock.advance(seconds=5)
     await rows.turn()
-    assert await stranger.exists(SHOP_INV("1")) == 0
-    assert await stranger.zcard(SHOP_SCHEDULE()) == 0
+    assert await redis_client.exists(SHOP_INV("1")) == 0
+    assert await redis_client.zcard(SHOP_SCHEDULE()) == 0
     assert await rows.get("1") is None
 
 
 async def test_many_workers_share_the_work_and_do_nothing_twice(
-    functions: Functions, table: Table, clock: SetClock
+    functions: Functions, table: Table, clock: ManualClock
 ) -> None:
     for n in range(1200):
         table.put(str(n))
@@ -144,7 +146,7 @@ async def test_many_workers_share_the_work_and_do_nothing_twice(
 
 
 async def test_rows_of_a_worker_that_died_are_taken_up_by_another(
-    functions: Functions, table: Table, clock: SetClock, stranger: Any
+    functions: Functions, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1")
     dying, living = RowCache(functions, table.load, clock=clock), RowCache(functions, table.load, clock=clock)
@@ -156,32 +158,32 @@ async def test_rows_of_a_worker_that_died_are_taken_up_by_another(
     await asyncio.gather(work, return_exceptions=True)
     table.gate = None
     await living.turn()
-    assert await stranger.exists(SHOP_INV("1")) == 0, "the dead one's lease is not over yet"
-    clock.forward(seconds=DUE_LEASE_SECONDS)
+    assert await redis_client.exists(SHOP_INV("1")) == 0, "the dead one's lease is not over yet"
+    clock.advance(seconds=DUE_LEASE_SECONDS)
     await living.turn()
-    assert await stranger.exists(SHOP_INV("1")) == 1
+    assert await redis_client.exists(SHOP_INV("1")) == 1
 
 
 async def test_a_dead_database_serves_the_old_row_says_so_and_recovers(
-    rows: RowCache, table: Table, clock: SetClock
+    rows: RowCache, table: Table, clock: ManualClock
 ) -> None:
     table.put("1", qty=5)
     await rows.schedule("1", 10)
     await rows.turn()
     table.dead = True
     table.put("1", qty=4)
-    clock.forward(seconds=10)
+    clock.advance(seconds=10)
     await rows.turn()
     row = await rows.get("1")
     assert row is not None
     assert (row.data["qty"], row.stale) == (5, False), "a second late is not late"
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     await rows.turn()
     row = await rows.get("1")
     assert row is not None
     assert (row.data["qty"], row.stale) == (5, True)
     table.dead = False
-    clock.forward(seconds=2)
+    clock.advance(seconds=2)
     await rows.turn()
     row = await rows.get("1")
     assert row is not None
@@ -189,14 +191,14 @@ async def test_a_dead_database_serves_the_old_row_says_so_and_recovers(
 
 
 async def test_a_slow_database_keeps_no_reader_waiting_who_could_have_the_old_row(
-    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1", qty=5)
     assert (await rows.get("1")) is not None
-    await stranger.delete(SHOP_INV("1"))  # as if its few seconds were over
+    await redis_client.delete(SHOP_INV("1"))  # as if its few seconds were over
     table.put("1", qty=4)
     table.gate = asyncio.Event()
-    clock.forward(seconds=BRIEF_SECONDS + 1)
+    clock.advance(seconds=BRIEF_SECONDS + 1)
     old = await asyncio.gather(*(rows.get("1") for _ in range(50)))
     assert {(row.data["qty"], row.stale) for row in old if row is not None} == {(5, True)}
     table.gate.set()
@@ -209,7 +211,7 @@ async def test_a_slow_database_keeps_no_reader_waiting_who_could_have_the_old_ro
     assert table.queries == 2
 
 
-async def test_an_unscheduled_row_is_cached_briefly(rows: RowCache, table: Table, stranger: Any) -> None:
+async def test_an_unscheduled_row_is_cached_briefly(rows: RowCache, table: Table, redis_client: Any) -> None:
     table.put("1", qty=5)
     await rows.get("1")
     usage = Usage()
@@ -218,12 +220,12 @@ async def test_an_unscheduled_row_is_cached_briefly(rows: RowCache, table: Table
     USAGE.reset(mark)
     assert usage.trips == 1
     assert table.queries == 1
-    assert 0 < await stranger.pttl(SHOP_INV("1")) <= BRIEF_SECONDS * 1000
-    assert await stranger.zcard(SHOP_SCHEDULE()) == 0
+    assert 0 < await redis_client.pttl(SHOP_INV("1")) <= BRIEF_SECONDS * 1000
+    assert await redis_client.zcard(SHOP_SCHEDULE()) == 0
 
 
 async def test_however_many_miss_a_row_in_however_many_processes_it_is_loaded_once(
-    functions: Functions, table: Table, clock: SetClock
+    functions: Functions, table: Table, clock: ManualClock
 ) -> None:
     table.put("1", qty=5)
     table.gate = asyncio.Event()
@@ -238,7 +240,7 @@ async def test_however_many_miss_a_row_in_however_many_processes_it_is_loaded_on
 
 
 async def test_a_row_that_another_has_just_loaded_is_not_loaded_again(
-    rows: RowCache, functions: Functions, table: Table, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    rows: RowCache, functions: Functions, table: Table, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.put("1", qty=5)
     call, other = functions.run, RowCache(functions, table.load, clock=clock)
@@ -287,11 +289,11 @@ async def test_whoever_looked_just_before_a_row_was_made_does_not_hide_it(rows: 
     assert await rows.get("1") is not None
 
 
-async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, table: Table, clock: SetClock) -> None:
+async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, table: Table, clock: ManualClock) -> None:
     table.put("1", qty=5)
     await rows.schedule("1", 10)
     await rows.turn()
-    clock.forward(seconds=10)
+    clock.advance(seconds=10)
     table.gate = asyncio.Event()
     copying = asyncio.create_task(rows.turn())  # has read qty 5 …
     await eventually(lambda: table.queries == 2)
@@ -305,27 +307,29 @@ async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, ta
 
 
 async def test_a_row_taken_out_while_it_is_copied_stays_out(
-    rows: RowCache, table: Table, clock: SetClock, stranger: Any
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1")
     await rows.schedule("1", 10)
     table.gate = asyncio.Event()
     copying = asyncio.create_task(rows.turn())
     await eventually(lambda: table.queries)
-    clock.forward(seconds=0.001)
+    clock.advance(seconds=0.001)
     await rows.schedule("1", 0)
     table.gate.set()
     await copying
-    assert await stranger.exists(SHOP_INV("1")) == 0
-    assert await stranger.zcard(SHOP_SCHEDULE()) == 0
+    assert await redis_client.exists(SHOP_INV("1")) == 0
+    assert await redis_client.zcard(SHOP_SCHEDULE()) == 0
 
 
-async def test_a_reader_that_fails_lets_the_next_one_try_at_once(rows: RowCache, table: Table, stranger: Any) -> None:
+async def test_a_reader_that_fails_lets_the_next_one_try_at_once(
+    rows: RowCache, table: Table, redis_client: Any
+) -> None:
     table.put("1")
     table.dead = True
     with pytest.raises(Unavailable):
         await rows.get("1")
-    assert await stranger.hget(SHOP_ROW("1"), "busy") is None
+    assert await redis_client.hget(SHOP_ROW("1"), "busy") is None
     table.dead = False
     assert await rows.get("1") is not None
 
@@ -337,7 +341,7 @@ async def test_what_cannot_be_an_id_is_refused(rows: RowCache, id: str) -> None:
 
 
 async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_as_they_fall_due(
-    functions: Functions, table: Table, clock: SetClock, stranger: Any
+    functions: Functions, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     """Time is set, so that this is about who copies what when; `bench/shop.py` shows how fast."""
     chance = random.Random(1)
@@ -346,14 +350,14 @@ async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_as_th
         table.put(id)
     # As after a long run: each somewhere within its own period.
     due = {id: clock.now_s() + chance.uniform(0, delay) for id, delay in delays.items()}
-    await stranger.zadd(SHOP_DELAYS(), delays)
-    await stranger.zadd(SHOP_SCHEDULE(), due)
+    await redis_client.zadd(SHOP_DELAYS(), delays)
+    await redis_client.zadd(SHOP_SCHEDULE(), due)
     workers = [RowCache(functions, table.load, clock=clock) for _ in range(2)]
     for _ in range(5):
-        clock.forward(seconds=0.2)
+        clock.advance(seconds=0.2)
         while 0.0 in await asyncio.gather(*(worker.turn() for worker in workers)):
             continue
-        ((_, first),) = await stranger.zrange(SHOP_SCHEDULE(), 0, 0, withscores=True)
+        ((_, first),) = await redis_client.zrange(SHOP_SCHEDULE(), 0, 0, withscores=True)
         assert first > clock.now_s(), "nothing is left behind"
     expected = sum(1 for id in delays if due[id] <= clock.now_s())
     assert expected > 500
@@ -367,7 +371,7 @@ async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer)
     await shop.caching.schedule(ADMIN, one.id, 30)
     row = await shop.caching.schedule(ADMIN, two.id, 5)
     assert (row.id, row.delay, row.due_at) == (two.id, 5.0, shop.clock.now_s())
-    shop.clock.forward(seconds=2)
+    shop.clock.advance(seconds=2)
     state = await shop.caching.state(ADMIN, Page())
     assert [row.id for row in state.rows] == [two.id, one.id]
     assert (state.scheduled, state.late_seconds) == (2, 2.0)
@@ -376,7 +380,7 @@ async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer)
 
 
 async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(
-    functions: Functions, rows: RowCache, table: Table, clock: SetClock, place: Server | Cluster
+    functions: Functions, rows: RowCache, table: Table, clock: ManualClock, place: Server | Cluster
 ) -> None:
     table.put("1", qty=5)
     await rows.get("1")
@@ -403,7 +407,7 @@ async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(
             return row is not None and row.data["qty"] == 1
 
         await eventually(seen)
-    clock.forward(seconds=BRIEF_SECONDS + 1)
+    clock.advance(seconds=BRIEF_SECONDS + 1)
     before = table.queries
     await rows.get("1")
     assert table.queries == before + 1, "what is at hand is not kept past its time"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.sql import Sql
 from plaza.shop.keys import (
@@ -21,7 +21,7 @@ from tests.shop.conftest import Book, Shop, assemble, offer_in
 
 
 async def test_cleaning_ends_the_oldest_beyond_the_limit_with_everything_of_theirs_while_traffic_goes_on(
-    functions: Functions, database: Sql, clock: SetClock, people: Book, stranger: Any
+    functions: Functions, database: Sql, clock: ManualClock, people: Book, redis_client: Any
 ) -> None:
     shop = assemble(functions, database, clock, people, Limits(idle=1000, absolute=10_000, most=30))
     item = await offer_in(shop)
@@ -30,21 +30,21 @@ async def test_cleaning_ends_the_oldest_beyond_the_limit_with_everything_of_thei
         token = await shop.token()
         await shop.carts.put(token, item.id, 1)
         tokens.append(token)
-        clock.forward(seconds=0.01)
+        clock.advance(seconds=0.01)
     spared = tokens[0]  # the oldest, but seen again while the cleaning goes on
 
     async def traffic() -> None:
         for _ in range(20):
-            clock.forward(seconds=0.001)
+            clock.advance(seconds=0.001)
             await shop.sessions.visit(spared)
 
     await traffic()
     ended, _ = await asyncio.gather(shop.sessions.clean(), traffic())
     assert ended == 50
-    left = await stranger.zrange(SHOP_RECENT(), 0, -1)
+    left = await redis_client.zrange(SHOP_RECENT(), 0, -1)
     assert sorted(left) == sorted([spared, *tokens[51:]])
     for token in tokens[1:51]:
-        assert await stranger.exists(SHOP_SESSION(token)) + await stranger.exists(SHOP_CART(token)) == 0
+        assert await redis_client.exists(SHOP_SESSION(token)) + await redis_client.exists(SHOP_CART(token)) == 0
     assert await shop.lines(spared) == {item.id: 1}
 
 
@@ -53,14 +53,14 @@ async def test_a_session_that_is_seen_again_just_before_it_is_cleaned_stays(
 ) -> None:
     shop.sessions.limits = Limits(most=1)
     token = await shop.token()
-    shop.clock.forward(seconds=1)  # so that it is the oldest
+    shop.clock.advance(seconds=1)  # so that it is the oldest
     await shop.token()
     to_clean = shop.sessions._to_clean
 
     async def overtaken() -> list[tuple[str, str]]:
         monkeypatch.setattr(shop.sessions, "_to_clean", to_clean)
         found = await to_clean()
-        shop.clock.forward(seconds=1)
+        shop.clock.advance(seconds=1)
         await shop.sessions.visit(token)
         return found
 
@@ -69,22 +69,22 @@ async def test_a_session_that_is_seen_again_just_before_it_is_cleaned_stays(
     assert not (await shop.sessions.visit(token))[0].new
 
 
-async def test_cleaning_ends_sessions_that_nobody_came_back_to(shop: Shop, stranger: Any) -> None:
+async def test_cleaning_ends_sessions_that_nobody_came_back_to(shop: Shop, redis_client: Any) -> None:
     await shop.login("ana")
     await shop.token()
-    shop.clock.forward(seconds=shop.sessions.limits.idle + 1)
+    shop.clock.advance(seconds=shop.sessions.limits.idle + 1)
     fresh = await shop.token()
     assert await shop.sessions.clean() == 2
-    assert await stranger.zrange(SHOP_RECENT(), 0, -1) == [fresh]
-    assert await stranger.hlen(SHOP_LOGINS()) == 0
+    assert await redis_client.zrange(SHOP_RECENT(), 0, -1) == [fresh]
+    assert await redis_client.hlen(SHOP_LOGINS()) == 0
 
 
-async def test_what_others_left_in_recent_without_a_session_is_cleaned_too(shop: Shop, stranger: Any) -> None:
+async def test_what_others_left_in_recent_without_a_session_is_cleaned_too(shop: Shop, redis_client: Any) -> None:
     orphan = new_token()
-    await stranger.zadd(SHOP_RECENT(), {orphan: 1.0, "no token": 0.5})
-    await stranger.hset(SHOP_LOGINS(), orphan, "ana")
-    await stranger.hset(SHOP_CART(orphan), "1", "2")
+    await redis_client.zadd(SHOP_RECENT(), {orphan: 1.0, "no token": 0.5})
+    await redis_client.hset(SHOP_LOGINS(), orphan, "ana")
+    await redis_client.hset(SHOP_CART(orphan), "1", "2")
     assert await shop.sessions.clean() == 2
-    assert await stranger.zcard(SHOP_RECENT()) == 0
-    assert await stranger.hlen(SHOP_LOGINS()) == 0
-    assert await stranger.exists(SHOP_CART(orphan)) == 0
+    assert await redis_client.zcard(SHOP_RECENT()) == 0
+    assert await redis_client.hlen(SHOP_LOGINS()) == 0
+    assert await redis_client.exists(SHOP_CART(orphan)) == 0

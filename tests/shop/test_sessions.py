@@ -23,7 +23,7 @@ from plaza.shop.keys import (
 )
 from plaza.shop.model import Login
 from plaza.shop.sessions import is_token, new_token
-from tests.round_trips import rounds_of
+from tests.round_trips import count_round_trips
 from tests.shop.conftest import Book, Offer, Shop
 
 
@@ -35,12 +35,12 @@ def test_tokens_are_upper_case_uuids_of_random_bits() -> None:
         assert uuid.UUID(token).version == 4
 
 
-async def test_strangers_see_who_is_signed_in_and_when_each_token_was_seen(shop: Shop, stranger: Any) -> None:
+async def test_strangers_see_who_is_signed_in_and_when_each_token_was_seen(shop: Shop, redis_client: Any) -> None:
     guest, ana = await shop.token(), await shop.login("ana")
-    shop.clock.forward(seconds=1.5)
+    shop.clock.advance(seconds=1.5)
     await shop.sessions.visit(guest)
-    assert await stranger.hgetall(SHOP_LOGINS()) == {ana: "ana"}
-    seen = dict(await stranger.zrange(SHOP_RECENT(), 0, -1, withscores=True))
+    assert await redis_client.hgetall(SHOP_LOGINS()) == {ana: "ana"}
+    seen = dict(await redis_client.zrange(SHOP_RECENT(), 0, -1, withscores=True))
     assert seen == {ana: shop.clock.now_s() - 1.5, guest: shop.clock.now_s()}
 
 
@@ -58,75 +58,75 @@ async def test_strangers_see_who_is_signed_in_and_when_each_token_was_seen(shop:
     ],
 )
 async def test_a_missing_dead_or_made_up_token_gets_a_new_session(
-    shop: Shop, cookie: str | None, stranger: Any
+    shop: Shop, cookie: str | None, redis_client: Any
 ) -> None:
     visit, _ = await shop.sessions.visit(cookie)
     assert visit.new
     assert is_token(visit.token)
     assert visit.token != cookie
     assert visit.user is None
-    assert await stranger.zrange(SHOP_RECENT(), 0, -1) == [visit.token]
+    assert await redis_client.zrange(SHOP_RECENT(), 0, -1) == [visit.token]
 
 
-async def test_a_session_ends_when_idle_for_too_long(shop: Shop, stranger: Any) -> None:
+async def test_a_session_ends_when_idle_for_too_long(shop: Shop, redis_client: Any) -> None:
     token = await shop.login("ana")
-    shop.clock.forward(seconds=shop.sessions.limits.idle)
+    shop.clock.advance(seconds=shop.sessions.limits.idle)
     visit, _ = await shop.sessions.visit(token)
     assert visit.user == "ana"
-    shop.clock.forward(seconds=shop.sessions.limits.idle + 1)
+    shop.clock.advance(seconds=shop.sessions.limits.idle + 1)
     visit, _ = await shop.sessions.visit(token)
     assert visit.new
     assert visit.user is None
-    assert await stranger.hgetall(SHOP_LOGINS()) == {}
-    assert await stranger.exists(SHOP_SESSION(token)) == 0
+    assert await redis_client.hgetall(SHOP_LOGINS()) == {}
+    assert await redis_client.exists(SHOP_SESSION(token)) == 0
 
 
 async def test_a_session_ends_at_last_however_often_it_is_used(shop: Shop) -> None:
     token = await shop.login("ana")
     limits = shop.sessions.limits
     for _ in range(int(limits.absolute // limits.idle)):
-        shop.clock.forward(seconds=limits.idle)
+        shop.clock.advance(seconds=limits.idle)
         assert (await shop.sessions.visit(token))[0].user == "ana"
-    shop.clock.forward(seconds=limits.absolute % limits.idle + 1)
+    shop.clock.advance(seconds=limits.absolute % limits.idle + 1)
     assert (await shop.sessions.visit(token))[0].new
 
 
-async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     guest, ana = await shop.token(), await shop.login("ana")
     await shop.carts.put(ana, item.id, 2)
     gone = new_token()
-    await stranger.hset(SHOP_LOGINS(), mapping={guest: "ben", ana: "ben", gone: "ben"})
-    await stranger.zadd(SHOP_RECENT(), {ana: 1, gone: 2})
-    await stranger.zrem(SHOP_RECENT(), guest)
-    await stranger.delete(SHOP_CART(ana))
-    await stranger.delete(SHOP_ACCOUNT_SESSIONS("ana"))
+    await redis_client.hset(SHOP_LOGINS(), mapping={guest: "ben", ana: "ben", gone: "ben"})
+    await redis_client.zadd(SHOP_RECENT(), {ana: 1, gone: 2})
+    await redis_client.zrem(SHOP_RECENT(), guest)
+    await redis_client.delete(SHOP_CART(ana))
+    await redis_client.delete(SHOP_ACCOUNT_SESSIONS("ana"))
     now_ms = shop.clock.now_ms()
     for token in (guest, ana, gone):
         await shop.functions.run("shop_repair_session", [SHOP_SESSION(token)], now_ms, token)
     await shop.functions.run("shop_repair_person", [SHOP_ACCOUNT("ana")], now_ms, "ana")
-    assert await stranger.hgetall(SHOP_LOGINS()) == {ana: "ana"}
+    assert await redis_client.hgetall(SHOP_LOGINS()) == {ana: "ana"}
     now = shop.clock.now_s()
-    assert dict(await stranger.zrange(SHOP_RECENT(), 0, -1, withscores=True)) == {guest: now, ana: now}
-    assert await stranger.zrange(SHOP_ACCOUNT_SESSIONS("ana"), 0, -1) == [ana]
+    assert dict(await redis_client.zrange(SHOP_RECENT(), 0, -1, withscores=True)) == {guest: now, ana: now}
+    assert await redis_client.zrange(SHOP_ACCOUNT_SESSIONS("ana"), 0, -1) == [ana]
     assert await shop.lines(ana) == {item.id: 2}
 
 
-async def test_logging_out_empties_what_the_token_had(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_logging_out_empties_what_the_token_had(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 2)
     await shop.views.view(token, item.id)
     await shop.sessions.logout(token)
     for key in (SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)):
-        assert await stranger.exists(key) == 0
-    assert await stranger.hexists(SHOP_LOGINS(), token) is False
-    assert await stranger.zscore(SHOP_RECENT(), token) is None
-    assert await stranger.zcard(SHOP_ACCOUNT_SESSIONS("ana")) == 0
+        assert await redis_client.exists(key) == 0
+    assert await redis_client.hexists(SHOP_LOGINS(), token) is False
+    assert await redis_client.zscore(SHOP_RECENT(), token) is None
+    assert await redis_client.zcard(SHOP_ACCOUNT_SESSIONS("ana")) == 0
 
 
 async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_beside_it(
-    shop: Shop, offer: Offer, stranger: Any
+    shop: Shop, offer: Offer, redis_client: Any
 ) -> None:
     item = await offer()
     for _ in range(8):
@@ -150,16 +150,16 @@ async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_besid
         await asyncio.gather(busy(), busy(), leave())
         await shop.functions.outbox.drain()
         for key in (SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)):
-            assert await stranger.exists(key) == 0
-        assert await stranger.hexists(SHOP_LOGINS(), token) is False
-        assert await stranger.zscore(SHOP_RECENT(), token) is None
-        assert await stranger.zscore(SHOP_ACCOUNT_SESSIONS("ana"), token) is None
+            assert await redis_client.exists(key) == 0
+        assert await redis_client.hexists(SHOP_LOGINS(), token) is False
+        assert await redis_client.zscore(SHOP_RECENT(), token) is None
+        assert await redis_client.zscore(SHOP_ACCOUNT_SESSIONS("ana"), token) is None
         await shop.sessions.logout(other)
 
 
 async def test_people_see_and_end_their_own_sessions_by_an_id_that_is_no_token(shop: Shop) -> None:
     first = await shop.login("ana")
-    shop.clock.forward(seconds=5)
+    shop.clock.advance(seconds=5)
     second, bens = await shop.login("ana"), await shop.login("ben")
     visit, _ = await shop.sessions.visit(second)
     page = await shop.sessions.page(visit, Page())
@@ -177,7 +177,7 @@ async def test_people_see_and_end_their_own_sessions_by_an_id_that_is_no_token(s
 async def test_pages_of_sessions_neither_repeat_nor_skip(shop: Shop) -> None:
     for _ in range(4):
         token = await shop.login("ana")
-        shop.clock.forward(seconds=1)
+        shop.clock.advance(seconds=1)
     visit, _ = await shop.sessions.visit(token)
     first = await shop.sessions.page(visit, Page(limit=3))
     rest = await shop.sessions.page(visit, Page(limit=3, cursor=first.pagination.next_cursor))
@@ -187,18 +187,18 @@ async def test_pages_of_sessions_neither_repeat_nor_skip(shop: Shop) -> None:
     assert rest.pagination.next_cursor is None
 
 
-async def test_a_person_has_fifty_sessions_at_most(shop: Shop, stranger: Any) -> None:
+async def test_a_person_has_fifty_sessions_at_most(shop: Shop, redis_client: Any) -> None:
     book = shop.sessions.accounts
     assert isinstance(book, Book)
     first = await shop.login("ana")
     for _ in range(50):
-        shop.clock.forward(seconds=1)
+        shop.clock.advance(seconds=1)
         token = new_token()
         await shop.functions.run(
             "shop_open", [SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)], token, shop.sessions.now(), "ana"
         )
     await shop.functions.outbox.drain()
-    assert await stranger.zcard(SHOP_ACCOUNT_SESSIONS("ana")) == 50
+    assert await redis_client.zcard(SHOP_ACCOUNT_SESSIONS("ana")) == 50
     assert (await shop.sessions.visit(first))[0].new
 
 
@@ -206,7 +206,7 @@ async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) 
     first, second = await offer(), await offer()
     tokens = [await shop.login("ana"), await shop.login("ana")]
     await shop.carts.put(tokens[0], first.id, 3)
-    shop.clock.forward(seconds=1)
+    shop.clock.advance(seconds=1)
     await shop.revocations.note("ana")
     visit, _ = await shop.sessions.visit(tokens[0])
     assert (visit.new, visit.user) == (True, None)
@@ -224,17 +224,17 @@ async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Of
             lambda token=token: shop.sessions.visit(token, "shop_cart"),
         ):
             await shop.functions.outbox.drain()  # what the one before left to follow by itself is not ours
-            shop.clock.forward(seconds=0.1)
+            shop.clock.advance(seconds=0.1)
             usage = Usage()
             mark = USAGE.set(usage)
-            assert await rounds_of(valkey, work()) <= (2 if valkey.clustered else 1)
+            assert await count_round_trips(valkey, work()) <= (2 if valkey.clustered else 1)
             USAGE.reset(mark)
             if not valkey.clustered:
                 assert usage.trips == 1
         await shop.functions.outbox.drain()
-        shop.clock.forward(seconds=0.1)
-        rounds = await rounds_of(valkey, shop.carts.put(token, item.id, tokens.index(token) + 1))
+        shop.clock.advance(seconds=0.1)
+        rounds = await count_round_trips(valkey, shop.carts.put(token, item.id, tokens.index(token) + 1))
         assert rounds <= (5 if valkey.clustered else 2)  # one of them reads the rows of the cart
     await shop.functions.outbox.drain()
-    rounds = await rounds_of(valkey, shop.sessions.login(tokens[0], Login("ben", "ben password")))
+    rounds = await count_round_trips(valkey, shop.sessions.login(tokens[0], Login("ben", "ben password")))
     assert rounds <= (7 if valkey.clustered else 2)

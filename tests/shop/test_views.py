@@ -14,29 +14,32 @@ from plaza.shop.keys import SHOP_POPULAR, SHOP_VIEWED
 from tests.shop.conftest import Offer, Shop
 
 
-async def test_strangers_see_views_as_the_document_says(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_strangers_see_views_as_the_document_says(shop: Shop, offer: Offer, redis_client: Any) -> None:
     one, two = await offer(), await offer()
     token = await shop.token()
     for id in (one.id, one.id, two.id):
-        shop.clock.forward(seconds=1.25)
+        shop.clock.advance(seconds=1.25)
         visit, item = await shop.views.view(token, id)
         assert not visit.new
         assert item.id == id
-    assert await stranger.zrange(SHOP_POPULAR(), 0, -1, withscores=True) == [(str(one.id), -2.0), (str(two.id), -1.0)]
+    assert await redis_client.zrange(SHOP_POPULAR(), 0, -1, withscores=True) == [
+        (str(one.id), -2.0),
+        (str(two.id), -1.0),
+    ]
     now = shop.clock.now_s()
-    assert await stranger.zrange(SHOP_VIEWED(token), 0, -1, withscores=True) == [
+    assert await redis_client.zrange(SHOP_VIEWED(token), 0, -1, withscores=True) == [
         (str(one.id), now - 1.25),
         (str(two.id), now),
     ]
 
 
-async def test_a_session_remembers_its_newest_25(shop: Shop, offer: Offer, stranger: Any) -> None:
+async def test_a_session_remembers_its_newest_25(shop: Shop, offer: Offer, redis_client: Any) -> None:
     ids = [(await offer()).id for _ in range(27)]
     token = await shop.token()
     for id in ids:
-        shop.clock.forward(seconds=1)
+        shop.clock.advance(seconds=1)
         await shop.views.view(token, id)
-    assert await stranger.zrange(SHOP_VIEWED(token), 0, -1) == [str(id) for id in ids[2:]]
+    assert await redis_client.zrange(SHOP_VIEWED(token), 0, -1) == [str(id) for id in ids[2:]]
     _, page = await shop.views.recently(token, Page(limit=20))
     assert [item.id for item in page.items] == ids[:6:-1]
     _, rest = await shop.views.recently(token, Page(limit=20, cursor=page.pagination.next_cursor))
@@ -44,24 +47,24 @@ async def test_a_session_remembers_its_newest_25(shop: Shop, offer: Offer, stran
     assert rest.pagination.next_cursor is None
 
 
-async def test_a_view_of_nothing_counts_nothing(shop: Shop, stranger: Any) -> None:
+async def test_a_view_of_nothing_counts_nothing(shop: Shop, redis_client: Any) -> None:
     token = await shop.token()
     with pytest.raises(NotFound):
         await shop.views.view(token, 12345)
-    assert await stranger.exists(SHOP_POPULAR()) == 0
-    assert await stranger.exists(SHOP_VIEWED(token)) == 0
+    assert await redis_client.exists(SHOP_POPULAR()) == 0
+    assert await redis_client.exists(SHOP_VIEWED(token)) == 0
 
 
 async def test_a_view_counts_once_also_if_the_row_was_not_cached_or_the_session_new(
-    shop: Shop, offer: Offer, stranger: Any
+    shop: Shop, offer: Offer, redis_client: Any
 ) -> None:
     item = await offer()
     for cookie in (None, "EB9382CA-0376-4558-B271-EA230BDB7EAF", await shop.token()):
         await shop.rows.schedule(str(item.id), 0)
-        before = await stranger.zscore(SHOP_POPULAR(), item.id) or 0
+        before = await redis_client.zscore(SHOP_POPULAR(), item.id) or 0
         visit, _ = await shop.views.view(cookie, item.id)
-        assert await stranger.zscore(SHOP_POPULAR(), item.id) == before - 1
-        assert await stranger.zrange(SHOP_VIEWED(visit.token), 0, -1) == [str(item.id)]
+        assert await redis_client.zscore(SHOP_POPULAR(), item.id) == before - 1
+        assert await redis_client.zrange(SHOP_VIEWED(visit.token), 0, -1) == [str(item.id)]
 
 
 async def test_popular_items_come_by_views(shop: Shop, offer: Offer) -> None:
@@ -76,19 +79,19 @@ async def test_popular_items_come_by_views(shop: Shop, offer: Offer) -> None:
     assert [item.id for item in rest.items] == [ids[0]]
 
 
-async def test_views_are_halved_once_in_five_minutes_whoever_asks(shop: Shop, stranger: Any) -> None:
-    await stranger.zadd(SHOP_POPULAR(), {"1": -8.0, "2": -3.0})
+async def test_views_are_halved_once_in_five_minutes_whoever_asks(shop: Shop, redis_client: Any) -> None:
+    await redis_client.zadd(SHOP_POPULAR(), {"1": -8.0, "2": -3.0})
     await asyncio.gather(*(shop.views.halve() for _ in range(5)))
-    assert await stranger.zscore(SHOP_POPULAR(), "1") == -4
-    shop.clock.forward(seconds=views.HALVE_SECONDS)
+    assert await redis_client.zscore(SHOP_POPULAR(), "1") == -4
+    shop.clock.advance(seconds=views.HALVE_SECONDS)
     await asyncio.gather(*(shop.views.halve() for _ in range(5)))
-    assert await stranger.zrange(SHOP_POPULAR(), 0, -1, withscores=True) == [("1", -2.0), ("2", -0.75)]
+    assert await redis_client.zrange(SHOP_POPULAR(), 0, -1, withscores=True) == [("1", -2.0), ("2", -0.75)]
 
 
-async def test_the_least_viewed_are_cut(shop: Shop, stranger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_least_viewed_are_cut(shop: Shop, redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "MOST_POPULAR", 10)
     monkeypatch.setattr(views, "CUT_STEP", 3)
-    await stranger.zadd(SHOP_POPULAR(), {str(n): -n for n in range(1, 31)})
+    await redis_client.zadd(SHOP_POPULAR(), {str(n): -n for n in range(1, 31)})
     await shop.views.halve()
-    left = await stranger.zrange(SHOP_POPULAR(), 0, -1, withscores=True)
+    left = await redis_client.zrange(SHOP_POPULAR(), 0, -1, withscores=True)
     assert left == [(str(n), -n / 2) for n in range(30, 20, -1)]

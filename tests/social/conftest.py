@@ -11,7 +11,7 @@ import pytest
 
 from plaza.core import paging
 from plaza.core.auth import API, Actor, Auth
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
@@ -47,7 +47,7 @@ class Social:
     valkey: Valkey
     functions: Functions
     auth: Auth
-    clock: SetClock
+    clock: ManualClock
     parts: dict[type, Any]
 
     @property
@@ -115,7 +115,7 @@ class Social:
 
 
 @pytest.fixture
-async def social(valkey: Valkey, clock: SetClock) -> AsyncIterator[Social]:
+async def social(valkey: Valkey, clock: ManualClock) -> AsyncIterator[Social]:
     functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY, JOBS])
     await functions.load()
     revocations = Revocations(valkey, clock=clock)
@@ -152,12 +152,12 @@ async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def true(social: Social, stranger: Any) -> Callable[[], Awaitable[Facts]]:
-    """Asks a stranger whether everything fits together, and gives what it read."""
+def true(social: Social, redis_client: Any) -> Callable[[], Awaitable[Facts]]:
+    """Asks a plain Redis client whether everything fits together, and gives what it read."""
 
     async def look() -> Facts:
         await social.functions.outbox.drain()
-        facts = await read_all(stranger)
+        facts = await read_all(redis_client)
         assert faults(facts, social.clock.now_ms()) == []
         assert not facts["pending"], "an effect is not settled"
         return facts

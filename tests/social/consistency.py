@@ -1,4 +1,4 @@
-"""Reads all of social's keys as a stranger would, and says what does not fit together."""
+"""Reads all of social's keys as a plain Redis client would, and says what does not fit together."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ class Known(Protocol):
 ALL = join([keys.CATALOGUE, CATALOGUE])
 
 
-async def read_all(stranger: Any, known: Known = ALL) -> Facts:
+async def read_all(redis_client: Any, known: Known = ALL) -> Facts:
     """Everything, by the name its family has in the catalogue and the ids in its name."""
     names = {key: name for name, key in known}
     facts: Facts = {name: {} for name in names.values()}
-    for key in await _keys(stranger):
+    for key in await _keys(redis_client):
         match = known.match(key)
         assert match is not None, f"nobody declared {key}"
-        facts[names[match.key]][match.parts] = await _value(stranger, key, match.key.type)
+        facts[names[match.key]][match.parts] = await _value(redis_client, key, match.key.type)
     return facts
 
 
-async def _keys(stranger: Any) -> list[str]:
-    if hasattr(stranger, "get_primaries"):
-        return list(await stranger.keys("*", target_nodes="primaries"))
-    return list(await stranger.keys("*"))
+async def _keys(redis_client: Any) -> list[str]:
+    if hasattr(redis_client, "get_primaries"):
+        return list(await redis_client.keys("*", target_nodes="primaries"))
+    return list(await redis_client.keys("*"))
 
 
-async def _value(stranger: Any, key: str, kind: str) -> Any:
+async def _value(redis_client: Any, key: str, kind: str) -> Any:
     if kind == "hash":
-        return await stranger.hgetall(key)
+        return await redis_client.hgetall(key)
     if kind == "set":
-        return await stranger.smembers(key)
+        return await redis_client.smembers(key)
     if kind == "zset":
-        return dict(await stranger.zrange(key, 0, -1, withscores=True))
+        return dict(await redis_client.zrange(key, 0, -1, withscores=True))
     if kind == "list":
-        return await stranger.lrange(key, 0, -1)
-    return await stranger.get(key) if kind == "string" else None
+        return await redis_client.lrange(key, 0, -1)
+    return await redis_client.get(key) if kind == "string" else None
 
 
 def faults(facts: Facts, now_ms: int) -> list[str]:

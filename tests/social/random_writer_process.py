@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
 from plaza.core.keyspace import use_layout
@@ -20,7 +20,7 @@ from plaza.social.model import NewComment, NewPost, PostEdit
 from plaza.social.post_reader import Reader
 from plaza.social.posts import Posts
 from plaza.social.users import People
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 PEOPLE = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
 ADMIN = Actor("root", "admin")
@@ -30,9 +30,9 @@ PROJECTION_MS = 400
 
 
 async def main(url: str, seed: int) -> None:
-    valkey = await connect_patiently(url)
+    valkey = await connect_for_test(url)
     use_layout(valkey.layout)
-    functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], projection_ms=PROJECTION_MS), SetClock()
+    functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], projection_ms=PROJECTION_MS), ManualClock()
     await functions.load()
     people = People(functions, Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), clock)
     posts = Posts(functions, Reader(functions), people, clock)

@@ -25,17 +25,17 @@ from tests.social.conftest import ADMIN, Social
 REGISTRATION = Registration(username="ana", password="correct horse", display_name="Ana", email="ana@mail.example")
 
 
-async def test_a_registration_makes_the_documented_profile_and_signs_in(social: Social, stranger: Any) -> None:
+async def test_a_registration_makes_the_documented_profile_and_signs_in(social: Social, redis_client: Any) -> None:
     signed = await social.accounts.register(REGISTRATION)
-    profile = await stranger.hgetall(USER("ana"))
+    profile = await redis_client.hgetall(USER("ana"))
     assert profile == {
         "username": "ana", "display_name": "Ana", "email": "ana@mail.example", "role": "user", "postCount": "0",
         "followerCount": "0", "followingCount": "0", "created_at": str(social.clock.now_ms()), "version": "1",
     }  # fmt: skip
-    assert await stranger.zscore(USERS_REGULAR(), "ana") == social.clock.now_ms()
+    assert await redis_client.zscore(USERS_REGULAR(), "ana") == social.clock.now_ms()
     assert signed.user.email == "ana@mail.example"
     assert social.auth.actor({"authorization": f"Bearer {signed.access_token}"}) == Actor("ana", "user")
-    secret = await stranger.hgetall(AUTH_USER("ana"))
+    secret = await redis_client.hgetall(AUTH_USER("ana"))
     assert secret["password_hash"].startswith("$argon2id$")
     assert signed.refresh_token.rsplit(".", 1)[1] not in str(secret), "a refresh token is stored as a hash"
 
@@ -97,9 +97,9 @@ async def test_a_refresh_token_is_good_once_and_its_reuse_ends_the_family(social
 
 async def test_a_refresh_token_expires(social: Social) -> None:
     signed = await social.accounts.register(REGISTRATION)
-    social.clock.forward(days=29)
+    social.clock.advance(days=29)
     signed = await social.accounts.refresh(signed.refresh_token)
-    social.clock.forward(days=31)
+    social.clock.advance(days=31)
     with pytest.raises(BadRefresh):
         await social.accounts.refresh(signed.refresh_token)
 
@@ -123,12 +123,12 @@ async def test_logging_out_ends_one_session_or_all(social: Social) -> None:
             await social.accounts.refresh(gone.refresh_token)
 
 
-async def test_sessions_are_bounded_and_the_oldest_goes(social: Social, stranger: Any) -> None:
+async def test_sessions_are_bounded_and_the_oldest_goes(social: Social, redis_client: Any) -> None:
     first = await social.accounts.register(REGISTRATION)
     for _ in range(MOST_SESSIONS + 3):
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         last = await social.accounts.login(Login("ana", "correct horse"))
-    assert await stranger.hlen(AUTH_USER("ana")) == MOST_SESSIONS + 1
+    assert await redis_client.hlen(AUTH_USER("ana")) == MOST_SESSIONS + 1
     with pytest.raises(BadRefresh):
         await social.accounts.refresh(first.refresh_token)
     assert await social.accounts.refresh(last.refresh_token)
@@ -152,12 +152,12 @@ async def test_a_new_password_ends_every_other_session(social: Social) -> None:
     assert [type(one) for one in ended if isinstance(one, Exception)] == [Forbidden], "the old one is good once"
 
 
-async def test_a_hash_from_elsewhere_lets_in_and_is_replaced(social: Social, stranger: Any) -> None:
+async def test_a_hash_from_elsewhere_lets_in_and_is_replaced(social: Social, redis_client: Any) -> None:
     await social.person("ana")
     old = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
-    await stranger.hset(AUTH_USER("ana"), "password_hash", old)
+    await redis_client.hset(AUTH_USER("ana"), "password_hash", old)
     assert await social.accounts.login(Login("ana", "correct horse"))
-    assert (await stranger.hget(AUTH_USER("ana"), "password_hash")).startswith("$argon2id$")
+    assert (await redis_client.hget(AUTH_USER("ana"), "password_hash")).startswith("$argon2id$")
 
 
 async def test_a_suspended_account_is_out_at_once_and_comes_back(social: Social, http: httpx.AsyncClient) -> None:
@@ -171,7 +171,7 @@ async def test_a_suspended_account_is_out_at_once_and_comes_back(social: Social,
     assert (await http.post("/auth/login", json=credentials)).json()["code"] == "suspended"
     refused = await http.post("/auth/refresh", json={"refresh_token": signed.refresh_token})
     assert refused.status_code == 401
-    social.clock.forward(seconds=1)
+    social.clock.advance(seconds=1)
     assert (await http.delete("/users/ana/suspension", headers=social.token(ADMIN))).status_code == 200
     again = (await http.post("/auth/login", json=credentials)).json()
     fresh = {"authorization": f"Bearer {again['access_token']}"}
@@ -179,13 +179,13 @@ async def test_a_suspended_account_is_out_at_once_and_comes_back(social: Social,
     assert (await http.get("/whoami", headers=headers)).status_code == 401
 
 
-async def test_an_admin_gives_roles_and_the_registries_follow(social: Social, stranger: Any) -> None:
+async def test_an_admin_gives_roles_and_the_registries_follow(social: Social, redis_client: Any) -> None:
     await social.accounts.register(REGISTRATION)
     await social.people.give_role(ADMIN, "ana", "model")
-    assert await stranger.zscore(USERS_REGULAR(), "ana") is None
-    assert await stranger.zscore(USERS_MODELS(), "ana") == social.clock.now_ms()
+    assert await redis_client.zscore(USERS_REGULAR(), "ana") is None
+    assert await redis_client.zscore(USERS_MODELS(), "ana") == social.clock.now_ms()
     await social.people.give_role(API, "ana", "admin")
-    assert await stranger.exists(USERS_REGULAR()) == await stranger.exists(USERS_MODELS()) == 0
+    assert await redis_client.exists(USERS_REGULAR()) == await redis_client.exists(USERS_MODELS()) == 0
     with pytest.raises(Forbidden):
         await social.people.give_role(Actor("ana", "user"), "ana", "admin")
 
@@ -237,7 +237,7 @@ BAD_REGISTRATIONS: list[tuple[dict[str, Any], str]] = [
 
 
 async def test_a_registration_whose_answer_was_lost_is_sent_again_and_signs_in(
-    social: Social, http: httpx.AsyncClient, stranger: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any
 ) -> None:
     new, key = {"username": "ana", "password": "correct horse", "bio": "hi"}, {"idempotency-key": "one"}
 
@@ -251,7 +251,7 @@ async def test_a_registration_whose_answer_was_lost_is_sent_again_and_signs_in(
     for answer in (first, again):
         token = {"refresh_token": answer.json()["refresh_token"]}
         assert (await http.post("/auth/refresh", json=token)).status_code == 200
-    kept = str(await stranger.hgetall(AUTH_USER("ana")))
+    kept = str(await redis_client.hgetall(AUTH_USER("ana")))
     assert first.json()["access_token"] not in kept
     for headers, other, code in (
         (key, {"password": "battery staple"}, "idempotency_key_reused"),
@@ -261,17 +261,17 @@ async def test_a_registration_whose_answer_was_lost_is_sent_again_and_signs_in(
         ({"idempotency-key": "a b"}, {}, "invalid"),
     ):
         assert (await register(headers, **other)).json()["code"] == code
-    social.clock.forward(seconds=86_400)
+    social.clock.advance(seconds=86_400)
     assert (await register(key)).json()["code"] == "username_taken"
 
 
 async def test_a_bad_registration_is_422_and_changes_nothing(
-    social: Social, http: httpx.AsyncClient, stranger: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any
 ) -> None:
     for body, field in BAD_REGISTRATIONS:
         answer = await http.post("/auth/register", json=body)
         assert (answer.status_code, answer.json()["field"]) == (422, field), body
-    assert await stranger.exists(USERS_REGULAR()) == 0
+    assert await redis_client.exists(USERS_REGULAR()) == 0
 
 
 async def test_ten_wrong_tries_at_one_name_are_enough(social: Social) -> None:

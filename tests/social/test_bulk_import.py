@@ -27,7 +27,7 @@ def story(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[Comm
     return PostRecord(id, "mia", f"No. {n} #tea #t{n % 3}", created_at=created), likes, comments
 
 
-async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, stranger: Any) -> None:
+async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, redis_client: Any) -> None:
     sync: Sync = social.parts[Sync]
     now = social.clock.now_ms()
     await sync.take("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
@@ -36,11 +36,11 @@ async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, stra
     bringing = Bringing(sync)
     for one in stories:
         assert await bringing.bring(*one)
-    brought = await read_all(stranger)
+    brought = await read_all(redis_client)
     assert faults(brought, now) == []
     for one in stories:
         assert not await bringing.bring(*one), "it is here already"
-    assert await read_all(stranger) == brought
+    assert await read_all(redis_client) == brought
 
     for post, _, _ in stories:
         await social.posts.delete(ADMIN, post.id)
@@ -48,13 +48,13 @@ async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, stra
         await sync.take("post", [post])
         await sync.take("like", likes)
         await sync.take("comment", comments)
-    one_by_one = await read_all(stranger)
+    one_by_one = await read_all(redis_client)
     changed = {family for family in brought if brought[family] != one_by_one[family]}
     assert changed <= {"feeds_drop", "user_points"}
     assert one_by_one["user_points"]["mia",]["total"] == brought["user_points"]["mia",]["total"]
 
 
-async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, stranger: Any) -> None:
+async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, redis_client: Any) -> None:
     now = social.clock.now_ms()
     await social.sync.take("user", [{"username": name} for name in ("mia", *PEOPLE)])
     follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(PEOPLE)]
@@ -62,15 +62,15 @@ async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, stran
     assert await bringing.follow("mia", follows[:2]) == 2
     assert await bringing.follow("mia", follows) == 2, "those that are new"
     assert await bringing.follow("mia", follows) == 0
-    brought = await read_all(stranger)
+    brought = await read_all(redis_client)
     assert faults(brought, now) == []
     assert brought["user"]["mia",]["followingCount"] == "4"
     for name in PEOPLE:
         await social.people.unfollow(Actor("mia", "user"), name)
     await social.sync.take("follow", follows)
-    assert await read_all(stranger) == brought
+    assert await read_all(redis_client) == brought
     with pytest.raises(NoProfile):
         await bringing.follow("nobody", [FollowRecord("nobody", "mia")])
     assert await bringing.follow("mia", [FollowRecord("mia", "ghost")]) == 1
     await social.functions.outbox.drain()
-    assert faults(await read_all(stranger), now) == [], "who follows nobody there follows nobody"
+    assert faults(await read_all(redis_client), now) == [], "who follows nobody there follows nobody"

@@ -42,7 +42,7 @@ def connected(place: Server | Cluster) -> int:
     """How many clients Valkey has, each of which may have said something that it has not heard yet."""
     clients = 0
     for node in place.nodes if isinstance(place, Cluster) else [place]:
-        with node.stranger() as client:
+        with node.redis_client() as client:
             clients += client.info("clients")["connected_clients"]
     return clients
 
@@ -58,7 +58,7 @@ async def settled(social: Social) -> bool:
 
 
 async def test_counters_are_true_after_processes_were_killed_in_the_middle(
-    social: Social, place: Server | Cluster, true: Any, stranger: Any
+    social: Social, place: Server | Cluster, true: Any, redis_client: Any
 ) -> None:
     for person in random_writer_process.PEOPLE:
         await social.person(person.name, person.role)

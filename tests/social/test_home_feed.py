@@ -54,39 +54,41 @@ async def follow_all(social: Social, me: Actor, names: list[str]) -> None:
 
 
 async def test_it_holds_the_posts_of_those_followed_newest_first(
-    social: Social, ana: Actor, bob: Actor, stranger: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
     cat, dan = await social.person("cat"), await social.person("dan")
     await social.people.follow(ana, "bob")
     await social.people.follow(ana, "cat")
     made = []
     for who in (bob, cat, dan, bob):
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         made.append((await social.post(who)).id)
     assert await everything(social, ana) == [made[3], made[1], made[0]]
-    assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1, desc=True) == [made[3], made[1], made[0]]
-    assert 0 < await stranger.ttl(k.TMP_HOME("ana")) <= 900
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1, desc=True) == [made[3], made[1], made[0]]
+    assert 0 < await redis_client.ttl(k.TMP_HOME("ana")) <= 900
     item = (await social.home.page(ana, Page())).items[0]
     assert (item.post.id, item.user and item.user.username) == (made[3], "bob")
     assert (await social.home.page(ana, Page(), users=False)).items[0].user is None
-    social.clock.forward(seconds=1)
+    social.clock.advance(seconds=1)
     await social.post(dan)
     await social.home.page(ana, Page())
-    assert await stranger.zcard(k.TMP_HOME("ana")) == 3, "others read the key too: what is not followed is not in it"
+    assert await redis_client.zcard(k.TMP_HOME("ana")) == 3, (
+        "others read the key too: what is not followed is not in it"
+    )
     mine = k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")
     for key in mine:
-        await stranger.expire(key, 60)  # as if nobody had read it for 14 minutes
+        await redis_client.expire(key, 60)  # as if nobody had read it for 14 minutes
     await social.home.page(ana, Page())
-    assert [await stranger.ttl(key) > 840 for key in mine] == [True, True], "it lives on from the last read"
+    assert [await redis_client.ttl(key) > 840 for key in mine] == [True, True], "it lives on from the last read"
 
 
 async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: Social, ana: Actor, bob: Actor) -> None:
     await social.people.follow(ana, "bob")
     assert await everything(social, ana) == []
-    social.clock.forward(seconds=300)
+    social.clock.advance(seconds=300)
     first = await social.post(bob)
     assert await everything(social, ana) == [first.id]
-    social.clock.forward(seconds=1)
+    social.clock.advance(seconds=1)
     second = await social.post(bob)
     await social.jobs.push()
     assert await everything(social, ana) == [second.id, first.id]
@@ -97,9 +99,9 @@ async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
 ) -> None:
     await social.people.follow(ana, "bob")
     await social.home.page(ana, Page())
-    social.clock.forward(seconds=-1.5)
+    social.clock.advance(seconds=-1.5)
     post = await social.post(bob)
-    social.clock.forward(seconds=3)
+    social.clock.advance(seconds=3)
     assert await everything(social, ana) == [post.id]
 
 
@@ -111,7 +113,7 @@ async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_
     post = await social.post(bob)
     await social.posts.ban(ADMIN, post.id, on=True)
     await social.jobs.push()
-    social.clock.forward(seconds=60)
+    social.clock.advance(seconds=60)
     assert await everything(social, ana) == []
     await social.posts.ban(ADMIN, post.id, on=False)
     await social.jobs.push()
@@ -125,10 +127,10 @@ async def test_many_posts_by_others_in_between_hide_nothing(
     cat = await social.person("cat")
     await social.people.follow(ana, "bob")
     await everything(social, ana)
-    social.clock.forward(seconds=60)
+    social.clock.advance(seconds=60)
     mine = []
     for i in range(310):
-        social.clock.forward(seconds=0.01)
+        social.clock.advance(seconds=0.01)
         made = await social.post(bob if i % 100 == 0 else cat)
         if i % 100 == 0:
             mine.append(made.id)
@@ -140,7 +142,7 @@ async def test_the_unfollowed_blocked_muted_deleted_and_banned_are_left_out(soci
     posts = []
     for who in people:
         await social.people.follow(ana, who.name)
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         posts.append(await social.post(who))
     assert len(await everything(social, ana)) == 6
     await social.people.unfollow(ana, "p0")
@@ -159,7 +161,7 @@ async def test_someone_followed_with_an_old_date_is_in_it(social: Social, ana: A
     """As many are followed as when it was built, and the latest is the same: it is built anew all the same."""
     old = await social.post(bob)
     for name in ("cat", "dan"):
-        social.clock.forward(seconds=60)
+        social.clock.advance(seconds=60)
         await social.person(name)
         await social.people.follow(ana, name)
     assert await everything(social, ana) == []
@@ -174,7 +176,7 @@ async def test_pages_are_full_after_filtering(social: Social, ana: Actor, bob: A
         await social.people.follow(ana, who)
     mine = []
     for i in range(60):
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         made = await social.post(bob if i % 3 else cat)
         if i % 3 == 0:
             mine.append(made.id)
@@ -195,7 +197,7 @@ async def test_no_duplicates_or_gaps_while_others_post_between_pages(social: Soc
         cursor = page.pagination.next_cursor
         if cursor is None:
             break
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         await social.post(bob)
         await social.posts.delete(bob, seen[-1])
     assert seen == made
@@ -243,20 +245,20 @@ async def test_round_trips_warm_and_when_built(social: Social, ana: Actor, bob: 
     assert await trips(social.feeds.explore(ana, Page())) <= 2
 
 
-async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
+async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, bob: Actor, redis_client: Any) -> None:
     cat = await social.person("cat")
     for who in (ana, cat):
         await social.people.follow(who, "bob")
     await social.home.page(ana, Page())
     post = await social.post(bob)
     assert await social.jobs.push() == 1
-    assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1) == [post.id]
-    assert 0 < await stranger.ttl(k.TMP_HOME("ana")) <= 900
-    assert await stranger.exists(k.TMP_HOME("cat"), k.FEEDS_PUSH()) == 0
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [post.id]
+    assert 0 < await redis_client.ttl(k.TMP_HOME("ana")) <= 900
+    assert await redis_client.exists(k.TMP_HOME("cat"), k.FEEDS_PUSH()) == 0
 
 
 async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
-    social: Social, ana: Actor, bob: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Valkey runs the same commands on as many members; who has a feed gets the post afterwards, in batches."""
     await social.people.follow(ana, "bob")
@@ -305,16 +307,16 @@ async def commands_of(social: Social, work: Awaitable[object]) -> dict[str, int]
     return dict(counts)
 
 
-async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
+async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor, bob: Actor, redis_client: Any) -> None:
     await social.people.follow(ana, "bob")
     gone, kept = await social.post(bob), await social.post(bob)
     await social.home.page(ana, Page())
     await social.posts.delete(bob, gone.id)
     await social.jobs.push()
-    assert await stranger.zrange(k.TMP_HOME("ana"), 0, -1) == [kept.id]
-    assert await stranger.exists(k.FEEDS_DROP()) == 0
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [kept.id]
+    assert await redis_client.exists(k.FEEDS_DROP()) == 0
     await social.leaving.leave(ADMIN, "bob")
-    assert await stranger.exists(k.TMP_HOME("ana"), k.FEEDS_DROP()) == 0
+    assert await redis_client.exists(k.TMP_HOME("ana"), k.FEEDS_DROP()) == 0
 
 
 async def test_following_five_thousand_people_is_answered_in_bounded_steps(

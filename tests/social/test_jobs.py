@@ -32,7 +32,7 @@ async def engaged(social: Social, count: int) -> list[str]:
     dice = random.Random(2)
     ids = []
     for i in range(count):
-        social.clock.forward(seconds=dice.randrange(600))
+        social.clock.advance(seconds=dice.randrange(600))
         post = await social.post(author, f"#all #tag{i % 3}")
         ids.append(post.id)
         for fan in dice.sample(fans, dice.randrange(5)):
@@ -44,9 +44,9 @@ async def engaged(social: Social, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("passed", [0.5 * HOUR, HOUR, 13 * 24 * HOUR, 15 * 24 * HOUR])
-async def test_scores_fade_by_themselves(social: Social, stranger: Any, true: Any, passed: float) -> None:
+async def test_scores_fade_by_themselves(social: Social, redis_client: Any, true: Any, passed: float) -> None:
     await engaged(social, 40)
-    social.clock.forward(seconds=passed)
+    social.clock.advance(seconds=passed)
     await social.jobs.rescore()
     facts = await true()
     if passed > model.RANKED_MS / 1000:
@@ -59,7 +59,7 @@ async def test_scores_fade_by_themselves(social: Social, stranger: Any, true: An
 async def test_every_score_is_within_two_per_cent_at_every_moment(social: Social, true: Any) -> None:
     await engaged(social, 8)
     for _ in range(20):
-        social.clock.forward(seconds=10)  # slower than the timer
+        social.clock.advance(seconds=10)  # slower than the timer
         await social.jobs.rescore()
         await true()
 
@@ -71,7 +71,7 @@ async def test_rescoring_goes_in_batches_and_only_where_it_is_due(
     ids = await engaged(social, 30)
     await social.jobs.rescore()
     assert await social.jobs.rescore() == 0
-    social.clock.forward(days=1)
+    social.clock.advance(days=1)
     posts = [await social.posts.get(None, id) for id in ids]
     with_points = [post for post in posts if post.likesCount or post.commentsCount]
     assert 0 < len(with_points) < len(posts)
@@ -79,16 +79,18 @@ async def test_rescoring_goes_in_batches_and_only_where_it_is_due(
     await true()
 
 
-async def test_a_like_after_fourteen_days_ranks_nothing(social: Social, ana: Actor, bob: Actor, stranger: Any) -> None:
+async def test_a_like_after_fourteen_days_ranks_nothing(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
     post = await social.post(ana, "#tea")
-    social.clock.forward(days=15)
+    social.clock.advance(days=15)
     await social.jobs.rescore()
     await social.posts.like(bob, post.id)
-    assert await stranger.exists(k.HASHTAG_RANKED("tea"), k.RANKING_DUE()) == 0
+    assert await redis_client.exists(k.HASHTAG_RANKED("tea"), k.RANKING_DUE()) == 0
 
 
 async def test_a_changed_profile_reaches_every_post(
-    social: Social, ana: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    social: Social, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs_module, "RESTYLED", 7)
     posts = [await social.post(ana) for _ in range(20)]
@@ -98,12 +100,12 @@ async def test_a_changed_profile_reaches_every_post(
     assert await social.jobs.restyle() == 20
     assert await social.jobs.restyle() == 0
     for post in posts:
-        seen = await stranger.hmget(k.POST(post.id), "display_name", "avatar", "user_role")
+        seen = await redis_client.hmget(k.POST(post.id), "display_name", "avatar", "user_role")
         assert seen == ["Anna", "", "model"]
 
 
 async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wins(
-    social: Social, ana: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    social: Social, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs_module, "RESTYLED", 5)
     posts = [await social.post(ana) for _ in range(12)]
@@ -119,7 +121,7 @@ async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wi
         social.jobs.restyle(), social.people.change(ana, "ana", Profile(display_name="A")), social.jobs.restyle()
     )
     await social.jobs.restyle()
-    assert {await stranger.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
+    assert {await redis_client.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
 
 
 async def test_who_leaves_leaves_nothing_behind(social: Social, true: Any) -> None:
@@ -157,7 +159,7 @@ async def test_leaving_goes_on_after_its_process_died(
 
 
 async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
-    social: Social, ana: Actor, bob: Actor, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dies(name: str) -> None:
         raise ConnectionError
@@ -166,7 +168,7 @@ async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
     for work in (social.leaving.leave(ana, "ana"), social.people.suspend(ADMIN, "bob", on=True)):
         with pytest.raises(ConnectionError):
             await work
-    assert None not in await stranger.zmscore(TOKEN_CUTOFFS(), ["ana", "bob"])
+    assert None not in await redis_client.zmscore(TOKEN_CUTOFFS(), ["ana", "bob"])
 
 
 async def test_a_sweep_that_comes_late_leaves_the_names_next_owner_alone(

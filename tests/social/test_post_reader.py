@@ -23,22 +23,22 @@ from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile,
 from plaza.social.post_reader import Reader
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, Social, trips
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 ROUNDS = 60
 
 
-async def plainly(stranger: Any, viewer: Actor, item: FeedItem) -> FeedItem:
-    """The same item, as a stranger would make it of the documented keys."""
+async def plainly(redis_client: Any, viewer: Actor, item: FeedItem) -> FeedItem:
+    """The same item, as a plain Redis client would make it of the documented keys."""
     id, author = item.post.id, item.post.user_id
-    liked = await stranger.sismember(f"{POST(id)}:likes", viewer.name)
-    marked = await stranger.sismember(f"{POST(id)}:bookmarks", viewer.name)
-    card = card_of(await stranger.hmget(USER(author), CARD))
-    return FeedItem(post_of(await stranger.hgetall(POST(id)), liked=bool(liked), bookmarked=bool(marked)), card)
+    liked = await redis_client.sismember(f"{POST(id)}:likes", viewer.name)
+    marked = await redis_client.sismember(f"{POST(id)}:bookmarks", viewer.name)
+    card = card_of(await redis_client.hmget(USER(author), CARD))
+    return FeedItem(post_of(await redis_client.hgetall(POST(id)), liked=bool(liked), bookmarked=bool(marked)), card)
 
 
 async def test_another_process_shows_every_change_at_the_next_read(
-    place: Server | Cluster, social: Social, stranger: Any
+    place: Server | Cluster, social: Social, redis_client: Any
 ) -> None:
     """One process changes things, another one reads after each change, and has seen all of it before."""
     people = [await social.person(name) for name in ("ana", "bob", "cat")]
@@ -58,7 +58,7 @@ async def test_another_process_shows_every_change_at_the_next_read(
             lambda: social.posts.ban(ADMIN, id, on=False),
             lambda: social.people.follow(who, other.name) if who is not other else social.post(who),
             lambda: social.people.change(who, who.name, name),
-            lambda: stranger.hset(USER(who.name), "bio", str(dice.random())),
+            lambda: redis_client.hset(USER(who.name), "bio", str(dice.random())),
         ]
         if dice.random() < 0.05:
             await social.posts.delete(ADMIN, ids.pop())
@@ -67,15 +67,15 @@ async def test_another_process_shows_every_change_at_the_next_read(
             with contextlib.suppress(NotFound):  # it may be banned just now
                 await dice.choice(acts)()
 
-    async with await connect_patiently(place.url) as elsewhere:
+    async with await connect_for_test(place.url) as elsewhere:
         functions = Functions(elsewhere, [DOMAIN.library])
         feeds = Feeds(functions, Reader(functions), social.people, social.clock)
         for _ in range(ROUNDS):
             await something()
             viewer = dice.choice(people)
             shown = (await feeds.explore(viewer, Page(limit=100))).items
-            assert shown == [await plainly(stranger, viewer, item) for item in shown]
-            assert {item.post.id for item in shown} == set(await stranger.zrange("explore:feed", 0, -1))
+            assert shown == [await plainly(redis_client, viewer, item) for item in shown]
+            assert {item.post.id for item in shown} == set(await redis_client.zrange("explore:feed", 0, -1))
 
 
 async def test_whoever_looks_next_sees_own_flags_not_the_last_readers(social: Social, ana: Actor, bob: Actor) -> None:
@@ -140,7 +140,7 @@ async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(
     monkeypatch.setattr(paging, "PASS_STEP", 7)
     cat = await social.person("cat")
     for i in range(30):
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         post = await social.post([bob, cat, bob][i % 3], "#tea")
         if i % 5 == 0:
             await social.posts.ban(ADMIN, post.id, on=True)

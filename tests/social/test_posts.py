@@ -19,28 +19,30 @@ from tests.social.conftest import ADMIN, Social, trips
 
 
 async def test_a_post_is_the_documented_hash_and_in_every_feed(
-    social: Social, ana: Actor, stranger: Any, true: Any
+    social: Social, ana: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.posts.create(ana, NewPost("Off to #Paris!", "https://img.example/1.jpg", ["Été", "paris"]))
     now = social.clock.now_ms()
-    assert await stranger.hgetall(k.POST(post.id)) == {
+    assert await redis_client.hgetall(k.POST(post.id)) == {
         "id": post.id, "user_id": "ana", "username": "ana", "content": "Off to #Paris!", "created_at": str(now),
         "media_url": "https://img.example/1.jpg", "hashtags": "paris,été", "likesCount": "0", "commentsCount": "0",
         "bookmarksCount": "0", "display_name": "Ana", "avatar": "https://img.example/ana.png", "user_role": "user",
         "user_version": "1",
     }  # fmt: skip
     for feed in (k.EXPLORE_FEED(), k.USER_POSTS("ana"), k.HASHTAG_POSTS("paris"), k.HASHTAG_POSTS("été")):
-        assert await stranger.zrange(feed, 0, -1, withscores=True) == [(post.id, now)], feed
-    assert await stranger.zscore(k.HASHTAG_RANKED("été"), post.id) == 0
-    assert await stranger.hget(k.USER("ana"), "postCount") == "1"
+        assert await redis_client.zrange(feed, 0, -1, withscores=True) == [(post.id, now)], feed
+    assert await redis_client.zscore(k.HASHTAG_RANKED("été"), post.id) == 0
+    assert await redis_client.hget(k.USER("ana"), "postCount") == "1"
     assert (post.hashtags, post.isLiked, post.likesCount) == (["paris", "été"], False, 0)
     await true()
 
 
-async def test_upper_and_lower_case_and_composed_letters_are_one_tag(social: Social, ana: Actor, stranger: Any) -> None:
+async def test_upper_and_lower_case_and_composed_letters_are_one_tag(
+    social: Social, ana: Actor, redis_client: Any
+) -> None:
     for text in ("#Été", "#été", "#E\u0301te\u0301", "#ÉTÉ"):
         await social.post(ana, text)
-    assert await stranger.zcard(k.HASHTAG_POSTS("été")) == 4
+    assert await redis_client.zcard(k.HASHTAG_POSTS("été")) == 4
     post = await social.post(ana, "no#tag http://x.example/#frag & #नमस्ते #привет_мир #2026. ##x")
     assert post.hashtags == ["नमस्ते", "привет_мир", "2026"]
 
@@ -60,12 +62,12 @@ async def test_one_who_has_no_profile_cannot_post_comment_or_follow(social: Soci
     await true()
 
 
-async def test_a_profile_that_another_service_wrote_will_do(social: Social, stranger: Any, true: Any) -> None:
+async def test_a_profile_that_another_service_wrote_will_do(social: Social, redis_client: Any, true: Any) -> None:
     """As the document has it, without what Plaza adds."""
     profile = {"username": "old", "role": "model", "postCount": 0, "followerCount": 0, "followingCount": 0}
-    await stranger.hset(k.USER("old"), mapping=profile | {"created_at": 5, "display_name": "Old"})
-    await stranger.zadd(k.USERS_MODELS(), {"old": 5})
-    await stranger.zadd(k.MODELS_TOP_ENGAGEMENT(), {"old": 0})
+    await redis_client.hset(k.USER("old"), mapping=profile | {"created_at": 5, "display_name": "Old"})
+    await redis_client.zadd(k.USERS_MODELS(), {"old": 5})
+    await redis_client.zadd(k.MODELS_TOP_ENGAGEMENT(), {"old": 0})
     post = await social.post(Actor("old", "model"))
     assert post.display_name == "Old"
     await social.people.change(Actor("old", "model"), "old", Profile(display_name="Older"))
@@ -80,41 +82,41 @@ async def test_an_operation_run_twice_makes_one_post_and_one_comment(social: Soc
     comments = []
     for _ in range(2):
         comments.append(await social.posts.comment(ana, posts[0].id, NewComment("once"), "cd" * 16))
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
     assert comments[0] == comments[1]
     facts = await true()
     assert len(facts["post"]) == len(facts["comment"]) == 1
 
 
 async def test_liking_twice_counts_once_and_taking_back_counts_back(
-    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.post(ana, "#tea")
     first, second = await social.posts.like(bob, post.id), await social.posts.like(bob, post.id)
     assert (first.changed, first.likesCount, second.changed, second.likesCount) == (True, 1, False, 1)
-    assert await stranger.smembers(k.POST_LIKES(post.id)) == {"bob"}
-    assert await stranger.zscore(k.HASHTAG_RANKED("tea"), post.id) == 3
+    assert await redis_client.smembers(k.POST_LIKES(post.id)) == {"bob"}
+    assert await redis_client.zscore(k.HASHTAG_RANKED("tea"), post.id) == 3
     assert (await social.posts.get(bob, post.id)).isLiked
     await true()
     assert (await social.posts.unlike(bob, post.id)).likesCount == 0
     assert not (await social.posts.unlike(bob, post.id)).changed
-    assert await stranger.exists(k.POST_LIKES(post.id), k.USER_LIKED("bob")) == 0
+    assert await redis_client.exists(k.POST_LIKES(post.id), k.USER_LIKED("bob")) == 0
     await true()
 
 
 async def test_a_bookmark_is_on_both_sides_and_comments_are_oldest_first(
-    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.post(ana, "#tea")
     assert (await social.posts.bookmark(bob, post.id)).changed
     assert not (await social.posts.bookmark(bob, post.id)).changed
-    assert await stranger.zscore(k.USER_BOOKMARKED("bob"), post.id) == social.clock.now_ms()
+    assert await redis_client.zscore(k.USER_BOOKMARKED("bob"), post.id) == social.clock.now_ms()
     made = []
     for who in (bob, ana):
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         made.append(await social.posts.comment(who, post.id, NewComment(f"by {who.name}")))
-    assert await stranger.lrange(k.POST_COMMENTS(post.id), 0, -1) == [comment.id for comment in made]
-    assert (await stranger.hgetall(k.COMMENT(made[0].id)))["content"] == "by bob"
+    assert await redis_client.lrange(k.POST_COMMENTS(post.id), 0, -1) == [comment.id for comment in made]
+    assert (await redis_client.hgetall(k.COMMENT(made[0].id)))["content"] == "by bob"
     assert (await social.posts.comments(None, post.id, Page())).items == made
     seen = await social.posts.get(bob, post.id)
     assert (seen.isBookmarked, seen.bookmarksCount, seen.commentsCount) == (True, 1, 2)
@@ -131,7 +133,7 @@ async def test_likes_are_listed_latest_first(social: Social, ana: Actor) -> None
     post = await social.post(ana)
     fans = [await social.person(f"fan{i}") for i in range(5)]
     for fan in fans:
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         await social.posts.like(fan, post.id)
     first = await social.posts.likes(ana, post.id, Page(limit=3))
     rest = await social.posts.likes(ana, post.id, Page(limit=3, cursor=first.pagination.next_cursor))
@@ -139,19 +141,19 @@ async def test_likes_are_listed_latest_first(social: Social, ana: Actor) -> None
 
 
 async def test_editing_keeps_history_and_moves_tags(
-    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.posts.create(ana, NewPost("#one and #two", None, ["listed"]))
     await social.posts.like(bob, post.id)
-    social.clock.forward(seconds=60)
+    social.clock.advance(seconds=60)
     await social.posts.like(ana, post.id)
     edited = await social.posts.edit(ana, post.id, PostEdit("#two and #three"))
     assert (edited.isLiked, edited.isBookmarked, edited.likesCount) == (True, False, 2)
     assert edited.hashtags == ["two", "three", "listed"]
     assert edited.edited_at == social.clock.now_ms()
-    (history,) = await stranger.lrange(k.POST_EDITS(post.id), 0, -1)
+    (history,) = await redis_client.lrange(k.POST_EDITS(post.id), 0, -1)
     assert "#one and #two" in history
-    assert await stranger.exists(k.HASHTAG_POSTS("one"), k.HASHTAG_RANKED("one")) == 0
+    assert await redis_client.exists(k.HASHTAG_POSTS("one"), k.HASHTAG_RANKED("one")) == 0
     with pytest.raises(Forbidden):
         await social.posts.edit(bob, post.id, PostEdit("mine"))
     with pytest.raises(Forbidden):
@@ -159,11 +161,11 @@ async def test_editing_keeps_history_and_moves_tags(
     await true()
     await social.posts.edit(ana, post.id, PostEdit("nothing"))
     await social.posts.edit(ana, post.id, PostEdit("nothing"))
-    assert await stranger.llen(k.POST_EDITS(post.id)) == 2
+    assert await redis_client.llen(k.POST_EDITS(post.id)) == 2
     await true()
 
 
-async def test_a_deleted_post_is_nowhere(social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any) -> None:
+async def test_a_deleted_post_is_nowhere(social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any) -> None:
     before = (await true()).items()
     post = await social.post(ana, "#tea")
     await social.posts.like(bob, post.id)
@@ -198,20 +200,20 @@ async def test_a_post_that_many_took_part_in_is_deleted_in_steps(social: Social,
 
 
 async def test_a_banned_post_leaves_every_list_and_comes_back(
-    social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     model = await social.person("mia", "model")
     post = await social.post(model, "#tea")
     await social.posts.like(bob, post.id)
     await social.posts.bookmark(bob, post.id)
     said = await social.posts.comment(bob, post.id, NewComment("hm"))
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
+    assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     banned = await social.posts.ban(ADMIN, post.id, on=True)
     assert (banned.banned, banned.banned_by) == (True, "root")
-    fields = await stranger.hgetall(k.POST(post.id))
+    fields = await redis_client.hgetall(k.POST(post.id))
     assert (fields["banned"], fields["banned_by"]) == ("true", "root")
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 0
-    assert await stranger.zscore(k.USER_BOOKMARKED("bob"), post.id)
+    assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 0
+    assert await redis_client.zscore(k.USER_BOOKMARKED("bob"), post.id)
     facts = await true()
     assert facts["explore_feed"] == facts["hashtag_posts"] == facts["ranking_due"] == {}
     for work in (
@@ -238,8 +240,8 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
     assert [found.posts for found in await social.feeds.top_posts(bob, "tea", 5)] == [[]]
     assert (await social.posts.get(ADMIN, post.id)).banned
     await social.posts.ban(ADMIN, post.id, on=False)
-    assert not {"banned", "banned_at", "banned_by"} & (await stranger.hgetall(k.POST(post.id))).keys()
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
+    assert not {"banned", "banned_at", "banned_by"} & (await redis_client.hgetall(k.POST(post.id))).keys()
+    assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     with pytest.raises(Forbidden):
         await social.posts.uncomment(ana, said.id)
     await true()

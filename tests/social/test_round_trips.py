@@ -9,7 +9,7 @@ from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.social import posts as posts_module
 from plaza.social.model import NewComment
-from tests.round_trips import rounds_of
+from tests.round_trips import count_round_trips
 from tests.social.conftest import Social, trips
 
 
@@ -31,12 +31,12 @@ async def test_writes_take_at_most_five_in_sequence_on_a_cluster(social: Social,
         social.posts.unlike(bob, top.id),
         social.posts.unbookmark(bob, top.id),
     ):
-        assert await rounds_of(social.valkey, work) <= most
+        assert await count_round_trips(social.valkey, work) <= most
 
 
 async def test_a_page_takes_two_on_one_server(social: Social, ana: Actor, bob: Actor) -> None:
     for i in range(25):
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         await social.post(bob if i % 2 else ana, "#tea")
     await social.people.follow(ana, "bob")
     page = await social.feeds.explore(ana, Page(limit=10))
@@ -57,7 +57,7 @@ async def test_who_is_blocked_by_many_is_still_hidden(
     for i in range(5):
         await social.people.block(await social.person(f"p{i}"), "ana")
     assert (await social.posts.like(ana, post.id)).changed
-    social.clock.forward(seconds=1)
+    social.clock.advance(seconds=1)
     await social.people.block(bob, "ana")
     with pytest.raises(NotFound):
         await social.posts.like(ana, post.id)

@@ -203,7 +203,7 @@ async def test_the_api_key_is_nobody_and_leaves_no_traces(
 
 
 async def test_a_keyed_request_makes_one_post_a_day(
-    social: Social, http: httpx.AsyncClient, ana: Actor, stranger: Any, true: Any
+    social: Social, http: httpx.AsyncClient, ana: Actor, redis_client: Any, true: Any
 ) -> None:
     headers = social.token(ana) | {"idempotency-key": "one"}
     first = await http.post("/posts", json={"content": "once"}, headers=headers)
@@ -212,8 +212,8 @@ async def test_a_keyed_request_makes_one_post_a_day(
     assert len((await true())["post"]) == 1
     assert (await http.post("/posts", json={"content": "other"}, headers=headers)).status_code == 422
     for content in ("once", "other"):
-        for name in [name async for name in stranger.scan_iter("idempotency:*")]:
-            await stranger.delete(name)  # as if the day were over
+        for name in [name async for name in redis_client.scan_iter("idempotency:*")]:
+            await redis_client.delete(name)  # as if the day were over
         again = await http.post("/posts", json={"content": content}, headers=headers)
         assert (again.status_code, again.json()["content"]) == (201, content)
     assert len((await true())["post"]) == 3

@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from plaza.core import paging
 from plaza.core.auth import Actor, Auth
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
@@ -26,7 +26,7 @@ from plaza.social.model import NewComment, NewPost, NotYourself, PostEdit
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, SETTINGS, Social
 from tests.social.consistency import Facts, faults, read_all
-from tests.timeouts import connect_patiently
+from tests.timeouts import connect_for_test
 
 NAMES = ["ana", "bob", "cat", "dan"]
 names = st.sampled_from(NAMES)
@@ -85,15 +85,15 @@ class Machine(RuleBasedStateMachine):
         place = self.place
         if isinstance(place, Cluster):
             place.flush()
-            self.stranger: Any = redis.asyncio.RedisCluster(
+            self.redis_client: Any = redis.asyncio.RedisCluster(
                 host="127.0.0.1", port=place.nodes[0].port, decode_responses=True
             )
         else:
-            self.stranger = redis.asyncio.Redis(port=place.port, decode_responses=True)
-            await self.stranger.flushall()
-        valkey = await connect_patiently(place.url)
+            self.redis_client = redis.asyncio.Redis(port=place.port, decode_responses=True)
+            await self.redis_client.flushall()
+        valkey = await connect_for_test(place.url)
         use_layout(valkey.layout)
-        functions, clock = Functions(valkey, [DOMAIN.library, paging.LIBRARY]), SetClock()
+        functions, clock = Functions(valkey, [DOMAIN.library, paging.LIBRARY]), ManualClock()
         await functions.load()
         auth, passwords = Auth(SETTINGS, Revocations(valkey), clock=clock), Passwords()
         parts = services(functions, auth, Limiter(functions, on=False), passwords, clock)
@@ -103,7 +103,7 @@ class Machine(RuleBasedStateMachine):
 
     async def close(self) -> None:
         await self.compare()
-        await self.stranger.aclose()
+        await self.redis_client.aclose()
         await self.social.valkey.close()
 
     def teardown(self) -> None:
@@ -112,7 +112,7 @@ class Machine(RuleBasedStateMachine):
         use_layout(Layout.PLAIN)
 
     async def compare(self) -> None:
-        facts = await read_all(self.stranger)
+        facts = await read_all(self.redis_client)
         assert faults(facts, self.social.clock.now_ms()) == []
         assert not facts["pending"]
         assert seen(facts) == self.model
@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
         return self.post(who, tags)
 
     def post(self, who: str, tags: list[str]) -> str:
-        self.social.clock.forward(seconds=1)
+        self.social.clock.advance(seconds=1)
         made = self.run(self.social.posts.create(Actor(who, "user"), NewPost("x", None, tags)))
         self.model.posts[made.id] = ModelPost(who, tags)
         return str(made.id)
@@ -161,7 +161,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(target=comments, id=posts, who=names)
     def comment(self, id: str, who: str) -> tuple[str, str]:
-        self.social.clock.forward(seconds=1)
+        self.social.clock.advance(seconds=1)
         post = self.model.seen(who, id)
         made = self.attempt(self.social.posts.comment(Actor(who, "user"), id, NewComment("hi")), post is not None)
         if post is not None:
@@ -250,7 +250,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([40, 3_600, 86_400 * 13]))
     def time_passes(self, seconds: int) -> None:
-        self.social.clock.forward(seconds=seconds)
+        self.social.clock.advance(seconds=seconds)
         self.run(self.social.jobs.rescore())
         self.run(self.social.jobs.restyle())
         self.run(self.compare())

@@ -53,34 +53,34 @@ async def send(http: httpx.AsyncClient, social: Social, records: list[dict[str, 
 
 
 async def test_records_keep_their_ids_and_times_and_a_second_sending_changes_nothing(
-    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
 ) -> None:
     assert await send(http, social, RECORDS) == ["created"] * len(RECORDS)
     facts = await true()
-    assert await stranger.zscore(k.USERS_MODELS(), "mia") == OLD
-    assert await stranger.zscore(k.USER_POSTS("mia"), POSTS[0]) == OLD + 2
-    assert await stranger.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
-    assert await stranger.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
-    assert await stranger.exists(k.HASHTAG_RANKED("tea")) == 1
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
-    social.clock.forward(seconds=5)
+    assert await redis_client.zscore(k.USERS_MODELS(), "mia") == OLD
+    assert await redis_client.zscore(k.USER_POSTS("mia"), POSTS[0]) == OLD + 2
+    assert await redis_client.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
+    assert await redis_client.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
+    assert await redis_client.exists(k.HASHTAG_RANKED("tea")) == 1
+    assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
+    social.clock.advance(seconds=5)
     assert await send(http, social, RECORDS) == ["unchanged"] * len(RECORDS)
     assert await true() == facts
 
 
 async def test_a_hash_that_was_taken_over_lets_in_and_is_not_taken_over_again(
-    social: Social, http: httpx.AsyncClient, stranger: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any
 ) -> None:
     record = RECORDS[1]
     await send(http, social, [record])
-    assert "password_hash" not in await stranger.hgetall(k.USER("mia"))
+    assert "password_hash" not in await redis_client.hgetall(k.USER("mia"))
     assert (await social.accounts.login(Login("mia", "correct horse"))).user.role == "model"
     assert await send(http, social, [record]) == ["unchanged"]
     assert await social.accounts.login(Login("mia", "correct horse"))
 
 
 async def test_what_changed_there_changes_here(
-    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
 ) -> None:
     await send(http, social, RECORDS)
     changes = [
@@ -90,27 +90,27 @@ async def test_what_changed_there_changes_here(
     ]
     assert await send(http, social, changes) == ["updated"] * 3
     assert await send(http, social, [RECORDS[8] | {"id": POSTS[0], "username": "nobody"}]) == ["error"]
-    assert (await stranger.hgetall(k.COMMENT(COMMENTS[0])))["content"] == "edited"
-    assert await stranger.hget(k.USER("mia"), "email") is None
+    assert (await redis_client.hgetall(k.COMMENT(COMMENTS[0])))["content"] == "edited"
+    assert await redis_client.hget(k.USER("mia"), "email") is None
     await social.jobs.restyle()
-    assert await stranger.hget(k.POST(POSTS[1]), "display_name") == "Mia"
+    assert await redis_client.hget(k.POST(POSTS[1]), "display_name") == "Mia"
     await true()
 
 
 async def test_a_time_that_is_given_later_counts(
-    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
 ) -> None:
     untimed = [{name: value for name, value in record.items() if name != "created_at"} for record in RECORDS]
     await send(http, social, untimed)
-    points = await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia")
+    points = await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia")
     timed = [record for record in RECORDS if "created_at" in record]
     assert await send(http, social, timed) == ["updated"] * len(timed)
-    assert await stranger.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
-    assert await stranger.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
-    assert await stranger.hget(k.COMMENT(COMMENTS[0]), "created_at") == str(OLD + 6)
+    assert await redis_client.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
+    assert await redis_client.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
+    assert await redis_client.hget(k.COMMENT(COMMENTS[0]), "created_at") == str(OLD + 6)
     facts = await true()
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == points
-    social.clock.forward(seconds=5)
+    assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == points
+    social.clock.advance(seconds=5)
     for again in (timed, untimed):
         assert set(await send(http, social, again)) == {"unchanged"}
     assert await true() == facts
@@ -127,7 +127,7 @@ async def test_blocks_here_end_follows_from_there_and_nothing_else(
 
 
 async def test_a_banned_post_is_kept_up_to_date_and_stays_banned(
-    social: Social, http: httpx.AsyncClient, stranger: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
 ) -> None:
     await send(http, social, RECORDS[:5])
     for id in POSTS:
@@ -138,7 +138,7 @@ async def test_a_banned_post_is_kept_up_to_date_and_stays_banned(
     assert (facts["explore_feed"], facts["models_top_engagement"]) == ({}, {(): {"mia": 0}})
     for id in POSTS:
         await social.posts.ban(ADMIN, id, on=False)
-    assert await stranger.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
+    assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
     await true()
 
 

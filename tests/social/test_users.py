@@ -18,12 +18,12 @@ from tests.social.conftest import ADMIN, Social
 SECRETS = {field: f"secret-{field}" for field in PRIVATE_FIELDS}
 
 
-async def test_a_follow_is_on_both_sides(social: Social, ana: Actor, bob: Actor, stranger: Any, true: Any) -> None:
+async def test_a_follow_is_on_both_sides(social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any) -> None:
     assert (await social.people.follow(ana, "bob")).changed
     assert not (await social.people.follow(ana, "bob")).changed
-    assert await stranger.smembers(k.USER_FOLLOWING("ana")) == {"bob"}
-    assert await stranger.smembers(k.USER_FOLLOWERS("bob")) == {"ana"}
-    assert await stranger.hget(k.USER("bob"), "followerCount") == "1"
+    assert await redis_client.smembers(k.USER_FOLLOWING("ana")) == {"bob"}
+    assert await redis_client.smembers(k.USER_FOLLOWERS("bob")) == {"ana"}
+    assert await redis_client.hget(k.USER("bob"), "followerCount") == "1"
     assert [user.username for user in (await social.people.followers(None, "bob", Page())).items] == ["ana"]
     assert [user.username for user in (await social.people.following(ana, "ana", Page())).items] == ["bob"]
     await true()
@@ -45,7 +45,7 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
     posts = {who.name: await social.post(who, "#tea") for who in (ana, bob)}
     await social.posts.comment(bob, posts["bob"].id, NewComment("hi"))
     cat = await social.person("cat")
-    social.clock.forward(seconds=1)
+    social.clock.advance(seconds=1)
     of_cat = await social.post(cat)
     for who, other in ((ana, bob), (bob, ana)):
         await social.people.give_role(ADMIN, who.name, "model")
@@ -150,13 +150,13 @@ async def test_private_fields_leave_only_to_their_own_person(
 
 
 async def test_a_profile_is_changed_by_its_own_person_only(
-    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, stranger: Any
+    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
     mine = social.token(ana)
     answer = await http.patch("/users/me", json={"bio": "tea\nand cake", "email": None, "ssn": "1"}, headers=mine)
     assert answer.status_code == 200
     assert (answer.json()["bio"], answer.json()["ssn"], "email" in answer.json()) == ("tea\nand cake", "1", False)
-    before = await stranger.hgetall(k.USER("ana"))
+    before = await redis_client.hgetall(k.USER("ana"))
     refused = await http.patch("/users/ana", json={"bio": "x"}, headers=social.token(bob))
     assert refused.status_code == 403
     for body, field in (
@@ -167,7 +167,7 @@ async def test_a_profile_is_changed_by_its_own_person_only(
     ):  # fmt: skip
         answer = await http.patch("/users/me", json=body, headers=mine)
         assert (answer.status_code, answer.json()["field"]) == (422, field)
-    assert await stranger.hgetall(k.USER("ana")) == before
+    assert await redis_client.hgetall(k.USER("ana")) == before
 
 
 async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
@@ -180,7 +180,7 @@ async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncCli
 async def test_followers_are_paged_latest_first_while_others_come_and_go(social: Social, ana: Actor) -> None:
     fans = [await social.person(f"fan{i:02}") for i in range(25)]
     for fan in fans[:20]:
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         await social.people.follow(fan, "ana")
     seen: list[str] = []
     cursor = None
@@ -190,7 +190,7 @@ async def test_followers_are_paged_latest_first_while_others_come_and_go(social:
         cursor = page.pagination.next_cursor
         if cursor is None:
             break
-        social.clock.forward(seconds=1)
+        social.clock.advance(seconds=1)
         await social.people.follow(fans[20 + len(seen) // 6], "ana")
         await social.people.unfollow(fans[19 - len(seen) + 1], "ana")
     assert seen == [fan.name for fan in reversed(fans[:20])]

@@ -23,7 +23,7 @@ class Clock:
         return time.time()
 
 
-class SetClock(Clock):
+class ManualClock(Clock):
     """A clock that stands still until someone moves it."""
 
     __slots__ = ("_ms",)
@@ -40,6 +40,6 @@ class SetClock(Clock):
     def set(self, ms: int) -> None:
         self._ms = ms
 
-    def forward(self, *, seconds: float = 0, days: float = 0) -> None:
+    def advance(self, *, seconds: float = 0, days: float = 0) -> None:
         """Move on; a negative amount goes back, as real clocks do when they are corrected."""
         self._ms += round((seconds + days * 86_400) * 1000)

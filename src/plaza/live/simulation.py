@@ -16,7 +16,7 @@ from enum import IntEnum
 from itertools import count
 from time import monotonic
 
-from plaza.core.clock import Clock, SetClock
+from plaza.core.clock import Clock, ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
@@ -63,7 +63,7 @@ class Simulation:
     def __init__(
         self, functions: Functions, settings: Settings, event: str, *, viewers: int, minutes: float, seed: int = 0
     ) -> None:
-        self._clock = SetClock()
+        self._clock = ManualClock()
         self._live = Live(functions, settings, self._clock)
         self._valkey = functions.valkey
         self._event = event

@@ -10,27 +10,27 @@ import pytest
 _OWN = ("audit:", "lease:", "fence:", "plaza:libraries", "challenges:turn:", "feeds:", "score:{", "score:news")
 
 
-async def dump(stranger: Any) -> dict[str, Any]:
-    clustered = hasattr(stranger, "get_primaries")
-    names = await (stranger.keys("*", target_nodes="primaries") if clustered else stranger.keys("*"))
+async def dump(redis_client: Any) -> dict[str, Any]:
+    clustered = hasattr(redis_client, "get_primaries")
+    names = await (redis_client.keys("*", target_nodes="primaries") if clustered else redis_client.keys("*"))
     held = {}
     for name in sorted(names):
         if not name.startswith(_OWN):
-            held[name] = (await _value(stranger, name), await stranger.ttl(name) > 0)
+            held[name] = (await _value(redis_client, name), await redis_client.ttl(name) > 0)
     return held
 
 
-async def _value(stranger: Any, name: str) -> Any:
-    kind = await stranger.type(name)
+async def _value(redis_client: Any, name: str) -> Any:
+    kind = await redis_client.type(name)
     if kind == "hash":
-        return await stranger.hgetall(name)
+        return await redis_client.hgetall(name)
     if kind == "set":
-        return await stranger.smembers(name)
+        return await redis_client.smembers(name)
     if kind == "list":
-        return await stranger.lrange(name, 0, -1)
+        return await redis_client.lrange(name, 0, -1)
     if kind == "zset":
-        return dict(await stranger.zrange(name, 0, -1, withscores=True))
-    return await stranger.get(name)
+        return dict(await redis_client.zrange(name, 0, -1, withscores=True))
+    return await redis_client.get(name)
 
 
 def assert_same(found: dict[str, Any], before: dict[str, Any]) -> None:

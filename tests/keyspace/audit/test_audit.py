@@ -33,8 +33,8 @@ async def test_a_town_where_everything_happened_is_clean(audits: Audits, town: T
     assert report.keys > 150
 
 
-async def test_what_nobody_declared_is_a_finding(audits: Audits, town: Town, stranger: Any) -> None:
-    await stranger.set("somebody:elses", "1")
+async def test_what_nobody_declared_is_a_finding(audits: Audits, town: Town, redis_client: Any) -> None:
+    await redis_client.set("somebody:elses", "1")
     report = await audits.run()
     (group,) = report.groups
     assert (group.rule, group.examples[0].key) == ("unknown", "somebody:elses")
@@ -42,13 +42,13 @@ async def test_what_nobody_declared_is_a_finding(audits: Audits, town: Town, str
 
 
 async def test_a_wrong_type_a_wrong_count_and_a_lifetime_are_told_apart(
-    audits: Audits, town: Town, stranger: Any
+    audits: Audits, town: Town, redis_client: Any
 ) -> None:
     first, second, third, _ = town.posts
-    await stranger.hset(POST(first), "likesCount", 99)
-    await stranger.delete(POST_LIKES(second))
-    await stranger.set(POST_LIKES(second), "text")
-    await stranger.expire(POST(third), 100)
+    await redis_client.hset(POST(first), "likesCount", 99)
+    await redis_client.delete(POST_LIKES(second))
+    await redis_client.set(POST_LIKES(second), "text")
+    await redis_client.expire(POST(third), 100)
     found = {(group.family, group.rule) for group in (await audits.run()).groups}
     assert {
         ("post:<post>", "count"),
@@ -66,10 +66,10 @@ async def test_the_last_report_is_kept_for_operators(audits: Audits, town: Town)
 
 
 async def test_an_audit_in_the_background_is_seen_by_everyone_and_runs_once(
-    plaza: Plaza, audits: Audits, town: Town, stranger: Any
+    plaza: Plaza, audits: Audits, town: Town, redis_client: Any
 ) -> None:
     for n in range(60):
-        await stranger.zadd(EXPLORE_FEED(), {f"00000000-0000-4000-8000-{n:012}": n})
+        await redis_client.zadd(EXPLORE_FEED(), {f"00000000-0000-4000-8000-{n:012}": n})
     elsewhere = Audits(audits.auditor)
     await audits.start(API)
     assert (await elsewhere.state(API)).running is not None, "from its beginning on"
@@ -88,7 +88,9 @@ async def test_an_audit_in_the_background_is_seen_by_everyone_and_runs_once(
         await audits.state(Actor("ana", "user"))
 
 
-async def test_what_went_away_or_came_right_meanwhile_is_no_finding(plaza: Plaza, town: Town, stranger: Any) -> None:
+async def test_what_went_away_or_came_right_meanwhile_is_no_finding(
+    plaza: Plaza, town: Town, redis_client: Any
+) -> None:
     confirmer = Confirmer(plaza.core.functions, plaza.core.clock)
     families = plaza.get(Audits).auditor.families
     users, posts = families.of(USER), families.of(POST)
@@ -98,7 +100,7 @@ async def test_what_went_away_or_came_right_meanwhile_is_no_finding(plaza: Plaza
     right = Entry(POST(town.posts[0]), (town.posts[0],), value={"likesCount": "99"})
     for rule in posts.whole:
         assert await confirmer.confirm(Suspect(posts, rule, right)) is None
-    await stranger.set("somebody:elses", "1", px=1)
+    await redis_client.set("somebody:elses", "1", px=1)
     await asyncio.sleep(0.01)
     stray = Suspect(basic_invariants.STRANGER, basic_invariants.unknown(), Entry("somebody:elses", ("somebody:elses",)))
     assert await confirmer.confirm(stray) is None
@@ -106,11 +108,11 @@ async def test_what_went_away_or_came_right_meanwhile_is_no_finding(plaza: Plaza
 
 @pytest.mark.parametrize("place", ["cluster"], indirect=True)
 async def test_an_operation_that_nobody_settles_is_a_finding_until_it_is(
-    audits: Audits, town: Town, stranger: Any
+    audits: Audits, town: Town, redis_client: Any
 ) -> None:
     note = Note.beside("social", USER("ana"))
-    await stranger.hset(note.pending, "left-1", json.dumps({"at": 1, "todo": []}))
-    await stranger.sadd(note.slot, note.pending)
+    await redis_client.hset(note.pending, "left-1", json.dumps({"at": 1, "todo": []}))
+    await redis_client.sadd(note.slot, note.pending)
     (group,) = (await audits.run()).groups
     assert (group.family, group.rule) == ("pending:<library>:<owner>", "settled")
     assert (await audits.run(REPAIR)).clean
@@ -122,9 +124,9 @@ def test_the_command_says_what_is_wrong_and_by_its_exit_status_too(
     monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
     assert main(["audit"]) == 0
-    with server.stranger() as stranger:
-        stranger.set("somebody:elses", "1")
-        stranger.zadd("explore:feed", {"00000000-0000-4000-8000-000000000000": 5})
+    with server.redis_client() as redis_client:
+        redis_client.set("somebody:elses", "1")
+        redis_client.zadd("explore:feed", {"00000000-0000-4000-8000-000000000000": 5})
     assert main(["audit", "--dry-run", "--json"]) == 1
     capsys.readouterr()
     assert main(["audit", "--json"]) == 1
@@ -133,10 +135,10 @@ def test_the_command_says_what_is_wrong_and_by_its_exit_status_too(
     assert main(["audit", "--repair"]) == 1, "what nobody declared is left alone"
     told = capsys.readouterr().out
     assert "somebody:elses" in told
-    with server.stranger() as stranger:
-        assert stranger.exists("somebody:elses")
-        assert not stranger.exists("explore:feed")
-        stranger.delete("somebody:elses")
+    with server.redis_client() as redis_client:
+        assert redis_client.exists("somebody:elses")
+        assert not redis_client.exists("explore:feed")
+        redis_client.delete("somebody:elses")
     assert main(["audit"]) == 0
     use_layout(Layout.PLAIN)
 

@@ -60,7 +60,7 @@ class Fans:
 
 
 async def test_a_repair_among_writers_loses_none_of_their_writes(
-    plaza: Plaza, audits: Audits, town: Town, stranger: Any, monkeypatch: pytest.MonkeyPatch
+    plaza: Plaza, audits: Audits, town: Town, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(throttle, "SHARE", 1.0)
     fans, dice, over = Fans(plaza, town), random.Random(1), asyncio.Event()
@@ -74,11 +74,11 @@ async def test_a_repair_among_writers_loses_none_of_their_writes(
         while not over.is_set():
             post, article = dice.choice(town.posts[:3]), dice.choice(town.articles)
             name = dice.choice(NAMES)
-            await stranger.hincrby(POST(post), "likesCount", 7)
-            await stranger.zrem(USER_LIKED(name), post)
-            await stranger.hincrby(ARTICLE(article), "votes", -3)
-            await stranger.zincrby(ARTICLES_BY_SCORE(), 5, f"article:{article}")
-            await stranger.zrem(PERSON_VOTES(name), f"article:{article}")
+            await redis_client.hincrby(POST(post), "likesCount", 7)
+            await redis_client.zrem(USER_LIKED(name), post)
+            await redis_client.hincrby(ARTICLE(article), "votes", -3)
+            await redis_client.zincrby(ARTICLES_BY_SCORE(), 5, f"article:{article}")
+            await redis_client.zrem(PERSON_VOTES(name), f"article:{article}")
             await asyncio.sleep(0.01)
 
     async def repair() -> int:
@@ -94,9 +94,9 @@ async def test_a_repair_among_writers_loses_none_of_their_writes(
     assert await mending > 0
     assert (await audits.run(REPAIR)).clean
     for post, name in fans.liked:
-        assert await stranger.sismember(POST_LIKES(post), name)
+        assert await redis_client.sismember(POST_LIKES(post), name)
     for post, name in fans.marked:
-        assert await stranger.zscore(USER_BOOKMARKED(name), post) is not None
+        assert await redis_client.zscore(USER_BOOKMARKED(name), post) is not None
     for article, name in fans.voted:
-        assert await stranger.sismember(ARTICLE_UP(article), f"user:{name}")
+        assert await redis_client.sismember(ARTICLE_UP(article), f"user:{name}")
     assert (await audits.run()).clean

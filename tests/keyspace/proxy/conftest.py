@@ -1,4 +1,4 @@
-"""The proxy's routes on a real Valkey, over a small community that a stranger wrote."""
+"""The proxy's routes on a real Valkey, over a small community that a plain Redis client wrote."""
 
 from __future__ import annotations
 
@@ -70,26 +70,28 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-async def community(valkey: Valkey, stranger: Any) -> None:
+async def community(valkey: Valkey, redis_client: Any) -> None:
     """Two people, a post, a banned post, and what must not be seen of them."""
     for name in ("ana", "bob"):
         profile = {"username": name, "display_name": name.title(), "bio": f"I am {name}", "role": "user"}
         counters = {"postCount": 1, "followerCount": 1, "followingCount": 0, "created_at": 1, "version": 1}
         private = {"email": f"{name}@private.example", "custom": f"{name}'s own", "password_hash": SECRET}
-        await stranger.hset(social.USER(name), mapping={**profile, **counters, **private})
-        await stranger.zadd(social.USER_BOOKMARKED(name), {POST: 5})
-        await stranger.zadd(social.USER_BLOCKED(name), {f"{name}s-enemy": 5})
-        await stranger.hset(social.AUTH_USER(name), mapping={"password_hash": SECRET})
-        await stranger.sadd(social.USER_FOLLOWERS(name), "cia", "dee")
+        await redis_client.hset(social.USER(name), mapping={**profile, **counters, **private})
+        await redis_client.zadd(social.USER_BOOKMARKED(name), {POST: 5})
+        await redis_client.zadd(social.USER_BLOCKED(name), {f"{name}s-enemy": 5})
+        await redis_client.hset(social.AUTH_USER(name), mapping={"password_hash": SECRET})
+        await redis_client.sadd(social.USER_FOLLOWERS(name), "cia", "dee")
     for post, more in ((POST, {}), (BANNED, {"banned": "true", "banned_by": "root"})):
         fields = {"id": post, "user_id": "bob", "content": f"words of {post[:4]}", "likesCount": 2, "user_version": 1}
-        await stranger.hset(social.POST(post), mapping={**fields, **more})
-        await stranger.sadd(social.POST_LIKES(post), "cia", "dee")
+        await redis_client.hset(social.POST(post), mapping={**fields, **more})
+        await redis_client.sadd(social.POST_LIKES(post), "cia", "dee")
         comment = post.replace("1", "3").replace("2", "4")
-        await stranger.rpush(social.POST_COMMENTS(post), comment)
-        await stranger.hset(social.COMMENT(comment), mapping={"id": comment, "post_id": post, "content": "well said"})
-        await stranger.sadd(social.POST_BOOKMARKS(post), "ana")
-    await stranger.zadd(social.EXPLORE_FEED(), {POST: 1_700_000_000_123})
+        await redis_client.rpush(social.POST_COMMENTS(post), comment)
+        await redis_client.hset(
+            social.COMMENT(comment), mapping={"id": comment, "post_id": post, "content": "well said"}
+        )
+        await redis_client.sadd(social.POST_BOOKMARKS(post), "ana")
+    await redis_client.zadd(social.EXPLORE_FEED(), {POST: 1_700_000_000_123})
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def with_everything(command: Command) -> list[str]:
 
 
 def test_keys_are_where_valkey_finds_them(session_server: Server) -> None:
-    with session_server.stranger() as valkey:
+    with session_server.redis_client() as valkey:
         for command in COMMANDS.values():
             words = with_everything(command)
             if command.name == "ZRANGE":  # which cannot have all its options at once
@@ -40,7 +40,7 @@ def test_keys_are_where_valkey_finds_them(session_server: Server) -> None:
 
 
 def test_commands_read_or_write_as_the_table_says_and_none_does_more(session_server: Server) -> None:
-    with session_server.stranger() as valkey:
+    with session_server.redis_client() as valkey:
         known: dict[str, Any] = valkey.command()
     for name, command in COMMANDS.items():
         flags = set(known[name.lower()]["flags"])

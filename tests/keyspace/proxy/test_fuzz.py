@@ -132,16 +132,16 @@ def forbidden() -> set[str]:
 
 
 @pytest.fixture
-async def everything(http: httpx.AsyncClient, stranger: Any) -> None:
-    await write_all(stranger)
+async def everything(http: httpx.AsyncClient, redis_client: Any) -> None:
+    await write_all(redis_client)
 
 
 @pytest.mark.usefixtures("everything")
 async def test_no_command_array_of_a_person_reads_or_writes_what_is_not_theirs(
-    http: httpx.AsyncClient, stranger: Any
+    http: httpx.AsyncClient, redis_client: Any
 ) -> None:
     attacker, ana, closed = Attacker(SEED), Door(http, token()), forbidden()
-    before = await dump_all(stranger)
+    before = await dump_all(redis_client)
     performed = 0
     for _ in range(CALLS):
         commands, outcomes = await attack(attacker, ana, (MARK, SECRET))
@@ -150,18 +150,18 @@ async def test_no_command_array_of_a_person_reads_or_writes_what_is_not_theirs(
             if _must_fail(words, closed):
                 assert str(outcome).startswith(("ERR", "WRONGTYPE")), words
     assert performed > CALLS * MOST_COMMANDS / 40, "nothing is proved if all is refused"
-    only_written(before, await dump_all(stranger), {social.USER("ana")})
+    only_written(before, await dump_all(redis_client), {social.USER("ana")})
 
 
 @pytest.mark.usefixtures("everything")
 async def test_no_command_array_of_a_server_reads_a_secret_or_writes_but_into_profiles(
-    http: httpx.AsyncClient, stranger: Any
+    http: httpx.AsyncClient, redis_client: Any
 ) -> None:
     attacker, server = Attacker(SEED + 1), Door(http, KEY)
-    before = await dump_all(stranger)
+    before = await dump_all(redis_client)
     for _ in range(CALLS // 4):
         await attack(attacker, server, (SECRET,))
-    only_written(before, await dump_all(stranger), {social.USER("ana"), social.USER("bob")})
+    only_written(before, await dump_all(redis_client), {social.USER("ana"), social.USER("bob")})
 
 
 async def attack(attacker: Attacker, door: Door, marks: tuple[str, ...]) -> tuple[list[list[Any]], list[Any]]:

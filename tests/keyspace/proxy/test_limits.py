@@ -19,8 +19,8 @@ from plaza.keyspace.proxy import execution, routes, service
 from plaza.keyspace.proxy.service import Proxy
 from tests.http_servers import client_of
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token
-from tests.servers import Cluster, Server, one_server
-from tests.timeouts import connect_patiently
+from tests.servers import Cluster, Server, running_server
+from tests.timeouts import connect_for_test
 
 POLICIES = {
     "proxy": Policy(user=Quota(6, 600), address=Quota(100, 60)),
@@ -53,7 +53,7 @@ async def test_calls_are_limited_and_writes_among_them_more(valkey: Valkey) -> N
         assert [await server.ask("HGET", "user:ana", "a") for _ in range(8)] == ["b"] * 8  # our own servers
 
 
-def rounds_of(answer: httpx.Response) -> int:
+def count_round_trips(answer: httpx.Response) -> int:
     """As the answer itself says."""
     timing = re.search(r'desc="(\d+) round trip', answer.headers["server-timing"])
     assert timing is not None
@@ -63,16 +63,16 @@ def rounds_of(answer: httpx.Response) -> int:
 @pytest.mark.usefixtures("community")
 async def test_what_is_refused_costs_no_round_trip_and_the_rest_of_a_call_one(ana: Door) -> None:
     refused = await ana.post("/pipeline", [["GET", "auth:ana"], ["KEYS", "*"], ["HGETALL", "user:bob"], ["PING"]])
-    assert rounds_of(refused) == 0
+    assert count_round_trips(refused) == 0
     feed: list[Any] = [["HGETALL", "user:me"], ["ZRANGE", "explore:feed", 0, -1], ["SCARD", "user:bob:followers"]]
-    assert rounds_of(await ana.post("/pipeline", feed * 20)) == 1
-    assert rounds_of(await ana.post("/", ["HSET", "user:me", "a", "b"])) == 1
+    assert count_round_trips(await ana.post("/pipeline", feed * 20)) == 1
+    assert count_round_trips(await ana.post("/", ["HSET", "user:me", "a", "b"])) == 1
 
 
 async def test_a_server_that_was_emptied_of_functions_gets_them_again(ana: Door, place: Server | Cluster) -> None:
     for node in place.nodes if isinstance(place, Cluster) else [place]:
-        with node.stranger() as stranger:
-            stranger.execute_command("FUNCTION", "FLUSH")
+        with node.redis_client() as redis_client:
+            redis_client.execute_command("FUNCTION", "FLUSH")
     assert await ana.ask("HSET", "user:me", "a", "b") == 1
     assert len(await ana.ask("SMEMBERS", "user:bob:followers")) == 2
 
@@ -80,8 +80,8 @@ async def test_a_server_that_was_emptied_of_functions_gets_them_again(ana: Door,
 async def test_while_valkey_hangs_or_is_full_a_call_ends_in_its_time_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with one_server() as server:
-        async with await connect_patiently(server.url) as valkey:
+    with running_server() as server:
+        async with await connect_for_test(server.url) as valkey:
             functions = Functions(valkey, [execution.LIBRARY])
             await functions.load()
             proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
@@ -106,9 +106,9 @@ async def _hang(server: Server, ana: Door, monkeypatch: pytest.MonkeyPatch) -> N
 
 async def _fill(server: Server, ana: Door) -> None:
     write = ["HSET", "user:me", "a", "b"]
-    with server.stranger() as stranger:
-        stranger.hset("user:ana", "username", "ana")
-        stranger.config_set("maxmemory", 1)
+    with server.redis_client() as redis_client:
+        redis_client.hset("user:ana", "username", "ana")
+        redis_client.config_set("maxmemory", 1)
     full = await ana.post("/", write)
     assert (full.status_code, full.json()["error"]) == (503, "ERR Valkey is away or busy.")
     name, error = (await ana.post("/", [["HGET", "user:me", "username"], write])).json()

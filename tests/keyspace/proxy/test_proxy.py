@@ -84,36 +84,38 @@ REFUSED: Final[list[list[Any]]] = [
 ]
 
 
-async def test_what_is_not_allowed_is_refused_and_changes_nothing(ana: Door, stranger: Any) -> None:
-    before = await stranger.hgetall(social.USER("ana"))
+async def test_what_is_not_allowed_is_refused_and_changes_nothing(ana: Door, redis_client: Any) -> None:
+    before = await redis_client.hgetall(social.USER("ana"))
     answer = await ana.post("/", REFUSED)
     assert answer.status_code == 200
     taken = [words for words, error in zip(REFUSED, answer.json(), strict=True) if not str(error).startswith("ERR ")]
     assert taken == []
     assert SECRET not in answer.text
-    assert await stranger.hgetall(social.USER("ana")) == before
+    assert await redis_client.hgetall(social.USER("ana")) == before
 
 
-async def test_own_custom_fields_are_written_and_nothing_is_made_that_was_not_there(ana: Door, stranger: Any) -> None:
+async def test_own_custom_fields_are_written_and_nothing_is_made_that_was_not_there(
+    ana: Door, redis_client: Any
+) -> None:
     me = social.USER("ana")
     assert await ana.ask("HSET", "user:me", "bio", "new", "n", 9007199254740993, "x", 1e-7, "on", True) == 3
-    assert await stranger.hmget(me, "bio", "n", "x", "on") == ["new", "9007199254740993", "1e-07", "true"]
+    assert await redis_client.hmget(me, "bio", "n", "x", "on") == ["new", "9007199254740993", "1e-07", "true"]
     assert await ana.ask("HINCRBY", "user:me", "n", 1) == 9007199254740994
     assert await ana.ask("HDEL", "user:me", "x", "on", "email") == 3
     assert (await ana.ask("HINCRBY", "user:me", "bio", 1)).startswith("ERR hash value is not an integer")
     ghost = Door(ana.http, token("ghost"))
     assert await ghost.ask("HSET", "user:me", "bio", "boo") == "ERR there is no such profile"
-    assert await stranger.exists(social.USER("ghost")) == 0
+    assert await redis_client.exists(social.USER("ghost")) == 0
 
 
-async def test_a_profile_stays_small(ana: Door, stranger: Any) -> None:
+async def test_a_profile_stays_small(ana: Door, redis_client: Any) -> None:
     pairs = [word for i in range(120) for word in (f"f{i}", "v")]
     assert "at most 128 fields" in await ana.ask("HSET", "user:me", *pairs)
     assert await ana.ask("HSET", "user:me", *pairs[:20]) == 10
     for i in range(7):
         assert await ana.ask("HSET", "user:me", f"big{i}", "x" * 4_000) == 1
     assert "32768 bytes" in await ana.ask("HSET", "user:me", "big7", "x" * 4_000, "big8", "x" * 4_000)
-    assert await stranger.hlen(social.USER("ana")) < 40
+    assert await redis_client.hlen(social.USER("ana")) < 40
 
 
 async def test_a_banned_post_looks_absent_but_to_admins(ana: Door, server_: Door) -> None:
@@ -141,7 +143,9 @@ async def test_a_banned_post_looks_absent_but_to_admins(ana: Door, server_: Door
     assert (await ana.post("/multi-exec", there)).json() == [{"result": None}] * 2
 
 
-async def test_an_admin_sees_more_than_a_person_and_less_than_a_server(ana: Door, server_: Door, stranger: Any) -> None:
+async def test_an_admin_sees_more_than_a_person_and_less_than_a_server(
+    ana: Door, server_: Door, redis_client: Any
+) -> None:
     admin = Door(ana.http, token("root", "admin"))
     assert await admin.ask("SMEMBERS", f"post:{POST}:bookmarks") == ["ana"]
     assert "ERR not allowed" in await admin.ask("HGET", "user:bob", "email")
@@ -149,16 +153,16 @@ async def test_an_admin_sees_more_than_a_person_and_less_than_a_server(ana: Door
     assert await server_.ask("HGET", "user:bob", "email") == "bob@private.example"
     assert SECRET not in await server_.ask("HGETALL", "user:bob")
     assert await server_.ask("HSET", "user:bob", "bio", "edited") == 0
-    assert await stranger.hget(social.USER("bob"), "bio") == "edited"
+    assert await redis_client.hget(social.USER("bob"), "bio") == "edited"
     for words in (("HINCRBY", "user:bob", "postCount", 1), ("HGETALL", "auth:bob"), ("HGET", "user:me", "bio")):
         assert (await server_.ask(*words)).startswith("ERR ")
 
 
-async def test_long_answers_are_refused_before_they_are_made(ana: Door, stranger: Any) -> None:
+async def test_long_answers_are_refused_before_they_are_made(ana: Door, redis_client: Any) -> None:
     many = social.USER_FOLLOWERS("many")
     for first in range(0, 12_000, 3_000):
-        await stranger.sadd(many, *(f"u{i}" for i in range(first, first + 3_000)))
-    await stranger.zadd(social.USERS_REGULAR(), {f"u{i}": i for i in range(12_000)})
+        await redis_client.sadd(many, *(f"u{i}" for i in range(first, first + 3_000)))
+    await redis_client.zadd(social.USERS_REGULAR(), {f"u{i}": i for i in range(12_000)})
     assert "12000 elements" in await ana.ask("SMEMBERS", "user:many:followers")
     assert "12000 elements" in await ana.ask("ZRANGE", "users:regular", 0, -1)
     assert "12000 elements" in await ana.ask("ZREVRANGEBYSCORE", "users:regular", "+inf", "-inf")
@@ -195,8 +199,8 @@ async def test_the_four_forms(ana: Door, server_: Door) -> None:
     assert await ana.ask("HGET", "user:me", "n") == "1"
 
 
-async def test_strings_in_base64_if_asked_for(ana: Door, stranger: Any) -> None:
-    await stranger.hset(social.USER("ana"), "raw", b"\xff\x00")
+async def test_strings_in_base64_if_asked_for(ana: Door, redis_client: Any) -> None:
+    await redis_client.hset(social.USER("ana"), "raw", b"\xff\x00")
     encoded = await ana.post("/", ["HGET", "user:me", "raw"], **{"upstash-encoding": "base64"})
     assert encoded.json() == {"result": b64encode(b"\xff\x00").decode()}
     assert (await ana.ask("HGET", "user:me", "raw")) == "\ufffd\0"

@@ -28,7 +28,7 @@ def _redis(http: httpx.AsyncClient, bearer: str) -> Redis:
 
 
 @pytest.mark.usefixtures("community")
-async def test_the_python_client_reads_and_writes(http: httpx.AsyncClient, stranger: Any) -> None:
+async def test_the_python_client_reads_and_writes(http: httpx.AsyncClient, redis_client: Any) -> None:
     async with _redis(http, token()) as redis:
         assert await redis.ping() == "PONG"
         assert await redis.hset("user:me", values={"theme": "dark", "wide": "Zoë 🎪 日本", "big": 2**63 - 2}) == 3
@@ -40,13 +40,13 @@ async def test_the_python_client_reads_and_writes(http: httpx.AsyncClient, stran
         assert sorted(await redis.smembers(f"post:{POST}:likes")) == ["cia", "dee"]
         assert await redis.smismember(f"post:{POST}:likes", "cia", "eve") == [1, 0]
         assert await redis.hdel("user:me", "theme", "wide") == 2
-        assert await stranger.hget(social.USER("ana"), "big") == str(2**63 - 1)
+        assert await redis_client.hget(social.USER("ana"), "big") == str(2**63 - 1)
     with upstash_redis.Redis(url=str(http.base_url), token=token(), rest_retries=0) as waiting:
         assert await asyncio.to_thread(waiting.hget, "user:me", "bio") == "I am ana"
 
 
 @pytest.mark.usefixtures("community")
-async def test_the_python_clients_pipelines_transactions_and_errors(http: httpx.AsyncClient, stranger: Any) -> None:
+async def test_the_python_clients_pipelines_transactions_and_errors(http: httpx.AsyncClient, redis_client: Any) -> None:
     async with _redis(http, token()) as redis, _redis(http, KEY) as server, _redis(http, "nobody") as nobody:
         piped = redis.pipeline()
         piped.hset("user:me", "theme", "dark")
@@ -72,7 +72,7 @@ async def test_the_python_clients_pipelines_transactions_and_errors(http: httpx.
         with pytest.raises(UpstashError, match="ERR The token is not valid"):
             await nobody.ping()
         assert await server.hset("user:bob", "bio", "by a server") == 0
-        assert await stranger.hget(social.USER("bob"), "bio") == "by a server"
+        assert await redis_client.hget(social.USER("bob"), "bio") == "by a server"
 
 
 @pytest.mark.usefixtures("community")

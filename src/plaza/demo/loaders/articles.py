@@ -18,7 +18,7 @@ from plaza.articles.keys import PERSON_ARTICLES
 from plaza.articles.model import Direction, NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.demo.generator import HOUR_MS, Plan
 from plaza.demo.phrases import Topic, topics
@@ -41,7 +41,7 @@ class Written:
 class ArticlesPart:
     def __init__(self, functions: Functions, plan: Plan, count: int, voting_days: int) -> None:
         self._valkey = functions.valkey
-        self._clock = SetClock()
+        self._clock = ManualClock()
         self._articles = Articles(functions, self._clock, voting_days)
         self._plan = plan
         self._count = count

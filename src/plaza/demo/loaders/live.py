@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.clock import SetClock
+from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.demo.generator import Plan
@@ -31,7 +31,7 @@ class LivePart:
         if await valkey.call("HEXISTS", EVENT_INFO(EVENT), "born"):
             await valkey.call("ZADD", LIVE_AWAKE(), "GT", self._plan.anchor_ms, EVENT)
             return 0
-        clock = SetClock(self._plan.anchor_ms)
+        clock = ManualClock(self._plan.anchor_ms)
         live = Live(self._functions, self._settings, clock)
         await live.declare(EVENT, Declaration(event["title"], list(SESSIONS)))
         audience = Simulation(
