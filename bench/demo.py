@@ -19,9 +19,9 @@ import uvloop
 from plaza.app import Plaza, running
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.settings import Settings
-from plaza.demo.generator import CITY, Plan
-from plaza.demo.loaders.social import SocialPart
-from plaza.demo.users import Crowd
+from plaza.demo.generator import LARGE_COMMUNITY, CommunityPlan
+from plaza.demo.loaders.social import SocialLoader
+from plaza.demo.users import GeneratedUsers
 from plaza.social.sync import Sync
 
 USERS, POSTS = 2_000, 6_000
@@ -60,15 +60,15 @@ async def _spent(plaza: Plaza) -> tuple[float, float, float]:
 
 
 @asynccontextmanager
-async def town() -> AsyncIterator[tuple[Plaza, SocialPart]]:
+async def town() -> AsyncIterator[tuple[Plaza, SocialLoader]]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder))
         async with (
             EmbeddedValkey(settings.data_dir, settings.fsync) as valkey,
             running(replace(settings, valkey_url=valkey.url)) as plaza,
         ):
-            plan = Plan("7", Crowd(7, USERS), POSTS, plaza.core.clock.now_ms(), CITY)
-            yield plaza, SocialPart(plaza.get(Sync), plan)
+            plan = CommunityPlan("7", GeneratedUsers(7, USERS), POSTS, plaza.core.clock.now_ms(), LARGE_COMMUNITY)
+            yield plaza, SocialLoader(plaza.get(Sync), plan)
 
 
 async def run() -> None:

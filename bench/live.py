@@ -34,8 +34,8 @@ from plaza.core.settings import Settings
 from plaza.core.valkey import connect
 from plaza.live import keys
 from plaza.live.library import LIBRARY
-from plaza.live.model import Beat, Watcher
-from plaza.live.service import Live
+from plaza.live.model import Heartbeat, Viewer
+from plaza.live.service import LiveService
 from tests.servers import Server, running_server
 
 ROUNDS = 4
@@ -151,20 +151,20 @@ class Audience:
     """One event with one session, as large as wanted. Person `n` always watches from the same place."""
 
     def __init__(self, functions: Functions, client: redis.Redis, clock: ManualClock) -> None:
-        self.live = Live(functions, Settings(jwt_secret=SECRET, live_beats_per_second=10_000_000), clock)
+        self.live = LiveService(functions, Settings(jwt_secret=SECRET, live_beats_per_second=10_000_000), clock)
         self.client = client
         self.clock = clock
         self.queue: list[int] = []  # who beat, longest ago first
 
-    def person(self, n: int) -> Watcher:
-        return Watcher(f"viewer-{n}", f"203.0.{n >> 8 & 255}.{n & 255}", COUNTRIES[n % 10], (group(n),))
+    def person(self, n: int) -> Viewer:
+        return Viewer(f"viewer-{n}", f"203.0.{n >> 8 & 255}.{n & 255}", COUNTRIES[n % 10], (group(n),))
 
     async def beat(self, names: list[int]) -> None:
         """Beats of these people, many under way at once."""
         for first in range(0, len(names), 500):
             self.clock.advance(seconds=0.001)
             batch = names[first : first + 500]
-            await asyncio.gather(*(self.live.beat(self.person(n), "E", Beat("web", "S")) for n in batch))
+            await asyncio.gather(*(self.live.beat(self.person(n), "E", Heartbeat("web", "S")) for n in batch))
 
     async def grow(self, size: int) -> None:
         """More people, written as their first beats would leave them: a million real ones would take minutes."""
@@ -177,7 +177,7 @@ class Audience:
             self._write(fresh[first : first + 1_000])
         self.queue += fresh
         logins = self.client.hget(keys.EVENT_INFO("E"), "logins")
-        heard = await self.live.beat(self.person(size - 1), "E", Beat("web", "S"))
+        heard = await self.live.beat(self.person(size - 1), "E", Heartbeat("web", "S"))
         assert (heard.alive, heard.session_alive) == (size, size), heard
         assert self.client.hget(keys.EVENT_INFO("E"), "logins") == logins, "it went on with what was written"
 

@@ -33,9 +33,9 @@ from plaza.core.sql import Sql
 from plaza.core.telemetry import Requests, sampling
 from plaza.core.wrong_type import Damage
 from plaza.demo import keys as demo
-from plaza.demo.loader import Maker
-from plaza.demo.service import Town
-from plaza.demo.simulation import Simulation
+from plaza.demo.loader import DemoLoader
+from plaza.demo.service import Demo
+from plaza.demo.simulation import DemoSimulation
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
@@ -124,9 +124,9 @@ def _services(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> 
     services[Audits] = Audits(_auditor(core, domains, parts))
     services[Keyspace] = Keyspace(core.valkey, catalogues(domains))
     if _shows_pages(domains):
-        services[Town] = _town(core, services)
+        services[Demo] = _demo(core, services)
         services |= {type(service): service for service in pages.services(core, services)}
-        services[Site].demo = services[Town]
+        services[Site].demo = services[Demo]
     return services
 
 
@@ -135,10 +135,10 @@ def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any]) ->
     consumers = [consumer for part in parts for consumer in part.consumers]
     turns = {name: turn for part in parts for name, turn in part.turns.items()}
     explain = services[Damage].explain
-    if Town not in services:
+    if Demo not in services:
         return Worker(core.functions, timers, consumers, turns, explain=explain)
-    jobs = Worker(core.functions, timers, consumers, turns | {"demo": services[Town].turn}, explain=explain)
-    services[Vitals].jobs_known = [*jobs.timers, *services[Town].timers]
+    jobs = Worker(core.functions, timers, consumers, turns | {"demo": services[Demo].turn}, explain=explain)
+    services[Vitals].jobs_known = [*jobs.timers, *services[Demo].timers]
     return jobs
 
 
@@ -183,10 +183,10 @@ def _introduce(services: Mapping[type, Any], personal_data: Mapping[str, Persona
         services[Recommender].blocks = services[People]
 
 
-def _town(core: Core, services: Mapping[type, Any]) -> Town:
+def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
     """The demo, which stands above all domains."""
-    maker = Maker(core, services[Sync], services[Items])
-    return Town(core, maker, Simulation(core, services))
+    loader = DemoLoader(core, services[Sync], services[Items])
+    return Demo(core, loader, DemoSimulation(core, services))
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:

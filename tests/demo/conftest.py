@@ -11,7 +11,7 @@ import pytest
 from plaza.app import Plaza, catalogues, running
 from plaza.core.keyspace import Key, Layout, Match, use_layout
 from plaza.core.settings import Settings
-from plaza.demo.service import Town
+from plaza.demo.service import Demo
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
 from tests.social.consistency import Facts, read_all
@@ -38,8 +38,8 @@ async def plaza(settings: Settings) -> AsyncIterator[Plaza]:
 
 
 @pytest.fixture
-def town(plaza: Plaza) -> Town:
-    return plaza.get(Town)
+def demo(plaza: Plaza) -> Demo:
+    return plaza.get(Demo)
 
 
 class Whole:

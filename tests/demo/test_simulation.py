@@ -13,14 +13,14 @@ from plaza.app import Plaza, running
 from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.settings import DemoMode, Settings
-from plaza.demo.generator import TOWN, Plan
+from plaza.demo.generator import SMALL_COMMUNITY, CommunityPlan
 from plaza.demo.keys import DEMO
 from plaza.demo.loader import COMMUNITY_POSTS
 from plaza.demo.loaders.live import EVENT
-from plaza.demo.service import LOOK_SECONDS, Town, suits
-from plaza.demo.simulation import Simulation
-from plaza.demo.users import Cast
-from plaza.live.statistics import Figures
+from plaza.demo.service import LOOK_SECONDS, Demo, suits
+from plaza.demo.simulation import DemoSimulation
+from plaza.demo.users import CommunityUsers
+from plaza.live.statistics import AudienceFigures
 from plaza.social.accounts import Accounts
 from plaza.social.model import Login, WrongPassword
 from plaza.social.sync import Sync
@@ -36,14 +36,16 @@ pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 async def peopled(plaza: Plaza, redis_client: Any) -> Plaza:
     """A demo whose people are there, and nothing else."""
     now = plaza.core.clock.now_ms()
-    await plaza.get(Sync).take("user", Plan("community", Cast(), 0, now, TOWN).users_of(0, 99))
+    await plaza.get(Sync).take(
+        "user", CommunityPlan("community", CommunityUsers(), 0, now, SMALL_COMMUNITY).users_of(0, 99)
+    )
     await redis_client.hset(DEMO(), mapping={"state": "loaded", "since": now, "on": 1})
     return plaza
 
 
-async def test_life_goes_on_and_everything_stays_true(plaza: Plaza, town: Town, redis_client: Any) -> None:
-    await town.maker.community(plaza.core.clock.now_ms())
-    simulation = Simulation(plaza.core, plaza.services, Random(3))
+async def test_life_goes_on_and_everything_stays_true(plaza: Plaza, demo: Demo, redis_client: Any) -> None:
+    await demo.loader.community(plaza.core.clock.now_ms())
+    simulation = DemoSimulation(plaza.core, plaza.services, Random(3))
     before = await everything(redis_client)
     done = " ".join([await simulation.step() for _ in range(120)])
     for act in ("beats", "like", "post", "comment", "vote", "view", "reaction"):
@@ -52,35 +54,35 @@ async def test_life_goes_on_and_everything_stays_true(plaza: Plaza, town: Town, 
     assert faults(after, plaza.core.clock.now_ms()) == []
     assert len(after["explore_feed"][()]) > COMMUNITY_POSTS
     assert after["article_up"] != before["article_up"]
-    assert await plaza.get(Figures).alive(EVENT) > 15
+    assert await plaza.get(AudienceFigures).alive(EVENT) > 15
 
 
 async def test_of_many_workers_one_simulates(peopled: Plaza, redis_client: Any, settings: Settings) -> None:
     async with running(settings) as other:
-        towns = [plaza.get(Town) for plaza in (peopled, other)]
-        for town in towns:
-            town._timer = replace(town._timer, every_seconds=600)  # on a slow machine the next step would be due
+        demos = [plaza.get(Demo) for plaza in (peopled, other)]
+        for demo in demos:
+            demo._timer = replace(demo._timer, every_seconds=600)  # on a slow machine the next step would be due
         for _ in range(3):
-            await asyncio.gather(*(town.turn() for town in towns for _ in range(3)))
+            await asyncio.gather(*(demo.turn() for demo in demos for _ in range(3)))
     job = await redis_client.hgetall("job:demo.simulate")
     assert job["state"] == "done"
     assert int(job["runs"]) == 1
 
 
-async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, town: Town, redis_client: Any) -> None:
-    assert "robin" in {account.username for account in await town.accounts(HERE)}
+async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, demo: Demo, redis_client: Any) -> None:
+    assert "robin" in {account.username for account in await demo.accounts(HERE)}
     with pytest.raises(Forbidden):
-        await town.switch(Actor("mira", "user"), False)
-    await town.switch(API, False)
-    assert await town.turn() == LOOK_SECONDS
+        await demo.switch(Actor("mira", "user"), False)
+    await demo.switch(API, False)
+    assert await demo.turn() == LOOK_SECONDS
     assert not await redis_client.exists("job:demo.simulate")
-    assert await town.accounts(HERE) == []
-    await town.switch(API, True)
-    assert len(await town.accounts(HERE)) >= 4
+    assert await demo.accounts(HERE) == []
+    await demo.switch(API, True)
+    assert len(await demo.accounts(HERE)) >= 4
 
 
 async def test_accounts_open_only_where_nobody_else_can_reach_them(
-    peopled: Plaza, town: Town, settings: Settings, redis_client: Any
+    peopled: Plaza, demo: Demo, settings: Settings, redis_client: Any
 ) -> None:
     modes: list[tuple[DemoMode, str, bool]] = [
         ("auto", "127.0.0.1", True), ("auto", "::1", True), ("auto", "localhost", True), ("auto", "0.0.0.0", False),
@@ -89,20 +91,20 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
     ]  # fmt: skip
     for mode, host, opens in modes:
         asked = replace(settings, demo=mode, host=host)
-        town._settings = asked
-        assert bool(await town.accounts(HERE)) is opens, (mode, host)
+        demo._settings = asked
+        assert bool(await demo.accounts(HERE)) is opens, (mode, host)
         fresh = replace(asked, valkey_url="", data_dir=settings.data_dir / "new")
         assert suits(fresh) is opens
         assert not suits(replace(fresh, valkey_url="valkey://db.internal"))
         assert not suits(replace(fresh, database_url="postgresql://db.internal/plaza"))
         assert not suits(replace(fresh, data_dir=settings.data_dir)), "a database is there"
     for host in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "localhost"):
-        town._settings = settings
-        assert await town.accounts(host), host
+        demo._settings = settings
+        assert await demo.accounts(host), host
     for host in ("evil.example:8000", "evil.example", "127.0.0.1.evil.example", "", "[::1", "192.168.1.7:8000"):
-        assert await town.accounts(host) == [], host
-    town._settings = replace(settings, demo="on", host="0.0.0.0")
-    assert await town.accounts("plaza.example")
+        assert await demo.accounts(host) == [], host
+    demo._settings = replace(settings, demo="on", host="0.0.0.0")
+    assert await demo.accounts("plaza.example")
     assert not suits(
         replace(settings, valkey_url="", data_dir=settings.data_dir / "new", trusted_proxies=("10.0.0.1",))
     )
@@ -111,12 +113,12 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
     with pytest.raises(WrongPassword):
         await peopled.get(Accounts).login(Login("robin", "robin"))
     # Nor does an account open that got one, as a person who takes the name after it was deleted has.
-    town._settings = settings
+    demo._settings = settings
     await peopled.get(Accounts).give_password("robin", "correct horse")
-    assert "robin" not in {account.username for account in await town.accounts(HERE)}
+    assert "robin" not in {account.username for account in await demo.accounts(HERE)}
 
 
-async def test_there_is_nothing_to_switch_where_there_is_no_demo(town: Town) -> None:
+async def test_there_is_nothing_to_switch_where_there_is_no_demo(demo: Demo) -> None:
     with pytest.raises(NotFound):
-        await town.switch(API, True)
-    assert await town.accounts(HERE) == []
+        await demo.switch(API, True)
+    assert await demo.accounts(HERE) == []

@@ -18,13 +18,13 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from plaza.live import domain
-from plaza.live.history import History
+from plaza.live.history import AudienceHistory
 from plaza.live.library import LIBRARY
-from plaza.live.model import Beat, Heard, Leaving, Left, Watcher
-from plaza.live.recorder import Recorder
-from plaza.live.service import Live
-from plaza.live.statistics import Figures
-from plaza.live.viewer_report import Reports
+from plaza.live.model import Heartbeat, HeartbeatResult, LeaveRequest, LeaveResult, Viewer
+from plaza.live.recorder import AudienceRecorder
+from plaza.live.service import LiveService
+from plaza.live.statistics import AudienceFigures
+from plaza.live.viewer_report import HeartbeatReports
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 
@@ -44,43 +44,45 @@ async def functions(valkey: Valkey) -> Functions:
 
 
 @pytest.fixture
-def live(functions: Functions, settings: Settings, clock: ManualClock) -> Live:
-    return Live(functions, settings, clock)
+def live(functions: Functions, settings: Settings, clock: ManualClock) -> LiveService:
+    return LiveService(functions, settings, clock)
 
 
 @pytest.fixture
-async def history(settings: Settings) -> AsyncIterator[History]:
+async def history(settings: Settings) -> AsyncIterator[AudienceHistory]:
     """On SQLite; `test_history.py` proves the statements on both databases."""
     sql = await Sql.open(settings)
-    yield History(sql)
+    yield AudienceHistory(sql)
     await sql.close()
 
 
 @pytest.fixture
-def figures(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> Figures:
-    return Figures(functions, history, settings, clock)
+def figures(functions: Functions, history: AudienceHistory, settings: Settings, clock: ManualClock) -> AudienceFigures:
+    return AudienceFigures(functions, history, settings, clock)
 
 
 @pytest.fixture
-def recorder(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> Recorder:
-    return Recorder(functions, history, settings, clock)
+def recorder(
+    functions: Functions, history: AudienceHistory, settings: Settings, clock: ManualClock
+) -> AudienceRecorder:
+    return AudienceRecorder(functions, history, settings, clock)
 
 
 @pytest.fixture
-def reports(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> Reports:
-    return Reports(functions, history, settings, clock)
+def reports(functions: Functions, history: AudienceHistory, settings: Settings, clock: ManualClock) -> HeartbeatReports:
+    return HeartbeatReports(functions, history, settings, clock)
 
 
 def watcher(
     name: str, address: str = "203.0.113.7", country: str = "ZZ", groups: tuple[str, ...] | None = None
-) -> Watcher:
-    return Watcher(name, address, country)
+) -> Viewer:
+    return Viewer(name, address, country)
 
 
 class Crowd:
     """People who watch event E1, unless told otherwise, at the location `web`."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: LiveService) -> None:
         self.live = live
 
     async def beat(
@@ -93,16 +95,18 @@ class Crowd:
         address: str = "203.0.113.7",
         country: str = "ZZ",
         groups: tuple[str, ...] = (),
-    ) -> Heard:
-        beat = Beat(location, session, list(groups))
+    ) -> HeartbeatResult:
+        beat = Heartbeat(location, session, list(groups))
         return await self.live.beat(watcher(name, address, country), event, beat)
 
-    async def leave(self, name: str, session: str | None = None, *, event: str = "E1", location: str = "web") -> Left:
-        return await self.live.leave(watcher(name), event, Leaving(location, session))
+    async def leave(
+        self, name: str, session: str | None = None, *, event: str = "E1", location: str = "web"
+    ) -> LeaveResult:
+        return await self.live.leave(watcher(name), event, LeaveRequest(location, session))
 
 
 @pytest.fixture
-def crowd(live: Live) -> Crowd:
+def crowd(live: LiveService) -> Crowd:
     return Crowd(live)
 
 

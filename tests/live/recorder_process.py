@@ -10,9 +10,9 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.live.history import History
+from plaza.live.history import AudienceHistory
 from plaza.live.library import LIBRARY
-from plaza.live.recorder import Recorder
+from plaza.live.recorder import AudienceRecorder
 from tests.timeouts import connect_for_test
 
 
@@ -21,7 +21,7 @@ async def record(url: str, data_dir: Path) -> None:
     sql, valkey = await Sql.open(settings), await connect_for_test(url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
-    recorder = Recorder(functions, History(sql), settings, Clock())
+    recorder = AudienceRecorder(functions, AudienceHistory(sql), settings, Clock())
     print("recording", flush=True)
     while True:
         await recorder.record()

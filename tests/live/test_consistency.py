@@ -15,9 +15,9 @@ import pytest
 
 from plaza.core.clock import ManualClock
 from plaza.live import keys
-from plaza.live.model import Statistics
-from plaza.live.recorder import Recorder
-from plaza.live.statistics import Figures
+from plaza.live.model import AudienceStatistics
+from plaza.live.recorder import AudienceRecorder
+from plaza.live.statistics import AudienceFigures
 from tests.live.conftest import Crowd
 
 WINDOW_MS = 65_000
@@ -26,7 +26,7 @@ Place = tuple[str, str]  # session ("" for none), location
 
 
 @dataclass
-class Viewing:
+class ViewingSession:
     start: int
     end: int
     left: bool = False
@@ -36,11 +36,11 @@ class Viewing:
 class Model:
     """The audience of one event, by brute force."""
 
-    viewings: dict[str, dict[Place, list[Viewing]]] = field(default_factory=dict)
+    viewings: dict[str, dict[Place, list[ViewingSession]]] = field(default_factory=dict)
     said: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # (session, user)
     seen: dict[tuple[str, str], int] = field(default_factory=dict)  # last beat of those who have not left
     peaks: Counter[str] = field(default_factory=Counter)
-    records: list[Statistics] = field(default_factory=list)
+    records: list[AudienceStatistics] = field(default_factory=list)
     last: int | None = None  # beat, in five minutes that are not recorded yet
 
     def beat(self, user: str, place: Place, at: int, country: str, groups: tuple[str, ...]) -> None:
@@ -48,7 +48,7 @@ class Model:
         self.last = at
         there = self.viewings.setdefault(user, {}).setdefault(place, [])
         if not there or there[-1].left or at - there[-1].end > WINDOW_MS:
-            there.append(Viewing(at, at))
+            there.append(ViewingSession(at, at))
         there[-1].end = at
         for scope in {"", place[0]}:
             self.said[scope, user] = (country, groups)
@@ -94,11 +94,11 @@ class Model:
     def logins(self) -> int:
         return sum(len(there) for places in self.viewings.values() for there in places.values())
 
-    def statistics(self, session: str, at: int) -> Statistics:
+    def statistics(self, session: str, at: int) -> AudienceStatistics:
         alive = self.alive(session, at)
         countries = Counter(self.said[session, user][0] for user in alive)
         groups = Counter(group for user in alive for group in self.said[session, user][1])
-        return Statistics(len(alive), at, dict(groups), dict(countries))
+        return AudienceStatistics(len(alive), at, dict(groups), dict(countries))
 
 
 SESSIONS = ("", "S1", "S2")
@@ -111,8 +111,8 @@ CLOSE = (0, 1, 100, 3_000, 10_000, 65_000)
 @pytest.mark.parametrize(("seed", "crowded", "steps"), [(1, 12, EDGES), (2, 12, EDGES), (3, 3, CLOSE)])
 async def test_counts_and_peaks_are_those_of_a_brute_force_model(
     crowd: Crowd,
-    figures: Figures,
-    recorder: Recorder,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
     clock: ManualClock,
     redis_client: Any,
     seed: int,
@@ -161,7 +161,7 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
 
 
 async def test_the_peak_is_the_true_one_though_beats_of_several_processes_overtake_each_other(
-    crowd: Crowd, figures: Figures, clock: ManualClock
+    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
 ) -> None:
     begun = clock.now_ms()
     for n in (3, 2, 0, 39, *range(4, 39), 1):
@@ -172,7 +172,7 @@ async def test_the_peak_is_the_true_one_though_beats_of_several_processes_overta
 
 
 async def test_a_late_beat_never_makes_the_peak_higher_than_it_was(
-    crowd: Crowd, figures: Figures, clock: ManualClock
+    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
 ) -> None:
     begun = clock.now_ms()
     for name, offset in (("ana", 0), ("ben", WINDOW_MS + 1), ("late", WINDOW_MS)):
@@ -182,7 +182,7 @@ async def test_a_late_beat_never_makes_the_peak_higher_than_it_was(
 
 
 async def test_a_clock_that_jumped_ahead_and_was_put_right_does_not_end_the_records(
-    crowd: Crowd, figures: Figures, clock: ManualClock
+    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
 ) -> None:
     begun = clock.now_ms() // SLOT_MS * SLOT_MS
     for offset in (0, 12 * SLOT_MS, 1_000, SLOT_MS + 1_000, 2 * SLOT_MS):

@@ -14,8 +14,8 @@ import pytest
 from plaza.core.clock import ManualClock
 from plaza.core.errors import SettingError
 from plaza.core.valkey import Valkey
-from plaza.live.address_salts import Salts
-from plaza.live.geo import GeoIp, Places, truncated
+from plaza.live.address_salts import AddressSalts
+from plaza.live.geo import GeoIp, GeoLocator, truncated
 from plaza.live.keys import LIVE_SALT
 from tests.servers import running_server
 from tests.timeouts import connect_for_test
@@ -86,7 +86,7 @@ def test_truncating_leaves_the_network() -> None:
 
 
 def test_only_a_proxys_word_counts_and_only_if_it_is_a_country(valkey: Valkey, clock: ManualClock) -> None:
-    places = Places(Salts(valkey, clock), "full", GeoIp({"203.0.113.0/24": "AU"}))
+    places = GeoLocator(AddressSalts(valkey, clock), "full", GeoIp({"203.0.113.0/24": "AU"}))
     assert places.country("203.0.113.1", {"cf-ipcountry": "nz"}, True) == "NZ"
     assert places.country("203.0.113.1", {"x-country-code": "FR"}, True) == "FR"
     assert places.country("203.0.113.1", {"cf-ipcountry": "nz"}, False) == "AU"
@@ -97,7 +97,7 @@ def test_only_a_proxys_word_counts_and_only_if_it_is_a_country(valkey: Valkey, c
 async def test_hashed_addresses_agree_for_a_day_and_the_salt_dies_after_two(
     valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
-    one, other = (Places(Salts(valkey, clock), "hashed", GeoIp({})) for _ in range(2))
+    one, other = (GeoLocator(AddressSalts(valkey, clock), "hashed", GeoIp({})) for _ in range(2))
     first = await one.stored("203.0.113.77")
     assert first == await other.stored("203.0.113.77"), "processes agree"
     assert first != await one.stored("203.0.113.78")
@@ -110,14 +110,14 @@ async def test_hashed_addresses_agree_for_a_day_and_the_salt_dies_after_two(
 
 
 async def test_full_and_truncated_addresses_cost_nothing(valkey: Valkey, clock: ManualClock) -> None:
-    assert await Places(Salts(valkey, clock), "full", GeoIp({})).stored("203.0.113.77") == "203.0.113.77"
-    assert await Places(Salts(valkey, clock), "truncated", GeoIp({})).stored("203.0.113.77") == "203.0.113.0"
+    assert await GeoLocator(AddressSalts(valkey, clock), "full", GeoIp({})).stored("203.0.113.77") == "203.0.113.77"
+    assert await GeoLocator(AddressSalts(valkey, clock), "truncated", GeoIp({})).stored("203.0.113.77") == "203.0.113.0"
 
 
 async def test_no_file_holds_a_salt_that_is_over(clock: ManualClock) -> None:
     with running_server("--appendonly", "yes") as place:
         async with await connect_for_test(place.url) as valkey:
-            salts = Salts(valkey, clock)
+            salts = AddressSalts(valkey, clock)
             old = (await salts.today()).hex()
             clock.advance(days=2)
             new = (await salts.today()).hex()

@@ -13,15 +13,15 @@ from plaza.core.settings import Settings
 from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.live import keys
 from plaza.live.model import (
-    Beat,
-    Declaration,
+    EventDeclaration,
     EventUndeclared,
+    Heartbeat,
     SessionOfAnotherEvent,
     TooManyPlaces,
-    Watcher,
+    Viewer,
 )
-from plaza.live.service import Live
-from plaza.live.statistics import Figures
+from plaza.live.service import LiveService
+from plaza.live.statistics import AudienceFigures
 from tests.live.conftest import Crowd, watcher
 
 WINDOW_MS = 65_000
@@ -77,7 +77,7 @@ async def test_a_beat_is_one_round_trip_and_on_a_cluster_at_most_five(crowd: Cro
 
 
 async def test_alive_is_exactly_the_window(
-    crowd: Crowd, figures: Figures, clock: ManualClock, redis_client: Any
+    crowd: Crowd, figures: AudienceFigures, clock: ManualClock, redis_client: Any
 ) -> None:
     await crowd.beat("ana", "S1")
     begun = clock.now_ms()
@@ -107,7 +107,7 @@ async def test_a_gap_up_to_the_window_goes_on_and_a_longer_one_begins_anew(
 
 
 async def test_two_tabs_two_sessions_and_two_addresses_are_one_viewer(
-    crowd: Crowd, figures: Figures, redis_client: Any
+    crowd: Crowd, figures: AudienceFigures, redis_client: Any
 ) -> None:
     await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
     await crowd.beat("ana", "S1", location="phone", address="198.51.100.4", country="FR", groups=("ops",))
@@ -141,7 +141,7 @@ async def test_beats_out_of_order_and_jumping_clocks_move_nothing_back(
 
 
 async def test_leaving_ends_the_viewing_session_now(
-    crowd: Crowd, figures: Figures, clock: ManualClock, redis_client: Any
+    crowd: Crowd, figures: AudienceFigures, clock: ManualClock, redis_client: Any
 ) -> None:
     start, end = keys.viewing_keys("E1", "S1", "web")
     await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
@@ -163,7 +163,9 @@ async def test_leaving_ends_the_viewing_session_now(
     assert await figures.seen("E1") == 2
 
 
-async def test_leaving_one_tab_is_not_leaving_the_event(crowd: Crowd, figures: Figures, clock: ManualClock) -> None:
+async def test_leaving_one_tab_is_not_leaving_the_event(
+    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
+) -> None:
     await crowd.beat("ana", "S1")
     await crowd.beat("ana", "S1", location="phone")
     await crowd.beat("ana", "S2")
@@ -188,41 +190,43 @@ async def test_a_session_belongs_to_one_event(crowd: Crowd, redis_client: Any) -
     assert await redis_client.zcard(keys.SESSION_HEARTBEAT("S1")) == 1
 
 
-async def test_of_several_events_that_name_a_new_session_at_once_one_gets_it(live: Live, redis_client: Any) -> None:
-    others = [Live(live._functions, Settings(), live._clock) for _ in range(6)]  # as many processes
+async def test_of_several_events_that_name_a_new_session_at_once_one_gets_it(
+    live: LiveService, redis_client: Any
+) -> None:
+    others = [LiveService(live._functions, Settings(), live._clock) for _ in range(6)]  # as many processes
     for turn in range(10):
-        beats = (each.beat(watcher("ana"), f"E{i}", Beat("web", f"S{turn}")) for i, each in enumerate(others))
+        beats = (each.beat(watcher("ana"), f"E{i}", Heartbeat("web", f"S{turn}")) for i, each in enumerate(others))
         heard = await asyncio.gather(*beats, return_exceptions=True)
-        assert sorted(type(answer).__name__ for answer in heard) == ["Heard"] + 5 * ["SessionOfAnotherEvent"]
+        assert sorted(type(answer).__name__ for answer in heard) == ["HeartbeatResult"] + 5 * ["SessionOfAnotherEvent"]
         owner = await redis_client.hget(keys.SESSION_INFO(f"S{turn}"), "event")
         named = [i for i in range(6) if await redis_client.sismember(keys.EVENT_SESSIONS(f"E{i}"), f"S{turn}")]
         assert [f"E{i}" for i in named] == [owner], "and the others know nothing of it"
 
 
-async def test_what_is_refused_claims_no_session(live: Live, redis_client: Any) -> None:
+async def test_what_is_refused_claims_no_session(live: LiveService, redis_client: Any) -> None:
     live._only_declared = "1"
     with pytest.raises(EventUndeclared):
-        await live.beat(watcher("ana"), "E1", Beat("web", "S1"))
+        await live.beat(watcher("ana"), "E1", Heartbeat("web", "S1"))
     live._only_declared = "0"
-    assert (await live.beat(watcher("ana"), "E2", Beat("web", "S1"))).session_alive == 1
+    assert (await live.beat(watcher("ana"), "E2", Heartbeat("web", "S1"))).session_alive == 1
     with pytest.raises(SessionOfAnotherEvent):
-        await live.declare("E3", Declaration(sessions=["S7", "S1", "S8"]))
-    assert (await live.declare("E4", Declaration(sessions=["S7", "S8"]))).sessions == ["S7", "S8"]
+        await live.declare("E3", EventDeclaration(sessions=["S7", "S1", "S8"]))
+    assert (await live.declare("E4", EventDeclaration(sessions=["S7", "S8"]))).sessions == ["S7", "S8"]
 
 
-async def test_only_declared_events_are_taken_if_a_setting_says_so(live: Live, redis_client: Any) -> None:
+async def test_only_declared_events_are_taken_if_a_setting_says_so(live: LiveService, redis_client: Any) -> None:
     live._only_declared = "1"
     with pytest.raises(EventUndeclared):
-        await live.beat(watcher("ana"), "E1", Beat("web", "S1"))
+        await live.beat(watcher("ana"), "E1", Heartbeat("web", "S1"))
     assert await redis_client.exists(keys.EVENT_INFO("E1")) == 0
     assert await redis_client.exists(keys.SESSION_INFO("S1")) == 0
-    declared = await live.declare("E1", Declaration(title="Opening night", sessions=["S1"]))
+    declared = await live.declare("E1", EventDeclaration(title="Opening night", sessions=["S1"]))
     assert (declared.title, declared.sessions) == ("Opening night", ["S1"])
-    assert (await live.beat(watcher("ana"), "E1", Beat("web", "S1"))).alive == 1
+    assert (await live.beat(watcher("ana"), "E1", Heartbeat("web", "S1"))).alive == 1
     with pytest.raises(SessionOfAnotherEvent):
-        await live.declare("E2", Declaration(sessions=["S2", "S1"]))
+        await live.declare("E2", EventDeclaration(sessions=["S2", "S1"]))
     assert await redis_client.exists(keys.EVENT_INFO("E2")) == 0
-    assert (await live.declare("E1", Declaration(sessions=["S3"]))).title == "Opening night", "the title is kept"
+    assert (await live.declare("E1", EventDeclaration(sessions=["S3"]))).title == "Opening night", "the title is kept"
 
 
 async def test_places_of_an_event_are_bounded(crowd: Crowd, redis_client: Any) -> None:
@@ -234,20 +238,22 @@ async def test_places_of_an_event_are_bounded(crowd: Crowd, redis_client: Any) -
     await crowd.beat("ana", "S1", location="another")
 
 
-async def test_groups_of_the_token_count_and_said_ones_only_without(live: Live, figures: Figures) -> None:
-    await live.beat(Watcher("ana", "local", "ZZ", ("press", "bad#one")), "E1", Beat("web", groups=["invented"]))
-    await live.beat(Watcher("ben", "local", "ZZ"), "E1", Beat("web", groups=["b", "a", "b"]))
-    await live.beat(Watcher("cy", "local", "ZZ", ()), "E1", Beat("web", groups=["vip"]))
+async def test_groups_of_the_token_count_and_said_ones_only_without(
+    live: LiveService, figures: AudienceFigures
+) -> None:
+    await live.beat(Viewer("ana", "local", "ZZ", ("press", "bad#one")), "E1", Heartbeat("web", groups=["invented"]))
+    await live.beat(Viewer("ben", "local", "ZZ"), "E1", Heartbeat("web", groups=["b", "a", "b"]))
+    await live.beat(Viewer("cy", "local", "ZZ", ()), "E1", Heartbeat("web", groups=["vip"]))
     assert (await figures.statistics("E1")).count_by_user_group == {"press": 1, "a": 1, "b": 1}, (
         "a token that names no groups gives none"
     )
 
 
-async def test_invented_groups_cannot_grow_without_end(live: Live, figures: Figures) -> None:
+async def test_invented_groups_cannot_grow_without_end(live: LiveService, figures: AudienceFigures) -> None:
     for first in range(0, 220, 20):
-        await live.beat(watcher("ana"), "E1", Beat("web", groups=[f"g{first + i}" for i in range(20)]))
-    await live.beat(watcher("ben"), "E1", Beat("web", groups=["g0", "one-too-many"]))
-    await live.beat(Watcher("cy", "local", "ZZ", ("given",)), "E1", Beat("web"))
+        await live.beat(watcher("ana"), "E1", Heartbeat("web", groups=[f"g{first + i}" for i in range(20)]))
+    await live.beat(watcher("ben"), "E1", Heartbeat("web", groups=["g0", "one-too-many"]))
+    await live.beat(Viewer("cy", "local", "ZZ", ("given",)), "E1", Heartbeat("web"))
     groups = (await figures.statistics("E1")).count_by_user_group
     assert groups["g0"] == 1
     assert "one-too-many" not in groups
@@ -265,7 +271,7 @@ async def test_one_viewer_watches_at_twenty_places_at_most(crowd: Crowd, clock: 
 
 
 async def test_leaving_where_the_raw_viewing_session_is_gone_does_no_harm(
-    crowd: Crowd, figures: Figures, redis_client: Any
+    crowd: Crowd, figures: AudienceFigures, redis_client: Any
 ) -> None:
     await crowd.beat("ana")
     for name in keys.viewing_keys("E1", "", "web"):

@@ -8,28 +8,28 @@ from collections.abc import Sequence
 import pytest
 
 from plaza.core.sql import Sql
-from plaza.live.history import PAGE, History, Totals, Viewing
+from plaza.live.history import PAGE, AudienceHistory, AudienceTotals, ViewingSession
 
 
 @pytest.fixture
-def history(sql: Sql) -> History:
-    return History(sql)
+def history(sql: Sql) -> AudienceHistory:
+    return AudienceHistory(sql)
 
 
-async def keep(history: History, event: str, viewings: Sequence[Viewing]) -> None:
-    async def read() -> Sequence[Viewing]:
+async def keep(history: AudienceHistory, event: str, viewings: Sequence[ViewingSession]) -> None:
+    async def read() -> Sequence[ViewingSession]:
         return viewings
 
     await history.keep_viewings(event, read)
 
 
-async def test_a_viewing_session_written_twice_is_one_row_with_the_later_end(history: History) -> None:
+async def test_a_viewing_session_written_twice_is_one_row_with_the_later_end(history: AudienceHistory) -> None:
     for end in (20, 30, 10):
-        await keep(history, "E1", [Viewing("", "web", "ana", 5, end)])
-    assert [v async for v in history.viewings("E1")] == [Viewing("", "web", "ana", 5, 30)]
+        await keep(history, "E1", [ViewingSession("", "web", "ana", 5, end)])
+    assert [v async for v in history.viewings("E1")] == [ViewingSession("", "web", "ana", 5, 30)]
 
 
-async def test_a_record_written_twice_is_one_record(history: History) -> None:
+async def test_a_record_written_twice_is_one_record(history: AudienceHistory) -> None:
     text = '{"viewerCount":1,"timestamp":300000,"countByUserGroup":{},"countByViewingCountry":{"NZ":1}}'
     for _ in range(2):
         await history.keep_records("E1", "S1", {"300000": text})
@@ -39,18 +39,21 @@ async def test_a_record_written_twice_is_one_record(history: History) -> None:
     assert await history.records("E1", "S1", 0, 299_999) == []
 
 
-async def test_totals_only_grow(history: History) -> None:
-    await history.keep_totals("E1", [("", Totals(1, 5, 100, 9, 7)), ("S1", Totals(0, 0, 0, 0, 0))])
-    await history.keep_totals("E1", [("", Totals(1, 4, 200, 8, 6))])
-    await history.keep_totals("E1", [("", Totals(2, 1, 300, 1, 1))])
+async def test_totals_only_grow(history: AudienceHistory) -> None:
+    await history.keep_totals("E1", [("", AudienceTotals(1, 5, 100, 9, 7)), ("S1", AudienceTotals(0, 0, 0, 0, 0))])
+    await history.keep_totals("E1", [("", AudienceTotals(1, 4, 200, 8, 6))])
+    await history.keep_totals("E1", [("", AudienceTotals(2, 1, 300, 1, 1))])
     lives = await history.lives("E1")
-    assert sorted(lives[""], key=lambda life: life.born_at) == [Totals(1, 5, 100, 9, 7), Totals(2, 1, 300, 1, 1)]
+    assert sorted(lives[""], key=lambda life: life.born_at) == [
+        AudienceTotals(1, 5, 100, 9, 7),
+        AudienceTotals(2, 1, 300, 1, 1),
+    ]
     assert "S1" not in lives, "an audience that was never there has no life"
 
 
-async def test_reading_goes_on_from_page_to_page(history: History) -> None:
+async def test_reading_goes_on_from_page_to_page(history: AudienceHistory) -> None:
     count = PAGE + 5
-    rows = [Viewing("S1", "web", f"p{i % 50}", i, i + 1) for i in range(count)]
+    rows = [ViewingSession("S1", "web", f"p{i % 50}", i, i + 1) for i in range(count)]
     await keep(history, "E1", rows)
     await keep(history, "E2", rows[:3])
     found = [v async for v in history.viewings("E1", "S1")]
@@ -59,46 +62,46 @@ async def test_reading_goes_on_from_page_to_page(history: History) -> None:
     assert await history.known("E1", "S1", ["p1", "nobody"]) == {"p1"}
 
 
-async def test_of_a_persons_viewing_sessions_the_one_that_ended_last_is_known(history: History) -> None:
-    late = Viewing("S1", "phone", "ana", 3, 9)
-    await keep(history, "E1", [Viewing("", "web", "ana", 1, 5), late, Viewing("", "web", "ana", 4, 6)])
-    await keep(history, "E2", [Viewing("", "web", "ben", 1, 20)])
+async def test_of_a_persons_viewing_sessions_the_one_that_ended_last_is_known(history: AudienceHistory) -> None:
+    late = ViewingSession("S1", "phone", "ana", 3, 9)
+    await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 5), late, ViewingSession("", "web", "ana", 4, 6)])
+    await keep(history, "E2", [ViewingSession("", "web", "ben", 1, 20)])
     assert await history.last("E1", ["ana", "ben"]) == {"ana": late}
 
 
-async def test_a_person_can_be_forgotten(history: History) -> None:
-    await keep(history, "E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ben", 1, 2)])
-    assert await history.of_viewer("ana") == [("E1", Viewing("", "web", "ana", 1, 2))]
+async def test_a_person_can_be_forgotten(history: AudienceHistory) -> None:
+    await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ben", 1, 2)])
+    assert await history.of_viewer("ana") == [("E1", ViewingSession("", "web", "ana", 1, 2))]
     await history.forget("ana")
     assert await history.of_viewer("ana") == []
     assert await history.attended("E1") == 1
 
 
-async def test_a_person_can_be_renamed(history: History) -> None:
-    await keep(history, "E1", [Viewing("", "web", "ana", 1, 2), Viewing("", "web", "ana", 5, 6)])
-    await keep(history, "E1", [Viewing("", "web", "eva", 5, 7)])
+async def test_a_person_can_be_renamed(history: AudienceHistory) -> None:
+    await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ana", 5, 6)])
+    await keep(history, "E1", [ViewingSession("", "web", "eva", 5, 7)])
     for _ in range(2):
         await history.rename("ana", "eva")
     assert await history.of_viewer("ana") == []
     assert [v async for v in history.viewings("E1")] == [
-        Viewing("", "web", "eva", 1, 2),
-        Viewing("", "web", "eva", 5, 7),
+        ViewingSession("", "web", "eva", 1, 2),
+        ViewingSession("", "web", "eva", 5, 7),
     ]
 
 
 @pytest.mark.parametrize("new", ["eva", None])
 async def test_a_viewing_session_that_is_being_written_is_renamed_or_forgotten_too(
-    history: History, new: str | None
+    history: AudienceHistory, new: str | None
 ) -> None:
     """A worker has read it, under the old name, when that changes."""
     changing: list[asyncio.Task[None]] = []
 
-    async def read() -> Sequence[Viewing]:
+    async def read() -> Sequence[ViewingSession]:
         change = history.forget("ana") if new is None else history.rename("ana", new)
         changing.append(asyncio.create_task(change))
         await asyncio.wait(changing, timeout=0.2)  # time for one that does not wait
-        return [Viewing("", "web", "ana", 1, 2)]
+        return [ViewingSession("", "web", "ana", 1, 2)]
 
     await history.keep_viewings("E1", read)
     await asyncio.gather(*changing)
-    assert [v async for v in history.viewings("E1")] == ([] if new is None else [Viewing("", "web", new, 1, 2)])
+    assert [v async for v in history.viewings("E1")] == ([] if new is None else [ViewingSession("", "web", new, 1, 2)])

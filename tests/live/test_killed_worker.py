@@ -12,11 +12,11 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.live.history import History
+from plaza.live.history import AudienceHistory
 from plaza.live.library import LIBRARY
-from plaza.live.recorder import Recorder
-from plaza.live.service import Live
-from plaza.live.statistics import Figures
+from plaza.live.recorder import AudienceRecorder
+from plaza.live.service import LiveService
+from plaza.live.statistics import AudienceFigures
 from tests.live.conftest import Crowd
 from tests.servers import Server
 from tests.timeouts import connect_for_test
@@ -56,7 +56,7 @@ async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Serv
     sql, valkey = await Sql.open(settings), await connect_for_test(server.url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
-    crowd, history = Crowd(Live(functions, settings, Clock())), History(sql)
+    crowd, history = Crowd(LiveService(functions, settings, Clock())), AudienceHistory(sql)
     begun = 0
     for turn in range(3):
         worker = await asyncio.to_thread(start, server, tmp_path)
@@ -64,9 +64,9 @@ async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Serv
         while asyncio.get_running_loop().time() < until:
             begun += await come_and_go(crowd, turn)
         await asyncio.to_thread(end, worker)
-    await Recorder(functions, history, settings, Clock()).record()
+    await AudienceRecorder(functions, history, settings, Clock()).record()
     viewings = [viewing async for viewing in history.viewings("E1")]
-    figures = Figures(functions, history, settings, Clock())
+    figures = AudienceFigures(functions, history, settings, Clock())
     assert len(viewings) == begun == (await figures.totals("E1")).logins
     assert len({(v.viewer, v.started_at) for v in viewings}) == begun
     await valkey.close()

@@ -9,21 +9,21 @@ import pytest
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
-from plaza.live.history import History
-from plaza.live.personal_data import People
-from plaza.live.recorder import Recorder
-from plaza.live.statistics import Figures
-from plaza.live.viewing_sessions import Viewings
+from plaza.live.history import AudienceHistory
+from plaza.live.personal_data import LivePersonalData
+from plaza.live.recorder import AudienceRecorder
+from plaza.live.statistics import AudienceFigures
+from plaza.live.viewing_sessions import ViewingSessions
 from tests.live.conftest import Crowd
 
 
 @pytest.fixture
-def people(functions: Functions, history: History, settings: Settings, clock: ManualClock) -> People:
-    return People(functions, history, Viewings(functions, history, settings, clock))
+def people(functions: Functions, history: AudienceHistory, settings: Settings, clock: ManualClock) -> LivePersonalData:
+    return LivePersonalData(functions, history, ViewingSessions(functions, history, settings, clock))
 
 
 async def test_an_export_has_every_viewing_session_and_no_address(
-    crowd: Crowd, people: People, recorder: Recorder, clock: ManualClock
+    crowd: Crowd, people: LivePersonalData, recorder: AudienceRecorder, clock: ManualClock
 ) -> None:
     begun = clock.now_ms()
     await crowd.beat("ana", "S1", address="203.0.113.77")
@@ -43,7 +43,12 @@ async def test_an_export_has_every_viewing_session_and_no_address(
 
 
 async def test_a_forgotten_person_is_nowhere_and_others_stay(
-    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: ManualClock, redis_client: Any
+    crowd: Crowd,
+    people: LivePersonalData,
+    recorder: AudienceRecorder,
+    figures: AudienceFigures,
+    clock: ManualClock,
+    redis_client: Any,
 ) -> None:
     for name in ("ana", "ben"):
         await crowd.beat(name, "S1", groups=("dev",))
@@ -62,7 +67,12 @@ async def test_a_forgotten_person_is_nowhere_and_others_stay(
 
 
 async def test_a_renamed_person_is_the_same_viewer(
-    crowd: Crowd, people: People, recorder: Recorder, figures: Figures, clock: ManualClock, redis_client: Any
+    crowd: Crowd,
+    people: LivePersonalData,
+    recorder: AudienceRecorder,
+    figures: AudienceFigures,
+    clock: ManualClock,
+    redis_client: Any,
 ) -> None:
     await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
     await crowd.beat("ana", location="phone", country="NZ", groups=("dev",))
@@ -85,7 +95,7 @@ async def test_a_renamed_person_is_the_same_viewer(
 
 
 async def test_renaming_to_a_name_that_watches_too_leaves_one_viewer(
-    crowd: Crowd, people: People, figures: Figures, clock: ManualClock, redis_client: Any
+    crowd: Crowd, people: LivePersonalData, figures: AudienceFigures, clock: ManualClock, redis_client: Any
 ) -> None:
     for first, last in (("ana", "eva"), ("eva", "ana")):
         await crowd.beat(first, country="FR")

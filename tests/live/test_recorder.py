@@ -11,10 +11,10 @@ from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.history import History, Viewing
-from plaza.live.recorder import Recorder
-from plaza.live.statistics import Figures
-from plaza.live.viewer_report import ReportQuestion, Reports
+from plaza.live.history import AudienceHistory, ViewingSession
+from plaza.live.recorder import AudienceRecorder
+from plaza.live.statistics import AudienceFigures
+from plaza.live.viewer_report import HeartbeatReports, ReportRequest
 from tests.live.conftest import Crowd
 
 SLOT_MS = 300_000
@@ -28,12 +28,12 @@ def begun(clock: ManualClock) -> int:
     return clock.now_ms()
 
 
-async def all_viewings(history: History, event: str = "E1") -> list[Viewing]:
+async def all_viewings(history: AudienceHistory, event: str = "E1") -> list[ViewingSession]:
     return [viewing async for viewing in history.viewings(event)]
 
 
 async def test_the_record_of_five_minutes_is_what_was_true_at_their_end(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int
+    crowd: Crowd, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, begun: int
 ) -> None:
     clock.set(begun + SLOT_MS - 60_000)
     await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
@@ -57,9 +57,9 @@ async def test_the_record_of_five_minutes_is_what_was_true_at_their_end(
 
 async def test_an_event_that_falls_silent_gets_its_last_record_and_then_none(
     crowd: Crowd,
-    figures: Figures,
-    recorder: Recorder,
-    history: History,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
+    history: AudienceHistory,
     clock: ManualClock,
     begun: int,
     redis_client: Any,
@@ -70,14 +70,14 @@ async def test_an_event_that_falls_silent_gets_its_last_record_and_then_none(
         await recorder.record()
     records = await figures.records("E1")
     assert [(r.timestamp, r.viewer_count) for r in records] == [(begun + SLOT_MS, 0)]
-    assert await all_viewings(history) == [Viewing("S1", "web", "ana", begun, begun)]
+    assert await all_viewings(history) == [ViewingSession("S1", "web", "ana", begun, begun)]
     assert await redis_client.zcard(keys.LIVE_AWAKE()) == 0, "nothing is left to do for it"
     await crowd.beat("ana", "S1")
     assert await redis_client.zrange(keys.LIVE_AWAKE(), 0, -1) == ["E1"]
 
 
 async def test_a_viewing_session_is_one_row_whether_it_ends_by_leaving_silence_or_coming_back(
-    crowd: Crowd, recorder: Recorder, history: History, clock: ManualClock, begun: int
+    crowd: Crowd, recorder: AudienceRecorder, history: AudienceHistory, clock: ManualClock, begun: int
 ) -> None:
     await crowd.beat("ana")
     await crowd.beat("ben", "S1")
@@ -90,22 +90,22 @@ async def test_a_viewing_session_is_one_row_whether_it_ends_by_leaving_silence_o
     for _ in range(3):
         await recorder.record()
     assert await all_viewings(history) == [
-        Viewing("", "web", "ana", begun, begun + 30_000),
-        Viewing("", "web", "cy", begun, begun + 30_000),
-        Viewing("S1", "web", "ben", begun, begun),
+        ViewingSession("", "web", "ana", begun, begun + 30_000),
+        ViewingSession("", "web", "cy", begun, begun + 30_000),
+        ViewingSession("S1", "web", "ben", begun, begun),
     ]
 
 
 async def test_figures_answer_after_the_raw_keys_are_purged(
     crowd: Crowd,
-    figures: Figures,
-    recorder: Recorder,
-    reports: Reports,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
+    reports: HeartbeatReports,
     clock: ManualClock,
     begun: int,
     redis_client: Any,
 ) -> None:
-    asked = ReportQuestion(["ana", "ben", "nobody"])
+    asked = ReportRequest(["ana", "ben", "nobody"])
     for name in ("ana", "ben", "cy"):
         await crowd.beat(name, "S1", country="NZ")
     clock.advance(seconds=60)
@@ -128,7 +128,12 @@ async def test_figures_answer_after_the_raw_keys_are_purged(
 
 
 async def test_figures_answer_after_valkey_has_lost_everything(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int, redis_client: Any
+    crowd: Crowd,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
+    clock: ManualClock,
+    begun: int,
+    redis_client: Any,
 ) -> None:
     for name in ("ana", "ben"):
         await crowd.beat(name, "S1", country="NZ")
@@ -143,7 +148,7 @@ async def test_figures_answer_after_valkey_has_lost_everything(
 
 
 async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int
+    crowd: Crowd, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, begun: int
 ) -> None:
     for name in ("ana", "ben", "cy"):
         await crowd.beat(name)
@@ -164,7 +169,7 @@ async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
 
 
 async def test_a_beat_before_a_purge_stops_it(
-    crowd: Crowd, figures: Figures, recorder: Recorder, clock: ManualClock, begun: int
+    crowd: Crowd, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, begun: int
 ) -> None:
     await crowd.beat("ana")
     await _record_for(recorder, clock, minutes=15)
@@ -177,8 +182,8 @@ async def test_a_beat_before_a_purge_stops_it(
 @pytest.mark.parametrize("step", ["live_retire_rooms", "live_retire"])
 async def test_a_beat_in_the_middle_of_a_purge_stops_it(
     crowd: Crowd,
-    figures: Figures,
-    recorder: Recorder,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
     functions: Functions,
     clock: ManualClock,
     begun: int,
@@ -204,7 +209,12 @@ async def test_a_beat_in_the_middle_of_a_purge_stops_it(
 
 
 async def test_what_nobody_listed_is_recorded_before_it_is_purged(
-    crowd: Crowd, recorder: Recorder, history: History, clock: ManualClock, begun: int, redis_client: Any
+    crowd: Crowd,
+    recorder: AudienceRecorder,
+    history: AudienceHistory,
+    clock: ManualClock,
+    begun: int,
+    redis_client: Any,
 ) -> None:
     await crowd.beat("ana")
     await _record_for(recorder, clock, minutes=15)
@@ -219,11 +229,11 @@ async def test_what_nobody_listed_is_recorded_before_it_is_purged(
 
 
 async def test_a_declared_event_outlives_its_raw_keys(
-    crowd: Crowd, recorder: Recorder, clock: ManualClock, begun: int
+    crowd: Crowd, recorder: AudienceRecorder, clock: ManualClock, begun: int
 ) -> None:
-    from plaza.live.model import Declaration
+    from plaza.live.model import EventDeclaration
 
-    await crowd.live.declare("E1", Declaration(title="Opening night", sessions=["S1", "S2"]))
+    await crowd.live.declare("E1", EventDeclaration(title="Opening night", sessions=["S1", "S2"]))
     await crowd.beat("ana", "S1")
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
@@ -237,7 +247,7 @@ class Killed(Exception):
 
 
 async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
-    crowd: Crowd, figures: Figures, history: History, settings: Settings, clock: ManualClock, begun: int
+    crowd: Crowd, figures: AudienceFigures, history: AudienceHistory, settings: Settings, clock: ManualClock, begun: int
 ) -> None:
     """A worker dies before its n-th step, for every n; the next one finds the rest."""
     functions = crowd.live._functions
@@ -249,14 +259,14 @@ async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
         await crowd.leave("ana", session, event=event)
         await crowd.beat("ben", session, event=event)
         clock.advance(seconds=300)
-        dying = Recorder(functions, history, settings, clock)
+        dying = AudienceRecorder(functions, history, settings, clock)
         _kill_before(dying, calls)
         with pytest.raises(Killed):
             await _record_for(dying, clock, minutes=5)
-        await _record_for(Recorder(functions, history, settings, clock), clock, minutes=5)
+        await _record_for(AudienceRecorder(functions, history, settings, clock), clock, minutes=5)
         assert await all_viewings(history, event) == [
-            Viewing(session, "web", "ana", start, start + 60_000),
-            Viewing(session, "web", "ben", start + 60_000, start + 60_000),
+            ViewingSession(session, "web", "ana", start, start + 60_000),
+            ViewingSession(session, "web", "ben", start + 60_000, start + 60_000),
         ]
         assert [(r.timestamp, r.viewer_count) for r in await figures.records(event)] == [(start + SLOT_MS, 0)]
         ever = await figures.totals(event)
@@ -264,7 +274,12 @@ async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
 
 
 async def test_two_workers_at_once_write_everything_once(
-    crowd: Crowd, figures: Figures, recorder: Recorder, history: History, clock: ManualClock, begun: int
+    crowd: Crowd,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
+    history: AudienceHistory,
+    clock: ManualClock,
+    begun: int,
 ) -> None:
     for i in range(50):
         await crowd.beat(f"p{i}", "S1")
@@ -275,7 +290,12 @@ async def test_two_workers_at_once_write_everything_once(
 
 
 async def test_many_viewers_who_end_in_the_same_millisecond_are_all_collected(
-    crowd: Crowd, recorder: Recorder, history: History, clock: ManualClock, begun: int, monkeypatch: pytest.MonkeyPatch
+    crowd: Crowd,
+    recorder: AudienceRecorder,
+    history: AudienceHistory,
+    clock: ManualClock,
+    begun: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("plaza.live.recorder.BATCH", 7)
     for i in range(30):
@@ -285,13 +305,13 @@ async def test_many_viewers_who_end_in_the_same_millisecond_are_all_collected(
     assert len(await all_viewings(history)) == 30
 
 
-async def _record_for(recorder: Recorder, clock: ManualClock, minutes: int) -> None:
+async def _record_for(recorder: AudienceRecorder, clock: ManualClock, minutes: int) -> None:
     for _ in range(minutes):
         clock.advance(seconds=60)
         await recorder.record()
 
 
-async def _figures(figures: Figures, begun: int) -> dict[str, Any]:
+async def _figures(figures: AudienceFigures, begun: int) -> dict[str, Any]:
     ever, of_session = await figures.totals("E1"), await figures.totals("E1", "S1")
     return {
         "attended": ever.attended,
@@ -310,7 +330,7 @@ async def _names(redis_client: Any) -> set[str]:
     return {name async for name in redis_client.scan_iter() if not name.startswith("plaza:")}
 
 
-def _kill_before(recorder: Recorder, calls: int) -> None:
+def _kill_before(recorder: AudienceRecorder, calls: int) -> None:
     """Every step of a worker, in Valkey and in SQL, counts; from the n-th on nothing happens any more."""
     left = [calls]
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from plaza.core.functions import Functions
-from plaza.live.model import Declaration
-from plaza.live.schedule import Programme
-from plaza.live.service import Live
-from plaza.live.statistics import Figures
+from plaza.live.model import EventDeclaration
+from plaza.live.schedule import EventSchedule
+from plaza.live.service import LiveService
+from plaza.live.statistics import AudienceFigures
 from plaza.live.viewers import ViewerTokens
 from tests.live.conftest import Crowd, Web
 
 
 async def test_declared_events_are_shown_the_liveliest_first_and_no_others(
-    functions: Functions, live: Live, figures: Figures, crowd: Crowd
+    functions: Functions, live: LiveService, figures: AudienceFigures, crowd: Crowd
 ) -> None:
-    programme = Programme(functions.valkey, live, figures)
+    programme = EventSchedule(functions.valkey, live, figures)
     for event in ("quiet", "loud"):
-        await live.declare(event, Declaration(title=f"A {event} one"))
+        await live.declare(event, EventDeclaration(title=f"A {event} one"))
     await crowd.beat("ana", event="loud")
     await crowd.beat("ana", event="undeclared")
     assert [(showing.title, showing.watching) for showing in await programme.all()] == [

@@ -17,10 +17,10 @@ from plaza.core.errors import Invalid, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import dashboard
-from plaza.live.recorder import Recorder
-from plaza.live.simulation import Simulation
-from plaza.live.statistics import Figures
-from plaza.live.viewing_sessions import Viewings
+from plaza.live.recorder import AudienceRecorder
+from plaza.live.simulation import AudienceSimulation
+from plaza.live.statistics import AudienceFigures
+from plaza.live.viewing_sessions import ViewingSessions
 from tests.processes import plaza
 from tests.waiting import eventually
 
@@ -28,16 +28,16 @@ WINDOW_MS = 65_000
 
 
 async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
-    functions: Functions, settings: Settings, figures: Figures, recorder: Recorder, clock: ManualClock
+    functions: Functions, settings: Settings, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock
 ) -> None:
     begun = clock.now_ms() - 12 * 60_000
-    simulation = Simulation(functions, settings, "E1", viewers=150, minutes=12)
+    simulation = AudienceSimulation(functions, settings, "E1", viewers=150, minutes=12)
     done = await simulation.run(clock)
     assert done.people == 150
     assert done.beats > 500
     assert done.left > 20
     assert done.vanished > 10
-    viewings = [v async for v in Viewings(functions, figures._history, settings, clock).of("E1")]
+    viewings = [v async for v in ViewingSessions(functions, figures._history, settings, clock).of("E1")]
     ever = await figures.totals("E1")
     assert ever.attended == len({v.viewer for v in viewings}) <= 150
     assert ever.logins == len(viewings)
@@ -61,18 +61,18 @@ def _edges(viewings: list[Any]) -> list[int]:
 
 
 async def test_the_same_seed_gives_the_same_audience(
-    functions: Functions, settings: Settings, figures: Figures, clock: ManualClock
+    functions: Functions, settings: Settings, figures: AudienceFigures, clock: ManualClock
 ) -> None:
-    first = await Simulation(functions, settings, "E1", viewers=20, minutes=3, seed=4).run(clock)
-    other = await Simulation(functions, settings, "E1", viewers=20, minutes=3, seed=5).run(clock)
+    first = await AudienceSimulation(functions, settings, "E1", viewers=20, minutes=3, seed=4).run(clock)
+    other = await AudienceSimulation(functions, settings, "E1", viewers=20, minutes=3, seed=5).run(clock)
     assert first.people == other.people
     assert (first.beats, first.left) != (other.beats, other.left)
 
 
 async def test_the_dashboard_shows_the_figures(
-    functions: Functions, settings: Settings, figures: Figures, clock: ManualClock
+    functions: Functions, settings: Settings, figures: AudienceFigures, clock: ManualClock
 ) -> None:
-    await Simulation(functions, settings, "E1", viewers=30, minutes=2).run(clock)
+    await AudienceSimulation(functions, settings, "E1", viewers=30, minutes=2).run(clock)
     out = StringIO()
     await dashboard.show(figures, "E1", Console(file=out, width=100), once=True)
     now = await figures.live("E1")
@@ -82,7 +82,9 @@ async def test_the_dashboard_shows_the_figures(
     assert "[/b]" in out.getvalue(), "an event's name is no markup"
 
 
-async def test_the_dashboard_stays_while_valkey_is_away(figures: Figures, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_dashboard_stays_while_valkey_is_away(
+    figures: AudienceFigures, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = StringIO()
     console = Console(file=out, width=100, force_terminal=True)
     showing = asyncio.create_task(dashboard.show(figures, "E1", console, once=False, every_seconds=0.01))

@@ -11,14 +11,14 @@ import pytest
 from plaza.core.errors import Unavailable
 from plaza.live import keys
 from plaza.live.model import LiveFigures
-from plaza.live.statistics import Figures
-from plaza.live.stream import Stream
+from plaza.live.statistics import AudienceFigures
+from plaza.live.stream import FigureStreams
 from tests.live.conftest import Crowd
 from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 
-class Counted(Figures):
+class Counted(AudienceFigures):
     """Figures that count how often they are computed, and fail when told to."""
 
     computed = 0
@@ -32,7 +32,7 @@ class Counted(Figures):
         return await super().live(event)
 
 
-async def _take(stream: Stream, count: int, last_id: str | None = None) -> list[Any]:
+async def _take(stream: FigureStreams, count: int, last_id: str | None = None) -> list[Any]:
     found = []
     watching = stream.watch("E1", last_id)
     async for item in watching:
@@ -43,10 +43,10 @@ async def _take(stream: Stream, count: int, last_id: str | None = None) -> list[
     return found
 
 
-async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figures: Figures) -> None:
+async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figures: AudienceFigures) -> None:
     await crowd.beat("ana")
     figures.__class__, Counted.computed = Counted, 0
-    stream = Stream(figures._valkey, figures, tick_seconds=0.05, linger_seconds=0.02)
+    stream = FigureStreams(figures._valkey, figures, tick_seconds=0.05, linger_seconds=0.02)
     everyone = await asyncio.gather(*(_take(stream, 3) for _ in range(40)))
     assert all(seen == everyone[0] for seen in everyone)
     assert len({item.id for item in everyone[0]}) == 3
@@ -58,11 +58,11 @@ async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figur
 
 
 async def test_several_processes_compute_once_together_and_go_on_for_each_other(
-    crowd: Crowd, figures: Figures, redis_client: Any
+    crowd: Crowd, figures: AudienceFigures, redis_client: Any
 ) -> None:
     await crowd.beat("ana")
     figures.__class__, Counted.computed = Counted, 0
-    one, other = (Stream(figures._valkey, figures, tick_seconds=0.1) for _ in range(2))
+    one, other = (FigureStreams(figures._valkey, figures, tick_seconds=0.1) for _ in range(2))
     here, there = await asyncio.gather(_take(one, 4), _take(other, 4))
     assert {item.id for item in here} & {item.id for item in there}
     assert Counted.computed <= 6, "one for each, and one more for who came between two"
@@ -73,9 +73,9 @@ async def test_several_processes_compute_once_together_and_go_on_for_each_other(
 
 
 async def test_what_a_stream_leaves_in_valkey_goes_by_itself_as_declared(
-    crowd: Crowd, figures: Figures, redis_client: Any
+    crowd: Crowd, figures: AudienceFigures, redis_client: Any
 ) -> None:
-    stream = Stream(figures._valkey, figures, tick_seconds=0.1)
+    stream = FigureStreams(figures._valkey, figures, tick_seconds=0.1)
     await _take(stream, 1)
     for key in (keys.EVENT_FEED, keys.EVENT_FEED_TURN):
         left = await eventually(partial(_time_left, redis_client, key("E1")))
@@ -87,8 +87,8 @@ async def _time_left(redis_client: Any, name: str) -> int:
     return max(0, int(await redis_client.pttl(name)))
 
 
-async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figures: Figures) -> None:
-    stream = Stream(figures._valkey, figures, tick_seconds=0.02, linger_seconds=5)
+async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figures: AudienceFigures) -> None:
+    stream = FigureStreams(figures._valkey, figures, tick_seconds=0.02, linger_seconds=5)
     first = await _take(stream, 1)
     await asyncio.sleep(0.1)
     again = await _take(stream, 4, first[0].id)
@@ -99,17 +99,17 @@ async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figur
     stream.close()
 
 
-async def test_a_stream_outlasts_a_moment_without_valkey(crowd: Crowd, figures: Figures) -> None:
+async def test_a_stream_outlasts_a_moment_without_valkey(crowd: Crowd, figures: AudienceFigures) -> None:
     figures.__class__, Counted.fails = Counted, 2
-    stream = Stream(figures._valkey, figures, tick_seconds=0.01, linger_seconds=0)
+    stream = FigureStreams(figures._valkey, figures, tick_seconds=0.01, linger_seconds=0)
     assert len(await _take(stream, 1)) == 1
     stream.close()
 
 
 async def test_a_feed_that_fails_ends_its_streams_and_the_next_watcher_gets_another(
-    crowd: Crowd, figures: Figures, monkeypatch: pytest.MonkeyPatch
+    crowd: Crowd, figures: AudienceFigures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = Stream(figures._valkey, figures, tick_seconds=0.01, linger_seconds=5)
+    stream = FigureStreams(figures._valkey, figures, tick_seconds=0.01, linger_seconds=5)
     assert len(await _take(stream, 2)) == 2
     monkeypatch.setattr(figures, "live", None)  # a mistake of ours
     async with within_time_limit():

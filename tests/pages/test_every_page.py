@@ -9,8 +9,8 @@ import pytest
 
 from plaza.app import Plaza
 from plaza.core.auth import API
-from plaza.live.model import Declaration
-from plaza.live.service import Live
+from plaza.live.model import EventDeclaration
+from plaza.live.service import LiveService
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from tests.http_servers import all_of_plaza, serving
@@ -34,7 +34,7 @@ async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Pl
     async with Surfer(url) as bob:
         await bob.sign_up("bob")
     item = (await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 1), "one")).id
-    await plaza.get(Live).declare("fair", Declaration(title="The fair", sessions=["stage"]))
+    await plaza.get(LiveService).declare("fair", EventDeclaration(title="The fair", sessions=["stage"]))
     made = await ana.post("/app/posts", data={**await ana.form("/app/sign-in"), "next": "", "content": "Hi #all"})
     post = made.headers["location"]
     for path, fields in (

@@ -16,8 +16,8 @@ from plaza.keyspace.audit.keys import AUDIT_RUNNING
 from plaza.keyspace.audit.report import Report
 from plaza.keyspace.browser import Keyspace, opens
 from plaza.live.keys import EVENT_RECORDS
-from plaza.live.model import SLOT_MS, Beat, Declaration, Statistics, Watcher
-from plaza.live.service import Live
+from plaza.live.model import SLOT_MS, AudienceStatistics, EventDeclaration, Heartbeat, Viewer
+from plaza.live.service import LiveService
 from plaza.social.accounts import Accounts
 from plaza.social.keys import AUTH_USER
 from plaza.social.model import Login, NewPost
@@ -70,8 +70,8 @@ async def test_every_family_and_every_key_can_be_looked_at_and_no_secret_is_on_a
     signed_in = await plaza.get(Accounts).login(Login("ana", "correct horse"))
     await plaza.core.valkey.call("HSET", "user:ana", "email", "ana@example.org", "shoe_size", "39, private")
     await plaza.get(Posts).create(Actor("ana", "user"), NewPost("A post <script>alert(1)</script> #odd"))
-    await plaza.get(Live).declare("night", Declaration("Night", ["stage"]))
-    await plaza.get(Live).beat(Watcher("ana", "198.18.0.1", "DE"), "night", Beat("web", "stage", ["press"]))
+    await plaza.get(LiveService).declare("night", EventDeclaration("Night", ["stage"]))
+    await plaza.get(LiveService).beat(Viewer("ana", "198.18.0.1", "DE"), "night", Heartbeat("web", "stage", ["press"]))
     secrets = [
         *(await plaza.core.valkey.call("HVALS", AUTH_USER("ana"))),
         *(cookie for cookie in admin.cookies.values() if len(cookie) > 20),
@@ -120,12 +120,12 @@ async def test_a_key_is_shown_in_the_words_of_its_document(plaza: Plaza, admin: 
 
 async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, admin: Surfer) -> None:
     assert "No event has been declared" in (await admin.get("/app/operator/live")).text
-    live = plaza.get(Live)
-    await live.declare("night", Declaration("Harvest <night>", ["stage"]))
+    live = plaza.get(LiveService)
+    await live.declare("night", EventDeclaration("Harvest <night>", ["stage"]))
     for n, country in enumerate(("DE", "DE", "NZ")):
-        await live.beat(Watcher(f"~v{n}", "198.18.0.1", country), "night", Beat("web", "stage", ["press"]))
+        await live.beat(Viewer(f"~v{n}", "198.18.0.1", country), "night", Heartbeat("web", "stage", ["press"]))
     ended = plaza.core.clock.now_ms() - 2 * SLOT_MS
-    record = json.encode(Statistics(1_234, ended, {"press": 12}, {"FR": 1_234})).decode()
+    record = json.encode(AudienceStatistics(1_234, ended, {"press": 12}, {"FR": 1_234})).decode()
     await plaza.core.valkey.call("HSET", EVENT_RECORDS("night"), str(ended), record)
     text = (await admin.get("/app/operator/live")).text
     assert "<title>Harvest &lt;night&gt; · Live · Plaza</title>" in text
@@ -140,7 +140,7 @@ async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, a
         assert said in words
     assert "more" not in words
     for n in range(charts.SHARES + 1):
-        await live.beat(Watcher(f"~w{n}", "198.18.0.1", f"X{chr(65 + n)}"), "night", Beat("web", "stage"))
+        await live.beat(Viewer(f"~w{n}", "198.18.0.1", f"X{chr(65 + n)}"), "night", Heartbeat("web", "stage"))
     assert "and 3 more" in (await admin.get("/app/operator/live")).text
     async with admin.stream("GET", "/app/operator/live/stream?event=night") as stream:
         line = await anext(line async for line in stream.aiter_lines() if line.startswith("data: "))
@@ -194,7 +194,7 @@ async def test_the_demo_has_a_switch_where_there_is_one(plaza: Plaza, admin: Sur
 
 
 async def test_no_page_is_heavy_or_has_style_or_script_in_it(plaza: Plaza, admin: Surfer) -> None:
-    await plaza.get(Live).declare("night", Declaration("Night", []))
+    await plaza.get(LiveService).declare("night", EventDeclaration("Night", []))
     for path in ("/app/operator/live", "/app/operator/keys", "/app/operator/keys/user", "/app/operator/health"):
         answer = await admin.get(path)
         assert len(answer.content) < 100_000, path

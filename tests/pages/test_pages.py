@@ -14,8 +14,8 @@ from plaza.articles.service import Articles
 from plaza.challenges.model import DAY_MS, Challenge
 from plaza.core.auth import API, Actor
 from plaza.core.settings import Settings
-from plaza.live.model import Beat, Declaration, Watcher
-from plaza.live.service import Live
+from plaza.live.model import EventDeclaration, Heartbeat, Viewer
+from plaza.live.service import LiveService
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
 from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, NewPost, Profile
@@ -108,7 +108,7 @@ async def test_a_page_stays_below_100_kilobytes_whatever_people_write(ana: Surfe
     tags = [] if "#" in evil else [f"{'é' * 90}{number}" for number in range(30)]
     for _ in range(20):
         await plaza.get(Posts).create(actor, NewPost(content, "https://a.example/" + "'" * 1_900, tags))
-    await plaza.get(Live).declare("e", Declaration(title="'" * 500))
+    await plaza.get(LiveService).declare("e", EventDeclaration(title="'" * 500))
     answer = await ana.get("/app")
     assert answer.text.count("<article") == 20
     assert len(answer.content) < 100_000
@@ -205,9 +205,9 @@ async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: Su
 
 
 async def test_only_declared_events_are_shown(guest: Surfer, plaza: Plaza) -> None:
-    live = plaza.get(Live)
-    await live.declare("fair", Declaration(title="The <fair>"))
-    await live.beat(Watcher("ana", "10.0.0.1", "ZZ"), "ghost", Beat(location="web"))
+    live = plaza.get(LiveService)
+    await live.declare("fair", EventDeclaration(title="The <fair>"))
+    await live.beat(Viewer("ana", "10.0.0.1", "ZZ"), "ghost", Heartbeat(location="web"))
     page = (await guest.get("/app/events")).text
     assert "The &lt;fair&gt;" in page
     assert "ghost" not in page
@@ -218,7 +218,7 @@ async def test_only_declared_events_are_shown(guest: Surfer, plaza: Plaza) -> No
 async def test_an_event_may_be_called_anything(guest: Surfer, plaza: Plaza) -> None:
     names = ["a/b", "x?y", "50%", "<b>", "\u202elive", "..", "~."]
     for name in names:
-        await plaza.get(Live).declare(name, Declaration(title=f"About {name}"))
+        await plaza.get(LiveService).declare(name, EventDeclaration(title=f"About {name}"))
     paths = re.findall(r'class="row" href="([^"]*)"', (await guest.get("/app/events")).text)
     assert len(paths) == len(names)
     for path in paths:

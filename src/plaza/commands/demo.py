@@ -29,12 +29,12 @@ def add(commands: Commands) -> None:
 def _demo(given: argparse.Namespace) -> int:
     from plaza.core.auth import API
     from plaza.demo.progress_bars import make
-    from plaza.demo.service import Town
+    from plaza.demo.service import Demo
 
     if given.switch is not None:
-        with_plaza(lambda plaza: plaza.get(Town).switch(API, given.switch == "on"))
+        with_plaza(lambda plaza: plaza.get(Demo).switch(API, given.switch == "on"))
         print(f"The demo is {given.switch}.")
         return 0
-    made = with_plaza(lambda plaza: make(plaza.get(Town).maker, given.seed, given.users, given.posts))
+    made = with_plaza(lambda plaza: make(plaza.get(Demo).loader, given.seed, given.users, given.posts))
     print(made)
     return 0

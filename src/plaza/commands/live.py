@@ -12,7 +12,7 @@ from plaza.core.errors import Invalid
 if TYPE_CHECKING:
     from plaza.app import Plaza
     from plaza.commands.base import Commands
-    from plaza.live.simulation import Simulated
+    from plaza.live.simulation import SimulationResult
 
 
 def add(commands: Commands) -> None:
@@ -34,9 +34,9 @@ def add(commands: Commands) -> None:
 
 
 def _live(given: argparse.Namespace) -> int:
-    from plaza.live.model import is_id
+    from plaza.live.model import is_valid_id
 
-    if not is_id(given.event if given.what == "simulate" else given.what):
+    if not is_valid_id(given.event if given.what == "simulate" else given.what):
         raise Invalid("must be 1 to 128 characters without # { }", field="event")
     return _simulate(given) if given.what == "simulate" else _watch(given)
 
@@ -45,11 +45,11 @@ def _watch(given: argparse.Namespace) -> int:
     from rich.console import Console
 
     from plaza.live.dashboard import show
-    from plaza.live.statistics import Figures
+    from plaza.live.statistics import AudienceFigures
 
     console = Console()
     once = given.once or not console.is_terminal
-    with_plaza(lambda plaza: show(plaza.get(Figures), given.what, console, once=once))
+    with_plaza(lambda plaza: show(plaza.get(AudienceFigures), given.what, console, once=once))
     return 0
 
 
@@ -57,15 +57,15 @@ def _simulate(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.live.simulation import Simulation
+    from plaza.live.simulation import AudienceSimulation
 
     if given.viewers < 1 or given.minutes <= 0 or given.speed < 0:
         raise Invalid("must be more than nothing", field="viewers, minutes and speed")
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(given.event, total=1.0)
 
-        def play(plaza: Plaza) -> Awaitable[Simulated]:
-            audience = Simulation(
+        def play(plaza: Plaza) -> Awaitable[SimulationResult]:
+            audience = AudienceSimulation(
                 plaza.core.functions,
                 plaza.core.settings,
                 given.event,

@@ -14,9 +14,9 @@ from typing import Final
 
 from plaza.core.clock import Clock
 from plaza.demo.loaders.live import EVENT, SESSIONS
-from plaza.demo.users import Cast
-from plaza.live.model import BEAT_MS, Beat, Watcher
-from plaza.live.service import Live
+from plaza.demo.users import CommunityUsers
+from plaza.live.model import BEAT_MS, Heartbeat, Viewer
+from plaza.live.service import LiveService
 from plaza.live.simulation import COUNTRIES, GROUPS, LOCATIONS
 
 PEOPLE: Final = 110
@@ -25,8 +25,8 @@ STAY_MS: Final = 15 * 60_000
 WAVE_MS: Final = 3 * 3_600_000
 
 
-class Audience:
-    def __init__(self, live: Live, clock: Clock) -> None:
+class DemoAudience:
+    def __init__(self, live: LiveService, clock: Clock) -> None:
         self._live = live
         self._clock = clock
         self._last_ms = 0
@@ -53,13 +53,13 @@ def is_there(n: int, now_ms: int) -> bool:
     return Random(f"audience/{n}/{quarter}").random() < mood
 
 
-def viewer(n: int) -> tuple[Watcher, str, Beat]:
+def viewer(n: int) -> tuple[Viewer, str, Heartbeat]:
     """Who somebody is, what they watch and from where. Every fourth is one of the community."""
     dice = Random(f"viewer/{n}")
-    cast = Cast().people
+    cast = CommunityUsers().people
     name = cast[n // 4].username if n % 4 == 0 and n // 4 < len(cast) else f"~guest-{n}"
     (country,) = dice.choices(list(COUNTRIES), list(COUNTRIES.values()))
     (location,) = dice.choices(list(LOCATIONS), list(LOCATIONS.values()))
     groups = [group for group in GROUPS if dice.random() < 0.2]
     session = SESSIONS[0] if dice.random() < 0.7 else SESSIONS[1]
-    return Watcher(name, f"198.18.7.{n}", country), EVENT, Beat(location, session, groups)
+    return Viewer(name, f"198.18.7.{n}", country), EVENT, Heartbeat(location, session, groups)

@@ -14,8 +14,8 @@ from random import Random
 from typing import Final
 
 from plaza.demo.phrases import Topic
-from plaza.demo.users import DAY_MS, Crowd, Person, joined_ms
-from plaza.demo.users import People as Anybody
+from plaza.demo.users import DAY_MS, DemoUser, GeneratedUsers, joined_ms
+from plaza.demo.users import DemoUsers as DemoUsers
 from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, UserRecord
 
 HOUR_MS: Final = 3_600_000
@@ -31,7 +31,7 @@ HOURS: Final = (2, 1, 1, 1, 1, 3, 7, 10, 9, 7, 6, 7, 10, 8, 6, 6, 7, 9, 11, 13, 
 
 
 @dataclass(frozen=True, slots=True)
-class Lively:
+class ActivityLevel:
     """How much people do with a post, on average."""
 
     likes: float
@@ -42,12 +42,12 @@ class Lively:
 
 
 # In a small town everybody reads everything; in a city most posts pass most people by.
-TOWN: Final = Lively(likes=7.0, comments=1.3, bookmarks=0.7, follows=11, few=1.25)
-CITY: Final = Lively(likes=2.0, comments=0.4, bookmarks=0.25, follows=12, few=1.6)
+SMALL_COMMUNITY: Final = ActivityLevel(likes=7.0, comments=1.3, bookmarks=0.7, follows=11, few=1.25)
+LARGE_COMMUNITY: Final = ActivityLevel(likes=2.0, comments=0.4, bookmarks=0.25, follows=12, few=1.6)
 
 
 @dataclass(slots=True)
-class Story:
+class GeneratedPost:
     """A post, and what came of it."""
 
     post: PostRecord
@@ -59,12 +59,12 @@ class Story:
         return 1 + len(self.likes) + len(self.bookmarks) + len(self.comments)
 
 
-class Plan:
+class CommunityPlan:
     """A community. `anchor_ms` is its now: everything in it lies before."""
 
-    def __init__(self, name: str, people: Anybody, posts: int, anchor_ms: int, lively: Lively) -> None:
+    def __init__(self, name: str, people: DemoUsers, posts: int, anchor_ms: int, lively: ActivityLevel) -> None:
         self.name = name
-        self.numbered = isinstance(people, Crowd)  # one of many; what must be unique needs a number
+        self.numbered = isinstance(people, GeneratedUsers)  # one of many; what must be unique needs a number
         self.people = people
         self.posts = posts
         self.anchor_ms = anchor_ms
@@ -74,7 +74,7 @@ class Plan:
         """The profiles of some of the people."""
         return [self._user(self.people.person(n)) for n in range(first, min(first + count, self.people.size))]
 
-    def _user(self, person: Person) -> UserRecord:
+    def _user(self, person: DemoUser) -> UserRecord:
         return UserRecord(
             username=person.username,
             role=person.role,
@@ -113,21 +113,21 @@ class Plan:
                 break
         return list(found)
 
-    def posts_of(self, batch: int, count: int) -> list[Story]:
+    def posts_of(self, batch: int, count: int) -> list[GeneratedPost]:
         """A batch of posts with their likes, bookmarks and comments."""
         dice = Random(f"{self.name}/{self.people.size}/posts/{batch}")
-        made, said = list[Story](), set[tuple[int, str]]()
+        made, said = list[GeneratedPost](), set[tuple[int, str]]()
         for _ in range(min(count, self.posts - batch * count)):
             author = int(self.people.size * dice.random() ** self.lively.few)
             about = self.people.topic(author)
             text = _new(author, about, dice, said)
             created = self._moment(dice)
-            story = Story(PostRecord(_id(dice), self.people.name(author), text, created_at=created))
+            story = GeneratedPost(PostRecord(_id(dice), self.people.name(author), text, created_at=created))
             self._engage(story, author, created, about, dice)
             made.append(story)
         return made
 
-    def _engage(self, story: Story, author: int, created: int, about: Topic, dice: Random) -> None:
+    def _engage(self, story: GeneratedPost, author: int, created: int, about: Topic, dice: Random) -> None:
         """What people do with a post: some posts get much of it, most get little."""
         liked = dice.lognormvariate(0, 0.9) / math.exp(0.405)  # 1 on average
         lively, id = self.lively, story.post.id

@@ -17,15 +17,15 @@ import msgspec
 from plaza.challenges.projection import Derived
 from plaza.core.domain import Core
 from plaza.core.errors import Invalid
-from plaza.demo.generator import CITY, TOWN, Plan
+from plaza.demo.generator import LARGE_COMMUNITY, SMALL_COMMUNITY, CommunityPlan
 from plaza.demo.keys import DEMO_RUNS, DEMO_SEEDS
-from plaza.demo.loaders.articles import ArticlesPart
-from plaza.demo.loaders.challenges import ChallengesPart
-from plaza.demo.loaders.live import LivePart
-from plaza.demo.loaders.shop import ShopPart
-from plaza.demo.loaders.social import FOLLOWERS_A_BATCH, SocialPart
+from plaza.demo.loaders.articles import ArticlesLoader
+from plaza.demo.loaders.challenges import ChallengesLoader
+from plaza.demo.loaders.live import LiveLoader
+from plaza.demo.loaders.shop import ShopLoader
+from plaza.demo.loaders.social import FOLLOWERS_A_BATCH, SocialLoader
 from plaza.demo.phrases import bank
-from plaza.demo.users import Cast, Crowd
+from plaza.demo.users import CommunityUsers, GeneratedUsers
 from plaza.shop.items import Items
 from plaza.social.sync import Sync
 
@@ -45,7 +45,7 @@ UNDER_WAY: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class LoadStage:
     """One kind of thing: so many of it, in batches of a size. `load` says how many records it wrote."""
 
     name: str
@@ -62,7 +62,7 @@ class Stage:
 
 
 @dataclass(slots=True)
-class Made:
+class LoadResult:
     """What a run did: records written, and how many things of each stage; nothing if it had been done before."""
 
     records: int
@@ -70,10 +70,10 @@ class Made:
 
 
 # Told the stage, how many of its things are done now, and the records written for them.
-Progress = Callable[[Stage, int, int], None]
+Progress = Callable[[LoadStage, int, int], None]
 
 
-class Maker:
+class DemoLoader:
     """Makes communities."""
 
     def __init__(self, core: Core, sync: Sync, items: Items) -> None:
@@ -82,15 +82,15 @@ class Maker:
         self._sync = sync
         self._items = items
 
-    async def community(self, anchor_ms: int) -> Made:
+    async def community(self, anchor_ms: int) -> LoadResult:
         """The small community of a first start. Gently: requests have their turn between the batches."""
-        plan = Plan(COMMUNITY, Cast(), COMMUNITY_POSTS, anchor_ms, TOWN)
+        plan = CommunityPlan(COMMUNITY, CommunityUsers(), COMMUNITY_POSTS, anchor_ms, SMALL_COMMUNITY)
         challenges = len(bank("challenges")["challenges"])
         stages = self._stages(plan, articles=COMMUNITY_ARTICLES, challenges=challenges, batch=25)
-        live = LivePart(self._core.functions, self._core.settings, plan)
-        return await self._run(COMMUNITY, [*stages, Stage("events", 1, 1, live.load)], under_way=1)
+        live = LiveLoader(self._core.functions, self._core.settings, plan)
+        return await self._run(COMMUNITY, [*stages, LoadStage("events", 1, 1, live.load)], under_way=1)
 
-    async def crowd(self, seed: int, users: int, posts: int, progress: Progress | None = None) -> Made:
+    async def crowd(self, seed: int, users: int, posts: int, progress: Progress | None = None) -> LoadResult:
         """A community of any size, on top of what is there."""
         for field, value, least, most in (
             ("seed", seed, 0, MOST_SEED),
@@ -99,24 +99,24 @@ class Maker:
         ):
             if not least <= value <= most:
                 raise Invalid(f"must be {least} to {most}", field=field)
-        plan = Plan(str(seed), Crowd(seed, users), posts, await self._anchor(seed), CITY)
+        plan = CommunityPlan(str(seed), GeneratedUsers(seed, users), posts, await self._anchor(seed), LARGE_COMMUNITY)
         challenges = min(max(users // PEOPLE_A_CHALLENGE, 1), MOST_CHALLENGES)
         stages = self._stages(plan, articles=posts // POSTS_AN_ARTICLE, challenges=challenges, batch=250)
         return await self._run(f"{seed}:{users}:{posts}", stages, progress)
 
-    def _stages(self, plan: Plan, *, articles: int, challenges: int, batch: int) -> list[Stage]:
+    def _stages(self, plan: CommunityPlan, *, articles: int, challenges: int, batch: int) -> list[LoadStage]:
         core, settings = self._core, self._core.settings
-        social = SocialPart(self._sync, plan)
-        reading = ArticlesPart(core.functions, plan, articles, settings.voting_days)
+        social = SocialLoader(self._sync, plan)
+        reading = ArticlesLoader(core.functions, plan, articles, settings.voting_days)
         derived = Derived(core.sql, core.functions, core.clock, settings.max_post_age)
         items = bank("shop")["items"]
         return [
-            Stage("people", plan.people.size, 2 * batch, social.users),
-            Stage("posts", plan.posts, batch, social.posts),
-            Stage("follows", plan.people.size, min(batch, FOLLOWERS_A_BATCH), social.follows),
-            Stage("articles", articles, batch // 5, reading.load),
-            Stage("challenges", challenges, 10, ChallengesPart(core.sql, derived, plan, challenges).load),
-            Stage("items", len(items), len(items), ShopPart(self._items, self._valkey).load),
+            LoadStage("people", plan.people.size, 2 * batch, social.users),
+            LoadStage("posts", plan.posts, batch, social.posts),
+            LoadStage("follows", plan.people.size, min(batch, FOLLOWERS_A_BATCH), social.follows),
+            LoadStage("articles", articles, batch // 5, reading.load),
+            LoadStage("challenges", challenges, 10, ChallengesLoader(core.sql, derived, plan, challenges).load),
+            LoadStage("items", len(items), len(items), ShopLoader(self._items, self._valkey).load),
         ]
 
     async def _anchor(self, seed: int) -> int:
@@ -128,11 +128,11 @@ class Maker:
         return int(anchor)
 
     async def _run(
-        self, run: str, stages: Sequence[Stage], progress: Progress | None = None, under_way: int = UNDER_WAY
-    ) -> Made:
+        self, run: str, stages: Sequence[LoadStage], progress: Progress | None = None, under_way: int = UNDER_WAY
+    ) -> LoadResult:
         noted = await self._valkey.call("HGET", DEMO_RUNS(), run)
         stage_done, batches_done = msgspec.json.decode(noted, type=tuple[int, int]) if noted else (0, 0)
-        made = Made(0, {})
+        made = LoadResult(0, {})
         for place, stage in enumerate(stages):
             if place < stage_done:
                 continue
@@ -144,7 +144,14 @@ class Maker:
         return made
 
     async def _stage(
-        self, run: str, place: int, stage: Stage, first: int, made: Made, progress: Progress | None, under_way: int
+        self,
+        run: str,
+        place: int,
+        stage: LoadStage,
+        first: int,
+        made: LoadResult,
+        progress: Progress | None,
+        under_way: int,
     ) -> None:
         waiting: deque[tuple[int, asyncio.Task[int]]] = deque()
         try:

@@ -8,10 +8,10 @@ from time import monotonic
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from plaza.demo.loader import Maker, Stage
+from plaza.demo.loader import DemoLoader, LoadStage
 
 
-async def make(maker: Maker, seed: int, users: int, posts: int) -> str:
+async def make(loader: DemoLoader, seed: int, users: int, posts: int) -> str:
     """Make a community, and say what was done."""
     columns = (
         TextColumn("{task.description:<10}"),
@@ -22,8 +22,8 @@ async def make(maker: Maker, seed: int, users: int, posts: int) -> str:
     )
     begun = monotonic()
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        bars = Bars(bar)
-        made = await maker.crowd(seed, users, posts, bars.advance)
+        bars = ProgressBars(bar)
+        made = await loader.crowd(seed, users, posts, bars.advance)
     if not made.stages:
         return f"The community of seed {seed} with {users:,} people and {posts:,} posts is there already."
     seconds = max(monotonic() - begun, 0.001)
@@ -31,7 +31,7 @@ async def make(maker: Maker, seed: int, users: int, posts: int) -> str:
     return f"{things}: {made.records:,} records in {seconds:,.1f} s, {made.records / seconds:,.0f} a second."
 
 
-class Bars:
+class ProgressBars:
     """A bar for each stage, from its first batch on. Its rate counts from the end of the stage before."""
 
     def __init__(self, bar: Progress, now: Callable[[], float] = monotonic) -> None:
@@ -41,7 +41,7 @@ class Bars:
         self._tasks: dict[str, tuple[TaskID, float]] = {}
         self._records: dict[str, int] = {}
 
-    def advance(self, stage: Stage, things: int, records: int) -> None:
+    def advance(self, stage: LoadStage, things: int, records: int) -> None:
         if stage.name not in self._tasks:
             task = self._bar.add_task(stage.name, total=stage.count, rate=0.0)
             self._tasks[stage.name] = (task, self._last)

@@ -27,9 +27,9 @@ from plaza.core.settings import Settings
 from plaza.core.timers import Timer, Timers
 from plaza.core.valkey import Valkey
 from plaza.demo.keys import DEMO
-from plaza.demo.loader import Maker
-from plaza.demo.simulation import TICK_SECONDS, Simulation
-from plaza.demo.users import Cast
+from plaza.demo.loader import DemoLoader
+from plaza.demo.simulation import TICK_SECONDS, DemoSimulation
+from plaza.demo.users import CommunityUsers
 from plaza.social.keys import AUTH_USER, USER
 from plaza.web.demo import DemoAccount
 
@@ -47,7 +47,7 @@ WANTED, LOADED = "wanted", "loaded"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DemoState:
     """What is known of the demo."""
 
     state: str
@@ -59,31 +59,31 @@ class State:
         return self.state == LOADED
 
 
-class Town:
+class Demo:
     """The demo, for the pages, the worker and the command line."""
 
-    def __init__(self, core: Core, maker: Maker, simulation: Simulation) -> None:
+    def __init__(self, core: Core, loader: DemoLoader, simulation: DemoSimulation) -> None:
         self._valkey = core.valkey
         self._settings = core.settings
-        self.maker = maker
+        self.loader = loader
         self._leases = Leases(core.functions, LOAD_LEASE_SECONDS)
         self._timers = Timers(core.functions, Leases(core.functions), "demo")
         self.timers = ["demo.simulate"]
         self._timer = Timer("demo.simulate", TICK_SECONDS, lambda _: simulation.step(), most_seconds=60)
 
-    async def state(self) -> State | None:
+    async def state(self) -> DemoState | None:
         """None if there is no demo. One round trip."""
         state, since, on = await self._valkey.call("HMGET", DEMO(), "state", "since", "on")
-        return None if state is None else State(state, int(since), on == "1")
+        return None if state is None else DemoState(state, int(since), on == "1")
 
-    async def switch(self, actor: Actor, on: bool) -> State:
+    async def switch(self, actor: Actor, on: bool) -> DemoState:
         """Turn the simulation and the accounts on or off, at once and for every process."""
         actor.require(ADMIN)
         found = await self.state()
         if found is None:
             raise NotFound("There is no demo here.")
         await self._valkey.call("HSET", DEMO(), "on", int(on))
-        return State(found.state, found.since_ms, on)
+        return DemoState(found.state, found.since_ms, on)
 
     async def is_on(self) -> bool | None:
         """Whether it is on; None if there is none, or the setting says that it stands still."""
@@ -101,7 +101,7 @@ class Town:
         found = await self.state()
         if found is None or not found.on:
             return []
-        names = [person.username for person in Cast().people if person.switchable]
+        names = [person.username for person in CommunityUsers().people if person.switchable]
         there = await self._valkey.batch([("HMGET", USER(name), "display_name", "role") for name in names])
         # Whoever has taken a name that was deleted has a password, and is nobody of the demo.
         taken = await self._valkey.batch([("EXISTS", AUTH_USER(name)) for name in names])
@@ -128,7 +128,7 @@ class Town:
     async def _load(self, since_ms: int) -> float:
         try:
             async with self._leases.hold("demo.load"):
-                made = await self.maker.community(since_ms)
+                made = await self.loader.community(since_ms)
                 await self._valkey.call("HSET", DEMO(), "state", LOADED)
         except Held:
             return 0.5

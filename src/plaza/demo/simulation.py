@@ -22,10 +22,10 @@ from plaza.core.auth import Actor
 from plaza.core.domain import Core
 from plaza.core.errors import NotFound, PlazaError, Unavailable
 from plaza.core.paging import Page
-from plaza.demo.audience import Audience
+from plaza.demo.audience import DemoAudience
 from plaza.demo.phrases import bank, fill
-from plaza.demo.users import Cast, Person
-from plaza.live.service import Live
+from plaza.demo.users import CommunityUsers, DemoUser
+from plaza.live.service import LiveService
 from plaza.shop.keys import SHOP_POPULAR
 from plaza.shop.views import Views
 from plaza.social.keys import EXPLORE_FEED, USER
@@ -43,20 +43,20 @@ RECENT: Final = 60
 GUESTS: Final = 6
 
 
-class Simulation:
+class DemoSimulation:
     """One step at a time."""
 
     def __init__(self, core: Core, services: Mapping[type, Any], dice: Random | None = None) -> None:
         self._valkey = core.valkey
         self._dice = dice or Random()
-        self._people = Cast().people
+        self._people = CommunityUsers().people
         self._posts: Posts = services[Posts]
         self._follows: People = services[People]
         self._articles: Articles = services[Articles]
         self._challenges: Challenges = services[Challenges]
         self._told: ChallengePosts = services[ChallengePosts]
         self._views: Views = services[Views]
-        self._audience = Audience(services[Live], core.clock)
+        self._audience = DemoAudience(services[LiveService], core.clock)
         self._guests: list[str] = []
 
     async def step(self) -> str:
@@ -69,7 +69,7 @@ class Simulation:
                     done.append(name)
         return ", ".join(done)
 
-    def _acts(self) -> tuple[tuple[str, float, Callable[[Person, Actor], Awaitable[object]]], ...]:
+    def _acts(self) -> tuple[tuple[str, float, Callable[[DemoUser, Actor], Awaitable[object]]], ...]:
         """What people do, and how likely it is in each step: a post every minute, a like every four seconds."""
         return (
             ("like", 0.75, self._like),
@@ -83,12 +83,12 @@ class Simulation:
             ("view", 0.5, self._look),
         )
 
-    async def _somebody(self) -> Person | None:
+    async def _somebody(self) -> DemoUser | None:
         person = self._one(self._people, 1.3)
         role, suspended = await self._valkey.call("HMGET", USER(person.username), "role", "suspended_at")
         return None if role is None or suspended is not None else person
 
-    async def _try(self, act: Callable[[Person, Actor], Awaitable[object]], person: Person) -> bool:
+    async def _try(self, act: Callable[[DemoUser, Actor], Awaitable[object]], person: DemoUser) -> bool:
         try:
             await act(person, Actor(person.username, "user"))
         except Unavailable:
@@ -108,45 +108,45 @@ class Simulation:
             raise NotFound("There is nothing to choose from.")
         return things[int(len(things) * self._dice.random() ** preference)]
 
-    async def _like(self, person: Person, actor: Actor) -> object:
+    async def _like(self, person: DemoUser, actor: Actor) -> object:
         return await self._posts.like(actor, await self._recent(EXPLORE_FEED()))
 
-    async def _post(self, person: Person, actor: Actor) -> object:
+    async def _post(self, person: DemoUser, actor: Actor) -> object:
         _, text = person.topic.post(self._dice)
         return await self._posts.create(actor, NewPost(text))
 
-    async def _comment(self, person: Person, actor: Actor) -> object:
+    async def _comment(self, person: DemoUser, actor: Actor) -> object:
         id = await self._recent(EXPLORE_FEED())
         author = (await self._posts.get(actor, id)).username
         about = next((one.topic for one in self._people if one.username == author), person.topic)
         return await self._posts.comment(actor, id, NewComment(about.comment(self._dice)))
 
-    async def _follow(self, person: Person, actor: Actor) -> object:
+    async def _follow(self, person: DemoUser, actor: Actor) -> object:
         return await self._follows.follow(actor, self._one(self._people).username)
 
-    async def _vote(self, person: Person, actor: Actor) -> object:
+    async def _vote(self, person: DemoUser, actor: Actor) -> object:
         id = int((await self._recent(ARTICLES_BY_TIME())).partition(":")[2])
         return await self._articles.vote(actor, id, "up" if self._dice.random() < 0.85 else "down")
 
     async def _challenge(self, actor: Actor) -> Any:
         return self._one((await self._challenges.page(actor, Page(limit=20))).challenges)
 
-    async def _track(self, person: Person, actor: Actor) -> object:
+    async def _track(self, person: DemoUser, actor: Actor) -> object:
         return await self._challenges.track(actor, (await self._challenge(actor)).id, NewTracking())
 
-    async def _tell(self, person: Person, actor: Actor) -> object:
+    async def _tell(self, person: DemoUser, actor: Actor) -> object:
         challenge = await self._challenge(actor)
         words = bank("challenges")
         sentence = self._dice.choice(words["posts"][CATEGORY_NAMES[challenge.category - 1]])
         new = NewChallengePost(fill(sentence, words["slots"], self._dice))
         return await self._told.post(actor, challenge.id, new, uuid4().hex)
 
-    async def _react(self, person: Person, actor: Actor) -> object:
+    async def _react(self, person: DemoUser, actor: Actor) -> object:
         challenge = await self._challenge(actor)
         told = (await self._told.page(actor, challenge.id, Page(limit=10))).posts
         return await self._told.react(actor, self._one(told).id)
 
-    async def _look(self, person: Person, actor: Actor) -> object:
+    async def _look(self, person: DemoUser, actor: Actor) -> object:
         """A guest looks at an item: at a popular one rather than another."""
         items: list[str] = await self._valkey.call("ZRANGE", SHOP_POPULAR(), 0, RECENT - 1)
         guest = None if len(self._guests) < GUESTS else self._one(self._guests)

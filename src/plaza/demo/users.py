@@ -24,7 +24,7 @@ MODELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class DemoUser:
     username: str
     display_name: str
     role: Role
@@ -38,7 +38,7 @@ class Person:
         return f"/app/avatars/{self.username}"
 
 
-class People(Protocol):
+class DemoUsers(Protocol):
     """Somebody for every number below `size`."""
 
     @property
@@ -48,10 +48,10 @@ class People(Protocol):
 
     def topic(self, n: int) -> Topic: ...
 
-    def person(self, n: int) -> Person: ...
+    def person(self, n: int) -> DemoUser: ...
 
 
-class Cast:
+class CommunityUsers:
     """The small community, written by hand."""
 
     @property
@@ -59,9 +59,9 @@ class Cast:
         return len(self.people)
 
     @cached_property
-    def people(self) -> Sequence[Person]:
+    def people(self) -> Sequence[DemoUser]:
         return [
-            Person(username, shown, cast(Role, role), topic(about), bio, bool(mark))
+            DemoUser(username, shown, cast(Role, role), topic(about), bio, bool(mark))
             for username, shown, role, about, bio, mark in bank("cast")["people"]
         ]
 
@@ -71,11 +71,11 @@ class Cast:
     def topic(self, n: int) -> Topic:
         return self.people[n].topic
 
-    def person(self, n: int) -> Person:
+    def person(self, n: int) -> DemoUser:
         return self.people[n]
 
 
-class Crowd:
+class GeneratedUsers:
     """Any number of people. The seed is part of every name, so that crowds of two seeds never meet."""
 
     def __init__(self, seed: int, size: int) -> None:
@@ -99,15 +99,15 @@ class Crowd:
         all_topics = topics()
         return all_topics[(n * 7 + self.seed) % len(all_topics)]
 
-    def person(self, n: int) -> Person:
+    def person(self, n: int) -> DemoUser:
         dice = Random(f"{self.seed}/person/{n}")
         first, last = self._words(n)
         about = self.topic(n)
         role: Role = "model" if dice.randrange(100) < MODELS else "user"
-        return Person(self.name(n), f"{first} {last}", role, about, dice.choice(about.bios))
+        return DemoUser(self.name(n), f"{first} {last}", role, about, dice.choice(about.bios))
 
 
-def joined_ms(person: Person, anchor_ms: int) -> int:
+def joined_ms(person: DemoUser, anchor_ms: int) -> int:
     """When somebody made their account."""
     dice = Random(f"joined/{person.username}")
     return anchor_ms - round(dice.uniform(NEWEST_DAYS, OLDEST_DAYS) * DAY_MS)

@@ -18,7 +18,7 @@ SALT_SECONDS = 2 * 86_400
 LOOK_BACK_DAYS = 30
 
 
-class Salts:
+class AddressSalts:
     """The salt of today, and the end of old ones."""
 
     def __init__(self, valkey: Valkey, clock: Clock) -> None:

@@ -8,8 +8,8 @@ import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
-from plaza.live.history import Viewing
-from plaza.live.viewing_sessions import Viewings
+from plaza.live.history import ViewingSession
+from plaza.live.viewing_sessions import ViewingSessions
 
 COLUMNS = ("viewer", "session", "location", "joined", "left", "minutes")
 ROWS_A_PIECE = 200
@@ -19,7 +19,7 @@ ROWS_A_PIECE = 200
 _FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
-async def table(viewings: Viewings, event: str) -> AsyncIterator[str]:
+async def table(viewings: ViewingSessions, event: str) -> AsyncIterator[str]:
     """CSV, in pieces, a row per viewing session; `left` is empty while it goes on."""
     rows: list[tuple[str, ...]] = [COLUMNS]
     async for viewing in viewings.of(event):
@@ -30,7 +30,7 @@ async def table(viewings: Viewings, event: str) -> AsyncIterator[str]:
     yield _text(rows)
 
 
-def _row(viewing: Viewing) -> tuple[str, ...]:
+def _row(viewing: ViewingSession) -> tuple[str, ...]:
     return (
         _safe(viewing.viewer),
         _safe(viewing.session),

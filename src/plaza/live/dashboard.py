@@ -14,14 +14,16 @@ from rich.text import Text
 
 from plaza.core.errors import Unavailable
 from plaza.live.model import LiveFigures
-from plaza.live.statistics import Figures
+from plaza.live.statistics import AudienceFigures
 
 BARS = " ▁▂▃▄▅▆▇█"
 KEPT = 60
 ROWS = 8
 
 
-async def show(figures: Figures, event: str, console: Console, *, once: bool, every_seconds: float = 1.0) -> None:
+async def show(
+    figures: AudienceFigures, event: str, console: Console, *, once: bool, every_seconds: float = 1.0
+) -> None:
     """Draw it every second until interrupted, or once. While Valkey is away the last figures stay, and it is said."""
     now = await figures.live(event)
     past: deque[int] = deque([now.viewer_count], maxlen=KEPT)

@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts
-from plaza.live.address_salts import Salts
-from plaza.live.geo import GeoIp, Places
-from plaza.live.history import History
+from plaza.live.address_salts import AddressSalts
+from plaza.live.geo import GeoIp, GeoLocator
+from plaza.live.history import AudienceHistory
 from plaza.live.invariants import INVARIANTS
 from plaza.live.jobs import timers
 from plaza.live.library import LIBRARY
-from plaza.live.personal_data import People
-from plaza.live.recorder import Recorder
+from plaza.live.personal_data import LivePersonalData
+from plaza.live.recorder import AudienceRecorder
 from plaza.live.routes import route
-from plaza.live.schedule import Programme
-from plaza.live.service import Live
-from plaza.live.statistics import Figures
-from plaza.live.stream import Stream
-from plaza.live.viewer_report import Reports
-from plaza.live.viewers import Viewers
-from plaza.live.viewing_sessions import Viewings
+from plaza.live.schedule import EventSchedule
+from plaza.live.service import LiveService
+from plaza.live.statistics import AudienceFigures
+from plaza.live.stream import FigureStreams
+from plaza.live.viewer_report import HeartbeatReports
+from plaza.live.viewers import ViewerAuthenticator
+from plaza.live.viewing_sessions import ViewingSessions
 
 
 def build(core: Core) -> Parts:
     settings, clock = core.settings, core.clock
-    history = History(core.sql)
-    viewings = Viewings(core.functions, history, settings, clock)
-    figures = Figures(core.functions, history, settings, clock)
-    stream = Stream(core.valkey, figures)
-    people = People(core.functions, history, viewings)
-    hashed, salts = settings.live_address == "hashed", Salts(core.valkey, clock)
-    places = Places(salts, settings.live_address, GeoIp.read(settings.geoip))
-    live = Live(core.functions, settings, clock)
+    history = AudienceHistory(core.sql)
+    viewings = ViewingSessions(core.functions, history, settings, clock)
+    figures = AudienceFigures(core.functions, history, settings, clock)
+    stream = FigureStreams(core.valkey, figures)
+    people = LivePersonalData(core.functions, history, viewings)
+    hashed, salts = settings.live_address == "hashed", AddressSalts(core.valkey, clock)
+    places = GeoLocator(salts, settings.live_address, GeoIp.read(settings.geoip))
+    live = LiveService(core.functions, settings, clock)
     return Parts(
         [
             live,
-            Programme(core.valkey, live, figures),
-            Viewers(core.auth, places, settings, clock),
+            EventSchedule(core.valkey, live, figures),
+            ViewerAuthenticator(core.auth, places, settings, clock),
             figures,
             viewings,
-            Reports(core.functions, history, settings, clock),
+            HeartbeatReports(core.functions, history, settings, clock),
             stream,
             people,
         ],
-        timers(Recorder(core.functions, history, settings, clock), salts if hashed else None),
+        timers(AudienceRecorder(core.functions, history, settings, clock), salts if hashed else None),
         personal_data=people,
         ends=[stream.close],
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from plaza.core.errors import SettingError
 from plaza.core.settings import LiveAddress
-from plaza.live.address_salts import Salts
+from plaza.live.address_salts import AddressSalts
 from plaza.live.model import UNKNOWN_COUNTRY
 
 # What the common proxies and content networks call it.
@@ -112,10 +112,10 @@ def parse(address: str) -> IPv4Address | IPv6Address | None:
         return None  # someone on our unix socket
 
 
-class Places:
+class GeoLocator:
     """What is stored of where a request came from."""
 
-    def __init__(self, salts: Salts, mode: LiveAddress, geoip: GeoIp) -> None:
+    def __init__(self, salts: AddressSalts, mode: LiveAddress, geoip: GeoIp) -> None:
         self._salts = salts
         self._mode = mode
         self._geoip = geoip

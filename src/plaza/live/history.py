@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from plaza.core.sql import Sql, metadata
 from plaza.core.username_locks import all_through, together
-from plaza.live.model import Statistics
+from plaza.live.model import AudienceStatistics
 
 METADATA = metadata()
 VIEWINGS = Table(
@@ -74,7 +74,7 @@ MOST_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Viewing:
+class ViewingSession:
     """One viewing session."""
 
     session: str
@@ -86,7 +86,7 @@ class Viewing:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class AudienceTotals:
     """One life of an audience, as a whole."""
 
     born_at: int
@@ -96,13 +96,15 @@ class Totals:
     attended: int
 
 
-class History:
+class AudienceHistory:
     """Reads and writes the tables."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    async def keep_viewings(self, event: str, read: Callable[[], Awaitable[Sequence[Viewing]]]) -> Sequence[Viewing]:
+    async def keep_viewings(
+        self, event: str, read: Callable[[], Awaitable[Sequence[ViewingSession]]]
+    ) -> Sequence[ViewingSession]:
         """Write the viewing sessions that `read` gives, and give them too.
 
         They are read when nobody can be renamed or forgotten until they are written: the name would come back.
@@ -129,7 +131,7 @@ class History:
         async with self._sql.begin() as tx:
             await tx.execute(upsert, rows)
 
-    async def keep_totals(self, event: str, totals: Sequence[tuple[str, Totals]]) -> None:
+    async def keep_totals(self, event: str, totals: Sequence[tuple[str, AudienceTotals]]) -> None:
         """The totals of an event (session empty) and its sessions. They only grow, so an older word changes nothing."""
         rows = [
             {
@@ -158,25 +160,25 @@ class History:
         async with self._sql.begin() as tx:
             await tx.execute(upsert, rows)
 
-    async def lives(self, event: str) -> dict[str, list[Totals]]:
+    async def lives(self, event: str) -> dict[str, list[AudienceTotals]]:
         """The totals of every life of an event (session empty) and of its sessions."""
-        found: dict[str, list[Totals]] = {}
-        columns = (TOTALS.c.session, *(TOTALS.c[name] for name in Totals.__dataclass_fields__))
+        found: dict[str, list[AudienceTotals]] = {}
+        columns = (TOTALS.c.session, *(TOTALS.c[name] for name in AudienceTotals.__dataclass_fields__))
         for row in await self._sql.look(select(*columns).where(TOTALS.c.event == event)):
             session, *totals = tuple(row)
-            found.setdefault(session, []).append(Totals(*totals))
+            found.setdefault(session, []).append(AudienceTotals(*totals))
         return found
 
-    async def records(self, event: str, session: str, from_ms: int, to_ms: int) -> list[Statistics]:
+    async def records(self, event: str, session: str, from_ms: int, to_ms: int) -> list[AudienceStatistics]:
         query = (
             select(RECORDS.c.record)
             .where(RECORDS.c.event == event, RECORDS.c.session == session, RECORDS.c.at.between(from_ms, to_ms))
             .order_by(RECORDS.c.at)
             .limit(MOST_RECORDS)
         )
-        return [json.decode(text, type=Statistics) for (text,) in await self._sql.look(query)]
+        return [json.decode(text, type=AudienceStatistics) for (text,) in await self._sql.look(query)]
 
-    async def viewings(self, event: str, session: str | None = None) -> AsyncIterator[Viewing]:
+    async def viewings(self, event: str, session: str | None = None) -> AsyncIterator[ViewingSession]:
         """All of an event, or of one session, in the order of the primary key, a page at a time."""
         c = VIEWINGS.c
         columns = (c.session, c.location, c.viewer, c.started_at, c.ended_at)
@@ -191,7 +193,7 @@ class History:
             async with self._sql.read() as tx:
                 rows = (await tx.execute(query.order_by(*order).limit(PAGE))).all()
             for row in rows:
-                yield Viewing(*row)
+                yield ViewingSession(*row)
             if len(rows) < PAGE:
                 return
             last = tuple(rows[-1])[:4]
@@ -214,7 +216,7 @@ class History:
         async with self._sql.read() as tx:
             return {viewer for (viewer,) in await tx.execute(query)}
 
-    async def last(self, event: str, viewers: Sequence[str]) -> dict[str, Viewing]:
+    async def last(self, event: str, viewers: Sequence[str]) -> dict[str, ViewingSession]:
         """The latest viewing session of each of these people (at most a page of them), as far as there is any."""
         c = VIEWINGS.c
         mine = (c.event == event, c.viewer.in_(viewers))
@@ -226,14 +228,14 @@ class History:
             .order_by(c.started_at)
         )
         async with self._sql.read() as tx:
-            return {row.viewer: Viewing(*row) for row in await tx.execute(query)}
+            return {row.viewer: ViewingSession(*row) for row in await tx.execute(query)}
 
-    async def of_viewer(self, viewer: str) -> list[tuple[str, Viewing]]:
+    async def of_viewer(self, viewer: str) -> list[tuple[str, ViewingSession]]:
         """Everything about one person: event and viewing session."""
         c = VIEWINGS.c
         query = select(c.event, c.session, c.location, c.viewer, c.started_at, c.ended_at).where(c.viewer == viewer)
         async with self._sql.read() as tx:
-            return [(event, Viewing(*rest)) for event, *rest in await tx.execute(query.order_by(c.started_at))]
+            return [(event, ViewingSession(*rest)) for event, *rest in await tx.execute(query.order_by(c.started_at))]
 
     async def rename(self, old: str, new: str) -> None:
         """A viewing session that both names have, from the same moment, is one. Valkey has the new name already."""
@@ -253,7 +255,7 @@ class History:
             await tx.execute(delete(VIEWINGS).where(VIEWINGS.c.viewer == viewer))
 
 
-def _row(event: str, viewing: Viewing) -> dict[str, Any]:
+def _row(event: str, viewing: ViewingSession) -> dict[str, Any]:
     return {
         "event": event,
         "session": viewing.session,

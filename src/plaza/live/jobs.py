@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plaza.core.leases import Fence
 from plaza.core.timers import Timer
-from plaza.live.address_salts import Salts
-from plaza.live.recorder import Recorder
+from plaza.live.address_salts import AddressSalts
+from plaza.live.recorder import AudienceRecorder
 
 # The records themselves are made on time by the beats; this only carries them to SQL.
 RECORD_SECONDS = 30
@@ -15,7 +15,7 @@ DAY_SECONDS = 86_400
 SALTS_AT_SECONDS = 600
 
 
-def timers(recorder: Recorder, salts: Salts | None) -> list[Timer]:
+def timers(recorder: AudienceRecorder, salts: AddressSalts | None) -> list[Timer]:
     """Salts are given where addresses are hashed."""
 
     async def record(_: Fence) -> str:
@@ -24,7 +24,7 @@ def timers(recorder: Recorder, salts: Salts | None) -> list[Timer]:
     async def purge(_: Fence) -> str:
         return f"{await recorder.purge()} events purged"
 
-    async def destroy(salts: Salts) -> str:
+    async def destroy(salts: AddressSalts) -> str:
         return f"{await salts.destroy()} files written anew, without old salts"
 
     found = [Timer("live.record", RECORD_SECONDS, record), Timer("live.purge", PURGE_SECONDS, purge)]

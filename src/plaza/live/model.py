@@ -30,7 +30,7 @@ SessionId = EventId
 Location = Annotated[
     str, Meta(pattern=_TEXT, min_length=1, max_length=128, description="Where: a page, a player, a room.")
 ]
-Moment = Annotated[int, Meta(ge=0, le=4_102_444_800_000, description="Unix milliseconds.")]
+UnixMs = Annotated[int, Meta(ge=0, le=4_102_444_800_000, description="Unix milliseconds.")]
 
 
 class EventUndeclared(Forbidden):
@@ -45,11 +45,11 @@ class TooManyPlaces(Conflict):
     title, code = "The event has too many sessions or locations", "too_many_places"
 
 
-class StillLive(Conflict):
+class EventNotSilent(Conflict):
     title, code = "The event is not silent", "still_live"
 
 
-class Beat(Struct, forbid_unknown_fields=True):
+class Heartbeat(Struct, forbid_unknown_fields=True):
     """A viewer is there."""
 
     location: Location
@@ -57,21 +57,21 @@ class Beat(Struct, forbid_unknown_fields=True):
     groups: Annotated[list[Id], Meta(max_length=MOST_GROUPS)] = []
 
 
-class Leaving(Struct, forbid_unknown_fields=True):
+class LeaveRequest(Struct, forbid_unknown_fields=True):
     """A viewer goes."""
 
     location: Location
     session_id: SessionId | None = None
 
 
-class Declaration(Struct, forbid_unknown_fields=True):
+class EventDeclaration(Struct, forbid_unknown_fields=True):
     """What an admin says of an event."""
 
     title: Annotated[str, Meta(max_length=500)] | None = None
     sessions: Annotated[list[SessionId], Meta(max_length=1_000)] = []
 
 
-class Heard(Struct):
+class HeartbeatResult(Struct):
     """The answer to a beat."""
 
     alive: int
@@ -79,13 +79,13 @@ class Heard(Struct):
     next_heartbeat_ms: int
 
 
-class Left(Struct):
+class LeaveResult(Struct):
     """The answer to leaving: whether there was a viewing session to end."""
 
     ended: bool
 
 
-class Event(Struct):
+class LiveEvent(Struct):
     """An event as declared."""
 
     id: str
@@ -94,11 +94,11 @@ class Event(Struct):
     sessions: list[str]
 
 
-class Count(Struct):
+class ViewerCount(Struct):
     count: int
 
 
-class Statistics(Struct, rename="camel"):
+class AudienceStatistics(Struct, rename="camel"):
     """An audience at one moment. Countries sum to the viewers; a viewer counts in each of their groups."""
 
     viewer_count: int
@@ -108,7 +108,7 @@ class Statistics(Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Watcher:
+class Viewer:
     """Who beats, and from where."""
 
     name: str
@@ -117,19 +117,19 @@ class Watcher:
     groups: tuple[str, ...] | None = None  # those in the token, if it speaks of groups
 
 
-def groups_of(watcher: Watcher, said: list[str]) -> tuple[list[str], bool]:
+def effective_groups(watcher: Viewer, said: list[str]) -> tuple[list[str], bool]:
     """The groups that count, sorted, and whether someone gave them: the token's if it speaks of any, else as said."""
     if watcher.groups is not None:
-        return sorted({group for group in watcher.groups if is_id(group)})[:MOST_GROUPS], True
+        return sorted({group for group in watcher.groups if is_valid_id(group)})[:MOST_GROUPS], True
     return sorted(set(said)), False
 
 
-def is_id(text: str) -> bool:
+def is_valid_id(text: str) -> bool:
     """Whether a text can stand in a key or a member."""
     return len(text) <= 128 and re.match(_TEXT, text) is not None
 
 
-class Pace:
+class HeartbeatPace:
     """How often viewers should beat: every 30 s, or less often while that would be more beats than the target.
 
     A process knows how many viewers each event had when it last heard of it; that is nearly the same number in every
@@ -179,8 +179,8 @@ class LiveFigures(Struct, rename="camel"):
     total_attended: int
 
 
-class Records(Struct):
-    statistics: list[Statistics]
+class StatisticsRecords(Struct):
+    statistics: list[AudienceStatistics]
 
 
 class SessionFigures(Struct):
@@ -191,10 +191,10 @@ class SessionFigures(Struct):
     attended: int
     max_concurrent: int
     max_concurrent_at: int | None
-    statistics: Statistics
+    statistics: AudienceStatistics
 
 
-class Overview(Struct):
+class EventOverview(Struct):
     """All figures of an event."""
 
     id: str
@@ -208,7 +208,7 @@ class Overview(Struct):
     max_concurrent: int
     max_concurrent_at: int | None
     logins: int
-    statistics: Statistics
+    statistics: AudienceStatistics
     sessions: list[SessionFigures]
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 from plaza.core.functions import Functions
 from plaza.live import keys
-from plaza.live.history import History
-from plaza.live.viewing_sessions import Viewings, finished_member
+from plaza.live.history import AudienceHistory
+from plaza.live.viewing_sessions import ViewingSessions, finished_member
 
 # Events asked about, or places emptied, in one round trip.
 BATCH = 200
 
 
-class People:
+class LivePersonalData:
     """Traces of a person in all audiences. No address leaves it."""
 
-    def __init__(self, functions: Functions, history: History, viewings: Viewings) -> None:
+    def __init__(self, functions: Functions, history: AudienceHistory, viewings: ViewingSessions) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history

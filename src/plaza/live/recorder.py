@@ -14,10 +14,10 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.history import History
-from plaza.live.model import StillLive
-from plaza.live.statistics import Now
-from plaza.live.viewing_sessions import Viewings, finished_member
+from plaza.live.history import AudienceHistory
+from plaza.live.model import EventNotSilent
+from plaza.live.statistics import CurrentAudience
+from plaza.live.viewing_sessions import ViewingSessions, finished_member
 
 BATCH = 500
 # Calls under way at once for one event.
@@ -25,14 +25,14 @@ TOGETHER = 50
 DAY_MS = 86_400_000
 
 
-class Recorder:
+class AudienceRecorder:
     """The worker's side of `live`."""
 
-    def __init__(self, functions: Functions, history: History, settings: Settings, clock: Clock) -> None:
+    def __init__(self, functions: Functions, history: AudienceHistory, settings: Settings, clock: Clock) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
-        self._viewings = Viewings(functions, history, settings, clock)
+        self._viewings = ViewingSessions(functions, history, settings, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
         self._retention_ms = settings.live_retention_days * DAY_MS
@@ -89,7 +89,7 @@ class Recorder:
         totals = []
         for session in ("", *sessions):
             audience = keys.session_audience(session) if session else keys.event_audience(event)
-            totals.append((session, (await Now.of(self._functions, audience, now, self._window_ms)).totals))
+            totals.append((session, (await CurrentAudience.of(self._functions, audience, now, self._window_ms)).totals))
         await self._history.keep_totals(event, totals)
 
     async def purge(self) -> int:
@@ -116,7 +116,7 @@ class Recorder:
             if declared:
                 names.remove(keys.EVENT_SESSIONS(event))
             await self._functions.run("live_retire", names, before, keep)
-        except StillLive:
+        except EventNotSilent:
             return False
         await self._valkey.call("ZREM", keys.LIVE_EVENTS(), event)
         return True

@@ -8,32 +8,32 @@ from importlib.resources import files
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response
-from plaza.core.http.responses import Event as ServerSent
+from plaza.core.http.responses import Event as ServerSentEvent
 from plaza.core.http.routes import Routes
 from plaza.live import attendance
 from plaza.live.model import (
-    Beat,
-    Count,
-    Declaration,
-    Event,
+    AudienceStatistics,
+    EventDeclaration,
     EventId,
-    Heard,
-    Leaving,
-    Left,
+    EventOverview,
+    Heartbeat,
+    HeartbeatResult,
+    LeaveRequest,
+    LeaveResult,
+    LiveEvent,
     LiveFigures,
-    Moment,
-    Overview,
-    Records,
     SessionId,
-    Statistics,
+    StatisticsRecords,
+    UnixMs,
+    ViewerCount,
     ViewingStats,
 )
-from plaza.live.service import Live
-from plaza.live.statistics import Figures
-from plaza.live.stream import Stream
-from plaza.live.viewer_report import Report, ReportQuestion, Reports
-from plaza.live.viewers import Viewers, ViewerToken
-from plaza.live.viewing_sessions import Viewings
+from plaza.live.service import LiveService
+from plaza.live.statistics import AudienceFigures
+from plaza.live.stream import FigureStreams
+from plaza.live.viewer_report import HeartbeatReport, HeartbeatReports, ReportRequest
+from plaza.live.viewers import ViewerAuthenticator, ViewerToken
+from plaza.live.viewing_sessions import ViewingSessions
 
 route = Routes("live", about="Audiences of live events and their sessions.")
 AT = "/analytics/events/{event}"
@@ -42,108 +42,118 @@ SCRIPT = files("plaza.live").joinpath("live.js").read_bytes()
 
 
 @route.post("/analytics/viewer-token", status=201, idempotent=True, limit="viewer")
-async def viewer_token(viewers: Viewers) -> ViewerToken:
+async def viewer_token(viewers: ViewerAuthenticator) -> ViewerToken:
     """A token for a viewer without an account, good for heartbeats and nothing else."""
     return viewers.tokens.issue()
 
 
 @route.put(AT)
-async def declare(actor: Actor, event: EventId, body: Declaration, live: Live) -> Event:
+async def declare(actor: Actor, event: EventId, body: EventDeclaration, live: LiveService) -> LiveEvent:
     """Declare an event, or add to it: what is not given stays."""
     actor.require(ADMIN)
     return await live.declare(event, body)
 
 
 @route.get(AT)
-async def declared(actor: Actor, event: EventId, live: Live) -> Event:
+async def declared(actor: Actor, event: EventId, live: LiveService) -> LiveEvent:
     """An event as it was declared, with the sessions that were declared or seen."""
     actor.require(ADMIN)
     return await live.event(event)
 
 
 @route.post(AT + "/heartbeat", limit=None)
-async def heartbeat(request: Request, event: EventId, body: Beat, viewers: Viewers, live: Live) -> Heard:
+async def heartbeat(
+    request: Request, event: EventId, body: Heartbeat, viewers: ViewerAuthenticator, live: LiveService
+) -> HeartbeatResult:
     """I am watching. Beat again in `next_heartbeat_ms`. One round trip."""
     return await live.beat(await viewers.watcher(request), event, body)
 
 
 @route.post(AT + "/leave", limit=None)
-async def leave(request: Request, event: EventId, body: Leaving, viewers: Viewers, live: Live) -> Left:
+async def leave(
+    request: Request, event: EventId, body: LeaveRequest, viewers: ViewerAuthenticator, live: LiveService
+) -> LeaveResult:
     """I have stopped watching there. One round trip."""
     return await live.leave(await viewers.watcher(request), event, body)
 
 
 @route.get(AT + "/viewers/active-count")
-async def active_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+async def active_count(actor: Actor, event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Viewers alive now."""
     actor.require(ADMIN)
-    return Count(await figures.alive(event))
+    return ViewerCount(await figures.alive(event))
 
 
 @route.get(AT + "/viewers/count")
 async def seen_count(
-    actor: Actor, event: EventId, figures: Figures, from_: Moment | None = None, to: Moment | None = None
-) -> Count:
+    actor: Actor, event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
+) -> ViewerCount:
     """Different viewers in a span, by default the last five minutes."""
     actor.require(ADMIN)
-    return Count(await figures.seen(event, from_, to))
+    return ViewerCount(await figures.seen(event, from_, to))
 
 
 @route.get(AT + "/viewers/all-time-active-count")
-async def all_time_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+async def all_time_count(actor: Actor, event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Different viewers ever seen."""
     actor.require(ADMIN)
-    return Count((await figures.totals(event)).attended)
+    return ViewerCount((await figures.totals(event)).attended)
 
 
 @route.get(AT + "/viewers/total-attended-count")
-async def attended_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+async def attended_count(actor: Actor, event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Different viewers who ever attended."""
     actor.require(ADMIN)
-    return Count((await figures.totals(event)).attended)
+    return ViewerCount((await figures.totals(event)).attended)
 
 
 @route.get(AT + "/viewers/max-concurrent-count")
-async def max_concurrent_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+async def max_concurrent_count(actor: Actor, event: EventId, figures: AudienceFigures) -> ViewerCount:
     """The most viewers alive at once."""
     actor.require(ADMIN)
-    return Count((await figures.totals(event)).peak)
+    return ViewerCount((await figures.totals(event)).peak)
 
 
 @route.get(AT + "/viewers/total-login-count")
-async def login_count(actor: Actor, event: EventId, figures: Figures) -> Count:
+async def login_count(actor: Actor, event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Viewing sessions begun."""
     actor.require(ADMIN)
-    return Count((await figures.totals(event)).logins)
+    return ViewerCount((await figures.totals(event)).logins)
 
 
 @route.get(IN + "/viewers/active-count")
-async def session_active_count(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Count:
+async def session_active_count(
+    actor: Actor, event: EventId, session: SessionId, figures: AudienceFigures
+) -> ViewerCount:
     """Viewers of a session alive now."""
     actor.require(ADMIN)
     await figures.require_session(event, session)
-    return Count(await figures.session_alive(session))
+    return ViewerCount(await figures.session_alive(session))
 
 
 @route.get(IN + "/viewers/total-attended-count")
-async def session_attended_count(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Count:
+async def session_attended_count(
+    actor: Actor, event: EventId, session: SessionId, figures: AudienceFigures
+) -> ViewerCount:
     """Different viewers who ever attended a session."""
     actor.require(ADMIN)
     await figures.require_session(event, session)
-    return Count((await figures.totals(event, session)).attended)
+    return ViewerCount((await figures.totals(event, session)).attended)
 
 
 @route.get(IN + "/viewers/max-concurrent-count")
-async def session_max_concurrent_count(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Count:
+async def session_max_concurrent_count(
+    actor: Actor, event: EventId, session: SessionId, figures: AudienceFigures
+) -> ViewerCount:
     """The most viewers of a session alive at once."""
     actor.require(ADMIN)
     await figures.require_session(event, session)
-    return Count((await figures.totals(event, session)).peak)
+    return ViewerCount((await figures.totals(event, session)).peak)
 
 
 @route.get(IN + "/viewing-stats", listed=False)
 @route.get(IN + "/viewers/viewing-stats")
-async def viewing_stats(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> ViewingStats:
+async def viewing_stats(actor: Actor, event: EventId, session: SessionId, figures: AudienceFigures) -> ViewingStats:
     """Minutes watched by the viewers of a session: mean, median and p90."""
     actor.require(ADMIN)
     await figures.require_session(event, session)
@@ -151,14 +161,16 @@ async def viewing_stats(actor: Actor, event: EventId, session: SessionId, figure
 
 
 @route.get(AT + "/statistics/live")
-async def statistics_now(actor: Actor, event: EventId, figures: Figures) -> Statistics:
+async def statistics_now(actor: Actor, event: EventId, figures: AudienceFigures) -> AudienceStatistics:
     """The audience of now by group and country."""
     actor.require(ADMIN)
     return await figures.statistics(event)
 
 
 @route.get(IN + "/statistics/live")
-async def session_statistics_now(actor: Actor, event: EventId, session: SessionId, figures: Figures) -> Statistics:
+async def session_statistics_now(
+    actor: Actor, event: EventId, session: SessionId, figures: AudienceFigures
+) -> AudienceStatistics:
     """A session's audience of now by group and country."""
     actor.require(ADMIN)
     await figures.require_session(event, session)
@@ -167,11 +179,11 @@ async def session_statistics_now(actor: Actor, event: EventId, session: SessionI
 
 @route.get(AT + "/statistics")
 async def statistics(
-    actor: Actor, event: EventId, figures: Figures, from_: Moment | None = None, to: Moment | None = None
-) -> Records:
+    actor: Actor, event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
+) -> StatisticsRecords:
     """The audience at the end of each five minutes of a span, by default the last day."""
     actor.require(ADMIN)
-    return Records(await figures.records(event, "", from_, to))
+    return StatisticsRecords(await figures.records(event, "", from_, to))
 
 
 @route.get(IN + "/statistics")
@@ -179,39 +191,43 @@ async def session_statistics(
     actor: Actor,
     event: EventId,
     session: SessionId,
-    figures: Figures,
-    from_: Moment | None = None,
-    to: Moment | None = None,
-) -> Records:
+    figures: AudienceFigures,
+    from_: UnixMs | None = None,
+    to: UnixMs | None = None,
+) -> StatisticsRecords:
     """A session's audience at the end of each five minutes of a span, by default the last day."""
     actor.require(ADMIN)
     await figures.require_session(event, session)
-    return Records(await figures.records(event, session, from_, to))
+    return StatisticsRecords(await figures.records(event, session, from_, to))
 
 
 @route.get(AT + "/overview")
-async def overview(actor: Actor, event: EventId, figures: Figures) -> Overview:
+async def overview(actor: Actor, event: EventId, figures: AudienceFigures) -> EventOverview:
     """All figures of an event and of its sessions."""
     actor.require(ADMIN)
     return await figures.overview(event)
 
 
 @route.post(AT + "/heartbeat-report", limit="read")
-async def heartbeat_report(actor: Actor, event: EventId, body: ReportQuestion, reports: Reports) -> Report:
+async def heartbeat_report(
+    actor: Actor, event: EventId, body: ReportRequest, reports: HeartbeatReports
+) -> HeartbeatReport:
     """When and where viewers were last seen: those named, or all who are alive."""
     actor.require(ADMIN)
     return await reports.on(event, body)
 
 
 @route.get(AT + "/stream", media_type=EVENTS)
-async def stream(actor: Actor, event: EventId, request: Request, feeds: Stream) -> Response[ServerSent[LiveFigures]]:
+async def stream(
+    actor: Actor, event: EventId, request: Request, feeds: FigureStreams
+) -> Response[ServerSentEvent[LiveFigures]]:
     """The live figures every second, as server-sent events; `Last-Event-ID` goes on where it broke off."""
     actor.require(ADMIN)
     return Response(feeds.watch(event, request.headers.get("last-event-id")))
 
 
 @route.get(AT + "/attendance.csv", media_type="text/csv; charset=utf-8")
-async def attendance_csv(actor: Actor, event: EventId, viewings: Viewings) -> Response[str]:
+async def attendance_csv(actor: Actor, event: EventId, viewings: ViewingSessions) -> Response[str]:
     """Who was there, from when to when: a row per viewing session. No addresses."""
     actor.require(ADMIN)
     pieces: AsyncIterator[str] = attendance.table(viewings, event)

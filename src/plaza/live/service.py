@@ -15,25 +15,25 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.model import (
-    Beat,
-    Declaration,
-    Event,
+    EventDeclaration,
     EventUndeclared,
-    Heard,
-    Leaving,
-    Left,
-    Pace,
+    Heartbeat,
+    HeartbeatPace,
+    HeartbeatResult,
+    LeaveRequest,
+    LeaveResult,
+    LiveEvent,
     SessionOfAnotherEvent,
     TooManyPlaces,
-    Watcher,
-    groups_of,
+    Viewer,
+    effective_groups,
 )
 
 # Names of an event's keys are asked for at every beat; those of the last few thousand places are kept.
 REMEMBERED = 4096
 
 
-class Live:
+class LiveService:
     """What viewers do, and what admins declare."""
 
     def __init__(self, functions: Functions, settings: Settings, clock: Clock) -> None:
@@ -42,15 +42,15 @@ class Live:
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
         self._only_declared = "0" if settings.live_open else "1"
-        self.pace = Pace(settings.live_beats_per_second)
+        self.pace = HeartbeatPace(settings.live_beats_per_second)
         self._keys: dict[tuple[str, str, str], list[str]] = {}
         # On a cluster: sessions known to belong to an event, so that it is asked once.
         self._owners: dict[str, str] = {}
 
-    async def beat(self, watcher: Watcher, event: str, beat: Beat) -> Heard:
+    async def beat(self, watcher: Viewer, event: str, beat: Heartbeat) -> HeartbeatResult:
         """A viewer is there. One round trip; on a cluster two with a session, and one more if it is new here."""
         session = beat.session_id or ""
-        groups, given = groups_of(watcher, beat.groups)
+        groups, given = effective_groups(watcher, beat.groups)
         now, interval = self._clock.now_ms(), self.pace.interval_ms
         args = (
             event,
@@ -74,9 +74,9 @@ class Live:
         else:
             alive, there = await self._functions.run("live_beat", names, *args)
         self.pace.heard(event, alive, now)
-        return Heard(alive=alive, session_alive=there if session else None, next_heartbeat_ms=interval)
+        return HeartbeatResult(alive=alive, session_alive=there if session else None, next_heartbeat_ms=interval)
 
-    async def leave(self, watcher: Watcher, event: str, leaving: Leaving) -> Left:
+    async def leave(self, watcher: Viewer, event: str, leaving: LeaveRequest) -> LeaveResult:
         """A viewing session ends now. One round trip; on a cluster two with a session."""
         session, now = leaving.session_id or "", self._clock.now_ms()
         place_keys = self._place_keys(event, session, leaving.location)
@@ -86,9 +86,9 @@ class Live:
         if gone and self._valkey.clustered:
             audience = keys.session_audience(session)
             await self._functions.run("live_session_leave", audience, watcher.name, now, self._window_ms)
-        return Left(ended=bool(ended))
+        return LeaveResult(ended=bool(ended))
 
-    async def declare(self, event: str, declaration: Declaration) -> Event:
+    async def declare(self, event: str, declaration: EventDeclaration) -> LiveEvent:
         """Make an event known, or add to what is known of it. One round trip; on a cluster three."""
         sessions = list(dict.fromkeys(declaration.sessions))
         names = [keys.EVENT_INFO(event), keys.EVENT_SESSIONS(event)]
@@ -99,14 +99,14 @@ class Live:
             said, all_sessions = await self._functions.run(
                 "live_declare", names, event, self._clock.now_ms(), title, *sessions
             )
-        return Event(id=event, title=said, declared=True, sessions=sorted(all_sessions))
+        return LiveEvent(id=event, title=said, declared=True, sessions=sorted(all_sessions))
 
-    async def event(self, event: str) -> Event:
+    async def event(self, event: str) -> LiveEvent:
         """What is known of an event. One round trip."""
         (title, declared), sessions = await self._valkey.batch(
             [("HMGET", keys.EVENT_INFO(event), "title", "declared"), ("SMEMBERS", keys.EVENT_SESSIONS(event))]
         )
-        return Event(id=event, title=title, declared=declared is not None, sessions=sorted(sessions))
+        return LiveEvent(id=event, title=title, declared=declared is not None, sessions=sorted(sessions))
 
     def _place_keys(self, event: str, session: str, location: str) -> list[str]:
         """What `live_beat` and `live_leave` take: the event's keys, on one server also the session's."""

@@ -20,8 +20,8 @@ from plaza.core.clock import Clock, ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.model import Beat, Leaving, Watcher
-from plaza.live.service import Live
+from plaza.live.model import Heartbeat, LeaveRequest, Viewer
+from plaza.live.service import LiveService
 
 COUNTRIES = {"US": 30, "IN": 14, "DE": 10, "BR": 9, "GB": 8, "FR": 8, "JP": 7, "NZ": 5, "NG": 5, "ZZ": 4}
 GROUPS = ("members", "press", "staff")
@@ -30,7 +30,7 @@ LOCATIONS = {"web": 7, "phone": 4, "tv": 1}
 TOGETHER = 200
 
 
-class Does(IntEnum):
+class ViewerAction(IntEnum):
     """What someone does next. Leaving sorts first: who goes and comes in one moment has gone."""
 
     LEAVE = 0
@@ -38,8 +38,8 @@ class Does(IntEnum):
 
 
 @dataclass(slots=True)
-class Person:
-    watcher: Watcher
+class SimulatedViewer:
+    watcher: Viewer
     session: str | None
     location: str
     until: int  # Unix milliseconds
@@ -48,7 +48,7 @@ class Person:
 
 
 @dataclass(slots=True)
-class Simulated:
+class SimulationResult:
     """What happened."""
 
     people: int = 0
@@ -57,24 +57,26 @@ class Simulated:
     vanished: int = 0
 
 
-class Simulation:
+class AudienceSimulation:
     """Plays an audience. The same seed gives the same people doing the same things."""
 
     def __init__(
         self, functions: Functions, settings: Settings, event: str, *, viewers: int, minutes: float, seed: int = 0
     ) -> None:
         self._clock = ManualClock()
-        self._live = Live(functions, settings, self._clock)
+        self._live = LiveService(functions, settings, self._clock)
         self._valkey = functions.valkey
         self._event = event
         self._viewers = viewers
         self._ms = round(minutes * 60_000)
         self._dice = random.Random(f"{event}/{seed}")
-        self._queue: list[tuple[int, Does, int, Person]] = []
+        self._queue: list[tuple[int, ViewerAction, int, SimulatedViewer]] = []
         self._order = count()
-        self.done = Simulated()
+        self.done = SimulationResult()
 
-    async def run(self, clock: Clock, speed: float = 0, progress: Callable[[float], None] | None = None) -> Simulated:
+    async def run(
+        self, clock: Clock, speed: float = 0, progress: Callable[[float], None] | None = None
+    ) -> SimulationResult:
         """Play it, `speed` times as fast as life, or as fast as it goes (0)."""
         now = clock.now_ms()
         start = now - self._ms
@@ -109,21 +111,23 @@ class Simulation:
         stays = min(dice.lognormvariate(0, 0.9), 8) * self._ms * 0.35
         country = dice.choices(list(COUNTRIES), list(COUNTRIES.values()))[0]
         address = f"198.18.{n >> 8 & 255}.{n & 255}"
-        person = Person(
-            Watcher(f"~sim-{n}", address, country),
+        person = SimulatedViewer(
+            Viewer(f"~sim-{n}", address, country),
             f"{self._event}-{dice.choice(('main', 'main', 'side'))}",
             dice.choices(list(LOCATIONS), list(LOCATIONS.values()))[0],
             arrives + round(stays),
             dice.random() < 0.6,
             [group for group in GROUPS if dice.random() < 0.15],
         )
-        self._push(arrives, Does.BEAT, person)
+        self._push(arrives, ViewerAction.BEAT, person)
         if dice.random() < 0.05:
-            second = Person(person.watcher, None, "second-tab", person.until - round(stays / 2), True, person.groups)
-            self._push(arrives + round(stays / 4), Does.BEAT, second)
+            second = SimulatedViewer(
+                person.watcher, None, "second-tab", person.until - round(stays / 2), True, person.groups
+            )
+            self._push(arrives + round(stays / 4), ViewerAction.BEAT, second)
         self.done.people += 1
 
-    def _push(self, at: int, does: Does, person: Person) -> None:
+    def _push(self, at: int, does: ViewerAction, person: SimulatedViewer) -> None:
         heapq.heappush(self._queue, (at, does, next(self._order), person))
 
     async def _moment(self, until: int) -> None:
@@ -135,22 +139,22 @@ class Simulation:
                 await asyncio.gather(*batch)
                 batch = []
                 self._clock.set(at)
-            batch.append(self._leave(person) if does is Does.LEAVE else self._beat(person, at))
+            batch.append(self._leave(person) if does is ViewerAction.LEAVE else self._beat(person, at))
         await asyncio.gather(*batch)
 
-    async def _beat(self, person: Person, at: int) -> None:
+    async def _beat(self, person: SimulatedViewer, at: int) -> None:
         heard = await self._live.beat(
-            person.watcher, self._event, Beat(person.location, person.session, list(person.groups))
+            person.watcher, self._event, Heartbeat(person.location, person.session, list(person.groups))
         )
         self.done.beats += 1
         following = at + round(heard.next_heartbeat_ms * self._dice.uniform(0.9, 1))
         if following < person.until:
-            self._push(following, Does.BEAT, person)
+            self._push(following, ViewerAction.BEAT, person)
         elif person.polite:
-            self._push(max(person.until, at + 1), Does.LEAVE, person)
+            self._push(max(person.until, at + 1), ViewerAction.LEAVE, person)
         else:
             self.done.vanished += 1
 
-    async def _leave(self, person: Person) -> None:
-        await self._live.leave(person.watcher, self._event, Leaving(person.location, person.session))
+    async def _leave(self, person: SimulatedViewer) -> None:
+        await self._live.leave(person.watcher, self._event, LeaveRequest(person.location, person.session))
         self.done.left += 1

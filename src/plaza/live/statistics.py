@@ -16,19 +16,19 @@ from plaza.core.errors import Invalid
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.history import PAGE, History, Totals
+from plaza.live.history import PAGE, AudienceHistory, AudienceTotals
 from plaza.live.model import (
     SLOT_MS,
+    AudienceStatistics,
+    EventOverview,
     LiveFigures,
-    Overview,
     SessionFigures,
     SessionOfAnotherEvent,
-    Statistics,
     ViewingStats,
     distribution,
     union_ms,
 )
-from plaza.live.viewing_sessions import Viewings
+from plaza.live.viewing_sessions import ViewingSessions
 
 DAY_MS = 86_400_000
 # Of how many sessions the stream tells the viewers; an event with more is better looked at one by one.
@@ -38,19 +38,19 @@ TOGETHER = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CurrentAudience:
     """What an audience's own keys say of it."""
 
-    totals: Totals  # born at 0 if there are none
+    totals: AudienceTotals  # born at 0 if there are none
     alive: int
     window_ms: int
     title: str | None
 
     @classmethod
-    async def of(cls, functions: Functions, audience: list[str], now_ms: int, window_ms: int) -> Now:
+    async def of(cls, functions: Functions, audience: list[str], now_ms: int, window_ms: int) -> CurrentAudience:
         """One round trip, whatever the audience's size."""
         *totals, alive, window, title = await functions.query("live_figures", audience, now_ms, window_ms)
-        return cls(Totals(*totals), alive, window, title)
+        return cls(AudienceTotals(*totals), alive, window, title)
 
 
 def require_span(from_ms: int | None, to_ms: int | None) -> None:
@@ -58,14 +58,14 @@ def require_span(from_ms: int | None, to_ms: int | None) -> None:
         raise Invalid("must not be later than `to`", field="from")
 
 
-class Figures:
+class AudienceFigures:
     """Counts and statistics of events and sessions."""
 
-    def __init__(self, functions: Functions, history: History, settings: Settings, clock: Clock) -> None:
+    def __init__(self, functions: Functions, history: AudienceHistory, settings: Settings, clock: Clock) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
-        self._viewings = Viewings(functions, history, settings, clock)
+        self._viewings = ViewingSessions(functions, history, settings, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 
@@ -116,22 +116,26 @@ class Figures:
         lives = (await self._history.lives(event)).get("", [])
         return since < now.totals.born_at and any(life.born_at != now.totals.born_at for life in lives)
 
-    async def totals(self, event: str, session: str = "") -> Totals:
+    async def totals(self, event: str, session: str = "") -> AudienceTotals:
         """Peak, logins and attendance of an event or a session, of all its lives."""
         audience = keys.session_audience(session) if session else keys.event_audience(event)
         now = await self._now(audience)
         lives = (await self._history.lives(event)).get(session, [])
         return await self._together(event, session, now.totals, lives)
 
-    async def _together(self, event: str, session: str, now: Totals, lives: list[Totals]) -> Totals:
+    async def _together(
+        self, event: str, session: str, now: AudienceTotals, lives: list[AudienceTotals]
+    ) -> AudienceTotals:
         past = [life for life in lives if life.born_at != now.born_at]
         if not past:
             return now
         best = max([now, *past], key=lambda life: life.peak)
         logins = now.logins + sum(life.logins for life in past)
-        return Totals(now.born_at, best.peak, best.peak_at, logins, await self._attended(event, session, now, past))
+        return AudienceTotals(
+            now.born_at, best.peak, best.peak_at, logins, await self._attended(event, session, now, past)
+        )
 
-    async def _attended(self, event: str, session: str, now: Totals, past: list[Totals]) -> int:
+    async def _attended(self, event: str, session: str, now: AudienceTotals, past: list[AudienceTotals]) -> int:
         if not now.attended and len(past) == 1:
             return past[0].attended
         # People of several lives count once: those in SQL, and those of now who are not there yet.
@@ -148,21 +152,21 @@ class Figures:
             if cursor == "0":
                 return count + len(fresh)
 
-    async def statistics(self, event: str) -> Statistics:
+    async def statistics(self, event: str) -> AudienceStatistics:
         """The audience of an event by group and country now. One round trip."""
         return await self._statistics(keys.event_audience(event))
 
-    async def session_statistics(self, session: str) -> Statistics:
+    async def session_statistics(self, session: str) -> AudienceStatistics:
         """The same of a session."""
         return await self._statistics(keys.session_audience(session))
 
-    async def _statistics(self, audience: list[str]) -> Statistics:
+    async def _statistics(self, audience: list[str]) -> AudienceStatistics:
         text = await self._functions.query("live_statistics", audience, self._clock.now_ms(), self._window_ms)
-        return json.decode(text, type=Statistics)
+        return json.decode(text, type=AudienceStatistics)
 
     async def records(
         self, event: str, session: str = "", from_ms: int | None = None, to_ms: int | None = None
-    ) -> list[Statistics]:
+    ) -> list[AudienceStatistics]:
         """The records of each five minutes in a span, by default the last day; also those not in SQL yet."""
         require_span(from_ms, to_ms)
         to_ms = self._clock.now_ms() if to_ms is None else to_ms
@@ -171,7 +175,7 @@ class Figures:
         waiting = await self._valkey.call("HVALS", name)
         found = {record.timestamp: record for record in await self._history.records(event, session, from_ms, to_ms)}
         for text in waiting:
-            record = json.decode(text, type=Statistics)
+            record = json.decode(text, type=AudienceStatistics)
             if from_ms <= record.timestamp <= to_ms:
                 found[record.timestamp] = record
         return [found[at] for at in sorted(found)]
@@ -183,7 +187,7 @@ class Figures:
             spans.setdefault(viewing.viewer, []).append((viewing.started_at, viewing.ended_at))
         return distribution([union_ms(each) for each in spans.values()])
 
-    async def overview(self, event: str) -> Overview:
+    async def overview(self, event: str) -> EventOverview:
         """Every figure of an event and its sessions, fifty sessions at a time."""
         known, lives, now, recent, statistics = await asyncio.gather(
             self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)),
@@ -198,7 +202,7 @@ class Figures:
         for first in range(0, len(names), TOGETHER):
             batch = names[first : first + TOGETHER]
             sessions += await asyncio.gather(*(self._session(event, name, lives.get(name, [])) for name in batch))
-        return Overview(
+        return EventOverview(
             id=event,
             title=now.title,
             timestamp=statistics.timestamp,
@@ -232,7 +236,7 @@ class Figures:
             total_attended=totals.attended,
         )
 
-    async def _session(self, event: str, session: str, lives: list[Totals]) -> SessionFigures:
+    async def _session(self, event: str, session: str, lives: list[AudienceTotals]) -> SessionFigures:
         now, statistics = await asyncio.gather(
             self._now(keys.session_audience(session)), self.session_statistics(session)
         )
@@ -246,5 +250,5 @@ class Figures:
             statistics=statistics,
         )
 
-    async def _now(self, audience: list[str]) -> Now:
-        return await Now.of(self._functions, audience, self._clock.now_ms(), self._window_ms)
+    async def _now(self, audience: list[str]) -> CurrentAudience:
+        return await CurrentAudience.of(self._functions, audience, self._clock.now_ms(), self._window_ms)

@@ -22,7 +22,7 @@ from plaza.core.http.responses import Event
 from plaza.core.valkey import Valkey
 from plaza.live import keys
 from plaza.live.model import LiveFigures
-from plaza.live.statistics import Figures
+from plaza.live.statistics import AudienceFigures
 
 TICK_SECONDS = 1.0
 KEPT = 120
@@ -43,10 +43,10 @@ def read_id(text: str | None) -> Id | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-class Feed:
+class FigureFeed:
     """The figures of one event, second by second, as this process has read them."""
 
-    def __init__(self, event: str, valkey: Valkey, figures: Figures, tick_seconds: float) -> None:
+    def __init__(self, event: str, valkey: Valkey, figures: AudienceFigures, tick_seconds: float) -> None:
         self._event = event
         self._valkey = valkey
         self._figures = figures
@@ -116,13 +116,13 @@ def _entry(entry: Any) -> tuple[Id, Event[LiveFigures]]:
     return id_, Event(json.decode(figures, type=LiveFigures), event="figures", id=text, retry_ms=RETRY_MS)
 
 
-class Stream:
+class FigureStreams:
     """The feeds of this process."""
 
     def __init__(
         self,
         valkey: Valkey,
-        figures: Figures,
+        figures: AudienceFigures,
         *,
         tick_seconds: float = TICK_SECONDS,
         linger_seconds: float = KEPT_SECONDS,
@@ -132,7 +132,7 @@ class Stream:
         self._tick_seconds = tick_seconds
         # A feed that everyone has left goes on for those who only lost their connection.
         self._linger_seconds = linger_seconds
-        self._feeds: dict[str, tuple[Feed, asyncio.Task[None]]] = {}
+        self._feeds: dict[str, tuple[FigureFeed, asyncio.Task[None]]] = {}
 
     async def watch(self, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
         """Figures for one watcher, until it goes away."""
@@ -146,9 +146,9 @@ class Stream:
             if feed.watchers == 0:
                 asyncio.get_running_loop().call_later(self._linger_seconds, self._end_if_idle, event)
 
-    def _feed(self, event: str) -> Feed:
+    def _feed(self, event: str) -> FigureFeed:
         if event not in self._feeds or self._feeds[event][0].ended:
-            feed = Feed(event, self._valkey, self._figures, self._tick_seconds)
+            feed = FigureFeed(event, self._valkey, self._figures, self._tick_seconds)
             self._feeds[event] = (feed, asyncio.create_task(feed.run()))
         return self._feeds[event][0]
 

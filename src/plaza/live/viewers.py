@@ -24,8 +24,8 @@ from plaza.core.errors import TooFast, Unauthenticated
 from plaza.core.http.request import Request
 from plaza.core.rate_limits import POLICIES, Quota, address_subject
 from plaza.core.settings import Settings
-from plaza.live.geo import Places
-from plaza.live.model import Watcher
+from plaza.live.geo import GeoLocator
+from plaza.live.model import Viewer
 
 # An event may last for days, and who comes back next week is counted anew.
 TOKEN_SECONDS = 7 * 86_400
@@ -42,7 +42,7 @@ class ViewerToken(Struct):
     expires_in: int
 
 
-class Claims(Struct):
+class ViewerClaims(Struct):
     sub: str
     exp: int
     aud: str = "plaza-viewer"
@@ -55,12 +55,12 @@ class ViewerTokens:
         self._key = hmac.digest(secret.encode(), b"plaza viewer token", "sha256")
         self._clock = clock
         self._head = _b64(b'{"alg":"HS256","typ":"viewer+jwt"}') + "."
-        self._read: dict[str, Claims] = {}
+        self._read: dict[str, ViewerClaims] = {}
 
     def issue(self, username: str | None = None) -> ViewerToken:
         """A token for a stranger; or for a person on a page, which may not hold what opens their account."""
         name = f"~{secrets.token_urlsafe(12)}" if username is None else username
-        claims = Claims(sub=name, exp=int(self._clock.now_s()) + TOKEN_SECONDS)
+        claims = ViewerClaims(sub=name, exp=int(self._clock.now_s()) + TOKEN_SECONDS)
         text = self._head + _b64(json.encode(claims))
         return ViewerToken(f"{text}.{self._signature(text)}", claims.sub, TOKEN_SECONDS)
 
@@ -72,7 +72,7 @@ class ViewerTokens:
         """The id in a token that is good now."""
         return self.read(token).sub
 
-    def read(self, token: str) -> Claims:
+    def read(self, token: str) -> ViewerClaims:
         """What a token says that is good now."""
         claims = self._read.get(token)
         if claims is None:
@@ -85,13 +85,13 @@ class ViewerTokens:
             raise Unauthenticated("The viewer token has expired.")
         return claims
 
-    def _claims(self, token: str) -> Claims:
+    def _claims(self, token: str) -> ViewerClaims:
         text, _, signature = token.rpartition(".")
         if len(token) > 512 or not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
             raise Unauthenticated("The viewer token is not valid.")
         body = text.partition(".")[2]
         try:
-            return json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=Claims)
+            return json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=ViewerClaims)
         except (DecodeError, ValueError):
             raise Unauthenticated("The viewer token is not valid.") from None
 
@@ -103,7 +103,7 @@ def _b64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-class Throttle:
+class HeartbeatThrottle:
     """How often each may beat, in this process: so many at once, then one by one as time gives them back."""
 
     _MOST = 200_000
@@ -124,16 +124,16 @@ class Throttle:
         self._due[who] = due
 
 
-class Viewers:
+class ViewerAuthenticator:
     """Turns a request into a `Watcher`."""
 
-    def __init__(self, auth: Auth, places: Places, settings: Settings, clock: Clock) -> None:
+    def __init__(self, auth: Auth, places: GeoLocator, settings: Settings, clock: Clock) -> None:
         self.tokens = ViewerTokens(settings.secret("jwt_secret"), clock)
         self._auth = auth
         self._places = places
-        self._throttle = Throttle(clock) if settings.rate_limits else None
+        self._throttle = HeartbeatThrottle(clock) if settings.rate_limits else None
 
-    async def watcher(self, request: Request) -> Watcher:
+    async def watcher(self, request: Request) -> Viewer:
         """Who beats. No I/O, but for the day's salt where addresses are hashed."""
         name, groups = self._who(request.headers)
         address = request.address
@@ -142,7 +142,7 @@ class Viewers:
             self._throttle.take(name, policy.user)
             self._throttle.take(f"@{address_subject(address)}", policy.address)
         country = self._places.country(address, request.headers, request.proxied)
-        return Watcher(name, await self._places.stored(address), country, groups)
+        return Viewer(name, await self._places.stored(address), country, groups)
 
     def _who(self, headers: Mapping[str, str]) -> tuple[str, tuple[str, ...] | None]:
         for name in _HEADERS:

@@ -12,23 +12,23 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.live import keys
-from plaza.live.history import History, Viewing
+from plaza.live.history import AudienceHistory, ViewingSession
 
 # Members that one call reads: well under a millisecond of Valkey's time.
 PAGE = 500
 
 
-class Viewings:
+class ViewingSessions:
     """Reads viewing sessions, in bounded steps."""
 
-    def __init__(self, functions: Functions, history: History, settings: Settings, clock: Clock) -> None:
+    def __init__(self, functions: Functions, history: AudienceHistory, settings: Settings, clock: Clock) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 
-    async def of(self, event: str, session: str | None = None) -> AsyncIterator[Viewing]:
+    async def of(self, event: str, session: str | None = None) -> AsyncIterator[ViewingSession]:
         """Each viewing session of an event, or of one of its sessions, once."""
         met: set[tuple[str, str, str, int]] = set()
         async for viewing in self._in_valkey(event, session):
@@ -40,7 +40,7 @@ class Viewings:
             if (viewing.session, viewing.location, viewing.viewer, viewing.started_at) not in met:
                 yield viewing
 
-    async def _in_valkey(self, event: str, session: str | None) -> AsyncIterator[Viewing]:
+    async def _in_valkey(self, event: str, session: str | None) -> AsyncIterator[ViewingSession]:
         rooms = await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event))
         for room in (room for room in rooms if session in (None, keys.of_place(room)[0])):
             async for viewing in self._under_way(event, room):
@@ -55,7 +55,7 @@ class Viewings:
                 return
             first += PAGE // 2
 
-    async def _under_way(self, event: str, room: str) -> AsyncIterator[Viewing]:
+    async def _under_way(self, event: str, room: str) -> AsyncIterator[ViewingSession]:
         session, location = keys.of_place(room)
         names = keys.event_keys(event) + keys.viewing_keys(event, session, location)
         position = ""
@@ -66,11 +66,11 @@ class Viewings:
             )
             # One whose window is over has ended, whether the worker has noticed or not.
             for viewer, start, end, goes_on in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True):
-                yield Viewing(session, location, viewer, int(start), int(end), bool(goes_on))
+                yield ViewingSession(session, location, viewer, int(start), int(end), bool(goes_on))
             if not position:
                 return
 
-    async def finished(self, event: str, first: int, count: int) -> list[Viewing]:
+    async def finished(self, event: str, first: int, count: int) -> list[ViewingSession]:
         """Viewing sessions that are over and wait for the worker."""
         members = await self._valkey.call(
             "ZRANGE", keys.EVENT_FINISHED(event), first, first + count - 1, "WITHSCORES", raw=True
@@ -79,12 +79,12 @@ class Viewings:
         return [_finished(member.decode(), int(float(score))) for member, score in pairs]
 
 
-def _finished(member: str, end: int) -> Viewing:
+def _finished(member: str, end: int) -> ViewingSession:
     viewer, start, room = member.split("#", 2)
     session, location = keys.of_place(room)
-    return Viewing(session, location, viewer, int(start), end)
+    return ViewingSession(session, location, viewer, int(start), end)
 
 
-def finished_member(viewing: Viewing) -> str:
+def finished_member(viewing: ViewingSession) -> str:
     """A viewing session as `EVENT_FINISHED` writes it."""
     return f"{viewing.viewer}#{viewing.started_at}#{keys.place(viewing.session, viewing.location)}"

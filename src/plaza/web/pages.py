@@ -8,7 +8,7 @@ from typing import Any, Final
 from plaza.articles.lists import Lists
 from plaza.core.domain import Core
 from plaza.core.http.routes import ErrorResponse, Routes
-from plaza.live.schedule import Programme
+from plaza.live.schedule import EventSchedule
 from plaza.shop.pages import Pages
 from plaza.shop.session_cache import Present
 from plaza.shop.sessions import Sessions
@@ -57,7 +57,7 @@ def services(core: Core, known: Mapping[type, Any]) -> list[object]:
     """What the pages need beside the domains' services, on an open core."""
     secret = core.settings.secret("jwt_secret")
     visitors = Visitors(known[Sessions], known[Present], known[Accounts])
-    notices = Noticeboard(known[Programme], known[Lists], core.clock)
+    notices = Noticeboard(known[EventSchedule], known[Lists], core.clock)
     return [
         Site(secret, visitors, notices.latest, core.clock),
         notices,

@@ -10,10 +10,10 @@ from plaza.core.errors import NotFound
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.live.model import EventId
-from plaza.live.schedule import Programme, Showing
-from plaza.live.statistics import Figures
-from plaza.live.stream import Stream
-from plaza.live.viewers import Viewers
+from plaza.live.schedule import EventSchedule, ScheduledEvent
+from plaza.live.statistics import AudienceFigures
+from plaza.live.stream import FigureStreams
+from plaza.live.viewers import ViewerAuthenticator
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 
@@ -29,7 +29,7 @@ class Watching(Struct):
 
 
 @page.get("/events")
-async def events(request: Request, site: Site, programme: Programme) -> Response[str]:
+async def events(request: Request, site: Site, programme: EventSchedule) -> Response[str]:
     """What is on."""
     who = await site.visitors.of(request)
     return site.page(request, who, "events.html", section="Events", showings=await programme.all())
@@ -37,7 +37,12 @@ async def events(request: Request, site: Site, programme: Programme) -> Response
 
 @page.get("/events/{event}")
 async def event(
-    request: Request, site: Site, event: EventId, programme: Programme, figures: Figures, viewers: Viewers
+    request: Request,
+    site: Site,
+    event: EventId,
+    programme: EventSchedule,
+    figures: AudienceFigures,
+    viewers: ViewerAuthenticator,
 ) -> Response[str]:
     """An event and its audience. Who has the page open is counted as watching."""
     who = await site.visitors.of(request)
@@ -59,21 +64,23 @@ async def event(
 
 
 @page.get("/events/{event}/watching", media_type=EVENTS)
-async def watching(request: Request, event: EventId, programme: Programme, feeds: Stream) -> Response[Event[Watching]]:
+async def watching(
+    request: Request, event: EventId, programme: EventSchedule, feeds: FigureStreams
+) -> Response[Event[Watching]]:
     """How many watch, every second, as server-sent events."""
     await _declared(programme, event)
     # Whoever comes new is shown the last minute too, if somebody has been watching.
     return Response(_counts(feeds, event, request.headers.get("last-event-id") or "0"))
 
 
-async def _counts(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[Watching]]:
+async def _counts(feeds: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[Watching]]:
     async for item in feeds.watch(event, last_id):
         now = item.data
         counts = Watching(now.viewer_count, now.max_concurrent, now.sessions)
         yield Event(counts, id=item.id, retry_ms=item.retry_ms)
 
 
-async def _declared(programme: Programme, event: str) -> Showing:
+async def _declared(programme: EventSchedule, event: str) -> ScheduledEvent:
     showing = await programme.one(event)
     if showing is None:
         raise NotFound("There is no such event.")

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Event, Response
-from plaza.live.model import SLOT_MS, EventId, LiveFigures, Statistics
-from plaza.live.schedule import Programme
-from plaza.live.statistics import Figures
-from plaza.live.stream import Stream
+from plaza.live.model import SLOT_MS, AudienceStatistics, EventId, LiveFigures
+from plaza.live.schedule import EventSchedule
+from plaza.live.statistics import AudienceFigures
+from plaza.live.stream import FigureStreams
 from plaza.web import charts, rendering
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
@@ -52,7 +52,7 @@ async def start(request: Request, site: Site) -> Response[str]:
 
 @page.get("/operator/live")
 async def live(
-    request: Request, site: Site, programme: Programme, figures: Figures, event: EventId | None = None
+    request: Request, site: Site, programme: EventSchedule, figures: AudienceFigures, event: EventId | None = None
 ) -> Response[str]:
     """Who watches an event: by session, country and group, and the last hours in steps of five minutes."""
     who = await operator(request, site)
@@ -68,7 +68,7 @@ async def live(
     return site.page(request, who, "operator-live.html", section=SECTION, **tabs("Live"), **context)
 
 
-def _history(records: list[Statistics], now: int) -> dict[str, Any]:
+def _history(records: list[AudienceStatistics], now: int) -> dict[str, Any]:
     """What was, each five minutes at their own place: while nobody watches there are no records."""
     last = {SLOTS - 1 - (now - record.timestamp) // SLOT_MS: record for record in records}
     shown = {place: (record.viewer_count, _said(record)) for place, record in last.items() if place >= 0}
@@ -76,7 +76,7 @@ def _history(records: list[Statistics], now: int) -> dict[str, Any]:
     return {"history": records, "columns": charts.columns(shown, SLOTS), "history_most": most}
 
 
-def _said(record: Statistics) -> str:
+def _said(record: AudienceStatistics) -> str:
     """What a bar says."""
     return f"{exact(record.timestamp)}: {record.viewer_count:,} {'viewer' if record.viewer_count == 1 else 'viewers'}"
 
@@ -92,14 +92,14 @@ def _shares(now: LiveFigures) -> dict[str, Any]:
 
 
 @page.get("/operator/live/stream", media_type=EVENTS)
-async def stream(request: Request, site: Site, feeds: Stream, event: EventId) -> Response[Event[LiveFigures]]:
+async def stream(request: Request, site: Site, feeds: FigureStreams, event: EventId) -> Response[Event[LiveFigures]]:
     """The figures of an event every second, as server-sent events."""
     await operator(request, site)
     # Whoever comes new is shown the last two minutes too, if somebody has been watching.
     return Response(_figures(feeds, event, request.headers.get("last-event-id") or "0"))
 
 
-async def _figures(feeds: Stream, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
+async def _figures(feeds: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
     """For some minutes: then the browser asks again, and who is no admin any more is refused."""
     sent = 0
     async for item in feeds.watch(event, last_id):

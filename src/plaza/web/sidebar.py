@@ -16,7 +16,7 @@ from plaza.articles.model import ArticlesQuery
 from plaza.core.clock import Clock
 from plaza.core.errors import PlazaError
 from plaza.core.paging import Page
-from plaza.live.schedule import Programme
+from plaza.live.schedule import EventSchedule
 from plaza.web.rendering import fragment
 
 # A visitor who sees a count that is this old has lost nothing.
@@ -28,7 +28,7 @@ GROUPS_SHOWN: Final = 12
 class Noticeboard:
     """The notices, as HTML."""
 
-    def __init__(self, programme: Programme, lists: Lists, clock: Clock) -> None:
+    def __init__(self, programme: EventSchedule, lists: Lists, clock: Clock) -> None:
         self._programme = programme
         self._lists = lists
         self._clock = clock

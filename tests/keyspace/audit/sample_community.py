@@ -18,8 +18,8 @@ from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.core.tokens import Role
-from plaza.live.model import Beat, Leaving, Watcher
-from plaza.live.service import Live
+from plaza.live.model import Heartbeat, LeaveRequest, Viewer
+from plaza.live.service import LiveService
 from plaza.shop.caching import Caching
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items
@@ -131,12 +131,12 @@ async def _challenges(plaza: Plaza, town: Town) -> None:
 
 
 async def _live(plaza: Plaza) -> None:
-    live = plaza.get(Live)
+    live = plaza.get(LiveService)
     for i, name in enumerate(NAMES):
-        watcher = Watcher(name, f"203.0.113.{i}", "NZ" if i % 2 else "FR", ("staff",) if i < 2 else ())
-        await live.beat(watcher, "E1", Beat("web", "S1" if i < 3 else None))
-        await live.beat(watcher, "E1", Beat("phone"))
-    await live.leave(Watcher("cleo", "203.0.113.2", "FR"), "E1", Leaving("phone"))
+        watcher = Viewer(name, f"203.0.113.{i}", "NZ" if i % 2 else "FR", ("staff",) if i < 2 else ())
+        await live.beat(watcher, "E1", Heartbeat("web", "S1" if i < 3 else None))
+        await live.beat(watcher, "E1", Heartbeat("phone"))
+    await live.leave(Viewer("cleo", "203.0.113.2", "FR"), "E1", LeaveRequest("phone"))
 
 
 async def _shop(plaza: Plaza, town: Town) -> None:

@@ -15,8 +15,8 @@ from plaza.challenges.model import NewPost as NewChallengePost
 from plaza.challenges.posts import Posts as ChallengePosts
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
-from plaza.live.model import Beat, Leaving, Watcher
-from plaza.live.service import Live
+from plaza.live.model import Heartbeat, LeaveRequest, Viewer
+from plaza.live.service import LiveService
 from plaza.shop.carts import Carts
 from plaza.shop.model import Login
 from plaza.shop.sessions import Sessions
@@ -130,14 +130,14 @@ class Storm:
         return [write, lambda: posts.react(who, id), lambda: posts.take_back(who, id)]
 
     def _live(self) -> list[Act]:
-        live, name = self.plaza.get(Live), self.dice.choice(NAMES)
+        live, name = self.plaza.get(LiveService), self.dice.choice(NAMES)
         groups = tuple(self.dice.sample(("staff", "press"), self.dice.randrange(3)))
-        watcher = Watcher(name, f"203.0.113.{self.dice.randrange(9)}", self.dice.choice(("NZ", "FR")), groups)
+        watcher = Viewer(name, f"203.0.113.{self.dice.randrange(9)}", self.dice.choice(("NZ", "FR")), groups)
         place, session = self.dice.choice(("web", "phone")), self.dice.choice((None, "S1", "S2"))
         return [
-            lambda: live.beat(watcher, "E1", Beat(place, session)),
-            lambda: live.beat(watcher, "E1", Beat(place, session)),
-            lambda: live.leave(watcher, "E1", Leaving(place, session)),
+            lambda: live.beat(watcher, "E1", Heartbeat(place, session)),
+            lambda: live.beat(watcher, "E1", Heartbeat(place, session)),
+            lambda: live.leave(watcher, "E1", LeaveRequest(place, session)),
         ]
 
     def _shop(self) -> list[Act]:

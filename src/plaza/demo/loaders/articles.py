@@ -20,7 +20,7 @@ from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
-from plaza.demo.generator import HOUR_MS, Plan
+from plaza.demo.generator import HOUR_MS, CommunityPlan
 from plaza.demo.phrases import Topic, topics
 from plaza.demo.users import DAY_MS
 
@@ -29,7 +29,7 @@ VOTED_HOURS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedArticle:
     """An article as it was posted, and who voted on it: when, and which way."""
 
     author: str
@@ -38,8 +38,8 @@ class Written:
     votes: list[tuple[int, str, Direction]]
 
 
-class ArticlesPart:
-    def __init__(self, functions: Functions, plan: Plan, count: int, voting_days: int) -> None:
+class ArticlesLoader:
+    def __init__(self, functions: Functions, plan: CommunityPlan, count: int, voting_days: int) -> None:
         self._valkey = functions.valkey
         self._clock = ManualClock()
         self._articles = Articles(functions, self._clock, voting_days)
@@ -52,7 +52,7 @@ class ArticlesPart:
         numbers = range(batch * size, min((batch + 1) * size, self._count))
         return sum(await asyncio.gather(*(self._post(self._written(n)) for n in numbers)))
 
-    async def _post(self, written: Written) -> int:
+    async def _post(self, written: GeneratedArticle) -> int:
         at = f"{written.at / 1000:.3f}"
         listed = PERSON_ARTICLES(written.author)
         found = await self._valkey.call("ZRANGEBYSCORE", listed, at, at, "LIMIT", 0, 1)
@@ -67,7 +67,7 @@ class ArticlesPart:
             await self._articles.vote(Actor(voter, "user"), id, direction)
         return 1 + len(written.votes)
 
-    def _written(self, n: int) -> Written:
+    def _written(self, n: int) -> GeneratedArticle:
         plan, people = self._plan, self._plan.people
         dice = Random(f"{plan.name}/{people.size}/articles/{n}")
         about, title = _headlines()[n % len(_headlines())]
@@ -80,7 +80,7 @@ class ArticlesPart:
         if plan.numbered:
             link = f"{link}/{plan.name}-{people.size}-{n}"
         groups = [about.tag, *(["longreads"] if dice.random() < 0.25 else [])]
-        return Written(people.name(author), at, NewArticle(title, link, groups), self._votes(author, at, dice))
+        return GeneratedArticle(people.name(author), at, NewArticle(title, link, groups), self._votes(author, at, dice))
 
     def _author(self, about: Topic, dice: Random) -> int:
         """Somebody who cares about it, if the dice find one soon."""
@@ -117,6 +117,6 @@ def _slug(title: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
-def _operation(written: Written) -> str:
+def _operation(written: GeneratedArticle) -> str:
     text = f"{written.author}/{written.at}/{written.new.link}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -19,7 +19,7 @@ from plaza.challenges.model import CATEGORY_NAMES, day_of
 from plaza.challenges.projection import Derived, batches
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
 from plaza.core.sql import Sql
-from plaza.demo.generator import HOUR_MS, Plan
+from plaza.demo.generator import HOUR_MS, CommunityPlan
 from plaza.demo.phrases import bank, fill, topic
 from plaza.demo.users import DAY_MS
 
@@ -31,7 +31,7 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class GeneratedChallenge:
     """A challenge that people took up; `members` are their numbers, and `joined` the day of each."""
 
     operation: str
@@ -41,8 +41,8 @@ class Taken:
     dice: Random
 
 
-class ChallengesPart:
-    def __init__(self, sql: Sql, derived: Derived, plan: Plan, count: int) -> None:
+class ChallengesLoader:
+    def __init__(self, sql: Sql, derived: Derived, plan: CommunityPlan, count: int) -> None:
         self._sql = sql
         self._derived = derived
         self._plan = plan
@@ -67,7 +67,7 @@ class ChallengesPart:
         await self._derived.people({row["username"] for row in reactions})
         return len(taken) + len(members) + len(tracked) + len(posts) + len(reactions)
 
-    def _taken(self, n: int) -> Taken:
+    def _taken(self, n: int) -> GeneratedChallenge:
         every = bank("challenges")["challenges"]
         title, category, public, days, ago, about, creator = every[n % len(every)]
         people, dice = self._plan.people, Random(f"{self._plan.name}/{self._plan.people.size}/challenge/{n}")
@@ -83,15 +83,15 @@ class ChallengesPart:
         some = [int(people.size * dice.random()) for _ in range(MOST_MEMBERS)]
         members = sorted({m for m in some if people.topic(m) is topic(about) or dice.random() < 0.45})
         joined = [day_of(began) + min(ago, int(dice.expovariate(0.4))) for _ in members]
-        return Taken(operation, row, members, joined, dice)
+        return GeneratedChallenge(operation, row, members, joined, dice)
 
-    def _members(self, one: Taken, ids: dict[str, int]) -> Rows:
+    def _members(self, one: GeneratedChallenge, ids: dict[str, int]) -> Rows:
         return [
             {"challenge_id": ids[one.operation], "username": self._plan.people.name(n), "joined_day": day}
             for n, day in zip(one.members, one.joined, strict=True)
         ]
 
-    def _tracked(self, one: Taken, ids: dict[str, int]) -> Rows:
+    def _tracked(self, one: GeneratedChallenge, ids: dict[str, int]) -> Rows:
         last = min(self._today, one.row["ends_day"] - 1)
         return [
             {"challenge_id": ids[one.operation], "username": self._plan.people.name(n), "day": day}
@@ -100,7 +100,7 @@ class ChallengesPart:
             if one.dice.random() < KEPT
         ]
 
-    def _posts(self, one: Taken, ids: dict[str, int]) -> Rows:
+    def _posts(self, one: GeneratedChallenge, ids: dict[str, int]) -> Rows:
         """What members tell, oldest first: the order in which posts get their ids."""
         words, dice = bank("challenges"), one.dice
         sentences = list(words["posts"][CATEGORY_NAMES[one.row["category"] - 1]])
@@ -119,7 +119,7 @@ class ChallengesPart:
         rows.sort(key=lambda row: row["created_ms"])
         return [{**row, "operation": _operation(self._plan, one.operation, n)} for n, row in enumerate(rows)]
 
-    def _reactions(self, one: Taken, told: Rows, posts: dict[str, int]) -> Rows:
+    def _reactions(self, one: GeneratedChallenge, told: Rows, posts: dict[str, int]) -> Rows:
         """Who reacted: anybody, or in a private challenge its members."""
         rows = []
         for post in told:
@@ -130,7 +130,7 @@ class ChallengesPart:
                 rows.append({"post_id": id, "challenge_id": challenge, "username": name, "created_ms": created})
         return rows
 
-    def _anyone(self, one: Taken) -> str:
+    def _anyone(self, one: GeneratedChallenge) -> str:
         people = self._plan.people
         return people.name(one.dice.randrange(people.size) if one.row["is_public"] else one.dice.choice(one.members))
 
@@ -148,6 +148,6 @@ class ChallengesPart:
             await tx.execute(self._sql.insert(table).on_conflict_do_nothing(), list(rows))
 
 
-def _operation(plan: Plan, what: str, n: int) -> str:
+def _operation(plan: CommunityPlan, what: str, n: int) -> str:
     """The name of a row, which a second run finds taken."""
     return hashlib.sha256(f"{plan.name}/{plan.people.size}/{what}/{n}".encode()).hexdigest()[:48]

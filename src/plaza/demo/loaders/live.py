@@ -7,20 +7,20 @@ from typing import Final
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
-from plaza.demo.generator import Plan
+from plaza.demo.generator import CommunityPlan
 from plaza.demo.phrases import bank
 from plaza.live.keys import EVENT_INFO, LIVE_AWAKE
-from plaza.live.model import Declaration
-from plaza.live.service import Live
-from plaza.live.simulation import Simulation
+from plaza.live.model import EventDeclaration
+from plaza.live.service import LiveService
+from plaza.live.simulation import AudienceSimulation
 
 EVENT: Final[str] = bank("shop")["event"]["id"]
 # As the audience's simulation names them.
 SESSIONS: Final = (f"{EVENT}-main", f"{EVENT}-side")
 
 
-class LivePart:
-    def __init__(self, functions: Functions, settings: Settings, plan: Plan) -> None:
+class LiveLoader:
+    def __init__(self, functions: Functions, settings: Settings, plan: CommunityPlan) -> None:
         self._functions = functions
         self._settings = settings
         self._plan = plan
@@ -32,9 +32,9 @@ class LivePart:
             await valkey.call("ZADD", LIVE_AWAKE(), "GT", self._plan.anchor_ms, EVENT)
             return 0
         clock = ManualClock(self._plan.anchor_ms)
-        live = Live(self._functions, self._settings, clock)
-        await live.declare(EVENT, Declaration(event["title"], list(SESSIONS)))
-        audience = Simulation(
+        live = LiveService(self._functions, self._settings, clock)
+        await live.declare(EVENT, EventDeclaration(event["title"], list(SESSIONS)))
+        audience = AudienceSimulation(
             self._functions, self._settings, EVENT, viewers=event["viewers"], minutes=event["minutes"], seed=1
         )
         return (await audience.run(clock)).beats

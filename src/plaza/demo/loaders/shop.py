@@ -10,7 +10,7 @@ from plaza.shop.keys import SHOP_POPULAR
 from plaza.shop.model import NewItem
 
 
-class ShopPart:
+class ShopLoader:
     def __init__(self, items: Items, valkey: Valkey) -> None:
         self._items = items
         self._valkey = valkey

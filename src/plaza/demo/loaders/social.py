@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from plaza.core.errors import Conflict
-from plaza.demo.generator import Plan, Story
+from plaza.demo.generator import CommunityPlan, GeneratedPost
 from plaza.social.bulk_import import Bringing
 from plaza.social.sync import MOST_RECORDS, Kind, Sync
 
@@ -20,8 +20,8 @@ from plaza.social.sync import MOST_RECORDS, Kind, Sync
 FOLLOWERS_A_BATCH = 80
 
 
-class SocialPart:
-    def __init__(self, sync: Sync, plan: Plan) -> None:
+class SocialLoader:
+    def __init__(self, sync: Sync, plan: CommunityPlan) -> None:
         self._sync = sync
         self._bringing = Bringing(sync)
         self._plan = plan
@@ -43,7 +43,7 @@ class SocialPart:
         await self._take("bookmark", [mark for story in stories for mark in story.bookmarks])
         return sum(map(len, stories))
 
-    async def _compare(self, stories: Sequence[Story]) -> None:
+    async def _compare(self, stories: Sequence[GeneratedPost]) -> None:
         """Posts that are here already, as a run that was broken off left them: what is missing is added."""
         await self._take("post", [story.post for story in stories])
         await self._take("like", [like for story in stories for like in story.likes])
