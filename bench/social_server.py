@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import cast
 
 import uvicorn
 import uvloop
@@ -11,15 +12,16 @@ import uvloop
 from plaza.core import paging
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
+from plaza.core.domain import Core, build_domains
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
-from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
+from plaza.core.sql import Sql
 from plaza.core.valkey import connect
-from plaza.social.domain import DOMAIN, services
+from plaza.social.domain import DOMAIN
 
 
 async def main(url: str, secret: str, port: int) -> None:
@@ -27,13 +29,15 @@ async def main(url: str, secret: str, port: int) -> None:
     valkey = await connect(url)
     functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY])
     await functions.load()
-    revocations, clock = Revocations(valkey), Clock()
+    revocations = Revocations(valkey)
     await revocations.start()
     auth = Auth(settings, revocations)
-    made = services(functions, auth, Limiter(functions, on=False), Passwords(), clock)
+    sql = cast(Sql, None)  # social has no tables
+    core = Core(settings, valkey, functions, sql, auth, Limiter(functions, on=False), Clock())
+    parts = build_domains(core, [DOMAIN])
     app = make_app(
         list(DOMAIN.routes),
-        {type(service): service for service in made},
+        {type(service): service for part in parts for service in part.services},
         auth=auth,
         settings=settings,
         idempotency=Idempotency(valkey),

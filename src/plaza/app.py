@@ -6,6 +6,7 @@ do tests: there is no other way to put Plaza together.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,11 +15,10 @@ from typing import Any, TypeVar
 from plaza import worker
 from plaza.articles import domain as articles
 from plaza.challenges import domain as challenges
-from plaza.challenges.recommendation.recommender import Recommender
 from plaza.core import health, keys, paging, rate_limits
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
-from plaza.core.domain import Core, Domain, Parts, PersonalData
+from plaza.core.domain import Core, Domain, Parts, build_domains
 from plaza.core.functions import Functions
 from plaza.core.health import System
 from plaza.core.http import meta_routes
@@ -46,16 +46,10 @@ from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
-from plaza.shop.sessions import Sessions
 from plaza.social import domain as social
-from plaza.social.accounts import Accounts
-from plaza.social.deletion import Leaving
-from plaza.social.renaming import Renaming
 from plaza.social.sync import Sync
-from plaza.social.users import People
 from plaza.valkey_discovery import connected
 from plaza.web import pages
-from plaza.web.health import Vitals
 from plaza.web.site import Site
 from plaza.worker import Worker
 
@@ -83,12 +77,17 @@ class Plaza:
 
 @asynccontextmanager
 async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> AsyncIterator[Plaza]:
-    """Plaza on the Valkey that the settings name, which must be there."""
+    """Open Plaza on the Valkey that the settings name, which must be reachable."""
     async with _opened(settings, domains) as core, sampling():
-        requests = Requests()
-        parts = [domain.build(core) for domain in domains]
-        services = _services(core, domains, parts)
-        jobs = _worker(core, parts, services)
+        requests, draining = Requests(), asyncio.Event()
+        parts = build_domains(core, domains)
+        services = _services(core, domains, parts, draining)
+        demo = _demo(core, services) if _shows_pages(domains) else None
+        jobs = _worker(core, parts, services, demo)
+        if demo is not None:
+            job_names = [*jobs.timers, *demo.timers]
+            services[Demo] = demo
+            services |= {type(service): service for service in pages.services(core, services, demo, job_names)}
         app = make_app(
             routes_of(domains),
             services,
@@ -100,8 +99,8 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             strays=pages.STRAYS if _shows_pages(domains) else {},
             visitor=services[Site].visitors.name if _shows_pages(domains) else None,
             explain=services[Damage].explain,
+            draining=draining,
         )
-        services[System].draining = app.draining
         try:
             yield Plaza(core, app, jobs, services)
         finally:
@@ -112,34 +111,26 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             requests.flush()
 
 
-def _services(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> dict[type, Any]:
-    """Everything that handlers and commands can ask for, by its type."""
+def _services(
+    core: Core, domains: Sequence[Domain], parts: Sequence[Parts], draining: asyncio.Event
+) -> dict[type, Any]:
+    """Return the services that handlers and commands can ask for, by type; those of the pages are added later."""
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
-    _introduce(
-        services, {d.name: part.personal_data for d, part in zip(domains, parts, strict=True) if part.personal_data}
-    )
-    services[System] = System(core.valkey, core.sql)
+    services[System] = System(core.valkey, core.sql, draining)
     services[Damage] = Damage(core.valkey, catalogues(domains))
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
     services[Audits] = Audits(_auditor(core, domains, parts))
     services[Keyspace] = Keyspace(core.valkey, catalogues(domains))
-    if _shows_pages(domains):
-        services[Demo] = _demo(core, services)
-        services |= {type(service): service for service in pages.services(core, services)}
-        services[Site].demo = services[Demo]
     return services
 
 
-def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any]) -> Worker:
+def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any], demo: Demo | None) -> Worker:
     timers = [timer for part in parts for timer in part.timers]
     consumers = [consumer for part in parts for consumer in part.consumers]
     turns = {name: turn for part in parts for name, turn in part.turns.items()}
-    explain = services[Damage].explain
-    if Demo not in services:
-        return Worker(core.functions, timers, consumers, turns, explain=explain)
-    jobs = Worker(core.functions, timers, consumers, turns | {"demo": services[Demo].turn}, explain=explain)
-    services[Vitals].jobs_known = [*jobs.timers, *services[Demo].timers]
-    return jobs
+    if demo is not None:
+        turns["demo"] = demo.turn
+    return Worker(core.functions, timers, consumers, turns, explain=services[Damage].explain)
 
 
 @asynccontextmanager
@@ -168,23 +159,8 @@ def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> A
     return Auditor(core.functions, catalogues(domains), rules, inspectors, core.clock)
 
 
-def _introduce(services: Mapping[type, Any], personal_data: Mapping[str, PersonalData]) -> None:
-    """Whoever deletes, renames or exports an account reaches all that is held about it; the shop asks for passwords,
-    and signs out whose has changed; recommendations ask who blocks whom. Domains do not know each other, and one may
-    run alone.
-    """
-    for kind in (Leaving, Renaming):
-        if kind in services:
-            services[kind].personal_data = personal_data
-    if Sessions in services and Accounts in services:
-        services[Sessions].accounts = services[Accounts]
-        services[Accounts].visits = services[Sessions]
-    if Recommender in services and People in services:
-        services[Recommender].blocks = services[People]
-
-
 def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
-    """The demo, which stands above all domains."""
+    """Build the demo, which uses the services of all domains."""
     loader = DemoLoader(core, services[Sync], services[Items])
     return Demo(core, loader, DemoSimulation(core, services))
 

@@ -55,13 +55,13 @@ async def test_a_forgotten_person_has_left_no_trace_and_scores_are_true(
         theirs = await post(ana, "news")
         await articles.vote(ben, theirs.id, "up")
     clock.advance(days=30)  # voting has long ended
-    await people.forget("ana")
+    await people.delete("ana")
     for article in mine:
         assert (await articles.read(ana, article.id)).votes == 1
     assert await traces(articles.valkey) == before - {PERSON_VOTES("ana")}
     assert await redis_client.zcard(PERSON_VOTES("ben")) == 5
     assert await people.export("ana") == {"articles": [], "votes": []}
-    await people.forget("ana")
+    await people.delete("ana")
 
 
 async def test_a_renamed_person_has_the_same_articles_and_votes(
@@ -105,7 +105,7 @@ async def test_forgetting_ends_also_where_a_list_names_what_is_not_so(
 ) -> None:
     article = await post()
     await redis_client.zadd(PERSON_VOTES("cem"), {"article:92617": 1, f"article:{article.id}": 1})
-    await people.forget("cem")
+    await people.delete("cem")
     assert await redis_client.exists(PERSON_VOTES("cem")) == 0
 
 

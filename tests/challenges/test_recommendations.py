@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR, CLG_SHOWN, CLG_TURN
-from plaza.challenges.recommendation.recommender import MOST_DAYS_SHOWN
+from plaza.challenges.recommendation.recommender import MOST_DAYS_SHOWN, Recommender
 from plaza.challenges.tables import ARRIVAL, POST, REMOVAL
 from plaza.core.auth import Actor
 from plaza.core.valkey import Valkey
@@ -53,7 +53,7 @@ async def test_what_is_popular_is_found_among_any_number_of_newer_posts(
         newest.id: "New in fitness",
     }
     await world.posts.take_back(ANA, newest.id)
-    await world.people.forget("cleo")
+    await world.people.delete("cleo")
     await world.roll.run()
     assert not await redis_client.exists(CLG_POPULAR())
 
@@ -148,7 +148,7 @@ async def test_never_own_reacted_blocked_private_ended_old_or_a_break(world: Wor
     reacted, _, good = [await world.post(who, open_) for who in (BEN, CLEO, BEN)]
     await world.posts.react(ANA, reacted.id)
 
-    world.recommender.blocks = Blocking()
+    world.recommender = Recommender(world.derived, Blocking())
     await redis_client.zadd(USER_BLOCKED_BY("ana"), {"cleo": 1})
     assert set(await reasons(world, ANA)) == {good.id}
     await world.roll.run()
@@ -183,7 +183,7 @@ async def test_whatever_must_not_be_shown_makes_room_for_the_next(
 ) -> None:
     """All of it is at hand by the first answer, and most of it is not for her by the second."""
     monkeypatch.setattr("plaza.challenges.recommendation.recommender.LOOKED_UP", 2)
-    world.recommender.blocks = Blocking()
+    world.recommender = Recommender(world.derived, Blocking())
     id = await world.joined(ANA, BEN, CLEO)
     posts = [(await world.post(who, id)).id for who in (BEN, CLEO, BEN, CLEO, BEN, ANA)]
     assert set(await reasons(world, ANA)) == set(posts[:5])
@@ -231,7 +231,7 @@ async def test_two_round_trips_at_most(world: World, valkey: Valkey) -> None:
         await world.post(BEN, id)
     await world.roll.run()
 
-    world.recommender.blocks = Blocking()
+    world.recommender = Recommender(world.derived, Blocking())
     assert await count_round_trips(valkey, world.recommender.recommend(ANA, 20)) == 2
     assert await count_round_trips(valkey, world.recommender.recommend(ANA, 20)) == 1
 
@@ -301,9 +301,9 @@ async def test_who_leaves_plaza_leaves_no_trace_and_no_rebuild(world: World, red
         "recommended": 1,
     }
     begun = (await world.challenge(BEN)).id
-    await world.people.forget("ben")
+    await world.people.delete("ben")
     await assert_true(world, redis_client, but="db_len")  # what others had reacted to of theirs is gone at once
-    await world.people.forget("ben")
+    await world.people.delete("ben")
     assert not any((await world.people.export("ben")).values())
     assert (await world.challenges.read(None, begun)).creator == ""
     async with world.sql.read() as tx:

@@ -82,7 +82,7 @@ async def test_what_was_under_way_when_the_name_was_given_up_leaves_no_rows_unde
     ben = replace(BEN, since_ms=world.clock.now_ms())
     world.clock.advance(seconds=1)
     await Revocations(world.derived.valkey, clock=world.clock).note("ben")
-    await (world.people.forget("ben") if new is None else world.people.rename("ben", new))
+    await (world.people.delete("ben") if new is None else world.people.rename("ben", new))
     before = await rows(world)
     for late in (
         lambda: world.challenge(ben),
@@ -117,5 +117,5 @@ async def test_a_day_that_is_counted_while_the_name_is_given_up_is_not_counted_u
 @pytest.mark.parametrize("place", ["cluster"], indirect=True)  # the place with PostgreSQL; on SQLite all writers wait
 @pytest.mark.parametrize("new", ["benny", None])
 async def test_rows_that_are_being_written_are_waited_for(world: World, new: str | None) -> None:
-    giving_up = world.people.forget("ben") if new is None else world.people.rename("ben", new)
+    giving_up = world.people.delete("ben") if new is None else world.people.rename("ben", new)
     await assert_waits_for_username_lock(world.sql, world.derived.valkey, "ben", giving_up)

@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=people)
     def forget(self, who: Any) -> None:
-        self.run(self.world.people.forget(who.name))
+        self.run(self.world.people.delete(who.name))
 
     @rule(old=people, new=people)
     def rename(self, old: Any, new: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,9 @@ async def test_ready_means_that_valkey_and_sql_answer(valkey: Valkey, sql: Sql) 
 
 
 async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -> None:
-    system = System(valkey, sql)
-    system.draining.set()
+    draining = asyncio.Event()
+    system = System(valkey, sql, draining)
+    draining.set()
     with pytest.raises(Unavailable, match="ending"):
         await system.ready()
 

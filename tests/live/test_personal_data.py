@@ -57,8 +57,8 @@ async def test_a_forgotten_person_is_nowhere_and_others_stay(
     await recorder.record()
     await crowd.beat("ana", location="phone", groups=("dev",))
     await crowd.leave("ana", location="phone")
-    await people.forget("ana")
-    await people.forget("ana")
+    await people.delete("ana")
+    await people.delete("ana")
     assert await _mentions(redis_client, "ana") == []
     assert await people.export("ana") == {"viewing_sessions": [], "recent_events": []}
     now = await figures.statistics("E1")

@@ -11,9 +11,9 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
+from plaza.demo.service import Demo
 from plaza.shop.sessions import Sessions
-from plaza.web.demo import DemoAccount, NoDemo
-from plaza.web.site import Site
+from plaza.web.demo import DemoAccount
 from tests.http_servers import serving
 from tests.pages.conftest import Surfer
 from tests.servers import Server, running_server
@@ -89,12 +89,13 @@ async def test_what_was_written_over_the_end_of_a_session_is_there_after_signing
     assert sent.status_code == 303, sent.text
 
 
-async def test_a_demo_account_gets_its_text_back_too(ana: Surfer, plaza: Plaza) -> None:
-    class Demo(NoDemo):
-        async def accounts(self, host: str) -> list[DemoAccount]:
-            return [DemoAccount("ana", "Ana", "user")]
+async def test_a_demo_account_gets_its_text_back_too(
+    ana: Surfer, plaza: Plaza, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def accounts(demo: Demo, host: str) -> list[DemoAccount]:
+        return [DemoAccount("ana", "Ana", "user")]
 
-    plaza.get(Site).demo = Demo()
+    monkeypatch.setattr(Demo, "accounts", accounts)
     form = await ana.form("/app")
     await end_session(ana, plaza)
     door = await send(ana, "/app/posts", {**form, "content": TEXT})

@@ -24,9 +24,7 @@ from plaza.social.model import Login, NewPost
 from plaza.social.posts import Posts
 from plaza.social.users import People
 from plaza.web import charts
-from plaza.web.demo import NoDemo
 from plaza.web.formatting import utc
-from plaza.web.site import Site
 from plaza.web.text_html import exact
 from tests.pages.conftest import Elements, Surfer
 from tests.waiting import eventually
@@ -189,7 +187,7 @@ async def test_the_demo_has_a_switch_where_there_is_one(plaza: Plaza, admin: Sur
     assert (await admin.fill("/app/operator/demo", page="/app/operator/health", on="0")).status_code == 303
     assert await plaza.core.valkey.call("HGET", DEMO(), "on") == "0"
     assert "Turn the demo on" in (await admin.get("/app/operator/health")).text
-    plaza.get(Site).demo = NoDemo()
+    await plaza.core.valkey.call("DEL", DEMO())
     assert (await admin.fill("/app/operator/demo", page="/app/operator/health", on="1")).status_code == 404
 
 

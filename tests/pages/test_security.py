@@ -12,13 +12,13 @@ from plaza.app import Plaza, running
 from plaza.core.auth import API, Actor
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
+from plaza.demo.service import Demo
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts
 from plaza.social.model import NewPassword
-from plaza.web.demo import DemoAccount, NoDemo
+from plaza.web.demo import DemoAccount
 from plaza.web.security import local
-from plaza.web.site import Site
 from tests.http_servers import serving
 from tests.pages.conftest import Elements, Surfer
 from tests.servers import Server
@@ -163,12 +163,13 @@ async def test_browsers_keep_no_page_that_shows_a_person(guest: Surfer, ana: Sur
     assert (await guest.get("/app/shop/cart")).headers.get_list("cache-control") == ["private, no-cache"]
 
 
-async def test_what_a_proxy_passes_on_is_not_taken_for_a_visitor_from_here(guest: Surfer, plaza: Plaza) -> None:
-    class Demo(NoDemo):
-        async def accounts(self, host: str) -> list[DemoAccount]:
-            return [DemoAccount("ana", "Ana", "user")] if host else []
+async def test_what_a_proxy_passes_on_is_not_taken_for_a_visitor_from_here(
+    guest: Surfer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def accounts(demo: Demo, host: str) -> list[DemoAccount]:
+        return [DemoAccount("ana", "Ana", "user")] if host else []
 
-    plaza.get(Site).demo = Demo()
+    monkeypatch.setattr(Demo, "accounts", accounts)
     form = {**await guest.form("/app/sign-in"), "as": "ana"}
     for name in ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"):
         passed = {name: "for=203.0.113.9"}
@@ -177,13 +178,14 @@ async def test_what_a_proxy_passes_on_is_not_taken_for_a_visitor_from_here(guest
     assert "Ana" in (await guest.get("/app/sign-in")).text
 
 
-async def test_a_demo_account_opens_without_a_password_and_no_other(guest: Surfer, plaza: Plaza, ana: Surfer) -> None:
-    class Demo(NoDemo):
-        async def accounts(self, host: str) -> list[DemoAccount]:
-            return [DemoAccount("ana", "Ana <b>", "user")]
+async def test_a_demo_account_opens_without_a_password_and_no_other(
+    guest: Surfer, ana: Surfer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def accounts(demo: Demo, host: str) -> list[DemoAccount]:
+        return [DemoAccount("ana", "Ana <b>", "user")]
 
     assert "Look around" not in (await guest.get("/app/sign-in")).text
-    plaza.get(Site).demo = Demo()
+    monkeypatch.setattr(Demo, "accounts", accounts)
     assert "Ana &lt;b&gt;" in (await guest.get("/app/sign-in")).text
     assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", **{"as": "bob"})).status_code == 404
     assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", **{"as": "ana"})).status_code == 303

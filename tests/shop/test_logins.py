@@ -176,7 +176,7 @@ async def shop_on_cluster(cluster: Cluster, database: Sql, clock: ManualClock, p
 async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = shop.sessions.accounts.check
+    check = Book.check
 
     async def slow(*args: Any) -> Any:
         actor = await check(*args)
@@ -185,7 +185,7 @@ async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
         return actor
 
     with monkeypatch.context() as patch:
-        patch.setattr(shop.sessions.accounts, "check", slow)
+        patch.setattr(Book, "check", slow)
         token = await shop.login("ana")
     assert (await shop.sessions.visit(token))[0].user is None
     assert (await shop.sessions.visit(await shop.login("ana")))[0].user == "ana"

@@ -292,8 +292,8 @@ async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, off
     assert held["cart"] == {str(item.id): 2}
     assert len(held["sessions"]) == len(held["orders"]) == 1
     assert token not in json.dumps(held)
-    await shop.shoppers.forget("ana")
-    await shop.shoppers.forget("ana")
+    await shop.shoppers.delete("ana")
+    await shop.shoppers.delete("ana")
     assert await shop.shoppers.export("ana") == {"cart": {}, "sessions": [], "orders": []}
     assert (await shop.sessions.visit(token))[0].new
     assert await redis_client.exists(SHOP_CART(token)) == 0

@@ -105,7 +105,7 @@ async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_aga
     """On a cluster it asks who is signed in first, and then puts the line into that person's cart."""
     item = await offer()
     await shop.login("ana")
-    await shop.shoppers.forget("ana")
+    await shop.shoppers.delete("ana")
     assert await shop.functions.run("shop_put_account", of_account("ana"), "ana", item.id, 1) == []
     assert not await redis_client.exists(SHOP_ACCOUNT_CART("ana"))
 
@@ -149,7 +149,7 @@ async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_
     shop: Shop, redis_client: Any
 ) -> None:
     await shop.login("ana")
-    await shop.shoppers.forget("ana")
+    await shop.shoppers.delete("ana")
     keys = of_account("ana")
     assert await shop.functions.run("shop_check_out_account", keys, "an id") == []
     assert not await redis_client.exists(*keys)

@@ -24,7 +24,7 @@ from plaza.shop.keys import (
 from plaza.shop.model import Login
 from plaza.shop.sessions import is_token, new_token
 from tests.round_trips import count_round_trips
-from tests.shop.conftest import Book, Offer, Shop
+from tests.shop.conftest import Offer, Shop
 
 
 def test_tokens_are_upper_case_uuids_of_random_bits() -> None:
@@ -188,8 +188,6 @@ async def test_pages_of_sessions_neither_repeat_nor_skip(shop: Shop) -> None:
 
 
 async def test_a_person_has_fifty_sessions_at_most(shop: Shop, redis_client: Any) -> None:
-    book = shop.sessions.accounts
-    assert isinstance(book, Book)
     first = await shop.login("ana")
     for _ in range(50):
         shop.clock.advance(seconds=1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -12,19 +12,20 @@ import pytest
 from plaza.core import paging
 from plaza.core.auth import API, Actor, Auth
 from plaza.core.clock import ManualClock
+from plaza.core.domain import Core, Parts, PersonalData, Provided, build_domains
 from plaza.core.functions import Functions
 from plaza.core.http.app import make_app
 from plaza.core.idempotency import Idempotency
 from plaza.core.leases import JOBS
-from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
+from plaza.core.sql import Sql
 from plaza.core.tokens import Role
 from plaza.core.valkey import USAGE, Usage, Valkey
 from plaza.social.accounts import Accounts
 from plaza.social.deletion import Leaving
-from plaza.social.domain import DOMAIN, services
+from plaza.social.domain import DOMAIN
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import Home
 from plaza.social.jobs import Jobs
@@ -114,18 +115,38 @@ class Social:
         return {"authorization": f"Bearer {self.auth.issue(actor.name, actor.role)}"}
 
 
+def build_social(
+    functions: Functions, auth: Auth, clock: ManualClock, personal_data: Mapping[str, PersonalData] | None = None
+) -> list[Parts]:
+    limiter = Limiter(functions, on=False)
+    sql = cast(Sql, None)  # social has no tables
+    provided = Provided(personal_data={} if personal_data is None else personal_data)
+    core = Core(SETTINGS, functions.valkey, functions, sql, auth, limiter, clock, provided)
+    return build_domains(core, [DOMAIN])
+
+
+def services_of(parts: Sequence[Parts]) -> dict[type, Any]:
+    return {type(service): service for part in parts for service in part.services}
+
+
 @pytest.fixture
-async def social(valkey: Valkey, clock: ManualClock) -> AsyncIterator[Social]:
+def other_domains() -> dict[str, PersonalData]:
+    """The personal data of other domains, by name. A test adds to it."""
+    return {}
+
+
+@pytest.fixture
+async def social(valkey: Valkey, clock: ManualClock, other_domains: dict[str, PersonalData]) -> AsyncIterator[Social]:
     functions = Functions(valkey, [DOMAIN.library, paging.LIBRARY, JOBS])
     await functions.load()
     revocations = Revocations(valkey, clock=clock)
     await revocations.start()
     auth = Auth(SETTINGS, revocations, clock=clock)
-    passwords = Passwords()
-    parts = services(functions, auth, Limiter(functions, on=False), passwords, clock)
-    yield Social(valkey, functions, auth, clock, {type(part): part for part in parts})
+    parts = build_social(functions, auth, clock, other_domains)
+    yield Social(valkey, functions, auth, clock, services_of(parts))
     await functions.outbox.drain()
-    passwords.close()
+    for end in (end for part in parts for end in part.ends):
+        end()
     await revocations.close()
 
 

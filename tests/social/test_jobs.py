@@ -224,7 +224,7 @@ async def test_who_has_only_a_token_can_leave_too(
 
 
 async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_along(
-    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor
+    social: Social, other_domains: dict[str, PersonalData], http: httpx.AsyncClient, ana: Actor, bob: Actor
 ) -> None:
     class Elsewhere:
         forgotten: list[str] = []  # noqa: RUF012
@@ -232,14 +232,13 @@ async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_al
         async def export(self, username: str) -> dict[str, Any]:
             return {"votes": 3}
 
-        async def forget(self, username: str) -> None:
+        async def delete(self, username: str) -> None:
             self.forgotten.append(username)
 
         async def rename(self, old: str, new: str) -> None:
             pass
 
-    elsewhere: PersonalData = Elsewhere()
-    social.leaving.personal_data = {"articles": elsewhere}
+    other_domains["articles"] = Elsewhere()
     await social.posts.like(ana, (await social.post(bob)).id)
     await social.valkey.call("HSET", k.USER("ana"), "theme", "dark")  # as through the proxy
     told = (await http.get("/users/me/export", headers=social.token(ana))).json()

@@ -18,13 +18,11 @@ from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
-from plaza.core.passwords import Passwords
-from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations
-from plaza.social.domain import DOMAIN, services
+from plaza.social.domain import DOMAIN
 from plaza.social.model import NewComment, NewPost, NotYourself, PostEdit
 from tests.servers import Cluster, Server
-from tests.social.conftest import ADMIN, SETTINGS, Social
+from tests.social.conftest import ADMIN, SETTINGS, Social, build_social, services_of
 from tests.social.consistency import Facts, faults, read_all
 from tests.timeouts import connect_for_test
 
@@ -95,9 +93,8 @@ class Machine(RuleBasedStateMachine):
         use_layout(valkey.layout)
         functions, clock = Functions(valkey, [DOMAIN.library, paging.LIBRARY]), ManualClock()
         await functions.load()
-        auth, passwords = Auth(SETTINGS, Revocations(valkey), clock=clock), Passwords()
-        parts = services(functions, auth, Limiter(functions, on=False), passwords, clock)
-        self.social = Social(valkey, functions, auth, clock, {type(part): part for part in parts})
+        auth = Auth(SETTINGS, Revocations(valkey), clock=clock)
+        self.social = Social(valkey, functions, auth, clock, services_of(build_social(functions, auth, clock)))
         for name in NAMES:
             await self.social.person(name)
 

@@ -17,7 +17,7 @@ from plaza.core.paging import Snapshots
 def build(core: Core) -> Parts:
     articles = Articles(core.functions, core.clock, core.settings.voting_days)
     lists = Lists(articles, Cuts(core.functions), Snapshots(core.valkey, core.clock))
-    return Parts([articles, lists], timers(articles), personal_data=People(articles))
+    return Parts([articles, lists], timers=timers(articles), personal_data=People(articles))
 
 
 DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

@@ -48,7 +48,7 @@ class People:
             del article["vote"]  # the reader's, and nobody reads
         return {"articles": posted, "votes": votes}
 
-    async def forget(self, username: str) -> None:
+    async def delete(self, username: str) -> None:
         """Delete a person's articles and take back their votes, whenever cast. A second time changes nothing."""
         await self._drain(PERSON_ARTICLES(username), self._delete)
         await self._drain(PERSON_VOTES(username), lambda id: self._take_back(username, id))

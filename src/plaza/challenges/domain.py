@@ -1,4 +1,4 @@
-"""How challenges plug in. Who blocks whom is for the composition root to say: `recommender.blocks`."""
+"""How challenges plug in."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def build(core: Core) -> Parts:
         Challenges(core.sql, derived, core.clock),
         Posts(core.sql, derived, core.clock),
         roll,
-        Recommender(derived),
+        Recommender(derived, core.provided.blocks),
         Standings(core.sql, core.clock),
     ]
-    return Parts(services, timers(roll), personal_data=Participants(derived), inspectors=[Inspection(derived, roll)])
+    return Parts(
+        services, timers=timers(roll), personal_data=Participants(derived), inspectors=[Inspection(derived, roll)]
+    )
 
 
 DOMAIN = Domain(LIBRARY, [route], build)

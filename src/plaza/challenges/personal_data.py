@@ -55,7 +55,7 @@ class Participants:
                 ],
             }
 
-    async def forget(self, username: str) -> None:
+    async def delete(self, username: str) -> None:
         """Remove a person's rows in batches, and what follows from them. Challenges stay, without their creator's name:
         others take part in them. Stopped half-way, it goes on where it was."""
         await give_up(self._sql, username)

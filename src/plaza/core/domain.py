@@ -2,17 +2,18 @@
 
     DOMAIN = Domain(LIBRARY, [routes.route], build)
 
-A domain is data here, and its services are made by one function, so that tests can run it alone and the composition
-root stays a list.
+`build(core)` makes the domain's services. Domains do not import each other: what one offers to another is in
+`Provided`, behind a Protocol. `build_domains` builds them in the order of the list, so each finds in `core.provided`
+what the domains before it offer. Services that need something of every domain are made by `Parts.build_last`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from plaza.core.auth import Auth
+from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.events import Consumer
 from plaza.core.functions import Functions, Library
@@ -26,9 +27,51 @@ from plaza.core.timers import Timer
 from plaza.core.valkey import Valkey
 
 
+class PersonalData(Protocol):
+    """What a domain stores about a user, for account export, deletion and renaming."""
+
+    async def export(self, username: str) -> dict[str, Any]:
+        """Return everything stored about a user."""
+
+    async def delete(self, username: str) -> None:
+        """Delete everything stored about a user, whose tokens are void. It is called again if it was interrupted."""
+
+    async def rename(self, old: str, new: str) -> None:
+        """Move everything stored about a user to a new username. It is called again if it was interrupted."""
+
+
+class PasswordCheck(Protocol):
+    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
+        """Return the user if the password is right, else None. `address` is the client's, to limit guessing."""
+
+
+class SignOut(Protocol):
+    async def sign_out(self, username: str) -> None:
+        """End every browser session of a user."""
+
+
+class BlockLists(Protocol):
+    def hiding(self, username: str) -> Sequence[str]:
+        """Return the sorted sets of usernames hidden from a user: those they block and those who block them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """What domains offer to each other. None where the domain that offers it does not run."""
+
+    passwords: PasswordCheck | None = None
+    sessions: SignOut | None = None
+    blocks: BlockLists | None = None
+    personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain
+
+    def merged(self, other: Provided) -> Provided:
+        """Return these services and those of another domain."""
+        return replace(self, **{f.name: value for f in fields(other) if (value := getattr(other, f.name))})
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What every domain stands on, open and ready."""
+    """What every domain is built on, open and ready."""
 
     settings: Settings
     valkey: Valkey
@@ -37,19 +80,7 @@ class Core:
     auth: Auth
     limiter: Limiter
     clock: Clock
-
-
-class PersonalData(Protocol):
-    """What a domain does for people who ask what is held about them, who take another name, or who leave."""
-
-    async def export(self, username: str) -> dict[str, Any]:
-        """Everything held about a person."""
-
-    async def forget(self, username: str) -> None:
-        """Remove a person's every trace; their tokens are void. Stopped half-way, it is called again."""
-
-    async def rename(self, old: str, new: str) -> None:
-        """Give a person's every trace to another name; their tokens are void. Stopped half-way, it is called again."""
+    provided: Provided = Provided()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +88,9 @@ class Parts:
     """A domain at work. Handlers get its services by naming their types; a worker runs its timers and consumers."""
 
     services: Sequence[object]
+    provided: Provided = Provided()
+    # Makes the services that need something of every domain, when all domains are built.
+    build_last: Callable[[Provided], Parts] | None = None
     timers: Sequence[Timer] = ()
     consumers: Sequence[Consumer] = ()
     # What every worker does again and again, sharing the work by itself: each returns the seconds until its next turn.
@@ -83,3 +117,15 @@ class Domain:
     @property
     def catalogue(self) -> Catalogue:
         return self.library.catalogue
+
+
+def build_domains(core: Core, domains: Sequence[Domain]) -> list[Parts]:
+    """Build the domains in order, each with what those before it provide; then what needs something of all."""
+    parts, provided = [], core.provided
+    for domain in domains:
+        part = domain.build(replace(core, provided=provided))
+        provided = provided.merged(part.provided)
+        if part.personal_data is not None:
+            provided = replace(provided, personal_data={**provided.personal_data, domain.name: part.personal_data})
+        parts.append(part)
+    return [*parts, *(part.build_last(provided) for part in parts if part.build_last is not None)]

@@ -45,17 +45,19 @@ class Welcome(msgspec.Struct, frozen=True):
 class System:
     """The state of this process and of what it stands on."""
 
-    def __init__(self, valkey: Valkey, sql: Sql, *, patience: float = READY_SECONDS) -> None:
+    def __init__(
+        self, valkey: Valkey, sql: Sql, draining: asyncio.Event | None = None, *, patience: float = READY_SECONDS
+    ) -> None:
         self.valkey = valkey
         self.sql = sql
         self.patience = patience
-        self.draining = asyncio.Event()
+        self._draining = draining or asyncio.Event()
 
     async def ready(self) -> Readiness:
         """Whether requests can be answered now. Asks Valkey (every primary) and SQL at the same time."""
         valkey, sql = await asyncio.gather(self._check(self._ask_valkey()), self._check(self.sql.ping()))
         checks = {"valkey": valkey, "sql": sql}
-        if self.draining.is_set():
+        if self._draining.is_set():
             raise Unavailable("This process is ending.", checks=checks)
         away = [name for name, state in checks.items() if state != "ok"]
         if away:

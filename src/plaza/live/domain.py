@@ -42,7 +42,7 @@ def build(core: Core) -> Parts:
             stream,
             people,
         ],
-        timers(AudienceRecorder(core.functions, history, settings, clock), salts if hashed else None),
+        timers=timers(AudienceRecorder(core.functions, history, settings, clock), salts if hashed else None),
         personal_data=people,
         ends=[stream.close],
     )

@@ -43,7 +43,7 @@ class LivePersonalData:
         recent = [{"event": event, "last_seen": int(at)} for event, at in zip(events, last, strict=True) if at]
         return {"viewing_sessions": known, "recent_events": recent}
 
-    async def forget(self, username: str) -> None:
+    async def delete(self, username: str) -> None:
         """Remove the person everywhere, event by event; what was interrupted goes on when it is called again."""
         for event in await self._events_with(username):
             await self._forget_in(event, username)

@@ -1,8 +1,8 @@
-"""How the shop plugs in. Who knows passwords is for the composition root to say: `sessions.accounts`."""
+"""How the shop plugs in."""
 
 from __future__ import annotations
 
-from plaza.core.domain import Core, Domain, Parts
+from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.paging import Snapshots
 from plaza.shop.caching import Caching
 from plaza.shop.carts import Carts
@@ -25,7 +25,13 @@ def build(core: Core) -> Parts:
     """The shop on an open core."""
     settings = core.settings
     limits = Limits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
-    sessions = Sessions(core.functions, core.clock, revocations=core.auth.revocations, limits=limits)
+    sessions = Sessions(
+        core.functions,
+        core.clock,
+        accounts=core.provided.passwords,
+        revocations=core.auth.revocations,
+        limits=limits,
+    )
     rows, pages = RowCache(core.functions, loader(core.sql)), Pages(core.functions)
     items = Items(core.sql, rows, pages.purge)
     orders = Orders(core.sql, sessions, items, core.clock)
@@ -41,7 +47,13 @@ def build(core: Core) -> Parts:
         Storefront(items, pages),
     ]
     turns = {"shop.rows": rows.turn}
-    return Parts(services, timers(sessions, views), turns=turns, personal_data=Shoppers(sessions, orders))
+    return Parts(
+        services,
+        Provided(sessions=sessions),
+        timers=timers(sessions, views),
+        turns=turns,
+        personal_data=Shoppers(sessions, orders),
+    )
 
 
 DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

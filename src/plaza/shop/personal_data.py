@@ -30,7 +30,7 @@ class Shoppers:
             "orders": msgspec.to_builtins(await self._orders.of_person(username)),
         }
 
-    async def forget(self, username: str) -> None:
+    async def delete(self, username: str) -> None:
         """End a person's sessions, drop their cart, and take their name off their orders. May be repeated."""
         await self._sessions.end_all(username)
         await self._orders.hand_over(username, None)

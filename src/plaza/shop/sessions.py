@@ -17,10 +17,10 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from plaza.core.auth import Actor
 from plaza.core.clock import Clock
+from plaza.core.domain import PasswordCheck
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, Position, checksum, page_by_position
@@ -44,20 +44,6 @@ MOST_SESSIONS: Final = 10_000_000
 CLEAN_BATCH: Final = 200
 
 _TOKEN = re.compile(UUID)
-
-
-class Accounts(Protocol):
-    """Who knows people's passwords."""
-
-    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
-        """The person, if that is their password. `address` is where the request came from, to limit guessing."""
-
-
-class NoAccounts:
-    """A shop where nobody can sign in."""
-
-    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +110,14 @@ class Sessions:
         functions: Functions,
         clock: Clock,
         *,
-        accounts: Accounts | None = None,
+        accounts: PasswordCheck | None = None,
         revocations: Revocations | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.functions = functions
         self._valkey = functions.valkey
         self._clock = clock
-        self.accounts = accounts or NoAccounts()
+        self._accounts = accounts
         self._cutoffs = Revocations() if revocations is None else revocations
         self.limits = limits or Limits()
         # Told the token and the cart of a guest who logs in while that cart is being checked out.
@@ -227,8 +213,8 @@ class Sessions:
         Requests in flight with the old token are served for a few seconds more.
         """
         actor, since = None, self.stamp(login.username)
-        if is_username(login.username):
-            actor = await self.accounts.check(login.username, login.password, address)
+        if self._accounts is not None and is_username(login.username):
+            actor = await self._accounts.check(login.username, login.password, address)
         if actor is None:
             raise WrongLogin("Username or password is wrong.")
         return await self.admit(cookie, actor.name, since)

@@ -9,19 +9,19 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import msgspec
 
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
+from plaza.core.domain import SignOut
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
 from plaza.core.idempotency import KEPT_MS, Keyed, KeyReused
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
-from plaza.core.tokens import ACCESS_SECONDS, ROLES, Role, is_username
-from plaza.core.tracking_cache import Hot
+from plaza.core.tokens import ACCESS_SECONDS, Role, is_username
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.lua_replies import as_dict
 from plaza.social.model import (
@@ -40,9 +40,6 @@ REFRESH_MS: Final = 30 * 86_400_000
 
 # Devices of one person; the one that was away longest has to sign in again.
 MOST_SESSIONS: Final = 20
-
-# People whose standing is at hand, until it changes: some 200 bytes each.
-MOST_ACTORS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +75,25 @@ class RefreshToken:
         return f"{self.hash}|{now_ms + REFRESH_MS}"
 
 
-class Visits(Protocol):
-    """Who else keeps people signed in: by a cookie, where we have refresh tokens."""
-
-    async def sign_out(self, username: str) -> None:
-        """End every session of a person."""
-
-
-class NoVisits:
-    async def sign_out(self, username: str) -> None:
-        pass
-
-
 class Accounts:
     """Registration, sign-in and what keeps people signed in."""
 
-    def __init__(self, functions: Functions, auth: Auth, limiter: Limiter, passwords: Passwords, clock: Clock) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        auth: Auth,
+        limiter: Limiter,
+        passwords: Passwords,
+        clock: Clock,
+        browser_sessions: SignOut | None = None,
+    ) -> None:
         self.limiter = limiter
         self.functions = functions
         self.valkey = functions.valkey
         self.auth = auth
         self.passwords = passwords
         self.clock = clock
-        self.visits: Visits = NoVisits()
-        self._actors: Hot[Actor] = Hot(functions.valkey, MOST_ACTORS)
+        self._browser_sessions = browser_sessions
 
     async def register_once(
         self, new: Registration, key: str | None, address: str | None = None
@@ -177,38 +169,6 @@ class Accounts:
         )  # fmt: skip
         return reply
 
-    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
-        """The person, if that is their password: for a domain with sessions of its own. Three round trips."""
-        await self.limiter.take("auth", username, address)
-        stored = await self.valkey.call("HGET", AUTH_USER(username), "password_hash")
-        if not (await self.passwords.check(stored, password)).right:
-            return None
-        # That takes a tenth of a second, in which it may have been changed, and everybody signed out.
-        if await self.valkey.call("HGET", AUTH_USER(username), "password_hash") != stored:
-            return None
-        actor = await self.actor(username)
-        if actor is not None:
-            await self.limiter.give_back("auth", username)
-        return actor
-
-    async def actor(self, username: str) -> Actor | None:
-        """A person as they stand now; None for who is suspended or away. No round trip if at hand, else one."""
-        key = USER(username)
-        at_hand = self._actors.get(key)
-        if at_hand is not None:
-            return at_hand
-
-        def keep(row: list[str | None]) -> Actor | None:
-            role, suspended = row
-            if role not in ROLES or suspended is not None:
-                return None
-            actor = Actor(username, role)
-            self._actors.put(key, actor)
-            return actor
-
-        actor: Actor | None = await self.valkey.tracked("HMGET", key, "role", "suspended_at", keep=keep)
-        return actor
-
     async def refresh(self, shown: str) -> SignedIn:
         """Exchange a refresh token for the next one. One round trip."""
         old, now = RefreshToken.read(shown), self.clock.now_ms()
@@ -256,11 +216,15 @@ class Accounts:
         await self._replace_password(username, "", hashed, "", "")
 
     async def _replace_password(self, name: str, *args: str) -> list[str]:
-        # Before, so that a process that dies in between leaves no session; after, for who came in by the old one.
-        await self.visits.sign_out(name)
+        # Before the change, so that a crash leaves no session; after it, for a sign-in with the old password meanwhile.
+        await self._end_browser_sessions(name)
         reply: list[str] = await self.functions.run("social_change_password", [USER(name), AUTH_USER(name)], *args)
-        await self.visits.sign_out(name)
+        await self._end_browser_sessions(name)
         return reply
+
+    async def _end_browser_sessions(self, name: str) -> None:
+        if self._browser_sessions is not None:
+            await self._browser_sessions.sign_out(name)
 
     async def whoami(self, actor: Actor) -> User:
         """The caller's own profile, private fields too; what the token says, if there is none. One round trip."""

@@ -8,7 +8,7 @@ it at any time, so the other sides and the counters stay true all the way. When 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from plaza.core.auth import Actor, Auth
@@ -30,14 +30,22 @@ End = Callable[[str], Awaitable[Any]]
 
 
 class Leaving:
-    def __init__(self, functions: Functions, posts: Posts, fanout: Fanout, auth: Auth, clock: Clock) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        posts: Posts,
+        fanout: Fanout,
+        auth: Auth,
+        clock: Clock,
+        personal_data: Mapping[str, PersonalData],
+    ) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.posts = posts
         self.fanout = fanout
         self.auth = auth
         self.clock = clock
-        self.personal_data: dict[str, PersonalData] = {}  # the other domains, by name; the composition root knows them
+        self._personal_data = personal_data  # of the other domains, by name
 
     async def leave(self, actor: Actor, name: str) -> bool:
         """Delete an account. True when nothing is left of it; False if that goes on in the background."""
@@ -66,7 +74,7 @@ class Leaving:
         here = [k.USER_LIKED, k.USER_BOOKMARKED, k.USER_BLOCKED, k.USER_MUTED]
         if any(await self.valkey.batch([("EXISTS", key(name)) for key in here])):
             return True
-        held = [await holder.export(name) for holder in self.personal_data.values()]
+        held = [await holder.export(name) for holder in self._personal_data.values()]
         return any(any(parts.values()) for parts in held)
 
     async def sweep(self, name: str) -> None:
@@ -76,8 +84,8 @@ class Leaving:
         others see that the mark is gone, or not theirs, and end.
         """
         since = await self.valkey.call("GET", k.USER_LEAVING(name))
-        for holder in self.personal_data.values():
-            await holder.forget(name)
+        for holder in self._personal_data.values():
+            await holder.delete(name)
         lists = self._lists(name)
         while since is not None:
             await self._delete_posts(name, since)  # before the followers go, in whose feeds they are

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from plaza.core.auth import Auth
-from plaza.core.clock import Clock
-from plaza.core.domain import Core, Domain, Parts
-from plaza.core.functions import Functions
+from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
-from plaza.core.rate_limits import Limiter
 from plaza.social import routes, routes_accounts, routes_sync
 from plaza.social.accounts import Accounts
+from plaza.social.credentials import Credentials
 from plaza.social.deletion import Leaving
 from plaza.social.export import Export
 from plaza.social.feeds import Feeds
@@ -25,32 +22,37 @@ from plaza.social.sync import Sync
 from plaza.social.users import People
 
 
-def services(functions: Functions, auth: Auth, limiter: Limiter, passwords: Passwords, clock: Clock) -> list[object]:
-    """Everything that social's routes ask for."""
-    people, reader = People(functions, auth, clock), Reader(functions)
+def build(core: Core) -> Parts:
+    """Build social on an open core. What needs the other domains is built last."""
+    functions, clock = core.functions, core.clock
+    passwords = Passwords()
+    people, reader = People(functions, core.auth, clock), Reader(functions)
     posts = Posts(functions, reader, people, clock)
-    fanout = Fanout(functions)
-    leaving = Leaving(functions, posts, fanout, auth, clock)
-    renaming = Renaming(functions, fanout, auth, clock)
-    return [
-        Accounts(functions, auth, limiter, passwords, clock),
+    credentials = Credentials(functions, core.limiter, passwords)
+    services = [
+        credentials,
         people,
         posts,
         Feeds(functions, reader, people, clock),
         Home(functions, reader, clock),
-        leaving,
-        Export(functions, leaving),
-        renaming,
-        Jobs(functions, posts, leaving, renaming, fanout, clock),
         Sync(functions, posts, clock),
     ]
+    return Parts(
+        services,
+        Provided(passwords=credentials, blocks=people),
+        build_last=lambda provided: _build_last(core, passwords, posts, provided),
+        ends=[passwords.close],
+    )
 
 
-def build(core: Core) -> Parts:
-    """Social on an open core."""
-    made = services(core.functions, core.auth, core.limiter, Passwords(), core.clock)
-    jobs = next(service for service in made if isinstance(service, Jobs))
-    return Parts(made, jobs.timers())
+def _build_last(core: Core, passwords: Passwords, posts: Posts, provided: Provided) -> Parts:
+    functions, auth, clock, personal_data = core.functions, core.auth, core.clock, provided.personal_data
+    fanout = Fanout(functions)
+    leaving = Leaving(functions, posts, fanout, auth, clock, personal_data)
+    renaming = Renaming(functions, fanout, auth, clock, personal_data)
+    jobs = Jobs(functions, posts, leaving, renaming, fanout, clock)
+    accounts = Accounts(functions, auth, core.limiter, passwords, clock, provided.sessions)
+    return Parts([accounts, leaving, renaming, Export(functions, personal_data), jobs], timers=jobs.timers())
 
 
 DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build, INVARIANTS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from plaza.core.auth import USER as A_USER
 from plaza.core.auth import Actor
+from plaza.core.domain import PersonalData
 from plaza.core.functions import Functions
 from plaza.social import keys as k
-from plaza.social.deletion import Leaving
 from plaza.social.model import comment_of, post_of, user_of
 
 CHUNK = 500
@@ -27,15 +28,15 @@ RELATIONS = {
 
 
 class Export:
-    def __init__(self, functions: Functions, leaving: Leaving) -> None:
+    def __init__(self, functions: Functions, personal_data: Mapping[str, PersonalData]) -> None:
         self.valkey = functions.valkey
-        self.leaving = leaving
+        self._personal_data = personal_data  # of the other domains, by name
 
     async def everything(self, actor: Actor) -> dict[str, Any]:
         """All five domains' parts, by name. A few round trips for each 500 things."""
         actor.require(A_USER)
         parts = {"social": await self.export(actor.name)}
-        for name, holder in self.leaving.personal_data.items():
+        for name, holder in self._personal_data.items():
             parts[name] = await holder.export(actor.name)
         return {"id": actor.name, "username": actor.name, **parts}
 

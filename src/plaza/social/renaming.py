@@ -84,14 +84,21 @@ class StillThere(Conflict):
 
 
 class Renaming:
-    def __init__(self, functions: Functions, fanout: Fanout, auth: Auth, clock: Clock) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        fanout: Fanout,
+        auth: Auth,
+        clock: Clock,
+        personal_data: Mapping[str, PersonalData],
+    ) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.fanout = fanout
         self.auth = auth
         self.clock = clock
         self.leases = Leases(functions)
-        self.personal_data: dict[str, PersonalData] = {}  # the other domains, by name; the composition root knows them
+        self._personal_data = personal_data  # of the other domains, by name
 
     async def rename(self, old: str, new: str) -> int:
         """Give a person another name, everywhere. Returns how many things of theirs social has moved.
@@ -175,7 +182,7 @@ class Renaming:
 
     async def _move_all(self, names: Names) -> int:
         """One pass over everything that names the old name."""
-        for holder in self.personal_data.values():
+        for holder in self._personal_data.values():
             await holder.rename(names.old, names.new)
         moves = self._moves(names)
         return sum([await self._empty(key(names.old), move) for key, move in zip(LISTS, moves, strict=True)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from plaza.core.auth import Actor
-from plaza.core.errors import NotFound
 
 
 class DemoAccount(NamedTuple):
@@ -25,14 +24,3 @@ class DemoAccounts(Protocol):
 
     async def switch(self, actor: Actor, on: bool) -> object:
         """Turn it on or off, as an admin."""
-
-
-class NoDemo:
-    async def accounts(self, host: str) -> list[DemoAccount]:
-        return []
-
-    async def is_on(self) -> bool | None:
-        return None
-
-    async def switch(self, actor: Actor, on: bool) -> object:
-        raise NotFound("There is no demo here.")

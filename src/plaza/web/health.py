@@ -104,11 +104,11 @@ class Counted:
 class Vitals:
     """Looks, and remembers the last looks."""
 
-    def __init__(self, valkey: Valkey, clock: Clock) -> None:
+    def __init__(self, valkey: Valkey, clock: Clock, job_names: Sequence[str]) -> None:
         self._valkey = valkey
         self._clock = clock
         self._looks: deque[Counted] = deque([Counted(monotonic())])
-        self.jobs_known: Sequence[str] = ()
+        self._job_names = sorted(job_names)
 
     async def now(self) -> Figures:
         """How it goes. Reading the counters of many processes takes a while, so a thread does it."""
@@ -122,7 +122,7 @@ class Vitals:
 
     async def jobs(self) -> list[Job]:
         """The timers' jobs. One round trip."""
-        names = sorted(self.jobs_known)
+        names = self._job_names
         asked = [c for name in names for c in (("HGETALL", core.JOB(name)), ("PTTL", core.LEASE(name)))]
         replies = await self._valkey.batch(asked)
         return [_job(name, replies[2 * n], replies[2 * n + 1]) for n, name in enumerate(names) if replies[2 * n]]

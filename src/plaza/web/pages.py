@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from plaza.articles.lists import Lists
@@ -12,7 +12,7 @@ from plaza.live.schedule import EventSchedule
 from plaza.shop.pages import Pages
 from plaza.shop.session_cache import Present
 from plaza.shop.sessions import Sessions
-from plaza.social.accounts import Accounts
+from plaza.social.credentials import Credentials
 from plaza.web import (
     routes_accounts,
     routes_articles,
@@ -27,6 +27,7 @@ from plaza.web import (
     routes_shop,
     routes_users,
 )
+from plaza.web.demo import DemoAccounts
 from plaza.web.health import Vitals
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import Products
@@ -53,14 +54,14 @@ ROUTES: Final[tuple[Routes, ...]] = (
 STRAYS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 
 
-def services(core: Core, known: Mapping[type, Any]) -> list[object]:
+def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:
     """What the pages need beside the domains' services, on an open core."""
     secret = core.settings.secret("jwt_secret")
-    visitors = Visitors(known[Sessions], known[Present], known[Accounts])
+    visitors = Visitors(known[Sessions], known[Present], known[Credentials])
     notices = Noticeboard(known[EventSchedule], known[Lists], core.clock)
     return [
-        Site(secret, visitors, notices.latest, core.clock),
+        Site(secret, visitors, notices.latest, core.clock, demo),
         notices,
         Products(Pages(core.functions)),
-        Vitals(core.valkey, core.clock),
+        Vitals(core.valkey, core.clock, job_names),
     ]

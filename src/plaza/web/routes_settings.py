@@ -16,6 +16,7 @@ from plaza.shop.cookies import clear_cookie, token_of
 from plaza.shop.model import Session, SessionId
 from plaza.shop.sessions import Sessions
 from plaza.social.accounts import Accounts
+from plaza.social.credentials import Credentials
 from plaza.social.deletion import Leaving
 from plaza.social.export import Export
 from plaza.social.model import NewPassword, Profile
@@ -128,13 +129,13 @@ async def export(request: Request, site: Site, exports: Export) -> Response[byte
 
 @page.post("/account/leave", limit=None)
 async def leave(
-    request: Request, body: bytes, site: Site, accounts: Accounts, sessions: Sessions, leaving: Leaving
+    request: Request, body: bytes, site: Site, credentials: Credentials, sessions: Sessions, leaving: Leaving
 ) -> Response[str]:
     """Delete the account, by its password."""
     who = await site.visitors.of(request)
     me = who.person()
     try:
-        if await accounts.check(me.name, forms.fields_of(body).get("password", ""), request.address) is None:
+        if await credentials.check(me.name, forms.fields_of(body).get("password", ""), request.address) is None:
             raise Forbidden("The password is wrong.")
     except (Forbidden, TooFast) as error:
         return await _account(request, site, sessions, status=_status(error), leave_problem=error.detail)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page, Paged
-from plaza.social.accounts import Accounts
+from plaza.social.credentials import Credentials
 from plaza.social.feeds import Feeds
 from plaza.social.model import NoProfile, Ties, User, Username
 from plaza.social.users import People
@@ -21,12 +21,12 @@ from plaza.web.visitors import Visitor
 page = PageRoutes()
 
 
-async def _head(who: Visitor, username: str, people: People, accounts: Accounts) -> dict[str, Any]:
+async def _head(who: Visitor, username: str, people: People, credentials: Credentials) -> dict[str, Any]:
     """What stands above everything about a person."""
     user = await people.get(who.actor, username)
     other = who.actor is not None and who.name != username
     ties = await people.ties(who.person(), username) if other else Ties()
-    suspended = who.is_admin and await accounts.actor(username) is None
+    suspended = who.is_admin and await credentials.actor(username) is None
     return {"user": user, "other": other, "follows": ties.follows, "mutes": ties.mutes, "suspended": suspended}
 
 
@@ -36,14 +36,14 @@ async def profile(
     site: Site,
     username: Username,
     people: People,
-    accounts: Accounts,
+    credentials: Credentials,
     feeds: Feeds,
     cursor: str | None = None,
 ) -> Response[str]:
     """A person and their posts."""
     who = await site.visitors.of(request)
     try:
-        head = await _head(who, username, people, accounts)
+        head = await _head(who, username, people, credentials)
     except NoProfile:
         if who.actor is None or not (await people.ties(who.actor, username)).blocks:
             raise
@@ -61,12 +61,12 @@ async def circle(
     username: Username,
     side: Literal["followers", "following"],
     people: People,
-    accounts: Accounts,
+    credentials: Credentials,
     cursor: str | None = None,
 ) -> Response[str]:
     """Who follows a person, or whom they follow, latest first."""
     who = await site.visitors.of(request)
-    head = await _head(who, username, people, accounts)
+    head = await _head(who, username, people, credentials)
     ask = people.followers if side == "followers" else people.following
     found = await ask(who.actor, username, Page(cursor=cursor))
     more = older(f"{user_path(username)}/{side}", found.pagination, "More people")
@@ -75,13 +75,13 @@ async def circle(
 
 @page.post("/people/{username}/follow")
 async def follow(
-    request: Request, body: bytes, site: Site, username: Username, people: People, accounts: Accounts
+    request: Request, body: bytes, site: Site, username: Username, people: People, credentials: Credentials
 ) -> Response[str]:
     """Follow someone, or no longer."""
     who = await site.visitors.of(request)
     on = forms.is_on(body)
     await (people.follow if on else people.unfollow)(who.person(), username)
-    head = await _head(who, username, people, accounts)
+    head = await _head(who, username, people, credentials)
     said = f"You follow {username}." if on else f"You no longer follow {username}."
     return site.done(request, who, body, user_path(username), "follow.html", said=said, **head)
 

@@ -18,7 +18,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.shop.cookies import token_of
 from plaza.web import rendering
-from plaza.web.demo import DemoAccounts, NoDemo
+from plaza.web.demo import DemoAccounts
 from plaza.web.forms import CSRF, NEXT, ONCE, fields_of
 from plaza.web.problem_pages import address
 from plaza.web.rendering import page, render
@@ -33,11 +33,13 @@ _ROWS: Final = Markup(_MARK.decode())  # noqa: S704
 class Site:
     """The frame of all pages."""
 
-    def __init__(self, secret: str, visitors: Visitors, notices: Callable[[], Markup], clock: Clock) -> None:
+    def __init__(
+        self, secret: str, visitors: Visitors, notices: Callable[[], Markup], clock: Clock, demo: DemoAccounts
+    ) -> None:
         self.visitors = visitors
         self.clock = clock
         self._notices = notices
-        self.demo: DemoAccounts = NoDemo()
+        self.demo = demo
         self._forms = Forms(secret)
 
     def require_own_form(self, request: Request, body: bytes) -> None:

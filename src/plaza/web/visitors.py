@@ -14,7 +14,7 @@ from plaza.core.http.request import Request
 from plaza.shop.cookies import set_cookie, token_of
 from plaza.shop.session_cache import Present
 from plaza.shop.sessions import Sessions, Visit, new_token
-from plaza.social.accounts import Accounts
+from plaza.social.credentials import Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ NOBODY = Visitor()
 class Visitors:
     """Recognises visitors."""
 
-    def __init__(self, sessions: Sessions, present: Present, accounts: Accounts) -> None:
+    def __init__(self, sessions: Sessions, present: Present, credentials: Credentials) -> None:
         self.sessions = sessions
         self._present = present
-        self._accounts = accounts
+        self._credentials = credentials
 
     async def of(self, request: Request) -> Visitor:
         """Who asks. Without a cookie nobody, and no session is begun. No round trip for who is at hand."""
@@ -80,7 +80,7 @@ class Visitors:
     async def behind(self, request: Request, visit: Visit) -> Visitor:
         """The visitor of a session that is known already."""
         cookie = (set_cookie(request, visit.token, self.sessions.limits.absolute),) if visit.new else ()
-        actor = None if visit.user is None else await self._accounts.actor(visit.user)
+        actor = None if visit.user is None else await self._credentials.actor(visit.user)
         if actor is not None:
             actor = replace(actor, since_ms=visit.since_ms)
         return Visitor(visit.token, actor, cookie)

@@ -23,7 +23,7 @@ from plaza.live.service import LiveService
 from plaza.shop.caching import Caching
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items
-from plaza.shop.model import Login, NewItem
+from plaza.shop.model import NewItem
 from plaza.shop.sessions import Sessions
 from plaza.shop.views import Views
 from plaza.social.home_feed import Home
@@ -35,13 +35,6 @@ from plaza.social.users import People
 NAMES = ("ana", "ben", "cleo", "dora", "eli")
 ROLES: tuple[Role, ...] = ("user", "model", "model", "user", "admin")
 ADMIN = Actor("root", "admin")
-
-
-class Anyone:
-    """Whoever comes is who they say they are; passwords have tests of their own."""
-
-    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
-        return Actor(username, "user")
 
 
 @dataclass
@@ -141,7 +134,6 @@ async def _live(plaza: Plaza) -> None:
 
 async def _shop(plaza: Plaza, town: Town) -> None:
     sessions, items, carts, views = plaza.get(Sessions), plaza.get(Items), plaza.get(Carts), plaza.get(Views)
-    sessions.accounts = Anyone()
     for i in range(3):
         item = await items.create(ADMIN, NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
         town.items.append(item.id)
@@ -149,7 +141,7 @@ async def _shop(plaza: Plaza, town: Town) -> None:
     guest, _ = await views.view(None, town.items[0])
     town.guest = guest.token
     await carts.put(town.guest, town.items[0], 2)
-    visit = await sessions.login(None, Login("ana", "anything"))
+    visit = await sessions.admit(None, "ana")
     town.token = visit.token
     await carts.put(town.token, town.items[1], 3)
     await views.view(town.token, town.items[1])

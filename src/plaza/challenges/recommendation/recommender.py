@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import BindParameter, CompoundSelect, bindparam, exists, func, select, union_all
@@ -32,6 +32,7 @@ from plaza.challenges.recommendation.candidates import Candidates
 from plaza.challenges.recommendation.ranking import MOST_ALIKE, Candidate, Menu, Own, Taste, alike, one_of_each
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.auth import USER, Actor
+from plaza.core.domain import BlockLists
 from plaza.core.valkey import Arg
 
 TOP_CHALLENGES: Final = 5
@@ -81,22 +82,15 @@ class Recommendations(msgspec.Struct, frozen=True):
     posts: list[Recommended]
 
 
-class Blocks(Protocol):
-    """Who is hidden from whom. Wired by the composition root."""
-
-    def hiding(self, username: str) -> Sequence[str]:
-        """The sorted sets of names that are hidden from this person: whom they block, and who blocks them."""
-
-
 class Recommender:
     """Finds posts worth opening."""
 
-    def __init__(self, derived: Derived) -> None:
+    def __init__(self, derived: Derived, blocks: BlockLists | None = None) -> None:
         self._derived = derived
         self._valkey = derived.valkey
         self._sql = derived.sql
         self._candidates = Candidates(derived.sql)
-        self.blocks: Blocks | None = None
+        self._blocks = blocks
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
         """Posts with the reason for each. One round trip, and a second to remember what is shown for the first time."""
@@ -130,7 +124,7 @@ class Recommender:
 
     async def _taste(self, name: str, today: int, own: Sequence[Own]) -> Taste:
         """What is known of a reader who takes part in these challenges. One round trip."""
-        hiding = [] if self.blocks is None else self.blocks.hiding(name)
+        hiding = [] if self._blocks is None else self._blocks.hiding(name)
         (days, preference, shown, popular), pools, hidden, neighbours = await self._batches(
             [
                 ["HGET", USER_CONTRIBUTION(), name],

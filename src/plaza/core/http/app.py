@@ -79,6 +79,7 @@ class App:
         strays: Mapping[str, ErrorResponse],
         visitor: Visitor | None,
         explain: Explain,
+        draining: asyncio.Event | None = None,
     ) -> None:
         self.documents = documents
         self.strays = strays
@@ -90,7 +91,7 @@ class App:
         self.explain = explain
         self.proxies = Proxies(settings.trusted_proxies)
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
-        self.draining = asyncio.Event()
+        self.draining = draining or asyncio.Event()
         self.in_flight = 0
         self._sampling: asyncio.TimerHandle | None = None
         self.router: Router[Endpoint] = Router()
@@ -328,12 +329,14 @@ def make_app(
     strays: Mapping[str, ErrorResponse] | None = None,
     visitor: Visitor | None = None,
     explain: Explain = as_it_is,
+    draining: asyncio.Event | None = None,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
 
     `services` are what handlers ask for by type; `observer` hears of each answer; `strays` says, by the first segment
     of a path, how errors look where there is no route; `visitor` whose a cookie is, for routes that are `visited`;
-    `explain` what an error means, where that has to be looked up.
+    `explain` what an error means, where that has to be looked up; `draining` is set by `App.drain`, so that others
+    see it too.
     """
     groups = (*routes, about.route)
     endpoints: list[Endpoint] = []
@@ -351,6 +354,7 @@ def make_app(
         strays=strays or {},
         visitor=visitor,
         explain=explain,
+        draining=draining,
     )
 
 
