@@ -1,0 +1,188 @@
+"""Compares the CPU per request of this checkout with another revision: `python -m bench.revisions REV [PATH …]`.
+
+Both run as `plaza serve` with the same data and take turns, round by round, so that both meet the same noise of the
+machine. CPU is that of every process of the server, Valkey included. The figure of a path is the median over the rounds
+of (this checkout ÷ the other revision): 1.00 means no change, 1.05 five percent more CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import uvloop
+
+from bench.load import load, request
+
+HERE = Path(__file__).parent.parent
+USERS, POSTS, ARTICLES, ITEMS = 40, 400, 100, 20
+REQUESTS, ROUNDS, CONNECTIONS = 1_920, 9, 32
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A running server of one revision, with tokens of its users and the ids of what they made."""
+
+    port: int
+    process: psutil.Process
+    tokens: Sequence[str]
+    posts: Sequence[str]
+
+    def cpu_seconds(self) -> float:
+        total = 0.0
+        for process in [self.process, *self.process.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system
+        return total
+
+
+@contextlib.contextmanager
+def _serving(folder: Path, data: Path) -> Iterator[Checkout]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    settings = {"PLAZA_PORT": str(port), "PLAZA_DATA_DIR": str(data), "PLAZA_RATE_LIMITS": "off"}
+    settings |= {"PLAZA_API_KEY": "k" * 40, "PYTHONPATH": str(folder / "src")}
+    command = [sys.executable, "-m", "plaza", "serve", "--empty"]
+    with subprocess.Popen(
+        command, cwd=folder, env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as child:
+        try:
+            _wait_until_ready(port)
+            tokens = _register(port)
+            posts = _fill(port, tokens)
+            yield Checkout(port, psutil.Process(child.pid), tokens, posts)
+        finally:
+            child.send_signal(signal.SIGTERM)
+
+
+def _wait_until_ready(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).read()
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit("The server did not become ready within 60 s.")
+        time.sleep(0.1)
+
+
+def _send(port: int, method: str, path: str, body: object, **headers: str) -> dict[str, object]:
+    ask = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), headers, method=method)
+    with urllib.request.urlopen(ask, timeout=60) as response:
+        answer: dict[str, object] = json.loads(response.read())
+        return answer
+
+
+def _register(port: int) -> list[str]:
+    tokens = []
+    for number in range(USERS):
+        body = {"username": f"user{number}", "password": "correct horse battery"}
+        tokens.append(str(_send(port, "POST", "/auth/register", body)["access_token"]))
+    return tokens
+
+
+def _fill(port: int, tokens: Sequence[str]) -> list[str]:
+    """Give both servers the same community, and return the ids of its posts."""
+    as_user = [{"Authorization": f"Bearer {token}"} for token in tokens]
+    posts = []
+    for number in range(POSTS):
+        body = {"content": f"Post {number} about #topic{number % 7} and the weather"}
+        posts.append(str(_send(port, "POST", "/posts", body, **as_user[number % USERS])["id"]))
+    for number in range(USERS):
+        for other in range(1, 11):
+            _send(port, "POST", f"/users/user{(number + other) % USERS}/follow", {}, **as_user[number])
+    for number in range(ARTICLES):
+        article = {"title": f"Article {number}", "link": f"https://example.org/{number}", "groups": ["all"]}
+        _send(port, "POST", "/articles", article, **as_user[number % USERS])
+    for number in range(ITEMS):
+        item = {"name": f"Item {number}", "description": "An item", "price": "9.50", "qty": 1000}
+        _send(port, "POST", "/shop/items", item, **{"X-API-Key": "k" * 40})
+    return posts
+
+
+def _paths(checkout: Checkout) -> dict[str, tuple[bytes, list[bytes]]]:
+    """The requests of every path, with how a good answer starts."""
+    authorization = [f"authorization: Bearer {token}" for token in checkout.tokens]
+    ok = b"HTTP/1.1 200"
+
+    def each_user(method: str, path: str, body: bytes = b"") -> list[bytes]:
+        return [request(method, path.format(n=n), body, who) for n, who in enumerate(authorization)]
+
+    def toggle(path: str) -> list[bytes]:
+        """POST and DELETE by turns, so that every request changes something."""
+        pairs = zip(each_user("POST", path), each_user("DELETE", path), strict=True)
+        return [one for pair in pairs for one in pair]
+
+    beat = b'{"location": "web", "session_id": "main", "groups": ["staff"]}'
+    votes = [b'{"direction": "up"}', b'{"direction": "down"}']
+    vote = [
+        request("PUT", f"/articles/{1 + n % 50}/vote", votes[turn], who)
+        for turn in (0, 1)
+        for n, who in enumerate(authorization)
+    ]
+    return {
+        "ping": (ok, [request("GET", "/ping", b"")]),
+        "post a post": (b"HTTP/1.1 201", each_user("POST", "/posts", b'{"content": "Hello #plaza"}')),
+        "like and unlike": (ok, toggle(f"/posts/{checkout.posts[5]}/like")),
+        "read a post": (ok, [request("GET", f"/posts/{post}", b"") for post in checkout.posts[:50]]),
+        "explore": (ok, [request("GET", "/feed/explore", b"")]),
+        "following": (ok, each_user("GET", "/feed/following")),
+        "ranked hashtag": (ok, each_user("GET", "/feed/hashtag/topic3/ranked")),
+        "profile": (ok, [request("GET", "/users/user{0}", b"").replace(b"{0}", b"%d" % n) for n in range(USERS)]),
+        "proxy HGETALL": (ok, [request("POST", "/", b'["HGETALL", "user:me"]', who) for who in authorization]),
+        "articles": (ok, [request("GET", "/articles?order=score", b"")]),
+        "vote": (ok, vote),
+        "heartbeat": (ok, each_user("POST", "/analytics/events/show/heartbeat", beat)),
+        "item": (ok, [request("GET", f"/shop/items/{1 + n % ITEMS}", b"", "cookie: plaza=x") for n in range(ITEMS)]),
+        "item page": (ok, [request("GET", f"/shop/pages/items/{1 + n % ITEMS}", b"") for n in range(ITEMS)]),
+        "explore page": (ok, [request("GET", "/app", b"", "accept: text/html")]),
+    }
+
+
+def _cost(checkout: Checkout, expect: bytes, requests: list[bytes]) -> float:
+    before = checkout.cpu_seconds()
+    uvloop.run(load(checkout.port, requests, expect, REQUESTS, CONNECTIONS))
+    return (checkout.cpu_seconds() - before) / REQUESTS * 1e6
+
+
+def _compare(mine: Checkout, other: Checkout, wanted: Sequence[str]) -> None:
+    print(f"{'path':20}{'µs/request':>12}{'other':>10}{'ratio':>8}")
+    others = _paths(other)
+    for name, (expect, requests) in _paths(mine).items():
+        if wanted and name not in wanted:
+            continue
+        costs = [(_cost(mine, expect, requests), _cost(other, expect, others[name][1])) for _ in range(ROUNDS + 1)][1:]
+        ratio = statistics.median(a / b for a, b in costs)
+        own, theirs = (statistics.median(column) for column in zip(*costs, strict=True))
+        print(f"{name:20}{own:12.0f}{theirs:10.0f}{ratio:8.2f}", flush=True)
+
+
+def compare_revisions(revision: str, wanted: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        base = Path(folder) / "base"
+        subprocess.run(["git", "worktree", "add", "--detach", "-q", str(base), revision], cwd=HERE, check=True)
+        stack.callback(subprocess.run, ["git", "worktree", "remove", "--force", str(base)], cwd=HERE, check=True)
+        mine = stack.enter_context(_serving(HERE, Path(folder) / "mine"))
+        other = stack.enter_context(_serving(base, Path(folder) / "other"))
+        _compare(mine, other, wanted)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit("Usage: python -m bench.revisions REV [PATH …]")
+    compare_revisions(sys.argv[1], sys.argv[2:])
