@@ -27,7 +27,7 @@ from plaza.app import Plaza, running
 from plaza.articles import keys as a
 from plaza.core.auth import Actor
 from plaza.core.settings import Settings
-from plaza.keyspace.audit import Audits, Report
+from plaza.keyspace.audit import AuditReport, Audits
 from plaza.shop import keys as s
 from plaza.social import keys as k
 from plaza.social.posts import Posts
@@ -120,7 +120,7 @@ async def burnt(plaza: Plaza) -> tuple[float, float]:
 
 
 async def whole() -> None:
-    best: tuple[float, float, Report] | None = None
+    best: tuple[float, float, AuditReport] | None = None
     async with filled(KEYS) as plaza:
         for _ in range(ROUNDS):
             before = await burnt(plaza)

@@ -64,7 +64,7 @@ def test_examples_do_what_they_say(
     assert run("users rename").startswith("ana is anna now")
     assert "Made anew: clg, post, reaction, tracking." in run("challenges roll")
     assert "Made anew: clg, post, reaction, tracking." in run("challenges rebuild")
-    assert "Everything is as it should be." in run("audit")
+    assert "No findings." in run("audit")
     assert "all measured" in run("keys")
     with beside.redis_client() as redis_client:
         assert redis_client.hget("user:anna", "role") == "admin"

@@ -39,7 +39,7 @@ from plaza.demo.simulation import DemoSimulation
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits
 from plaza.keyspace.audit.keys import CATALOGUE as AUDIT_KEYS
-from plaza.keyspace.browser import Keyspace
+from plaza.keyspace.browser import KeyBrowser
 from plaza.keyspace.proxy import execution
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
@@ -120,7 +120,7 @@ def _services(
     services[Damage] = Damage(core.valkey, catalogues(domains))
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
     services[Audits] = Audits(_auditor(core, domains, parts))
-    services[Keyspace] = Keyspace(core.valkey, catalogues(domains))
+    services[KeyBrowser] = KeyBrowser(core.valkey, catalogues(domains))
     return services
 
 

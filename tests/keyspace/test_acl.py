@@ -18,7 +18,7 @@ from plaza.challenges.daily_job import Roll
 from plaza.cli import main
 from plaza.core.keyspace import Access, Key, Layout
 from plaza.core.settings import Settings
-from plaza.keyspace.acl import OF_REQUESTS, rules
+from plaza.keyspace.acl import REQUEST_KEYS, acl_lines
 from tests.http_servers import client_of
 from tests.keyspace.sample_keys import families, parts_of
 from tests.servers import Cluster, Server, running_server
@@ -44,7 +44,7 @@ def names(key: Key, layout: Layout) -> set[str]:
 @contextmanager
 def roles(node: redis.Redis, layout: Layout) -> Iterator[Any]:
     """Asks Valkey whether a role may do something; the roles are there meanwhile."""
-    for line in rules(catalogues(), layout):
+    for line in acl_lines(catalogues(), layout):
         _, name, *tokens = line.split(" ")
         node.execute_command("ACL", "SETUSER", name, *tokens)
     try:
@@ -70,7 +70,7 @@ def test_roles_reach_the_keys_of_the_catalogue_and_the_reader_no_secret(
                 command, *rest = READ[key.type]
                 assert may("reader", command, name, *rest) == (key.read is not Access.NOBODY), name
                 assert may("service", "HSET", name, "f", "v"), name
-                assert may("worker", "DEL", name) == (key not in OF_REQUESTS), name
+                assert may("worker", "DEL", name) == (key not in REQUEST_KEYS), name
                 assert may("worker", command, name, *rest), name
                 assert not may("reader", "HSET", name, "f", "v")
         for role in ("service", "worker", "reader"):
@@ -118,7 +118,7 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
 ) -> None:
     """Nothing it does is refused: Valkey's own log of refusals stays empty."""
     file = tmp_path / "users.acl"
-    lines = [line.replace(" reset off ", " reset on >secret ") for line in rules(catalogues(), Layout.PLAIN)]
+    lines = [line.replace(" reset off ", " reset on >secret ") for line in acl_lines(catalogues(), Layout.PLAIN)]
     file.write_text("\n".join(["user default on nopass ~* &* +@all", *lines]) + "\n")
     with running_server("--aclfile", str(file)) as server, server.redis_client() as redis_client:
         settings = Settings(data_dir=tmp_path, valkey_url=f"valkey://plaza-service:secret@127.0.0.1:{server.port}")

@@ -1,4 +1,4 @@
-"""What `plaza keys --memory` says of a keyspace, against what Valkey says key by key."""
+"""`plaza keys --memory` reports what Valkey measures key by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plaza.app import catalogues
 from plaza.cli import main
 from plaza.core.valkey import Valkey
 from plaza.keyspace import memory_chart
-from plaza.keyspace.memory import UNKNOWN, Survey, Usage
+from plaza.keyspace.memory import UNKNOWN, FamilyUsage, MemoryScan
 from plaza.social import keys as social
 from tests.keyspace.sample_keys import families, write_all
 from tests.servers import Server
@@ -22,7 +22,7 @@ from tests.servers import Server
 
 @pytest.fixture
 async def posts(valkey: Valkey) -> int:
-    """A few thousand posts of very different lengths, one of them enormous, a third with an expiry; one strange key."""
+    """Posts of very different lengths, a third with an expiry; one very large key; one undeclared key."""
     commands: list[tuple[Any, ...]] = []
     for i in range(3_000):
         name = social.POST(f"{i:08x}-0000-4000-8000-000000000000")
@@ -35,9 +35,9 @@ async def posts(valkey: Valkey) -> int:
     return 3_000
 
 
-async def test_a_complete_survey_is_the_sum_of_what_valkey_says(valkey: Valkey, redis_client: Any, posts: int) -> None:
+async def test_a_complete_scan_equals_the_sum_of_memory_usage(valkey: Valkey, redis_client: Any, posts: int) -> None:
     steps: list[tuple[int, int]] = []
-    memory = await Survey(valkey, catalogues()).run(lambda done, total: steps.append((done, total)))
+    memory = await MemoryScan(valkey, catalogues()).run(lambda done, total: steps.append((done, total)))
     found = {usage.pattern: usage for usage in memory.usages}
     assert memory.complete
     assert memory.error == 0
@@ -48,69 +48,68 @@ async def test_a_complete_survey_is_the_sum_of_what_valkey_says(valkey: Valkey, 
         [await redis_client.memory_usage(name, samples=20) async for name in redis_client.scan_iter(count=1000)]
     )
     assert memory.bytes == total
-    assert found["post:<post>"].share_lasting == pytest.approx(2 / 3)
+    assert found["post:<post>"].share_without_expiry == pytest.approx(2 / 3)
     assert found["explore:feed"].biggest[0][1] == social.EXPLORE_FEED()
     assert memory.usages[0].bytes >= memory.usages[-1].bytes
 
 
-async def test_a_sample_is_as_near_as_it_says(valkey: Valkey, posts: int) -> None:
-    whole = await Survey(valkey, catalogues()).run()
+async def test_a_sample_is_within_its_stated_error(valkey: Valkey, posts: int) -> None:
+    complete = await MemoryScan(valkey, catalogues()).run()
     misses = 0
     for seed in range(20):
-        some = await Survey(valkey, catalogues(), sample=200, seed=seed).run()
-        assert not some.complete
-        assert some.keys == whole.keys  # counted, not estimated
-        assert sum(usage.measured for usage in some.usages) < 400
-        assert 0 < some.error < whole.bytes * 0.1
-        misses += abs(some.bytes - whole.bytes) > some.error
-    assert (
-        misses <= 4
-    )  # 95 of 100 keep to it, so of 20 more than 4 miss once in a few hundred runs; the seeds are fixed
+        sampled = await MemoryScan(valkey, catalogues(), sample=200, seed=seed).run()
+        assert not sampled.complete
+        assert sampled.keys == complete.keys  # counted, not estimated
+        assert sum(usage.measured for usage in sampled.usages) < 400
+        assert 0 < sampled.error < complete.bytes * 0.1
+        misses += abs(sampled.bytes - complete.bytes) > sampled.error
+    # 5% are expected to miss; more than 4 of 20 would be a one in several hundred event. The seeds are fixed.
+    assert misses <= 4
 
 
-async def test_one_popular_person_among_thousands_is_in_every_sample(valkey: Valkey) -> None:
-    """Where one has more than all others together, chance would miss it, or take all others for alike."""
+async def test_every_sample_contains_the_one_popular_user(valkey: Valkey) -> None:
+    """Random sampling alone would miss a user who has more followers than all others together."""
     commands = [("SADD", social.USER_FOLLOWERS(f"user{i}"), "ana", "bob") for i in range(2_000)]
     fans = [f"fan{i}" for i in range(20_000)]
     await valkey.batch([*commands, ("SADD", social.USER_FOLLOWERS("star"), *fans)])
-    whole = await Survey(valkey, catalogues()).run()
+    complete = await MemoryScan(valkey, catalogues()).run()
     for seed in range(20):
-        some = await Survey(valkey, catalogues(), sample=100, seed=seed).run()
-        assert abs(some.bytes - whole.bytes) < whole.bytes * 0.02
-        assert max(some.usages[0].biggest)[1] == social.USER_FOLLOWERS("star")
+        sampled = await MemoryScan(valkey, catalogues(), sample=100, seed=seed).run()
+        assert abs(sampled.bytes - complete.bytes) < complete.bytes * 0.02
+        assert max(sampled.usages[0].biggest)[1] == social.USER_FOLLOWERS("star")
 
 
-async def test_every_family_is_recognised_and_no_secret_is_shown(valkey: Valkey, redis_client: Any) -> None:
+async def test_every_family_is_recognised_and_secrets_are_not_shown(valkey: Valkey, redis_client: Any) -> None:
     await write_all(redis_client)
-    memory = await Survey(valkey, catalogues()).run()
+    memory = await MemoryScan(valkey, catalogues()).run()
     assert {usage.pattern for usage in memory.usages} == {key.pattern for key in families()}
     screen = StringIO()
     memory_chart.show(memory, Console(file=screen, width=160))
-    told = screen.getvalue() + str(memory.record())
-    assert "EB9382CA" not in told  # a session's token
-    assert "social" in told
+    output = screen.getvalue() + str(memory.record())
+    assert "EB9382CA" not in output  # a session token
+    assert "social" in output
     assert "models:top:engagement" in screen.getvalue()
-    assert all(len(bar.plain) == 100 for bar in memory_chart.flames(memory, 100))
+    assert all(len(bar.plain) == 100 for bar in memory_chart.bars(memory, 100))
 
 
-async def test_a_strangers_key_cannot_steer_the_terminal(valkey: Valkey) -> None:
+async def test_key_names_cannot_send_terminal_control_codes(valkey: Valkey) -> None:
     await valkey.call("SET", "[red]\x1b[2Jname\n", "?")
     screen = StringIO()
-    memory_chart.show(await Survey(valkey, catalogues()).run(), Console(file=screen, width=160))
+    memory_chart.show(await MemoryScan(valkey, catalogues()).run(), Console(file=screen, width=160))
     assert r"[red]\x1b[2Jname\n" in screen.getvalue()
 
 
-def test_what_is_kept_of_a_family_does_not_grow() -> None:
-    usage = Usage("p", "d")
+def test_the_memory_of_a_family_usage_does_not_grow_with_its_keys() -> None:
+    usage = FamilyUsage("p", "d")
     for i in range(10_000):
-        spread = usage.see(long=i % 7 == 0, chance=lambda: True)
-        assert spread is not None
-        usage.add(f"k{i}", i, spread, lasting=True)
+        statistics = usage.count(large=i % 7 == 0, sample=lambda: True)
+        assert statistics is not None
+        usage.add(f"k{i}", i, statistics, expires=False)
     assert sorted(usage.biggest) == [(9_997, "k9997"), (9_998, "k9998"), (9_999, "k9999")]
     assert usage.bytes == sum(range(10_000))
 
 
-def test_the_command_prints_figures_for_people_and_for_programs(
+def test_the_command_prints_tables_and_json(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
@@ -118,9 +117,9 @@ def test_the_command_prints_figures_for_people_and_for_programs(
     with server.redis_client() as client:
         client.zadd("explore:feed", {f"post{i}": i for i in range(500)})
     assert main(["keys", "--memory", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["complete"], told["keys"]) == (True, 1)
-    assert told["families"][0]["biggest"][0]["key"] == "explore:feed"
+    report = json.loads(capsys.readouterr().out)
+    assert (report["complete"], report["keys"]) == (True, 1)
+    assert report["families"][0]["biggest"][0]["key"] == "explore:feed"
     assert main(["keys", "--memory", "--sample", "10"]) == 0
     assert "explore:feed" in capsys.readouterr().out
     assert main(["keys", "--memory", "--sample", "0"]) == 1

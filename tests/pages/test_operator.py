@@ -13,8 +13,8 @@ from plaza.core.auth import API, Actor
 from plaza.core.keys import LEASE
 from plaza.demo.keys import DEMO
 from plaza.keyspace.audit.keys import AUDIT_RUNNING
-from plaza.keyspace.audit.report import Report
-from plaza.keyspace.browser import Keyspace, opens
+from plaza.keyspace.audit.report import AuditReport
+from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.live.keys import EVENT_RECORDS
 from plaza.live.model import SLOT_MS, AudienceStatistics, EventDeclaration, Heartbeat, Viewer
 from plaza.live.service import LiveService
@@ -79,13 +79,13 @@ async def test_every_family_and_every_key_can_be_looked_at_and_no_secret_is_on_a
     ]
     assert len(secrets) >= 5
     looked = 0
-    for catalogue in plaza.get(Keyspace).catalogues:
+    for catalogue in plaza.get(KeyBrowser).catalogues:
         for name, key in catalogue:
             page = await admin.get(f"/app/operator/keys/{name}")
             assert page.status_code == 200, name
             texts = [page.text]
             links = re.findall(r'href="(/app/operator/keys/[^"]+/key\?name=[^"]+)"', page.text)
-            assert opens(key) or not links
+            assert is_readable(key) or not links
             texts += [(await admin.get(unescape(link))).text for link in links]
             looked += len(links)
             for text in texts:
@@ -153,7 +153,7 @@ async def test_health_says_how_it_goes_and_an_audit_can_be_run(plaza: Plaza, adm
     for said in ("requests a second", "No audit has been run yet", "social.push failed", "held, ", "Oh <b>no"):
         assert said in words
     assert re.search(r"\d+\.\d [kM]B", words), "Valkey's memory"
-    under_way = json.encode(Report(1, keys=250, total=1_000)).decode()
+    under_way = json.encode(AuditReport(1, keys=250, total=1_000)).decode()
     await plaza.core.valkey.call("SET", AUDIT_RUNNING(), under_way, "PX", 30_000)
     piece = (await admin.get("/app/operator/health/audit")).text
     assert '<progress id="progress" max="1000" value="250">' in piece

@@ -69,11 +69,11 @@ def _acl() -> int:
     from plaza.app import catalogues
     from plaza.core.keyspace import Layout
     from plaza.core.valkey.address import parse
-    from plaza.keyspace.acl import rules
+    from plaza.keyspace.acl import acl_lines
 
     url = Settings.from_env().valkey_url
     clustered = bool(url) and parse(url)[1]
-    print("\n".join(rules(catalogues(), Layout.BRACES if clustered else Layout.PLAIN)))
+    print("\n".join(acl_lines(catalogues(), Layout.BRACES if clustered else Layout.PLAIN)))
     return 0
 
 
@@ -85,7 +85,7 @@ def _memory(given: argparse.Namespace) -> int:
 
     from plaza.app import catalogues
     from plaza.keyspace import memory_chart
-    from plaza.keyspace.memory import Survey
+    from plaza.keyspace.memory import MemoryScan
 
     if given.sample is not None and given.sample < 1:
         raise Invalid("must be at least 1", field="--sample")
@@ -93,8 +93,8 @@ def _memory(given: argparse.Namespace) -> int:
         task = bar.add_task("keys", total=None)
 
         def look(valkey: Valkey) -> Awaitable[Memory]:
-            survey = Survey(valkey, catalogues(), sample=given.sample)
-            return survey.run(lambda done, total: bar.update(task, completed=done, total=total))
+            scan = MemoryScan(valkey, catalogues(), sample=given.sample)
+            return scan.run(lambda done, total: bar.update(task, completed=done, total=total))
 
         found = with_valkey(look)
     if given.json:
@@ -109,7 +109,7 @@ def _audit(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from plaza.keyspace.audit import AUDIT, DRY_RUN, REPAIR, Audits, Report
+    from plaza.keyspace.audit import AUDIT, DRY_RUN, REPAIR, AuditReport, Audits
     from plaza.keyspace.audit.report import show
 
     mode = DRY_RUN if given.dry_run else REPAIR if given.repair else AUDIT
@@ -118,11 +118,11 @@ def _audit(given: argparse.Namespace) -> int:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("keys", total=None, at="")
 
-        def told(report: Report) -> None:
+        def show_progress(report: AuditReport) -> None:
             at = f"{report.keys / max(report.seconds, 0.001):,.0f}/s" if report.passes == 1 else f"pass {report.passes}"
             bar.update(task, total=max(report.total, report.keys), completed=report.keys, at=at)
 
-        report = with_plaza(lambda plaza: plaza.get(Audits).run(mode, told))
+        report = with_plaza(lambda plaza: plaza.get(Audits).run(mode, show_progress))
     if given.json:
         print(msgspec.json.encode(report).decode())
     else:

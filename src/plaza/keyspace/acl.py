@@ -1,14 +1,16 @@
-"""Access rules for Valkey itself, by the same declarations: who connects with less than everything does less harm.
+"""Generates Valkey ACL rules from the key catalogues, for processes that should not have full access.
 
-Three roles. The *service* is what `plaza serve` needs, which is API and worker in one: it reads and writes the keys of
-the catalogue and no others. The *worker* is `plaza worker` and the operator's commands: the same, but what only
-requests leave behind, such as rate limits and kept answers, it can look at and not change. The *reader* is another
-program that wants to see what Plaza writes: it reads what the proxy would read for the API key, by the commands that
-the proxy has, and no secret.
+There are three roles:
 
-Valkey knows keys by glob patterns, which say less than a declaration does: a reader of `user:<username>` reads private
-fields too. But no pattern of the reader's fits the name of a secret. That takes care where a name begins with an id,
-since `*_liked_posts` would also fit the secrets of somebody who is called so: there a username is spelled out.
+- *service*, for `plaza serve` (API and worker): reads and writes the keys of the catalogues and no others.
+- *worker*, for `plaza worker` and the operator's commands: the same, but keys that only requests write (rate limits,
+  stored responses) are read-only.
+- *reader*, for other programs: reads what the HTTP proxy returns for the API key, with the proxy's commands. It cannot
+  read secrets.
+
+ACLs select keys by glob patterns, which are less precise than a declaration: a reader of `user:<username>` also reads
+private fields. But no reader pattern matches the name of a secret key. Where a name begins with a username, the glob
+spells out the characters: `*_liked_posts` would also match secret keys of a user whose name ends like that.
 """
 
 from __future__ import annotations
@@ -23,57 +25,60 @@ from plaza.core.keyspace import Access, Catalogue, Key, Layout
 from plaza.core.tokens import USERNAME
 from plaza.keyspace.proxy.commands import COMMANDS
 
-# One character of a username, as Valkey's globs have it: there a dash between two characters is always a range.
-_ONE, _MOST = "[-A-Za-z0-9._]", 30
-assert f"[A-Za-z0-9._-]{{1,{_MOST}}}" == USERNAME
+# One character of a username as a Valkey glob, where a dash between two characters is always a range.
+_USERNAME_CHARACTER, _MAX_USERNAME_LENGTH = "[-A-Za-z0-9._]", 30
+assert f"[A-Za-z0-9._-]{{1,{_MAX_USERNAME_LENGTH}}}" == USERNAME
 
-# What requests leave behind by being asked, whatever they ask for.
-OF_REQUESTS: Final = (core.LIMIT_USER, core.LIMIT_ADDRESS, core.IDEMPOTENCY, core.IDEMPOTENCY_DAY, core.SNAPSHOT)
+# Keys that any HTTP request may write, and only requests.
+REQUEST_KEYS: Final = (core.LIMIT_USER, core.LIMIT_ADDRESS, core.IDEMPOTENCY, core.IDEMPOTENCY_DAY, core.SNAPSHOT)
 
-# What every client does to begin with; the last ones only on a cluster.
+# The commands that every client sends on connecting; the last three only on a cluster.
 _CONNECT: Final = (
     "+hello +auth +ping +select +client|setname +client|setinfo +client|id +asking +readonly +cluster|slots"
 )
-# Rules count from left to right: whole classes first, then what is dangerous in them goes, then what is needed of that.
-_OURS: Final = (
+# Valkey applies rules from left to right: first add categories, then remove the dangerous ones, then add back what
+# Plaza needs of those.
+_PLAZA: Final = (
     "+@read +@write +@transaction -@dangerous -@scripting -randomkey +info +bgrewriteaof +time "
     "+client|tracking +client|caching +fcall +fcall_ro +function|list +function|load +function|delete"
 )
 _READER: Final = " ".join([_CONNECT, *(f"+{name.lower()}" for name, command in COMMANDS.items() if not command.writes)])
 
 
-def rules(catalogues: Sequence[Catalogue], layout: Layout) -> list[str]:
-    """The lines of an ACL file. Users are off, without a password: an operator gives them one and switches them on."""
-    everything = [(key, catalogue) for catalogue in catalogues for _, key in catalogue]
-    readable = [(key, catalogue) for key, catalogue in everything if key.read is not Access.NOBODY]
-    asked = [(key, catalogue) for key, catalogue in everything if key in OF_REQUESTS]
-    rest = [(key, catalogue) for key, catalogue in everything if key not in OF_REQUESTS]
+def acl_lines(catalogues: Sequence[Catalogue], layout: Layout) -> list[str]:
+    """The lines of an ACL file. Users are off and have no password; the operator sets one and switches them on."""
+    keys = [(key, catalogue) for catalogue in catalogues for _, key in catalogue]
+    readable = [(key, catalogue) for key, catalogue in keys if key.read is not Access.NOBODY]
+    request_keys = [(key, catalogue) for key, catalogue in keys if key in REQUEST_KEYS]
+    other_keys = [(key, catalogue) for key, catalogue in keys if key not in REQUEST_KEYS]
     roles = (
-        ("service", f"{_CONNECT} {_OURS}", _patterns("~", everything, layout)),
-        ("worker", f"{_CONNECT} {_OURS}", _patterns("~", rest, layout) + _patterns("%R~", asked, layout)),
-        ("reader", _READER, _patterns("%R~", readable, layout, spelled=True)),
+        ("service", f"{_CONNECT} {_PLAZA}", _patterns("~", keys, layout)),
+        ("worker", f"{_CONNECT} {_PLAZA}", _patterns("~", other_keys, layout) + _patterns("%R~", request_keys, layout)),
+        ("reader", _READER, _patterns("%R~", readable, layout, spell_usernames=True)),
     )
     return [f"user plaza-{name} reset off {' '.join(patterns)} {commands}" for name, commands, patterns in roles]
 
 
-def _patterns(right: str, keys: Iterable[tuple[Key, Catalogue]], layout: Layout, *, spelled: bool = False) -> list[str]:
-    """Patterns for all these families, without those that another one covers."""
-    found = list(dict.fromkeys(glob for key, catalogue in keys for glob in _globs_of(key, catalogue, layout, spelled)))
-    return [right + glob for glob in found if not any(other != glob and fnmatchcase(glob, other) for other in found)]
+def _patterns(
+    permission: str, keys: Iterable[tuple[Key, Catalogue]], layout: Layout, *, spell_usernames: bool = False
+) -> list[str]:
+    """ACL patterns for these keys, without the ones that another pattern covers."""
+    globs = list(dict.fromkeys(g for key, catalogue in keys for g in _globs(key, catalogue, layout, spell_usernames)))
+    return [permission + g for g in globs if not any(other != g and fnmatchcase(g, other) for other in globs)]
 
 
-def _globs_of(key: Key, catalogue: Catalogue, layout: Layout, spelled: bool) -> list[str]:
-    """A family's pattern; several where it begins with a username that no brace marks and that is to be spelled out."""
-    begins = catalogue.shapes[key.parts[0]] if key.pattern.startswith("<") else ""
-    if spelled and layout is Layout.PLAIN and begins == USERNAME:
+def _globs(key: Key, catalogue: Catalogue, layout: Layout, spell_usernames: bool) -> list[str]:
+    """The globs of a family: one, or one per username length if the name begins with a username to be spelled out."""
+    first_shape = catalogue.shapes[key.parts[0]] if key.pattern.startswith("<") else ""
+    if spell_usernames and layout is Layout.PLAIN and first_shape == USERNAME:
         rest = _PART.sub("*", key.pattern[key.pattern.index(">") + 1 :])
-        return [_ONE * length + rest for length in range(1, _MOST + 1)]
+        return [_USERNAME_CHARACTER * length + rest for length in range(1, _MAX_USERNAME_LENGTH + 1)]
     name = key.plain if layout is Layout.PLAIN else key.braced
-    return [name % tuple(_glob_of(catalogue.shapes[part]) for part in key.parts)]
+    return [name % tuple(_glob(catalogue.shapes[part]) for part in key.parts)]
 
 
-def _glob_of(shape: str) -> str:
-    """A part whose shape is a glob already, such as `db_len` or `[1-5]`, says itself; any other may be anything."""
+def _glob(shape: str) -> str:
+    """A shape that is also a valid glob, such as `db_len` or `[1-5]`, stays; every other becomes `*`."""
     return shape if _GLOB.fullmatch(shape) else "*"
 
 

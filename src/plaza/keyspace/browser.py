@@ -1,8 +1,8 @@
-"""Looking at live keys, family by family, without ever asking Valkey for all of them.
+"""Browses live keys by key family, without reading the whole keyspace.
 
-A page of keys is found by `SCAN` in bounded steps, also when a family is rare among millions of keys: it then says how
-far it looked, and where to go on. What a key holds is shown in part, in the catalogue's words. What is secret is never
-shown: the contents of closed families, the tokens in names, and what a profile keeps for its own person.
+A page of keys comes from `SCAN` in bounded steps, also when a family is rare among millions of keys: the page then says
+how many keys were scanned and where to continue. A key's content is shown in part, with the meanings from the
+catalogue. Secrets are never shown: the content of closed families, tokens in names, and private profile fields.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from msgspec import Struct
 from plaza.core.errors import Invalid, NotFound
 from plaza.core.keyspace import Access, Catalogue, Field, Key, Layout
 from plaza.core.valkey import Valkey
-from plaza.keyspace.families import Families, Family
+from plaza.keyspace.families import KeyFamilies, KeyFamily
 
-PAGE: Final = 40
-# Keys that one page looks through at most. Few at a time to begin with, or a page of a large family would have as many
-# rows as that; a family that is rare is looked for in longer steps, of a millisecond of Valkey at most.
-LOOKED_AT: Final = 50_000
-FIRST_STEP: Final = 50
-LONGEST_STEP: Final = 1_600
+PAGE_KEYS: Final = 40
+# The most keys scanned for one page. The first step is small, because a page of a large family gets all rows of a step.
+# Steps then grow, so that a rare family is found; the largest takes Valkey at most a millisecond.
+MAX_SCANNED_KEYS: Final = 50_000
+FIRST_STEP_KEYS: Final = 50
+MAX_STEP_KEYS: Final = 1_600
 SHOWN_MEMBERS: Final = 60
 SHOWN_CHARACTERS: Final = 400
 
-# Whoever has one of these is somebody.
+# Parts of key names that grant access.
 SECRET_PARTS: Final = frozenset({"token"})
 
-_LENGTHS: Final = {
+_LENGTH_COMMANDS: Final = {
     "string": "STRLEN",
     "hash": "HLEN",
     "set": "SCARD",
@@ -38,105 +38,107 @@ _LENGTHS: Final = {
     "list": "LLEN",
     "stream": "XLEN",
 }
-_MOMENT = re.compile(r"Unix (milliseconds|seconds|microseconds)")
+_TIME_UNIT = re.compile(r"Unix (milliseconds|seconds|microseconds)")
 
 
-class Glance(Struct):
-    """A key in a list. `name` is as it may be shown; without `opens` its contents may not be."""
+class KeySummary(Struct):
+    """A key in a list. `name` has its secret parts masked. `readable` says whether the content may be shown."""
 
     name: str
-    opens: bool
+    readable: bool
     kind: str
     length: int
     memory: int
     expires_ms: int | None
 
 
-class Listing(Struct):
-    """Some keys of a family, how many were looked through for them, and where to go on."""
+class KeyPage(Struct):
+    """A page of keys of one family, the number of keys scanned for it, and where the next page begins."""
 
-    keys: list[Glance]
-    looked: int
+    keys: list[KeySummary]
+    scanned: int
     total: int
     next: str | None
 
 
-class Row(Struct):
-    """Something that a key holds: a member or a field, what it means, and its value or score."""
+class KeyRow(Struct):
+    """A member or field of a key, its meaning, and its score or value."""
 
     name: str
     meaning: str
     value: str
-    at_ms: int | None = None  # if the value is a moment
+    at_ms: int | None = None  # if the value is a time
     hidden: bool = False
 
 
-class Look(Struct):
-    """A key and some of what it holds."""
+class KeyView(Struct):
+    """A key and the first part of its content."""
 
-    glance: Glance
-    rows: list[Row]
+    summary: KeySummary
+    rows: list[KeyRow]
 
 
-class Keyspace:
-    """The catalogue and the keys that are there."""
+class KeyBrowser:
+    """Lists the keys of a family and shows the content of a key."""
 
     def __init__(self, valkey: Valkey, catalogues: Sequence[Catalogue]) -> None:
         self._valkey = valkey
         self.catalogues = catalogues
-        self._families = Families(catalogues, valkey.layout)
-        self._named = {name: self._families.of(key) for catalogue in catalogues for name, key in catalogue}
+        self._families = KeyFamilies(catalogues, valkey.layout)
+        self._named = {name: self._families.for_key(key) for catalogue in catalogues for name, key in catalogue}
 
     @property
-    def closed(self) -> frozenset[str]:
-        """The patterns of families that hold secrets: neither their names nor what they hold are for a page."""
-        return frozenset(family.key.pattern for family in self._families.all if not opens(family.key))
+    def closed_patterns(self) -> frozenset[str]:
+        """The patterns of families that hold secrets: neither their names nor their content may be shown."""
+        return frozenset(family.key.pattern for family in self._families.all if not is_readable(family.key))
 
-    def family(self, name: str) -> Family:
+    def family(self, name: str) -> KeyFamily:
+        """The family with this name in its catalogue, such as `post_likes`."""
         found = self._named.get(name)
         if found is None:
-            raise NotFound("There is no such family of keys.")
+            raise NotFound("No such key family.")
         return found
 
-    async def keys(self, name: str, cursor: str = "") -> Listing:
-        """A page of a family's keys. At most `LOOKED_AT` keys are looked through, in short steps."""
+    async def list_keys(self, name: str, cursor: str = "") -> KeyPage:
+        """A page of a family's keys. Scans at most `MAX_SCANNED_KEYS` keys, in short steps."""
         family = self.family(name)
         nodes = self._valkey.primaries()
         total = sum([int(await node.call("DBSIZE")) for node in nodes])
         if not family.key.parts:
-            there = await self._valkey.call("EXISTS", family.key())
-            return Listing(await self._glances(family, [family.key()] if there else []), there, total, None)
-        at, position = _read(cursor, len(nodes))
+            exists = await self._valkey.call("EXISTS", family.key())
+            return KeyPage(await self._summaries(family, [family.key()] if exists else []), exists, total, None)
+        node, position = _parse_cursor(cursor, len(nodes))
         names: list[str] = []
-        looked, step = 0, FIRST_STEP
-        while at < len(nodes) and len(names) < PAGE and looked < LOOKED_AT:
-            command = ("SCAN", position, "MATCH", pattern(family.key, self._valkey.layout), "COUNT", step)
-            position, found = await nodes[at].call(*command, "TYPE", family.key.type)
-            names += [name for name in found if self._is(name, family)]
-            looked, step = looked + step, min(2 * step, LONGEST_STEP)
+        scanned, step = 0, FIRST_STEP_KEYS
+        while node < len(nodes) and len(names) < PAGE_KEYS and scanned < MAX_SCANNED_KEYS:
+            command = ("SCAN", position, "MATCH", glob(family.key, self._valkey.layout), "COUNT", step)
+            position, found = await nodes[node].call(*command, "TYPE", family.key.type)
+            names += [name for name in found if self._belongs_to(name, family)]
+            scanned, step = scanned + step, min(2 * step, MAX_STEP_KEYS)
             if position == "0":
-                at += 1
-        following = None if at == len(nodes) else f"{at}-{position}"
-        return Listing(await self._glances(family, sorted(names)), min(looked, total), total, following)
+                node += 1
+        next_cursor = None if node == len(nodes) else f"{node}-{position}"
+        return KeyPage(await self._summaries(family, sorted(names)), min(scanned, total), total, next_cursor)
 
-    def _is(self, name: str, family: Family) -> bool:
+    def _belongs_to(self, name: str, family: KeyFamily) -> bool:
         found = self._families.match(name)
         return found is not None and found[0] is family
 
-    async def look(self, name: str, key: str) -> Look:
-        """A key and the first of what it holds."""
+    async def get_key(self, name: str, key: str) -> KeyView:
+        """A key and the first part of its content. Two round trips."""
         family = self.family(name)
-        if not self._is(key, family) or not opens(family.key):
-            raise NotFound("There is no such key to look at.")
-        found = await self._glances(family, [key])
+        if not self._belongs_to(key, family) or not is_readable(family.key):
+            raise NotFound("No such key, or its content may not be shown.")
+        found = await self._summaries(family, [key])
         if not found:
-            raise NotFound("There is no such key.")
-        glance = found[0]
-        if glance.kind != family.key.type:
-            raise Invalid(f"This is a {glance.kind}, and should be a {family.key.type}.")
-        return Look(glance, _rows(family.key, await self._held(family.key.type, key)))
+            raise NotFound("No such key.")
+        summary = found[0]
+        if summary.kind != family.key.type:
+            raise Invalid(f"This key is a {summary.kind}, but should be a {family.key.type}. Run `plaza audit`.")
+        return KeyView(summary, _rows(family.key, await self._content(family.key.type, key)))
 
-    async def _held(self, kind: str, key: str) -> list[tuple[str, str]]:
+    async def _content(self, kind: str, key: str) -> list[tuple[str, str]]:
+        """The first members or fields, each with its score or value."""
         most = SHOWN_MEMBERS
         if kind == "hash":
             found = await self._valkey.call("HSCAN", key, 0, "COUNT", most)
@@ -153,37 +155,42 @@ class Keyspace:
             return [(id, " ".join(map(str, fields))) for id, fields in found]
         return [("value", await self._valkey.call("GETRANGE", key, 0, 4 * SHOWN_CHARACTERS))]
 
-    async def _glances(self, family: Family, names: Sequence[str]) -> list[Glance]:
+    async def _summaries(self, family: KeyFamily, names: Sequence[str]) -> list[KeySummary]:
         if not names:
             return []
-        measure = _LENGTHS[family.key.type]
-        asked = [
+        length_command = _LENGTH_COMMANDS[family.key.type]
+        commands = [
             command
             for name in names
             for command in (
                 ("TYPE", name),
                 ("PTTL", name),
                 ("MEMORY", "USAGE", name, "SAMPLES", 5),
-                (measure, name),
+                (length_command, name),
             )
         ]
-        replies: list[Any] = await self._valkey.batch(asked, return_errors=True)
+        replies: list[Any] = await self._valkey.batch(commands, return_errors=True)
         found = []
         for n, name in enumerate(names):
             kind, ttl, memory, length = replies[4 * n : 4 * n + 4]
             if kind == "none" or isinstance(kind, Exception):
-                continue  # it went in this moment
+                continue  # deleted since its name was read
             size = length if isinstance(length, int) else 0
             expires = ttl if isinstance(ttl, int) and ttl >= 0 else None
             found.append(
-                Glance(
-                    self._shown(name), opens(family.key) and kind == family.key.type, kind, size, memory or 0, expires
+                KeySummary(
+                    self._masked(name),
+                    is_readable(family.key) and kind == family.key.type,
+                    kind,
+                    size,
+                    memory or 0,
+                    expires,
                 )
             )
         return found
 
-    def _shown(self, name: str) -> str:
-        """A name without what nobody must see of it."""
+    def _masked(self, name: str) -> str:
+        """The name with its secret parts shortened."""
         found = self._families.match(name)
         if found is None:
             return name
@@ -194,23 +201,24 @@ class Keyspace:
         return family.key(*masked)
 
 
-def opens(key: Key) -> bool:
-    """Whether what a family holds may be shown to an admin."""
+def is_readable(key: Key) -> bool:
+    """Whether a family's content may be shown to an admin."""
     return key.read is not Access.NOBODY and not SECRET_PARTS & set(key.parts)
 
 
-def pattern(key: Key, layout: Layout) -> str:
-    """The glob that finds a family's keys, and a few others perhaps."""
+def glob(key: Key, layout: Layout) -> str:
+    """A glob that matches all keys of a family, and possibly keys of other families."""
     literal = key.name(layout, *["\0"] * len(key.parts))
     return re.sub(r"([\\*?\[\]])", r"\\\1", literal).replace("\0", "*")
 
 
-def _read(cursor: str, nodes: int) -> tuple[int, str]:
+def _parse_cursor(cursor: str, nodes: int) -> tuple[int, str]:
+    """The index of the node and the SCAN cursor on it."""
     if not cursor:
         return 0, "0"
     found = re.fullmatch(r"(\d{1,4})-(\d{1,20})", cursor)
     if found is None or int(found[1]) >= nodes:
-        raise Invalid("This is no place in a list of keys.", field="cursor")
+        raise Invalid("Invalid cursor. Request the first page again.", field="cursor")
     return int(found[1]), found[2]
 
 
@@ -218,29 +226,29 @@ def _pairs(flat: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _rows(key: Key, held: Iterable[tuple[str, str]]) -> list[Row]:
+def _rows(key: Key, content: Iterable[tuple[str, str]]) -> list[KeyRow]:
     fields = {field.name: field for field in key.fields}
     if fields:
-        return [_field(name, value, fields.get(name)) for name, value in held]
+        return [_field_row(name, value, fields.get(name)) for name, value in content]
     meaning = key.score if key.type == "zset" else key.of
-    return [Row(cut(name), "", cut(value), at_ms=moment(value, meaning)) for name, value in held]
+    return [KeyRow(shorten(name), "", shorten(value), at_ms=unix_ms(value, meaning)) for name, value in content]
 
 
-def _field(name: str, value: str, field: Field | None) -> Row:
-    """A field of a hash. One that nobody declared is its owner's own, as those are that only its owner may read."""
+def _field_row(name: str, value: str, field: Field | None) -> KeyRow:
+    """A field of a hash. The value of a private, secret or undeclared field is hidden."""
     if field is None or field.read in (Access.SELF, Access.NOBODY):
-        meaning = "a field of its owner's own" if field is None else field.help
-        return Row(cut(name), meaning, "", hidden=True)
-    return Row(name, field.help, cut(value), at_ms=moment(value, field.help))
+        meaning = "a custom field of the owner" if field is None else field.help
+        return KeyRow(shorten(name), meaning, "", hidden=True)
+    return KeyRow(name, field.help, shorten(value), at_ms=unix_ms(value, field.help))
 
 
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
-def moment(value: str, meaning: str) -> int | None:
-    """The moment that a value names, in milliseconds, if its meaning says that it names one."""
-    unit = _MOMENT.search(meaning)
+def unix_ms(value: str, meaning: str) -> int | None:
+    """The time in milliseconds if the meaning says that the value is a Unix time; else None."""
+    unit = _TIME_UNIT.search(meaning)
     if unit is None:
         return None
     try:

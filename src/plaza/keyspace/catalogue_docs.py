@@ -1,4 +1,4 @@
-"""The catalogue written out: for people (`docs/keys.md`, the terminal) and for programs (JSON)."""
+"""Prints the catalogue as Markdown (`docs/keys.md`), as a terminal table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from plaza.core.keyspace import Access, Catalogue, Key
 INTRODUCTION = """\
 # Keys
 
-Made from the catalogue by `make docs`; a test fails when it is stale. Names are those of one server. On a cluster the
-part marked as *owner* stands in braces (`post:{<post>}:likes`), so that all keys of one owner share a slot.
+`make docs` generates this page from the key catalogues; a test fails when it is out of date. Names are those of a
+standalone server. On a cluster the *owner* part is in braces (`post:{<post>}:likes`), so that all keys of one owner
+share a slot.
 """
 
 
 def markdown(catalogues: Iterable[Catalogue]) -> str:
-    """The whole of `docs/keys.md`."""
+    """The text of `docs/keys.md`."""
     pages = [INTRODUCTION]
     for catalogue in catalogues:
         pages.append(f"## {catalogue.domain}\n")
@@ -30,31 +31,31 @@ def markdown(catalogues: Iterable[Catalogue]) -> str:
 
 def _section(key: Key) -> str:
     lines = [f"### `{key.pattern}`\n", f"{key.help}\n"]
-    lines += [f"- **{word}**: {says}" for word, says in _facts(key)]
+    lines += [f"- **{label}**: {text}" for label, text in _attributes(key)]
     if key.fields:
         lines += ["", "| field | meaning | read by | written by |", "|---|---|---|---|"]
         lines += [f"| `{f.name}` | {f.help} | {f.read.value} | {f.write.value} |" for f in key.fields]
     return "\n".join(lines) + "\n"
 
 
-def _facts(key: Key) -> list[tuple[str, str]]:
-    """What there is to say about a key, leaving out what it does not have."""
-    facts = [
+def _attributes(key: Key) -> list[tuple[str, str]]:
+    """Label and text of each attribute that the key has."""
+    attributes = [
         ("type", key.type),
         ("owner", f"`<{key.owner}>`" if key.owner else "none"),
         ("holds", key.of),
-        ("looks like", _looks(key)),
+        ("looks like", _shape(key)),
         ("score", key.score),
         ("lives", key.lifetime),
         ("always", "; ".join(map(str, key.same))),
         ("proxy", _access(key)),
         ("documented as", f"`{key.document}`" if key.document else ""),
     ]
-    return [(word, says) for word, says in facts if says]
+    return [(label, text) for label, text in attributes if text]
 
 
-def _looks(key: Key) -> str:
-    """The shape of members, or of fields and their values, as the audit checks it."""
+def _shape(key: Key) -> str:
+    """The shape of members, or of fields and values, that the audit checks."""
     shapes = [shape for shape in (key.holds, key.value) if shape]
     return " → ".join(f"`{shape}`" for shape in shapes)
 
@@ -67,11 +68,11 @@ def _access(key: Key) -> str:
 
 
 def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:
-    """The catalogue for programs."""
+    """The catalogue as JSON-compatible records."""
     return [
         {"domain": catalogue.domain, "name": name, "pattern": key.pattern, "help": key.help}
-        | {word.replace(" ", "_"): says for word, says in _facts(key)}
-        # Names as they are: backticks are for people.
+        | {label.replace(" ", "_"): text for label, text in _attributes(key)}
+        # Without the backticks of the Markdown page.
         | {"owner": key.owner or None, "documented_as": key.document or None}
         | ({"fields": {f.name: f.help for f in key.fields}} if key.fields else {})
         for catalogue in catalogues
@@ -80,13 +81,13 @@ def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:
 
 
 def show(catalogues: Sequence[Catalogue], console: Console) -> None:
-    """The catalogue as a table in the terminal. Below a name, what its document calls it if that is not the same."""
+    """Print the catalogue as a table. A documented name that differs from the pattern is shown below it."""
     table = Table(title="Keys", title_justify="left")
     for column in ("domain", "key", "type", "holds", "lives"):
         table.add_column(column, overflow="fold")
     for catalogue in catalogues:
         for _, key in catalogue:
             name = key.pattern if key.document in ("", key.pattern) else f"{key.pattern}\n({key.document})"
-            # As text, for in a string `:top:` would be drawn as a picture.
+            # `Text` prevents rich from drawing `:top:` as an emoji.
             table.add_row(*map(Text, (catalogue.domain, name, key.type, key.of or key.help, key.lifetime)))
     console.print(table)

@@ -1,8 +1,9 @@
-"""Which family a name belongs to, quickly, and what is known of that family.
+"""Maps a key name to its key family: the declared key it belongs to, and the ids in the name.
 
-A million names are matched against more than a hundred patterns. So patterns are sorted by what names of theirs begin
-with, up to the first colon, and each heap is one regular expression; what begins with an id (`<event>#Event#…`) is one
-heap more, tried last. Each family keeps its own catalogue's shapes: what a `<tag>` looks like differs between domains.
+The audit matches millions of names against more than a hundred patterns. Patterns are therefore grouped by their
+literal prefix up to the first colon, and each group is compiled to one regular expression. Patterns that begin with an
+id (`<event>#Event#…`) form one more group, which is tried last. Each family keeps the shapes of its own catalogue,
+because a `<tag>` may look different in another domain.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from plaza.core.keyspace import Catalogue, Key, Layout
 
 
 @dataclass(slots=True, eq=False)
-class Family:
-    """A declared key, with everything that is to be checked of it."""
+class KeyFamily:
+    """A declared key and everything the audit checks about it."""
 
     domain: str
     key: Key
     shapes: Mapping[str, str]
-    leaving: Mapping[str, Sequence[Key]]  # by part: where those of its ids are noted that are being removed
+    leaving: Mapping[str, Sequence[Key]]  # per part: the keys that list ids which are being deleted
     holds: Shape | None = None
     value: Shape | None = None
     fields: dict[str, Shape] = field(default_factory=dict)
-    each: list[Invariant] = field(default_factory=list)  # of every member
-    whole: list[Invariant] = field(default_factory=list)
+    member_invariants: list[Invariant] = field(default_factory=list)
+    key_invariants: list[Invariant] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         key = self.key
@@ -39,11 +40,11 @@ class Family:
 
     @property
     def is_object(self) -> bool:
-        """A hash with fields of fixed meaning, which is judged as a whole."""
+        """Whether the key is a hash with declared fields. It is then checked as one object."""
         return bool(self.key.fields)
 
     def ids(self, entry: Entry) -> dict[str, str]:
-        """The ids that an entry speaks of, by their parts; `other` is the member's, where it is the key's part too."""
+        """The ids in an entry by part name. `other` is the member's id if key and member have the same part."""
         found = dict(zip(self.key.parts, entry.parts, strict=True))
         for part, id in zip(self.holds.parts if self.holds else (), entry.ids, strict=False):
             found["other" if part in found else part] = id
@@ -54,8 +55,8 @@ class Family:
                     found[shape.parts[0]] = read[0]
         return found
 
-    def excuses(self, entry: Entry) -> list[Command]:
-        """What to ask to know whether something of this is being removed just now."""
+    def deletion_checks(self, entry: Entry) -> list[Command]:
+        """Commands that return a value if something the entry refers to is being deleted right now."""
         if not self.leaving or self.key.leaving:
             return []
         ids = self.ids(entry)
@@ -63,73 +64,75 @@ class Family:
             pairs = [*ids.items(), (next(p for p in self.holds.parts if p in self.key.parts), ids["other"])]
         else:
             pairs = list(ids.items())
-        return [_noted(key, id) for part, id in pairs for key in self.leaving.get(part, ())]
+        return [_deletion_check(key, id) for part, id in pairs for key in self.leaving.get(part, ())]
 
 
-def _noted(key: Key, id: str) -> Command:
+def _deletion_check(key: Key, id: str) -> Command:
     if key.parts:
         return ("EXISTS", key(id))
     return ("SISMEMBER" if key.type == "set" else "ZSCORE", key(), id)
 
 
-class Families:
-    """All families of several catalogues."""
+class KeyFamilies:
+    """All key families of several catalogues."""
 
     def __init__(self, catalogues: Iterable[Catalogue], layout: Layout) -> None:
-        self.all: list[Family] = []
-        self.by_key: dict[int, Family] = {}
+        self.all: list[KeyFamily] = []
+        self._by_key: dict[int, KeyFamily] = {}
         for catalogue in catalogues:
             leaving: dict[str, list[Key]] = {}
             for _, key in catalogue:
                 if key.leaving:
                     leaving.setdefault(key.leaving, []).append(key)
             for _, key in catalogue:
-                family = Family(catalogue.domain, key, catalogue.shapes, leaving)
+                family = KeyFamily(catalogue.domain, key, catalogue.shapes, leaving)
                 self.all.append(family)
-                self.by_key[id(key)] = family
+                self._by_key[id(key)] = family
         self._exact = {f.key.pattern: f for f in self.all if not f.key.parts}
-        heaps: dict[str, list[Family]] = defaultdict(list)
+        groups: dict[str, list[KeyFamily]] = defaultdict(list)
         for family in self.all:
             if family.key.parts:
-                heaps[_head(family.key)].append(family)
-        self._heaps = {head: Heap(some, layout) for head, some in heaps.items()}
-        self._rest = self._heaps.pop("", Heap([], layout))
+                groups[_prefix(family.key)].append(family)
+        self._groups = {prefix: PrefixGroup(families, layout) for prefix, families in groups.items()}
+        self._without_prefix = self._groups.pop("", PrefixGroup([], layout))
 
-    def of(self, key: Key) -> Family:
-        return self.by_key[id(key)]
+    def for_key(self, key: Key) -> KeyFamily:
+        """The family of a declared key."""
+        return self._by_key[id(key)]
 
-    def match(self, name: str) -> tuple[Family, tuple[str, ...]] | None:
-        """The family of a name and the ids in it, or None for a key that nobody declared."""
+    def match(self, name: str) -> tuple[KeyFamily, tuple[str, ...]] | None:
+        """The family of a name and the ids in it; None if no catalogue declares the name."""
         found = self._exact.get(name)
         if found is not None:
             return found, ()
-        heap = self._heaps.get(name[: name.find(":") + 1])
-        return (heap.match(name) if heap else None) or self._rest.match(name)
+        group = self._groups.get(name[: name.find(":") + 1])
+        return (group.match(name) if group else None) or self._without_prefix.match(name)
 
 
-class Heap:
-    """Families whose names begin alike."""
+class PrefixGroup:
+    """Families with the same literal prefix, compiled to one regular expression."""
 
-    def __init__(self, families: Sequence[Family], layout: Layout) -> None:
-        self._of: dict[int, tuple[Family, int]] = {}
+    def __init__(self, families: Sequence[KeyFamily], layout: Layout) -> None:
+        self._by_group: dict[int, tuple[KeyFamily, int]] = {}
         alternatives, group = [], 1
         for family in families:
             alternatives.append(f"({family.key.regex(layout, family.shapes)})")
-            self._of[group] = (family, group + len(family.key.parts))
+            self._by_group[group] = (family, group + len(family.key.parts))
             group += 1 + len(family.key.parts)
         self._match = re.compile("|".join(alternatives) or r"(?!)", re.DOTALL).fullmatch
 
-    def match(self, name: str) -> tuple[Family, tuple[str, ...]] | None:
+    def match(self, name: str) -> tuple[KeyFamily, tuple[str, ...]] | None:
+        """The family of a name in this group, and the ids in it."""
         found = self._match(name)
         if found is None:
             return None
-        first = found.lastindex  # the group that closed last is the whole alternative
+        first = found.lastindex  # the last closed group is the outer one of the alternative that matched
         assert first is not None
-        family, last = self._of[first]
+        family, last = self._by_group[first]
         parts: tuple[Any, ...] = found.groups()[first:last]
         return family, parts
 
 
-def _head(key: Key) -> str:
+def _prefix(key: Key) -> str:
     literal = key.pattern[: key.pattern.index("<")]
     return literal[: literal.find(":") + 1]

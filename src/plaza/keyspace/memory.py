@@ -1,11 +1,10 @@
-"""What takes how much memory, by family: keys, bytes, what never expires, and the biggest.
+"""Measures memory by key family: keys, bytes, share without expiry, and the largest keys.
 
-Every name is looked at once (`SCAN`, on a cluster on all nodes), so keys are counted, not estimated. What a key takes
-is asked of Valkey for each one, or with `sample` for the first few of each family, for all that are long, and then for
-some, taken by chance: the sum is then an estimate, and says how far off it may be. A few people have more than all
-others together, and chance would miss them, in the sum and in what is said of its error; so every key is asked how long
-it is, which costs Valkey next to nothing. Nothing is kept of a key but its part in a sum, so memory does not grow with
-the keyspace.
+`SCAN` visits every name once, on a cluster on all primaries, so keys are counted and not estimated. `MEMORY USAGE`
+measures every key, or with `sample` only the first few of each family, all large ones and a random part of the rest;
+the total is then an estimate with a stated error. A few users have more data than all others together, and random
+sampling would miss them in the total and in its error. So every key's length is read, which costs Valkey very little.
+Only sums are stored per key, so the memory of this process does not grow with the keyspace.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from typing import Any, Final
 
 from plaza.core.keyspace import Access, Catalogue, Key, KeyType
 from plaza.core.valkey import Valkey
-from plaza.keyspace.families import Families
+from plaza.keyspace.families import KeyFamilies
 
-# Names to a page, and so commands sent together: Valkey serves others in between.
-NAMES: Final = 200
-# Of each family so many are always measured: most families with few keys are the ones with a large one.
-CERTAIN: Final = 50
-# What has so many members, or bytes of a string, is long.
-LONG: Final = 100
-LONG_TEXT: Final = 4_096
-BIGGEST: Final = 3
-# Valkey weighs so many members of a large key and takes the others for alike.
-MEMBERS: Final = 20
-# How often the truth is within the error that is stated: 95 times of 100.
-Z: Final = 1.96
+# Names per SCAN page, and so commands per batch: Valkey serves other clients in between.
+PAGE_KEYS: Final = 200
+# The first keys of each family are always measured: a family with few keys often has one large key.
+ALWAYS_MEASURED_KEYS: Final = 50
+# A key with this many members, or a string of this many bytes, counts as large.
+LARGE_MEMBERS: Final = 100
+LARGE_STRING_BYTES: Final = 4_096
+LARGEST_SHOWN: Final = 3
+# Members that Valkey samples to estimate the size of one key.
+USAGE_SAMPLES: Final = 20
+# The z-score of a 95% confidence interval.
+Z_95: Final = 1.96
 UNKNOWN: Final = "unknown"
 
-_LENGTH: Final[Mapping[KeyType, str]] = {
+_LENGTH_COMMANDS: Final[Mapping[KeyType, str]] = {
     "hash": "HLEN",
     "list": "LLEN",
     "set": "SCARD",
@@ -46,20 +45,21 @@ _LENGTH: Final[Mapping[KeyType, str]] = {
 
 
 @dataclass(slots=True)
-class Spread:
-    """Sum and variance of what was measured, one value at a time (Welford)."""
+class SizeStatistics:
+    """Running sum and variance of measured sizes (Welford)."""
 
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
-    lasting: int = 0  # those without expiry
+    without_expiry: int = 0
 
-    def add(self, value: float, *, lasting: bool) -> None:
+    def add(self, size: float, *, expires: bool) -> None:
+        """Add one measured key."""
         self.count += 1
-        self.lasting += lasting
-        delta = value - self.mean
+        self.without_expiry += not expires
+        delta = size - self.mean
         self.mean += delta / self.count
-        self.squares += delta * (value - self.mean)
+        self.squares += delta * (size - self.mean)
 
     @property
     def total(self) -> float:
@@ -71,86 +71,89 @@ class Spread:
 
 
 @dataclass(slots=True)
-class Usage:
-    """What a family takes."""
+class FamilyUsage:
+    """The memory of one key family."""
 
     pattern: str
     domain: str
     key: Key | None = None
     keys: int = 0
-    short: int = 0  # of the keys, those that are not long
-    long: Spread = field(default_factory=Spread)
-    certain: Spread = field(default_factory=Spread)  # the first of the short ones
-    chosen: Spread = field(default_factory=Spread)  # of the rest, by chance
+    small: int = 0  # keys that are not large
+    large: SizeStatistics = field(default_factory=SizeStatistics)
+    always_measured: SizeStatistics = field(default_factory=SizeStatistics)  # the first small keys
+    sampled: SizeStatistics = field(default_factory=SizeStatistics)  # a random part of the other small keys
     biggest: list[tuple[int, str]] = field(default_factory=list)
 
-    def see(self, *, long: bool, chance: Callable[[], bool]) -> Spread | None:
-        """Count a key. Where it belongs if it is to be measured, else None."""
+    def count(self, *, large: bool, sample: Callable[[], bool]) -> SizeStatistics | None:
+        """Count a key. Returns the statistics to add its size to; None if it is not to be measured."""
         self.keys += 1
-        if long:
-            return self.long
-        self.short += 1
-        if self.short <= CERTAIN:
-            return self.certain
-        return self.chosen if chance() else None
+        if large:
+            return self.large
+        self.small += 1
+        if self.small <= ALWAYS_MEASURED_KEYS:
+            return self.always_measured
+        return self.sampled if sample() else None
 
-    def add(self, name: str, size: int, spread: Spread, *, lasting: bool) -> None:
-        spread.add(size, lasting=lasting)
-        item = (size, self._shown(name))
-        if len(self.biggest) < BIGGEST:
+    def add(self, name: str, size: int, statistics: SizeStatistics, *, expires: bool) -> None:
+        """Add the size of a counted key."""
+        statistics.add(size, expires=expires)
+        item = (size, self._display_name(name))
+        if len(self.biggest) < LARGEST_SHOWN:
             heapq.heappush(self.biggest, item)
         else:
             heapq.heappushpop(self.biggest, item)
 
-    def lose(self, spread: Spread) -> None:
-        """A key has gone since it was counted."""
+    def uncount(self, statistics: SizeStatistics) -> None:
+        """Remove a key from the count: it was deleted before it was measured."""
         self.keys -= 1
-        self.short -= spread is not self.long
+        self.small -= statistics is not self.large
 
-    def _shown(self, name: str) -> str:
-        """A name that is itself a secret, or holds a session's token, is not for a screen."""
+    def _display_name(self, name: str) -> str:
+        """The name, or the pattern if the name is secret or contains a session token."""
         secret = self.key is not None and (self.key.read is Access.NOBODY or "token" in self.key.parts)
         return self.pattern if secret else name
 
     @property
     def measured(self) -> int:
-        return self.long.count + self.certain.count + self.chosen.count
+        return self.large.count + self.always_measured.count + self.sampled.count
 
     @property
-    def rest(self) -> int:
-        """Keys beyond those that are measured for certain."""
-        return self.short - self.certain.count
+    def sampled_from(self) -> int:
+        """The number of small keys that the random sample stands for."""
+        return self.small - self.always_measured.count
 
     @property
     def bytes(self) -> int:
-        return round(self.long.total + self.certain.total + self.rest * self._typical.mean)
+        return round(self.large.total + self.always_measured.total + self.sampled_from * self._typical.mean)
 
     @property
-    def _typical(self) -> Spread:
-        return self.chosen if self.chosen.count else self.certain
+    def _typical(self) -> SizeStatistics:
+        return self.sampled if self.sampled.count else self.always_measured
 
     @property
     def error(self) -> float:
-        """Bytes by which the sum may be off. None of it where every key was measured."""
-        unmeasured = self.rest - self.chosen.count
+        """The half width of the 95% confidence interval in bytes; 0 if every key was measured."""
+        unmeasured = self.sampled_from - self.sampled.count
         if unmeasured <= 0:
             return 0.0
-        few = self.chosen.count < 2  # then the others are as good a guess as any
-        variance, count = (self.certain.variance, 1) if few else (self.chosen.variance, self.chosen.count)
-        return Z * self.rest * math.sqrt(variance / count * (unmeasured / self.rest))
+        # One sampled key has no variance; the always measured keys are the best estimate then.
+        few = self.sampled.count < 2
+        variance, count = (self.always_measured.variance, 1) if few else (self.sampled.variance, self.sampled.count)
+        return Z_95 * self.sampled_from * math.sqrt(variance / count * (unmeasured / self.sampled_from))
 
     @property
-    def share_lasting(self) -> float:
-        """Of its keys, those that never expire."""
-        typical = self._typical.lasting / self._typical.count if self._typical.count else 0.0
-        return (self.long.lasting + self.certain.lasting + self.rest * typical) / self.keys if self.keys else 0.0
+    def share_without_expiry(self) -> float:
+        """The share of its keys that never expire."""
+        typical = self._typical.without_expiry / self._typical.count if self._typical.count else 0.0
+        known = self.large.without_expiry + self.always_measured.without_expiry
+        return (known + self.sampled_from * typical) / self.keys if self.keys else 0.0
 
 
 @dataclass(slots=True)
 class Memory:
-    """All families, the largest first."""
+    """The memory of all key families, largest first."""
 
-    usages: list[Usage]
+    usages: list[FamilyUsage]
     complete: bool
 
     @property
@@ -163,10 +166,11 @@ class Memory:
 
     @property
     def error(self) -> float:
+        """The half width of the 95% confidence interval in bytes."""
         return math.sqrt(sum(usage.error**2 for usage in self.usages))
 
     def record(self) -> dict[str, Any]:
-        """For programs."""
+        """The report as a JSON-compatible record."""
         return {
             "complete": self.complete,
             "keys": self.keys,
@@ -180,7 +184,7 @@ class Memory:
                     "measured": usage.measured,
                     "bytes": usage.bytes,
                     "error_bytes": round(usage.error),
-                    "share_without_expiry": round(usage.share_lasting, 4),
+                    "share_without_expiry": round(usage.share_without_expiry, 4),
                     "biggest": [{"key": name, "bytes": size} for size, name in sorted(usage.biggest, reverse=True)],
                 }
                 for usage in self.usages
@@ -188,63 +192,65 @@ class Memory:
         }
 
 
-class Survey:
-    """One look at all keys. `sample` is how many are to be measured, about; None for all."""
+class MemoryScan:
+    """One scan of all keys. `sample` is the approximate number of keys to measure; None measures all."""
 
     def __init__(
         self, valkey: Valkey, catalogues: Sequence[Catalogue], *, sample: int | None = None, seed: int | None = None
     ) -> None:
         self._valkey = valkey
-        self._families = Families(catalogues, valkey.layout)
+        self._families = KeyFamilies(catalogues, valkey.layout)
         self._sample = sample
         self._random = random.Random(seed)
-        self._found: dict[str, Usage] = {}
+        self._usages: dict[str, FamilyUsage] = {}
 
     async def run(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Memory:
-        """Look; `progress` hears how many keys of how many are done."""
+        """Measure. Calls `progress(done, total)` after every page of keys."""
         total = sum([int(await node.call("DBSIZE")) for node in self._valkey.primaries()])
         chance = 1.0 if self._sample is None else min(1.0, self._sample / max(total, 1))
         done = 0
         for node in self._valkey.primaries():
             async for names in _pages(node):
-                await self._look(node, names, chance)
+                await self._measure(node, names, chance)
                 done += len(names)
                 progress(done, total)
-        usages = sorted(self._found.values(), key=lambda usage: -usage.bytes)
+        usages = sorted(self._usages.values(), key=lambda usage: -usage.bytes)
         return Memory(usages, all(usage.measured == usage.keys for usage in usages))
 
-    async def _look(self, node: Valkey, names: list[bytes], chance: float) -> None:
+    async def _measure(self, node: Valkey, names: list[bytes], chance: float) -> None:
         usages = [self._usage(name.decode(errors="replace")) for name in names]
-        # Where all are measured it does not matter which are long.
-        longs = await _are_long(node, names, usages) if chance < 1.0 else [False] * len(names)
-        chosen: list[tuple[Usage, bytes, Spread]] = []
-        for usage, name, long in zip(usages, names, longs, strict=True):
-            spread = usage.see(long=long, chance=lambda: self._random.random() < chance)
-            if spread is not None:
-                chosen.append((usage, name, spread))
-        sizes = await node.batch([("MEMORY", "USAGE", name, "SAMPLES", MEMBERS) for _, name, _ in chosen], raw=True)
-        lives = await node.batch([("PTTL", name) for _, name, _ in chosen], raw=True)
-        for (usage, name, spread), size, life in zip(chosen, sizes, lives, strict=True):
+        # If all keys are measured, it does not matter which are large.
+        large = await _are_large(node, names, usages) if chance < 1.0 else [False] * len(names)
+        chosen: list[tuple[FamilyUsage, bytes, SizeStatistics]] = []
+        for usage, name, is_large in zip(usages, names, large, strict=True):
+            statistics = usage.count(large=is_large, sample=lambda: self._random.random() < chance)
+            if statistics is not None:
+                chosen.append((usage, name, statistics))
+        sizes = await node.batch(
+            [("MEMORY", "USAGE", name, "SAMPLES", USAGE_SAMPLES) for _, name, _ in chosen], raw=True
+        )
+        ttls = await node.batch([("PTTL", name) for _, name, _ in chosen], raw=True)
+        for (usage, name, statistics), size, ttl in zip(chosen, sizes, ttls, strict=True):
             if size is None:
-                usage.lose(spread)
+                usage.uncount(statistics)
             else:
-                usage.add(name.decode(errors="replace"), size, spread, lasting=life == -1)
+                usage.add(name.decode(errors="replace"), size, statistics, expires=ttl != -1)
 
-    def _usage(self, name: str) -> Usage:
+    def _usage(self, name: str) -> FamilyUsage:
         match = self._families.match(name)
         pattern, domain = (match[0].key.pattern, match[0].domain) if match else (UNKNOWN, UNKNOWN)
-        if pattern not in self._found:
-            self._found[pattern] = Usage(pattern, domain, match[0].key if match else None)
-        return self._found[pattern]
+        if pattern not in self._usages:
+            self._usages[pattern] = FamilyUsage(pattern, domain, match[0].key if match else None)
+        return self._usages[pattern]
 
 
-async def _are_long(node: Valkey, names: Sequence[bytes], usages: Sequence[Usage]) -> list[bool]:
-    """Of each key whether it is long. One that nobody knows, or that is not of its family's type, may be anything."""
+async def _are_large(node: Valkey, names: Sequence[bytes], usages: Sequence[FamilyUsage]) -> list[bool]:
+    """Whether each key is large. An undeclared key, or one of the wrong type, counts as large. One round trip."""
     types = [usage.key.type if usage.key else "string" for usage in usages]
-    asked = [(_LENGTH[type_], name) for type_, name in zip(types, names, strict=True)]
-    lengths = await node.batch(asked, raw=True, return_errors=True)
+    commands = [(_LENGTH_COMMANDS[type_], name) for type_, name in zip(types, names, strict=True)]
+    lengths = await node.batch(commands, raw=True, return_errors=True)
     return [
-        not isinstance(length, int) or length >= (LONG_TEXT if type_ == "string" else LONG)
+        not isinstance(length, int) or length >= (LARGE_STRING_BYTES if type_ == "string" else LARGE_MEMBERS)
         for type_, length in zip(types, lengths, strict=True)
     ]
 
@@ -252,7 +258,7 @@ async def _are_long(node: Valkey, names: Sequence[bytes], usages: Sequence[Usage
 async def _pages(node: Valkey) -> AsyncIterator[list[bytes]]:
     cursor = b"0"
     while True:
-        cursor, names = await node.call("SCAN", cursor, "COUNT", NAMES, raw=True)
+        cursor, names = await node.call("SCAN", cursor, "COUNT", PAGE_KEYS, raw=True)
         yield names
         if cursor == b"0":
             return

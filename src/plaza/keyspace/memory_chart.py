@@ -1,6 +1,4 @@
-"""Memory on a terminal: a bar of all of it, under it the domains and under those their families, each as wide as it is
-large, as in a flame graph; then the figures.
-"""
+"""Prints a memory report on the terminal: a flame graph (total, domains, families), then a table."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from plaza.keyspace.memory import Memory, Usage
-from plaza.keyspace.terminal_escape import harmless
+from plaza.keyspace.memory import FamilyUsage, Memory
+from plaza.keyspace.terminal_escape import escape_controls
 
 _COLOURS: Final = {
     "core": "blue",
@@ -30,7 +28,7 @@ _OTHER: Final = "white"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a bar."""
+    """One segment of a bar."""
 
     label: str
     size: int
@@ -38,20 +36,20 @@ class Block:
 
 
 def show(memory: Memory, console: Console) -> None:
-    """The bars and the table."""
+    """Print the bars, the table and the total."""
     size = f"{decimal(memory.bytes)}{_error(memory.error)} in {memory.keys:,} keys"
-    for bar in flames(memory, console.width):
+    for bar in bars(memory, console.width):
         console.print(bar, no_wrap=True, overflow="crop", highlight=False)
     console.print(_table(memory))
     console.print(
-        f"{size}, {'all measured' if memory.complete else 'some measured; ± is what 95 of 100 samples keep to'}."
+        f"{size}, {'all measured' if memory.complete else 'estimated from a sample; ± is the 95% confidence interval'}."
     )
 
 
-def flames(memory: Memory, width: int) -> list[Text]:
-    """One line each: all, domains, families."""
+def bars(memory: Memory, width: int) -> list[Text]:
+    """One bar each for the total, the domains and the families."""
     usages = sorted(memory.usages, key=lambda usage: (usage.domain, -usage.bytes))
-    sizes = {domain: sum(u.bytes for u in some) for domain, some in groupby(usages, lambda usage: usage.domain)}
+    sizes = {domain: sum(u.bytes for u in group) for domain, group in groupby(usages, lambda usage: usage.domain)}
     domains = sorted(sizes, key=lambda domain: -sizes[domain])
     usages.sort(key=lambda usage: domains.index(usage.domain))
     return [
@@ -66,16 +64,16 @@ def _colour(domain: str) -> str:
 
 
 def _bar(blocks: Sequence[Block], width: int) -> Text:
-    """Blocks side by side. Ends are rounded, not widths, so that blocks stand under what they are part of."""
-    whole = sum(block.size for block in blocks) or 1
+    """Blocks side by side. Their ends are rounded, not their widths, so that each bar lines up with the one above."""
+    total = sum(block.size for block in blocks) or 1
     line, before, shade = Text(), 0, False
     for block in blocks:
-        start, end = round(width * before / whole), round(width * (before + block.size) / whole)
+        start, end = round(width * before / total), round(width * (before + block.size) / total)
         before += block.size
-        room = end - start
-        if room:
-            label = block.label if len(block.label) < room else block.label[: max(room - 2, 0)] + "…" * (room > 1)
-            line.append(label.ljust(room)[:room], style=f"black on {'bright_' if shade else ''}{block.colour}")
+        cells = end - start
+        if cells:
+            label = block.label if len(block.label) < cells else block.label[: max(cells - 2, 0)] + "…" * (cells > 1)
+            line.append(label.ljust(cells)[:cells], style=f"black on {'bright_' if shade else ''}{block.colour}")
             shade = not shade
     return line
 
@@ -87,20 +85,20 @@ def _table(memory: Memory) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("biggest", overflow="fold")
     for usage in memory.usages:
-        # As text, for in a string `:top:` would be drawn as a picture, and `[red]` as a colour.
+        # `Text` prevents rich from drawing `:top:` as an emoji and `[red]` as a colour.
         table.add_row(*map(Text, _row(usage, memory.bytes or 1)))
     return table
 
 
-def _row(usage: Usage, whole: int) -> tuple[str, ...]:
+def _row(usage: FamilyUsage, total_bytes: int) -> tuple[str, ...]:
     size, name = max(usage.biggest, default=(0, ""))
     return (
         usage.pattern,
         f"{usage.keys:,}",
         f"{decimal(usage.bytes)}{_error(usage.error)}",
-        f"{usage.bytes / whole:.1%}",
-        f"{usage.share_lasting:.0%}",
-        f"{decimal(size)} {harmless(name)}" if name else "",
+        f"{usage.bytes / total_bytes:.1%}",
+        f"{usage.share_without_expiry:.0%}",
+        f"{decimal(size)} {escape_controls(name)}" if name else "",
     )
 
 

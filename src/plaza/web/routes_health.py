@@ -12,8 +12,8 @@ from plaza.core.auth import Actor
 from plaza.core.errors import Conflict
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Event, Response
-from plaza.keyspace.audit import Audits, Report
-from plaza.keyspace.browser import Keyspace
+from plaza.keyspace.audit import AuditReport, Audits
+from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
 from plaza.web.health import Figures, Vitals
 from plaza.web.rendering import render
@@ -46,7 +46,7 @@ class Beat(Struct):
 
 
 @page.get("/operator/health")
-async def health(request: Request, site: Site, vitals: Vitals, audits: Audits, keyspace: Keyspace) -> Response[str]:
+async def health(request: Request, site: Site, vitals: Vitals, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
     """Throughput, latency, Valkey, jobs, audits and the demo."""
     who = await operator(request, site)
     return site.page(
@@ -78,7 +78,7 @@ async def _beats(site: Site, vitals: Vitals, audits: Audits, admin: Actor) -> As
 
 
 @page.post("/operator/health/audit")
-async def audit(request: Request, body: bytes, site: Site, audits: Audits, keyspace: Keyspace) -> Response[str]:
+async def audit(request: Request, body: bytes, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
     """Begin an audit. One that is under way already is shown instead."""
     who = await operator(request, site)
     said = "The audit has begun."
@@ -91,7 +91,7 @@ async def audit(request: Request, body: bytes, site: Site, audits: Audits, keysp
 
 
 @page.get("/operator/health/audit")
-async def audited(request: Request, site: Site, audits: Audits, keyspace: Keyspace) -> Response[str]:
+async def audited(request: Request, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
     """What the last audit found, as the piece of the page that shows it."""
     who = await operator(request, site)
     return site.page(request, who, "operator-audit.html", **await _audit(audits, keyspace, who.admin()))
@@ -107,11 +107,11 @@ async def demo(request: Request, body: bytes, site: Site) -> Response[str]:
     return site.done(request, who, body, "/app/operator/health", "operator-demo.html", said=said, demo=on)
 
 
-async def _audit(audits: Audits, keyspace: Keyspace, admin: Actor) -> dict[str, Any]:
+async def _audit(audits: Audits, keyspace: KeyBrowser, admin: Actor) -> dict[str, Any]:
     """What is known of audits. What they found in closed families is counted and not shown: it may name a token."""
     state = await audits.state(admin)
-    return {"running": _progress(state.running), "last": state.last, "closed": keyspace.closed}
+    return {"running": _progress(state.running), "last": state.last, "closed": keyspace.closed_patterns}
 
 
-def _progress(report: Report | None) -> Progress | None:
+def _progress(report: AuditReport | None) -> Progress | None:
     return None if report is None else Progress(report.keys, max(report.total, report.keys, 1), report.findings)

@@ -7,7 +7,7 @@ from typing import Any
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.keyspace import Key
-from plaza.keyspace.browser import Keyspace, opens
+from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.web.routes_operator import SECTION, operator, tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
@@ -16,7 +16,7 @@ page = PageRoutes()
 
 
 @page.get("/operator/keys")
-async def families(request: Request, site: Site, keyspace: Keyspace, q: str = "") -> Response[str]:
+async def families(request: Request, site: Site, keyspace: KeyBrowser, q: str = "") -> Response[str]:
     """Every family of keys, by domain."""
     who = await operator(request, site)
     found = [
@@ -35,10 +35,10 @@ def _fits(key: Key, words: str) -> bool:
 
 
 @page.get("/operator/keys/{family}")
-async def family(request: Request, site: Site, keyspace: Keyspace, family: str, cursor: str = "") -> Response[str]:
+async def family(request: Request, site: Site, keyspace: KeyBrowser, family: str, cursor: str = "") -> Response[str]:
     """A family: what its document says, and some of its keys."""
     who = await operator(request, site)
-    listing = await keyspace.keys(family, cursor)
+    listing = await keyspace.list_keys(family, cursor)
     return site.page(
         request,
         who,
@@ -51,15 +51,15 @@ async def family(request: Request, site: Site, keyspace: Keyspace, family: str, 
 
 
 @page.get("/operator/keys/{family}/key")
-async def key(request: Request, site: Site, keyspace: Keyspace, family: str, name: str) -> Response[str]:
+async def key(request: Request, site: Site, keyspace: KeyBrowser, family: str, name: str) -> Response[str]:
     """A key and the first of what it holds."""
     who = await operator(request, site)
-    look = await keyspace.look(family, name)
+    look = await keyspace.get_key(family, name)
     return site.page(
         request, who, "operator-key.html", section=SECTION, **tabs("Keys"), **_about(keyspace, family), look=look
     )
 
 
-def _about(keyspace: Keyspace, name: str) -> dict[str, Any]:
+def _about(keyspace: KeyBrowser, name: str) -> dict[str, Any]:
     found = keyspace.family(name)
-    return {"family": name, "key": found.key, "domain": found.domain, "open": opens(found.key)}
+    return {"family": name, "key": found.key, "domain": found.domain, "open": is_readable(found.key)}

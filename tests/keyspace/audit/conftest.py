@@ -1,4 +1,4 @@
-"""All of Plaza on one server and on a cluster, with a small town in it."""
+"""Plaza on one server and on a cluster, with a sample community."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from plaza.app import Plaza
 from plaza.keyspace.audit import Audits
 from tests.http_servers import all_of_plaza
-from tests.keyspace.audit.sample_community import Town, load
+from tests.keyspace.audit.sample_community import SampleCommunity, load
 from tests.servers import Cluster, Server
 
 
@@ -21,7 +21,7 @@ async def plaza(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[Plaza]
 
 
 @pytest.fixture
-async def town(plaza: Plaza) -> Town:
+async def community(plaza: Plaza) -> SampleCommunity:
     return await load(plaza)
 
 

@@ -1,4 +1,4 @@
-"""All that a town holds, as a plain client reads it."""
+"""Reads all keys with a plain client, to compare the state before and after a repair."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-# What moves by itself: queues of work, lists that live for a minute, and what belongs to the audit.
-_OWN = ("audit:", "lease:", "fence:", "plaza:libraries", "challenges:turn:", "feeds:", "score:{", "score:news")
+# These change without any request: queues, short-lived lists and the audit's own keys.
+_IGNORED = ("audit:", "lease:", "fence:", "plaza:libraries", "challenges:turn:", "feeds:", "score:{", "score:news")
 
 
 async def dump(redis_client: Any) -> dict[str, Any]:
     clustered = hasattr(redis_client, "get_primaries")
     names = await (redis_client.keys("*", target_nodes="primaries") if clustered else redis_client.keys("*"))
-    held = {}
+    values = {}
     for name in sorted(names):
-        if not name.startswith(_OWN):
-            held[name] = (await _value(redis_client, name), await redis_client.ttl(name) > 0)
-    return held
+        if not name.startswith(_IGNORED):
+            values[name] = (await _value(redis_client, name), await redis_client.ttl(name) > 0)
+    return values
 
 
 async def _value(redis_client: Any, name: str) -> Any:
@@ -34,7 +34,7 @@ async def _value(redis_client: Any, name: str) -> Any:
 
 
 def assert_same(found: dict[str, Any], before: dict[str, Any]) -> None:
-    """Equal, but for scores that follow the clock."""
+    """Check that both dumps are equal, except for scores that depend on the time."""
     assert found.keys() == before.keys()
     for name, (value, expires) in before.items():
         if "ranked" in name or "ranking:due" in name or "schedule:" in name:

@@ -1,4 +1,4 @@
-"""A small community in which everything happens, made through the services of all five domains."""
+"""A small sample community that uses every feature, created through the services of all five domains."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ ADMIN = Actor("root", "admin")
 
 
 @dataclass
-class Town:
-    """What was made, by the ids it has."""
+class SampleCommunity:
+    """The ids of what was created."""
 
     posts: list[str] = field(default_factory=list)
     banned: str = ""
@@ -52,22 +52,22 @@ class Town:
     token: str = ""
 
 
-async def load(plaza: Plaza) -> Town:
-    town = Town()
-    await _social(plaza, town)
-    await _articles(plaza, town)
-    await _challenges(plaza, town)
+async def load(plaza: Plaza) -> SampleCommunity:
+    community = SampleCommunity()
+    await _social(plaza, community)
+    await _articles(plaza, community)
+    await _challenges(plaza, community)
     await _live(plaza)
-    await _shop(plaza, town)
+    await _shop(plaza, community)
     await plaza.core.functions.outbox.drain()
-    return town
+    return community
 
 
 def actor(name: str) -> Actor:
     return Actor(name, ROLES[NAMES.index(name)])
 
 
-async def _social(plaza: Plaza, town: Town) -> None:
+async def _social(plaza: Plaza, community: SampleCommunity) -> None:
     now = plaza.core.clock.now_ms()
     users: list[Any] = [
         {"username": name, "role": role, "display_name": name.title(), "created_at": now - 90_000_000}
@@ -84,41 +84,41 @@ async def _social(plaza: Plaza, town: Town) -> None:
     await people.mute(actor("ben"), "cleo")
     for i, name in enumerate((*NAMES[:4], "ben")):
         post = await posts.create(actor(name), NewPost(f"Good morning #plaza #day{i}"))
-        town.posts.append(post.id)
-    for id, name in itertools.product(town.posts[:3], NAMES[:3]):
+        community.posts.append(post.id)
+    for id, name in itertools.product(community.posts[:3], NAMES[:3]):
         await posts.like(actor(name), id)
     for name in NAMES[:2]:
-        await posts.bookmark(actor(name), town.posts[1])
-        made = await posts.comment(actor(name), town.posts[1], NewComment("Indeed"))
-        town.comments.append(made.id)
-    town.banned = town.posts.pop()
-    await posts.like(actor("dora"), town.banned)
-    await posts.ban(ADMIN, town.banned, on=True)
+        await posts.bookmark(actor(name), community.posts[1])
+        made = await posts.comment(actor(name), community.posts[1], NewComment("Indeed"))
+        community.comments.append(made.id)
+    community.banned = community.posts.pop()
+    await posts.like(actor("dora"), community.banned)
+    await posts.ban(ADMIN, community.banned, on=True)
     await plaza.get(Home).page(actor("ana"), Page())
 
 
-async def _articles(plaza: Plaza, town: Town) -> None:
+async def _articles(plaza: Plaza, community: SampleCommunity) -> None:
     articles = plaza.get(Articles)
     for i, name in enumerate(NAMES[:3]):
         new = NewArticle(f"Article {i}", f"https://example.com/{i}", ["news", f"group{i}"])
         made = await articles.post(actor(name), new, f"load-{i}")
-        town.articles.append(made.id)
-    for id, name in itertools.product(town.articles, NAMES):
+        community.articles.append(made.id)
+    for id, name in itertools.product(community.articles, NAMES):
         await articles.vote(actor(name), id, "down" if name == "dora" else "up")
     await plaza.get(Lists).of_group(None, "news", ArticlesQuery())
 
 
-async def _challenges(plaza: Plaza, town: Town) -> None:
+async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:
     challenges, posts = plaza.get(Challenges), plaza.get(ChallengePosts)
     for category in (1, 2):
         made = await challenges.create(actor("ana"), NewChallenge("Run", category, True, 21), f"load-{category}")
-        town.challenges.append(made.id)
+        community.challenges.append(made.id)
         for name in NAMES[:3]:
             await challenges.join(actor(name), made.id)
             await challenges.track(actor(name), made.id, NewTracking())
             post = await posts.post(actor(name), made.id, NewChallengePost("Done."), f"load-{category}-{name}")
-            town.challenge_posts.append(post.id)
-    for id in town.challenge_posts[:4]:
+            community.challenge_posts.append(post.id)
+    for id in community.challenge_posts[:4]:
         await posts.react(actor("dora"), id)
     await plaza.get(Roll).run()
 
@@ -132,16 +132,16 @@ async def _live(plaza: Plaza) -> None:
     await live.leave(Viewer("cleo", "203.0.113.2", "FR"), "E1", LeaveRequest("phone"))
 
 
-async def _shop(plaza: Plaza, town: Town) -> None:
+async def _shop(plaza: Plaza, community: SampleCommunity) -> None:
     sessions, items, carts, views = plaza.get(Sessions), plaza.get(Items), plaza.get(Carts), plaza.get(Views)
     for i in range(3):
         item = await items.create(ADMIN, NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
-        town.items.append(item.id)
+        community.items.append(item.id)
         await plaza.get(Caching).schedule(ADMIN, item.id, 3600)
-    guest, _ = await views.view(None, town.items[0])
-    town.guest = guest.token
-    await carts.put(town.guest, town.items[0], 2)
+    guest, _ = await views.view(None, community.items[0])
+    community.guest = guest.token
+    await carts.put(community.guest, community.items[0], 2)
     visit = await sessions.admit(None, "ana")
-    town.token = visit.token
-    await carts.put(town.token, town.items[1], 3)
-    await views.view(town.token, town.items[1])
+    community.token = visit.token
+    await carts.put(community.token, community.items[1], 3)
+    await views.view(community.token, community.items[1])

@@ -1,4 +1,4 @@
-"""The audit finds what is wrong, names it, and finds nothing where nothing is."""
+"""The audit reports violated invariants, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.leases import Held
 from plaza.core.outbox import Note
 from plaza.core.valkey import Valkey
-from plaza.keyspace.audit import REPAIR, Audits, Report, basic_invariants
-from plaza.keyspace.audit.recheck import Confirmer, Suspect
-from plaza.keyspace.audit.throttle import Pace
+from plaza.keyspace.audit import REPAIR, AuditReport, Audits, basic_invariants
+from plaza.keyspace.audit.recheck import Rechecker, Suspicion
+from plaza.keyspace.audit.throttle import Throttle
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES, USER
-from tests.keyspace.audit.sample_community import Town
+from tests.keyspace.audit.sample_community import SampleCommunity
 from tests.servers import Server
 from tests.waiting import eventually
 
 
-async def test_a_town_where_everything_happened_is_clean(audits: Audits, town: Town) -> None:
+async def test_a_community_that_uses_every_feature_has_no_findings(audits: Audits, community: SampleCommunity) -> None:
     report = await audits.run()
     assert report.clean, report.groups
     assert report.keys > 150
 
 
-async def test_what_nobody_declared_is_a_finding(audits: Audits, town: Town, redis_client: Any) -> None:
-    await redis_client.set("somebody:elses", "1")
+async def test_an_undeclared_key_is_a_finding(audits: Audits, community: SampleCommunity, redis_client: Any) -> None:
+    await redis_client.set("other:key", "1")
     report = await audits.run()
     (group,) = report.groups
-    assert (group.rule, group.examples[0].key) == ("unknown", "somebody:elses")
+    assert (group.rule, group.examples[0].key) == ("unknown", "other:key")
     assert not report.clean
 
 
-async def test_a_wrong_type_a_wrong_count_and_a_lifetime_are_told_apart(
-    audits: Audits, town: Town, redis_client: Any
+async def test_wrong_type_wrong_count_and_wrong_lifetime_are_different_findings(
+    audits: Audits, community: SampleCommunity, redis_client: Any
 ) -> None:
-    first, second, third, _ = town.posts
+    first, second, third, _ = community.posts
     await redis_client.hset(POST(first), "likesCount", 99)
     await redis_client.delete(POST_LIKES(second))
     await redis_client.set(POST_LIKES(second), "text")
@@ -57,7 +57,7 @@ async def test_a_wrong_type_a_wrong_count_and_a_lifetime_are_told_apart(
     } <= found
 
 
-async def test_the_last_report_is_kept_for_operators(audits: Audits, town: Town) -> None:
+async def test_the_last_report_is_stored(audits: Audits, community: SampleCommunity) -> None:
     await audits.run()
     state = await audits.state(API)
     assert state.running is None
@@ -65,50 +65,50 @@ async def test_the_last_report_is_kept_for_operators(audits: Audits, town: Town)
     assert (state.last.state, state.last.clean) == ("done", True)
 
 
-async def test_an_audit_in_the_background_is_seen_by_everyone_and_runs_once(
-    plaza: Plaza, audits: Audits, town: Town, redis_client: Any
+async def test_a_background_audit_is_visible_to_other_processes_and_runs_once(
+    plaza: Plaza, audits: Audits, community: SampleCommunity, redis_client: Any
 ) -> None:
     for n in range(60):
         await redis_client.zadd(EXPLORE_FEED(), {f"00000000-0000-4000-8000-{n:012}": n})
-    elsewhere = Audits(audits.auditor)
+    other_process = Audits(audits.auditor)
     await audits.start(API)
-    assert (await elsewhere.state(API)).running is not None, "from its beginning on"
+    assert (await other_process.state(API)).running is not None, "visible from its start"
     with pytest.raises(Held):
         await audits.start(API)
 
-    async def last() -> Report | None:
-        return (await elsewhere.state(API)).last
+    async def last() -> AuditReport | None:
+        return (await other_process.state(API)).last
 
-    report: Report = await eventually(last)
-    assert (await elsewhere.state(API)).running is None
+    report: AuditReport = await eventually(last)
+    assert (await other_process.state(API)).running is None
     (group,) = report.groups
     assert (group.family, group.rule, group.count) == ("explore:feed", "listed", 60)
-    assert len(group.examples) == 10, "a few are shown, all are counted"
+    assert len(group.examples) == 10, "ten examples, all counted"
     with pytest.raises(Forbidden):
         await audits.state(Actor("ana", "user"))
 
 
-async def test_what_went_away_or_came_right_meanwhile_is_no_finding(
-    plaza: Plaza, town: Town, redis_client: Any
+async def test_a_suspicion_that_was_deleted_or_corrected_is_no_finding(
+    plaza: Plaza, community: SampleCommunity, redis_client: Any
 ) -> None:
-    confirmer = Confirmer(plaza.core.functions, plaza.core.clock)
+    rechecker = Rechecker(plaza.core.functions, plaza.core.clock)
     families = plaza.get(Audits).auditor.families
-    users, posts = families.of(USER), families.of(POST)
+    users, posts = families.for_key(USER), families.for_key(POST)
     gone = Entry(USER("gone"), ("gone",), value={"postCount": "4"})
-    count = next(rule for rule in users.whole if rule.name == "count")
-    assert await confirmer.confirm(Suspect(users, count, gone)) is None
-    right = Entry(POST(town.posts[0]), (town.posts[0],), value={"likesCount": "99"})
-    for rule in posts.whole:
-        assert await confirmer.confirm(Suspect(posts, rule, right)) is None
-    await redis_client.set("somebody:elses", "1", px=1)
+    count = next(rule for rule in users.key_invariants if rule.name == "count")
+    assert await rechecker.confirm(Suspicion(users, count, gone)) is None
+    right = Entry(POST(community.posts[0]), (community.posts[0],), value={"likesCount": "99"})
+    for rule in posts.key_invariants:
+        assert await rechecker.confirm(Suspicion(posts, rule, right)) is None
+    await redis_client.set("other:key", "1", px=1)
     await asyncio.sleep(0.01)
-    stray = Suspect(basic_invariants.STRANGER, basic_invariants.unknown(), Entry("somebody:elses", ("somebody:elses",)))
-    assert await confirmer.confirm(stray) is None
+    undeclared = Suspicion(basic_invariants.UNDECLARED, basic_invariants.unknown(), Entry("other:key", ("other:key",)))
+    assert await rechecker.confirm(undeclared) is None
 
 
 @pytest.mark.parametrize("place", ["cluster"], indirect=True)
-async def test_an_operation_that_nobody_settles_is_a_finding_until_it_is(
-    audits: Audits, town: Town, redis_client: Any
+async def test_an_outbox_entry_that_is_never_settled_is_a_finding_until_repaired(
+    audits: Audits, community: SampleCommunity, redis_client: Any
 ) -> None:
     note = Note.beside("social", USER("ana"))
     await redis_client.hset(note.pending, "left-1", json.dumps({"at": 1, "todo": []}))
@@ -118,49 +118,49 @@ async def test_an_operation_that_nobody_settles_is_a_finding_until_it_is(
     assert (await audits.run(REPAIR)).clean
 
 
-def test_the_command_says_what_is_wrong_and_by_its_exit_status_too(
+def test_the_command_prints_findings_and_exits_with_1(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
     assert main(["audit"]) == 0
     with server.redis_client() as redis_client:
-        redis_client.set("somebody:elses", "1")
+        redis_client.set("other:key", "1")
         redis_client.zadd("explore:feed", {"00000000-0000-4000-8000-000000000000": 5})
     assert main(["audit", "--dry-run", "--json"]) == 1
     capsys.readouterr()
     assert main(["audit", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert [(group["family"], group["count"]) for group in report["groups"]] == [("explore:feed", 1), ("unknown", 1)]
-    assert main(["audit", "--repair"]) == 1, "what nobody declared is left alone"
-    told = capsys.readouterr().out
-    assert "somebody:elses" in told
+    assert main(["audit", "--repair"]) == 1, "undeclared keys are not repaired"
+    output = capsys.readouterr().out
+    assert "other:key" in output
     with server.redis_client() as redis_client:
-        assert redis_client.exists("somebody:elses")
+        assert redis_client.exists("other:key")
         assert not redis_client.exists("explore:feed")
-        redis_client.delete("somebody:elses")
+        redis_client.delete("other:key")
     assert main(["audit"]) == 0
     use_layout(Layout.PLAIN)
 
 
-async def test_the_audit_knows_whether_others_use_the_server(valkey: Valkey) -> None:
-    pace, over = Pace(valkey), asyncio.Event()
-    await pace.begin()
-    assert not pace.busy
+async def test_the_throttle_detects_traffic_of_other_clients(valkey: Valkey) -> None:
+    throttle, stop = Throttle(valkey), asyncio.Event()
+    await throttle.begin()
+    assert not throttle.busy
 
-    async def somebody() -> None:
-        while not over.is_set():
+    async def send_commands() -> None:
+        while not stop.is_set():
             await valkey.batch([("GET", "x")] * 1000)
 
-    async def noticed() -> bool:
-        await pace.begin()
-        return pace.busy
+    async def is_busy() -> bool:
+        await throttle.begin()
+        return throttle.busy
 
-    others = asyncio.create_task(somebody())
-    await eventually(noticed)
+    others = asyncio.create_task(send_commands())
+    await eventually(is_busy)
     began = asyncio.get_running_loop().time()
     await asyncio.sleep(0.02)  # a step of work
-    await pace.rest()
+    await throttle.rest()
     assert asyncio.get_running_loop().time() - began > 0.1, "it works 15 % of the time"
-    over.set()
+    stop.set()
     await others

@@ -1,4 +1,4 @@
-"""A report on a terminal."""
+"""The report on a terminal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import io
 
 from rich.console import Console
 
-from plaza.keyspace.audit.report import Collector, Finding, Report, show
+from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector, show
 
 
-def test_what_strangers_named_does_not_steer_the_terminal() -> None:
-    found = Collector()
-    found.add(Finding("unknown", "unknown", "odd\n\x1b[31mkey", "", "nobody declared this key"))
+def test_key_names_cannot_send_terminal_control_codes() -> None:
+    collector = FindingCollector()
+    collector.add(Finding("unknown", "unknown", "odd\n\x1b[31mkey", "", "no catalogue declares it"))
     screen = io.StringIO()
-    show(Report(0, keys=1, seconds=1, groups=found.groups()), Console(file=screen, width=200))
-    assert "odd\\n\\x1b[31mkey: nobody declared this key" in screen.getvalue()
+    show(AuditReport(0, keys=1, seconds=1, groups=collector.groups()), Console(file=screen, width=200))
+    assert "odd\\n\\x1b[31mkey: no catalogue declares it" in screen.getvalue()

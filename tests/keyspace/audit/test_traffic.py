@@ -1,4 +1,4 @@
-"""Beside people who do everything at once, the audit raises no alarm, and a repair takes nothing back."""
+"""During concurrent writes the audit reports nothing, and a repair loses no write."""
 
 from __future__ import annotations
 
@@ -15,65 +15,65 @@ from plaza.core.auth import Actor
 from plaza.keyspace.audit import REPAIR, Audits, throttle
 from plaza.social.keys import POST, POST_LIKES, USER_BOOKMARKED, USER_LIKED
 from plaza.social.posts import Posts
-from tests.keyspace.audit.sample_community import NAMES, Town
+from tests.keyspace.audit.sample_community import NAMES, SampleCommunity
 from tests.keyspace.audit.write_storm import storm
 
-# One audit after the other while the storm lasts, each a few looks at every key: as in life, where it leaves the server
-# to others most of the time, and without a rest, when it meets the most that is half done.
+# Several audits run during the storm: two with the usual throttle, and four without it, which meet the most
+# operations in progress.
 SHARES = (throttle.SHARE, throttle.SHARE, 1.0, 1.0, 1.0, 1.0)
 
 
-async def test_an_audit_in_a_storm_finds_nothing(
-    plaza: Plaza, audits: Audits, town: Town, monkeypatch: pytest.MonkeyPatch
+async def test_an_audit_during_writes_reports_nothing(
+    plaza: Plaza, audits: Audits, community: SampleCommunity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suspicions = 0
-    async with storm(plaza, town) as blowing:
+    async with storm(plaza, community) as running:
         for share in SHARES:
             monkeypatch.setattr(throttle, "SHARE", share)
             report = await audits.run()
             assert report.clean, [finding for group in report.groups for finding in group.examples]
             suspicions += report.suspicions
-    assert blowing.done > 100
-    assert suspicions, "nothing was ever seen half done: the storm was too weak to show anything"
+    assert running.done > 100
+    assert suspicions, "no suspicion at all: too few concurrent writes to prove anything"
     assert (await audits.run()).clean
 
 
 class Fans:
-    """People who like, bookmark and vote, and remember what they were told was done."""
+    """Users who like, bookmark and vote, and record what was acknowledged."""
 
-    def __init__(self, plaza: Plaza, town: Town) -> None:
-        self.posts, self.articles, self.town = plaza.get(Posts), plaza.get(Articles), town
+    def __init__(self, plaza: Plaza, community: SampleCommunity) -> None:
+        self.posts, self.articles, self.community = plaza.get(Posts), plaza.get(Articles), community
         self.liked: set[tuple[str, str]] = set()
-        self.marked: set[tuple[str, str]] = set()
+        self.bookmarked: set[tuple[str, str]] = set()
         self.voted: set[tuple[int, str]] = set()
 
-    async def cheer(self, name: str) -> None:
-        who = Actor(name, "user")
-        for post in self.town.posts[:3]:
-            await self.posts.like(who, post)
+    async def like_all(self, name: str) -> None:
+        user = Actor(name, "user")
+        for post in self.community.posts[:3]:
+            await self.posts.like(user, post)
             self.liked.add((post, name))
-            await self.posts.bookmark(who, post)
-            self.marked.add((post, name))
-        for article in self.town.articles:
-            await self.articles.vote(who, article, "up")
+            await self.posts.bookmark(user, post)
+            self.bookmarked.add((post, name))
+        for article in self.community.articles:
+            await self.articles.vote(user, article, "up")
             self.voted.add((article, name))
 
 
-async def test_a_repair_among_writers_loses_none_of_their_writes(
-    plaza: Plaza, audits: Audits, town: Town, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_repair_during_writes_loses_no_write(
+    plaza: Plaza, audits: Audits, community: SampleCommunity, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(throttle, "SHARE", 1.0)
-    fans, dice, over = Fans(plaza, town), random.Random(1), asyncio.Event()
+    fans, rng, stop = Fans(plaza, community), random.Random(1), asyncio.Event()
 
-    async def come() -> None:
+    async def write() -> None:
         for i in range(60):
-            await asyncio.gather(*(fans.cheer(f"fan{i}-{j}") for j in range(4)))
+            await asyncio.gather(*(fans.like_all(f"fan{i}-{j}") for j in range(4)))
 
-    async def vandal() -> None:
-        """Breaks, all the time, what follows from the facts, and never a fact."""
-        while not over.is_set():
-            post, article = dice.choice(town.posts[:3]), dice.choice(town.articles)
-            name = dice.choice(NAMES)
+    async def corrupt() -> None:
+        """Corrupt derived data repeatedly, but never source data."""
+        while not stop.is_set():
+            post, article = rng.choice(community.posts[:3]), rng.choice(community.articles)
+            name = rng.choice(NAMES)
             await redis_client.hincrby(POST(post), "likesCount", 7)
             await redis_client.zrem(USER_LIKED(name), post)
             await redis_client.hincrby(ARTICLE(article), "votes", -3)
@@ -83,19 +83,19 @@ async def test_a_repair_among_writers_loses_none_of_their_writes(
 
     async def repair() -> int:
         repaired = 0
-        while not over.is_set():
+        while not stop.is_set():
             repaired += (await audits.run(REPAIR)).repaired
         return repaired
 
-    breaking, mending = asyncio.create_task(vandal()), asyncio.create_task(repair())
-    await come()
-    over.set()
-    await breaking
-    assert await mending > 0
+    corrupting, repairing = asyncio.create_task(corrupt()), asyncio.create_task(repair())
+    await write()
+    stop.set()
+    await corrupting
+    assert await repairing > 0
     assert (await audits.run(REPAIR)).clean
     for post, name in fans.liked:
         assert await redis_client.sismember(POST_LIKES(post), name)
-    for post, name in fans.marked:
+    for post, name in fans.bookmarked:
         assert await redis_client.zscore(USER_BOOKMARKED(name), post) is not None
     for article, name in fans.voted:
         assert await redis_client.sismember(ARTICLE_UP(article), f"user:{name}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from plaza.keyspace.proxy import encoding, execution, service
 from plaza.keyspace.proxy.access_rules import LONGEST_CUSTOM
-from plaza.keyspace.proxy.commands import COMMANDS, GREETINGS, LONGEST_VALUE, Command, read
+from plaza.keyspace.proxy.commands import COMMANDS, GREETINGS, LONGEST_VALUE, CommandSpec, read
 from tests.servers import Server
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "proxy.md").read_text()
@@ -18,7 +18,7 @@ WORDS = {
 }  # fmt: skip
 
 
-def with_everything(command: Command) -> list[str]:
+def with_everything(command: CommandSpec) -> list[str]:
     """A command with all that it takes, each key another one."""
     words = [command.name]
     kinds = [*command.words, *command.many * 3, *(kind for some in command.options.values() for kind in some)]

@@ -1,11 +1,22 @@
-"""Checks that everything the catalogues and the domains say of the keys is true, and makes it true again.
+"""Checks every key against the invariants that catalogues and domains declare, and repairs derived data.
 
 await plaza.get(Audits).start(actor)         # in the background, one at a time
-(await plaza.get(Audits).state(actor)).last  # what it found
+(await plaza.get(Audits).state(actor)).last  # the report of the last audit
 """
 
 from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor
-from plaza.keyspace.audit.report import Finding, Group, Report
-from plaza.keyspace.audit.service import LIBRARY, Audits, State
+from plaza.keyspace.audit.report import AuditReport, Finding, FindingGroup
+from plaza.keyspace.audit.service import LIBRARY, Audits, AuditState
 
-__all__ = ["AUDIT", "DRY_RUN", "LIBRARY", "REPAIR", "Auditor", "Audits", "Finding", "Group", "Report", "State"]
+__all__ = [
+    "AUDIT",
+    "DRY_RUN",
+    "LIBRARY",
+    "REPAIR",
+    "AuditReport",
+    "AuditState",
+    "Auditor",
+    "Audits",
+    "Finding",
+    "FindingGroup",
+]

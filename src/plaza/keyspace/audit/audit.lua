@@ -1,6 +1,7 @@
--- What the audit mends without knowing what a key means. Each looks again before it changes anything.
+-- Repairs that need no knowledge of a key's meaning. Each checks the key again before it changes anything.
 
--- drop: a key of the wrong type goes, for nothing can read it.   KEYS key   ARGV the type it should have   Reply 1 or 0
+-- audit_drop: delete a key of the wrong type.
+-- KEYS key   ARGV declared type   Reply 1 or 0
 command('drop', function(keys, args)
   local kind = redis.call('TYPE', keys[1])
   kind = type(kind) == 'table' and kind.ok or kind
@@ -8,7 +9,8 @@ command('drop', function(keys, args)
   return redis.call('UNLINK', keys[1])
 end)
 
--- lifetime: a key lives as long as it should.   KEYS key   ARGV the longest time to live in ms, '' for ever   Reply 1 or 0
+-- audit_lifetime: set a key's declared lifetime.
+-- KEYS key   ARGV longest time to live in ms, '' for none   Reply 1 or 0
 command('lifetime', function(keys, args)
   if args[1] == '' then return redis.call('PERSIST', keys[1]) end
   local left = redis.call('PTTL', keys[1])
@@ -16,7 +18,8 @@ command('lifetime', function(keys, args)
   return redis.call('PEXPIRE', keys[1], args[1])
 end)
 
--- without: a member that cannot be goes.   KEYS key   ARGV member
+-- audit_without: remove an invalid member, field or string.
+-- KEYS key   ARGV member   Reply number of removed members
 command('without', function(keys, args)
   local kind = redis.call('TYPE', keys[1])
   kind = type(kind) == 'table' and kind.ok or kind

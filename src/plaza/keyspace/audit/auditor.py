@@ -1,7 +1,7 @@
-"""An audit: walk, look again at what seems wrong, and with `repair` mend it, until nothing is left that facts decide.
+"""Runs an audit: scan all keys, recheck each suspicion, and in repair mode repair each finding.
 
-A repair is passes of the same walk. What one mend makes true can show what was hidden behind it (a set that could not
-be read, and then what should be in it), so it goes on until a pass finds nothing, or nothing else than the one before.
+A repair runs several passes of the same scan. One repair can uncover the next finding (first a set of the wrong type,
+then the members it should have). Passes go on until one finds nothing repairable, or only what the last one found.
 """
 
 from __future__ import annotations
@@ -17,31 +17,29 @@ from plaza.core.keyspace import Catalogue
 from plaza.keyspace.audit import outbox_invariant
 from plaza.keyspace.audit.basic_invariants import UNKNOWN
 from plaza.keyspace.audit.declared_invariants import bind
-from plaza.keyspace.audit.recheck import Confirmer, Suspect
+from plaza.keyspace.audit.recheck import Rechecker, Suspicion
 from plaza.keyspace.audit.repair import Repairer
-from plaza.keyspace.audit.report import Collector, Finding, Report
-from plaza.keyspace.audit.scanner import Walk
-from plaza.keyspace.audit.throttle import Pace
-from plaza.keyspace.families import Families
+from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector
+from plaza.keyspace.audit.scanner import Scanner
+from plaza.keyspace.audit.throttle import Throttle
+from plaza.keyspace.families import KeyFamilies
 
 AUDIT, DRY_RUN, REPAIR = "audit", "dry-run", "repair"
 
-# Passes of a repair: what is broken in layers needs more than one.
-MOST_PASSES = 6
-# Suspicions looked at again side by side.
-AT_ONCE = 128
+MAX_PASSES = 6
+CONCURRENT_RECHECKS = 128
 
-Told = Callable[[Report], None]
+OnProgress = Callable[[AuditReport], None]
 
 
 class Auditor:
-    """Everything an audit needs to know, made once for a Plaza."""
+    """Runs audits of one Plaza; holds what every audit needs."""
 
     def __init__(
         self,
         functions: Functions,
         catalogues: Sequence[Catalogue],
-        rules: dict[str, Invariants],
+        invariants: dict[str, Invariants],
         inspectors: Sequence[Inspector],
         clock: Clock,
     ) -> None:
@@ -49,77 +47,78 @@ class Auditor:
         self.valkey = functions.valkey
         self.clock = clock
         self.inspectors = inspectors
-        self.families = Families(catalogues, self.valkey.layout)
-        bind(self.families, [outbox_invariant.RULE, *(rule for each in rules.values() for rule in each.rules)])
-        self.repairs = {domain: each.repairs for domain, each in rules.items()}
+        self.families = KeyFamilies(catalogues, self.valkey.layout)
+        declared = [rule for domain in invariants.values() for rule in domain.rules]
+        bind(self.families, [outbox_invariant.INVARIANT, *declared])
+        self.repairs = {name: domain.repairs for name, domain in invariants.items()}
 
-    async def run(self, mode: str = AUDIT, told: Told = lambda report: None) -> Report:
-        """Audit everything. `told` hears of the report as it grows, after every page."""
-        report = Report(self.clock.now_ms(), mode=mode)
-        began, before = monotonic(), None
-        for number in range(1, MOST_PASSES + 1):
+    async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
+        """Audit all keys. Calls `on_progress` with the growing report after every page of keys."""
+        report = AuditReport(self.clock.now_ms(), mode=mode)
+        started, previous = monotonic(), None
+        for number in range(1, MAX_PASSES + 1):
             report.passes = number
-            seen = await _Pass(self, report, began, told).run()
-            report.left = seen.groups() if mode == REPAIR else []
+            collector = await _Pass(self, report, started, on_progress).run()
+            report.left = collector.groups() if mode == REPAIR else []
             if number == 1:
-                report.groups = seen.groups()
-            kinds = {(g.family, g.rule, g.count) for g in seen.groups()}
-            if mode != REPAIR or not any(group.repairable for group in seen.groups()) or kinds == before:
+                report.groups = collector.groups()
+            kinds = {(g.family, g.rule, g.count) for g in collector.groups()}
+            if mode != REPAIR or not any(group.repairable for group in collector.groups()) or kinds == previous:
                 break
-            before = kinds
-        report.seconds = monotonic() - began
+            previous = kinds
+        report.seconds = monotonic() - started
         report.ended_at, report.state = self.clock.now_ms(), "done"
-        told(report)
+        on_progress(report)
         return report
 
 
 class _Pass:
-    """One walk through everything."""
+    """One scan of all keys, with its rechecks and repairs."""
 
-    def __init__(self, auditor: Auditor, report: Report, began: float, told: Told) -> None:
+    def __init__(self, auditor: Auditor, report: AuditReport, started: float, on_progress: OnProgress) -> None:
         self._auditor = auditor
         self._report = report
-        self._began = began
-        self._told = told
-        self._found = Collector()
-        self._confirmer = Confirmer(auditor.functions, auditor.clock)
-        self._mender = Repairer(auditor.functions, auditor.repairs, auditor.clock)
+        self._started = started
+        self._on_progress = on_progress
+        self._collector = FindingCollector()
+        self._rechecker = Rechecker(auditor.functions, auditor.clock)
+        self._repairer = Repairer(auditor.functions, auditor.repairs, auditor.clock)
 
-    async def run(self) -> Collector:
+    async def run(self) -> FindingCollector:
         auditor, report = self._auditor, self._report
-        walk = Walk(auditor.functions, auditor.families, auditor.clock, Pace(auditor.valkey))
-        report.total = await walk.total()
-        async for suspects in walk.pages():
-            report.suspicions += len(suspects)
-            for first in range(0, len(suspects), AT_ONCE):
-                await asyncio.gather(*map(self._look_again, suspects[first : first + AT_ONCE]))
-            report.keys, report.members = walk.keys, walk.members
-            self._tell()
+        scanner = Scanner(auditor.functions, auditor.families, auditor.clock, Throttle(auditor.valkey))
+        report.total = await scanner.total()
+        async for suspicions in scanner.pages():
+            report.suspicions += len(suspicions)
+            for first in range(0, len(suspicions), CONCURRENT_RECHECKS):
+                await asyncio.gather(*map(self._recheck, suspicions[first : first + CONCURRENT_RECHECKS]))
+            report.keys, report.members = scanner.keys, scanner.members
+            self._report_progress()
         for inspector in auditor.inspectors:
             await self._inspect(inspector)
-            self._tell()
-        return self._found
+            self._report_progress()
+        return self._collector
 
-    async def _look_again(self, suspect: Suspect) -> None:
-        says = await self._confirmer.confirm(suspect)
+    async def _recheck(self, suspicion: Suspicion) -> None:
+        says = await self._rechecker.confirm(suspicion)
         if says is None:
             return
-        plan = self._mender.plan(suspect)
-        family = UNKNOWN if suspect.rule.name == UNKNOWN else suspect.family.key.pattern
-        entry = suspect.entry
-        self._found.add(Finding(family, suspect.rule.name, entry.name, entry.member, says, plan.says if plan else ""))
-        if plan is not None and self._report.mode == REPAIR and await self._mender.repair(plan):
+        plan = self._repairer.plan(suspicion)
+        rule, entry = suspicion.rule.name, suspicion.entry
+        family = UNKNOWN if rule == UNKNOWN else suspicion.family.key.pattern
+        self._collector.add(Finding(family, rule, entry.name, entry.member, says, plan.says if plan else ""))
+        if plan is not None and self._report.mode == REPAIR and await self._repairer.repair(plan):
             self._report.repaired += 1
 
     async def _inspect(self, inspector: Inspector) -> None:
         async for fault in inspector.inspect():
-            self._found.add(Finding(fault.family, fault.rule, fault.key, fault.member, fault.says, fault.repair))
+            self._collector.add(Finding(fault.family, fault.rule, fault.key, fault.member, fault.says, fault.repair))
             if fault.repair and self._report.mode == REPAIR:
                 await inspector.repair(fault)
                 self._report.repaired += 1
 
-    def _tell(self) -> None:
-        self._report.seconds = monotonic() - self._began
+    def _report_progress(self) -> None:
+        self._report.seconds = monotonic() - self._started
         if self._report.passes == 1:
-            self._report.groups = self._found.groups()
-        self._told(self._report)
+            self._report.groups = self._collector.groups()
+        self._on_progress(self._report)

@@ -1,4 +1,4 @@
-"""What is checked of every key, whatever it is: that it is declared, its type, its lifetime, its content's looks."""
+"""The invariants of every key: it is declared, and its type, lifetime, members, values and fields are as declared."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.keyspace import Key
-from plaza.keyspace.families import Family
+from plaza.keyspace.families import KeyFamily
 
-# A key whose time to live was set a moment ago may show a few milliseconds more than it was given.
+# PTTL of a key that was just written may be a few milliseconds above the declared lifetime.
 GRACE_MS = 1_000
 
 UNKNOWN = "unknown"
@@ -19,25 +19,27 @@ MEMBER = "member"
 VALUE = "value"
 FIELD = "field"
 
-# These look at the key from outside; asking what it holds could be the very error.
-BLIND = frozenset((UNKNOWN, TYPE, LIFETIME))
+# These are checked without reading the key's content, because the wrong type would make the read fail.
+CONTENT_FREE = frozenset((UNKNOWN, TYPE, LIFETIME))
 
-_NOBODYS = Key("<name>", "string", "A key that nobody declared.")
-STRANGER = Family("", _NOBODYS, {"name": ".+"}, {})
+_UNDECLARED_KEY = Key("<name>", "string", "A key that no catalogue declares.")
+UNDECLARED = KeyFamily("", _UNDECLARED_KEY, {"name": ".+"}, {})
 
 
-def _asks_nothing(entry: Entry) -> Sequence[Command]:
+def _reads_nothing(entry: Entry) -> Sequence[Command]:
     return ()
 
 
 def unknown() -> Invariant:
-    """Of a key that is in no catalogue. That it is still there when looked at again is all there is to it."""
+    """No key exists that no catalogue declares."""
     return Invariant(
-        UNKNOWN, _NOBODYS, _asks_nothing, lambda entry, replies, now: "nobody declared this key", whole=True
+        UNKNOWN, _UNDECLARED_KEY, _reads_nothing, lambda entry, replies, now: "no catalogue declares it", whole=True
     )
 
 
-def of_type(key: Key) -> Invariant:
+def type_invariant(key: Key) -> Invariant:
+    """The key has its declared type."""
+
     def asks(entry: Entry) -> Sequence[Command]:
         return (("TYPE", entry.name),)
 
@@ -47,48 +49,54 @@ def of_type(key: Key) -> Invariant:
     return Invariant(TYPE, key, asks, judge, whole=True)
 
 
-def lifetime(key: Key, left_ms: int) -> str | None:
-    """What is wrong with a time to live (-1: none, -2: no such key)."""
+def lifetime_violation(key: Key, left_ms: int) -> str | None:
+    """What is wrong with the PTTL of a key (-1: it does not expire, -2: it does not exist); None if nothing."""
     if left_ms == -2:
         return None
     if key.ttl_seconds is None:
-        return "expires, and must not" if left_ms >= 0 else None
+        return "expires, but must not" if left_ms >= 0 else None
     if left_ms == -1:
-        return None if key.may_stay else "does not expire, and must"
+        return None if key.may_stay else "does not expire, but must"
     if left_ms > key.ttl_seconds * 1000 + GRACE_MS:
         return f"expires in {left_ms // 1000} s, later than {key.ttl_seconds} s"
     return None
 
 
-def of_lifetime(key: Key) -> Invariant:
+def lifetime_invariant(key: Key) -> Invariant:
+    """The key expires as declared."""
+
     def asks(entry: Entry) -> Sequence[Command]:
         return (("PTTL", entry.name),)
 
-    return Invariant(LIFETIME, key, asks, lambda entry, replies, now: lifetime(key, replies[0]), whole=True)
+    return Invariant(LIFETIME, key, asks, lambda entry, replies, now: lifetime_violation(key, replies[0]), whole=True)
 
 
-def of_member(family: Family) -> Invariant:
+def member_invariant(family: KeyFamily) -> Invariant:
+    """Each member has the declared shape."""
+
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         assert family.holds is not None
         if family.holds.read(entry.member) is not None:
             return None
-        return f"holds {entry.member[:80]!r}, which is no {family.key.of or 'member'}"
+        return f"holds {entry.member[:80]!r}, which is not a valid {family.key.of or 'member'}"
 
-    return Invariant(MEMBER, family.key, _asks_nothing, judge)
+    return Invariant(MEMBER, family.key, _reads_nothing, judge)
 
 
-def of_value(family: Family) -> Invariant:
+def value_invariant(family: KeyFamily) -> Invariant:
+    """Each value of a hash has the declared shape."""
+
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         assert family.value is not None
         if family.value.read(entry.value) is not None:
             return None
-        return f"has {str(entry.value)[:80]!r} for {entry.member}, which cannot be"
+        return f"has the invalid value {str(entry.value)[:80]!r} for {entry.member}"
 
-    return Invariant(VALUE, family.key, _asks_nothing, judge)
+    return Invariant(VALUE, family.key, _reads_nothing, judge)
 
 
-def of_fields(family: Family) -> Invariant:
-    """Of a hash with fields: those it needs are there, and each looks as it should."""
+def fields_invariant(family: KeyFamily) -> Invariant:
+    """A hash has its required fields, and each field has the declared shape."""
     needed = [f.name for f in family.key.fields if f.needed]
     shapes = list(family.fields.items())
 
@@ -99,7 +107,7 @@ def of_fields(family: Family) -> Invariant:
                 return f"has no {name}"
         for name, shape in shapes:
             if name in fields and shape.read(fields[name]) is None:
-                return f"{name} is {fields[name][:80]!r}, which cannot be"
+                return f"{name} has the invalid value {fields[name][:80]!r}"
         return None
 
-    return Invariant(FIELD, family.key, _asks_nothing, judge, whole=True)
+    return Invariant(FIELD, family.key, _reads_nothing, judge, whole=True)

@@ -1,4 +1,4 @@
-"""Reads what keys hold, a bounded piece at a time, and the same again for one entry."""
+"""Reads the content of keys in bounded chunks, and single entries again for a recheck."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.valkey import Valkey
-from plaza.keyspace.audit.basic_invariants import BLIND
-from plaza.keyspace.families import Family
+from plaza.keyspace.audit.basic_invariants import CONTENT_FREE
+from plaza.keyspace.families import KeyFamily
 
-# Members of one key read in one command: some hundred microseconds of Valkey.
-MEMBERS = 400
+# Members per read command: Valkey needs a few hundred microseconds for them.
+CHUNK_MEMBERS = 400
 
 Members = Sequence[tuple[str, Any]]  # each with its score or value
 
-_SCAN = {"hash": "HSCAN", "set": "SSCAN", "zset": "ZSCAN"}
-_ONE = {"hash": "HGET", "set": "SISMEMBER", "zset": "ZSCORE", "list": "LPOS"}
+_SCAN_COMMANDS = {"hash": "HSCAN", "set": "SSCAN", "zset": "ZSCAN"}
+_MEMBER_COMMANDS = {"hash": "HGET", "set": "SISMEMBER", "zset": "ZSCORE", "list": "LPOS"}
 
 
-def as_commands(functions: Functions, asked: Sequence[Command]) -> Sequence[Command]:
-    """What rules ask for, with questions as the commands they are."""
-    return [functions.as_command(str(c[1]), *c[2:]) if c[0] == "ASK" else c for c in asked]
+def as_commands(functions: Functions, reads: Sequence[Command]) -> Sequence[Command]:
+    """The reads of invariants as Valkey commands: an `ASK` is a Lua query."""
+    return [functions.as_command(str(c[1]), *c[2:]) if c[0] == "ASK" else c for c in reads]
 
 
-def first_read(family: Family, name: str) -> Command:
-    """The command that reads a key, or the first piece of it. If it is of another type, Valkey says so."""
+def first_read(family: KeyFamily, name: str) -> Command:
+    """The command that reads a key or its first chunk. Valkey replies with an error if the type is wrong."""
     kind = family.key.type
     if kind == "string":
         return ("GET", name) if family.holds else ("STRLEN", name)
@@ -35,19 +35,19 @@ def first_read(family: Family, name: str) -> Command:
     if family.is_object:
         return ("HGETALL", name)
     if kind == "list":
-        return ("LRANGE", name, 0, MEMBERS - 1)
-    return (_SCAN[kind], name, 0, "COUNT", MEMBERS)
+        return ("LRANGE", name, 0, CHUNK_MEMBERS - 1)
+    return (_SCAN_COMMANDS[kind], name, 0, "COUNT", CHUNK_MEMBERS)
 
 
-def entries(family: Family, reply: Any) -> tuple[Members, str | int]:
-    """Members with their scores or values, and where the next piece begins: '0' if there is none."""
+def parse_chunk(family: KeyFamily, reply: Any) -> tuple[Members, str | int]:
+    """Members with their scores or values, and the cursor of the next chunk; '0' if there is none."""
     kind = family.key.type
     if kind == "string":
         return (((reply, None),) if family.holds and reply is not None else ()), "0"
     if kind == "stream" or family.is_object:
         return (), "0"
     if kind == "list":
-        return [(member, None) for member in reply], len(reply) if len(reply) == MEMBERS else "0"
+        return [(member, None) for member in reply], len(reply) if len(reply) == CHUNK_MEMBERS else "0"
     cursor, flat = reply
     if kind == "set":
         return [(member, None) for member in flat], cursor
@@ -55,25 +55,25 @@ def entries(family: Family, reply: Any) -> tuple[Members, str | int]:
     return list(zip(flat[::2], values, strict=True)), cursor
 
 
-async def more(
-    valkey: Valkey, family: Family, name: str, cursor: str | int
+async def next_chunks(
+    valkey: Valkey, family: KeyFamily, name: str, cursor: str | int
 ) -> AsyncIterator[Sequence[tuple[str, Any]]]:
-    """The further pieces of a large key."""
+    """The chunks of a large key after the first."""
     while str(cursor) != "0":
         if family.key.type == "list":
             first = int(cursor)
-            reply = await valkey.call("LRANGE", name, first, first + MEMBERS - 1)
-            found, length = entries(family, reply)
+            reply = await valkey.call("LRANGE", name, first, first + CHUNK_MEMBERS - 1)
+            found, length = parse_chunk(family, reply)
             cursor = first + int(length) if length != "0" else "0"
         else:
-            reply = await valkey.call(_SCAN[family.key.type], name, cursor, "COUNT", MEMBERS)
-            found, cursor = entries(family, reply)
+            reply = await valkey.call(_SCAN_COMMANDS[family.key.type], name, cursor, "COUNT", CHUNK_MEMBERS)
+            found, cursor = parse_chunk(family, reply)
         yield found
 
 
-def look(family: Family, rule: Invariant, entry: Entry) -> Command:
+def reread(family: KeyFamily, rule: Invariant, entry: Entry) -> Command:
     """The command that reads one entry again."""
-    if rule.name in BLIND:
+    if rule.name in CONTENT_FREE:
         return ("EXISTS", entry.name)
     if family.is_object:
         return ("HGETALL", entry.name)
@@ -81,12 +81,12 @@ def look(family: Family, rule: Invariant, entry: Entry) -> Command:
         return ("GET", entry.name)
     if rule.whole:
         return ("EXISTS", entry.name)
-    return (_ONE[family.key.type], entry.name, entry.member)
+    return (_MEMBER_COMMANDS[family.key.type], entry.name, entry.member)
 
 
-def seen_again(family: Family, rule: Invariant, entry: Entry, reply: Any) -> Entry | None:
-    """The entry as it is now; None if it is gone."""
-    by_existence = rule.name in BLIND or (rule.whole and not family.is_object)
+def current_entry(family: KeyFamily, rule: Invariant, entry: Entry, reply: Any) -> Entry | None:
+    """The entry with the value just read; None if it no longer exists."""
+    by_existence = rule.name in CONTENT_FREE or (rule.whole and not family.is_object)
     if by_existence or family.key.type == "set":
         return entry if reply else None
     if family.key.type == "list":
@@ -98,5 +98,5 @@ def seen_again(family: Family, rule: Invariant, entry: Entry, reply: Any) -> Ent
     return None if reply is None else entry._replace(value=reply)
 
 
-def _ids(family: Family, member: str) -> tuple[str, ...]:
+def _ids(family: KeyFamily, member: str) -> tuple[str, ...]:
     return (family.holds.read(member) if family.holds else ()) or ()

@@ -7,18 +7,18 @@ from plaza.core.keyspace import Access, Catalogue, Key
 AUDIT_RUNNING = Key(
     "audit:running",
     "string",
-    "The audit that is under way, as far as it has come.",
-    of="the report so far, JSON",
-    lifetime="two minutes after the last page, if its process died",
+    "The report of the running audit so far.",
+    of="the report, JSON",
+    lifetime="2 minutes after the last progress, if its process died",
     ttl_seconds=120,
-    read=Access.NOBODY,  # an example may name a session's token
+    read=Access.NOBODY,  # an example may contain a session token
 )
 AUDIT_LAST = Key(
     "audit:last",
     "string",
-    "What the last audit found.",
+    "The report of the last audit.",
     of="the report, JSON",
-    read=Access.NOBODY,  # an example may name a session's token
+    read=Access.NOBODY,  # an example may contain a session token
 )
 
 CATALOGUE = Catalogue.of("audit", globals(), {})

@@ -1,5 +1,5 @@
-"""On a cluster: operations that nobody settles. A worker takes over what its caller left within half a minute; a note
-that is older means that no worker runs, or that it cannot settle this one.
+"""On a cluster: every outbox entry is settled soon. A worker recovers entries of dead processes within half a minute;
+an older entry means that no worker runs, or that the worker cannot settle it.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import msgspec
 from plaza.core import keys as core
 from plaza.core.invariants import Command, Entry, Invariant
 
-# Twice what a worker takes at most.
-OLD_MS = 60_000
+# Twice the longest time that a worker needs.
+MAX_AGE_MS = 60_000
 
 SETTLED = "settled"
 
 
-class _Note(msgspec.Struct):
+class _OutboxEntry(msgspec.Struct):
     at: float = 0
 
 
-def _asks(entry: Entry) -> Sequence[Command]:
+def _reads_nothing(entry: Entry) -> Sequence[Command]:
     return ()
 
 
 def _judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if not entry.value.startswith("{"):
-        return None  # who spoke of something last
+        return None  # the operation that computed a projection last, not an entry
     try:
-        age = now - msgspec.json.decode(entry.value, type=_Note).at
+        age = now - msgspec.json.decode(entry.value, type=_OutboxEntry).at
     except msgspec.DecodeError:
-        return f"has a note {entry.member} that cannot be read"
-    return f"has not been settled for {age / 1000:.0f} s: is a worker running?" if age > OLD_MS else None
+        return f"has an unreadable outbox entry {entry.member}"
+    return f"has not been settled for {age / 1000:.0f} s: is a worker running?" if age > MAX_AGE_MS else None
 
 
-RULE = Invariant(SETTLED, core.PENDING, _asks, _judge)
+INVARIANT = Invariant(SETTLED, core.PENDING, _reads_nothing, _judge)

@@ -1,8 +1,8 @@
-"""What the rules of a page want to know, asked in as few commands as possible.
+"""Runs the reads of many invariants with as few commands as possible.
 
-Many rules want the same thing, which is asked once. Many want one member of the same key (hundreds of posts ask where
-they stand in `explore:feed`), which is one command for all of them. And that keys exist is asked a hundred at a time:
-only if not all of them do is it worth asking which.
+Equal reads are sent once. Reads of single members of one key (the scores of hundreds of posts in `explore:feed`) become
+one command with many members. `EXISTS` is sent for a hundred keys at a time; only if not all of them exist, each key is
+checked alone.
 """
 
 from __future__ import annotations
@@ -11,109 +11,110 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
-from plaza.keyspace.families import Family
+from plaza.keyspace.families import KeyFamily
 
-# One member asked for, and how several are.
-_TOGETHER = {"ZSCORE": "ZMSCORE", "SISMEMBER": "SMISMEMBER", "HGET": "HMGET"}
-# Members of one key, or keys, in one command.
-MOST = 100
+# The command for one member → the command for many members of the same key.
+_MULTI_COMMANDS = {"ZSCORE": "ZMSCORE", "SISMEMBER": "SMISMEMBER", "HGET": "HMGET"}
+# Members of one key, or keys, per command.
+CHUNK_SIZE = 100
 
-Wrong = tuple[Family, Invariant, Entry]
-Ask = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+Violation = tuple[KeyFamily, Invariant, Entry]
+Send = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 
 
-class Questions:
-    """Collects what is asked, gets it answered, and has it judged."""
+class QueryBatch:
+    """Collects the reads of invariants, sends them and evaluates the invariants."""
 
-    __slots__ = ("_apart", "_exist", "_groups", "_size", "_waiting")
+    __slots__ = ("_checks", "_existence", "_member_reads", "_single_reads", "_size")
 
     def __init__(self) -> None:
-        # By command and key: where the answer for each member goes.
-        self._groups: dict[Any, dict[Any, dict[Any, int]]] = {word: {} for word in _TOGETHER}
-        self._exist: dict[Any, int] = {}
-        self._apart: dict[Command, int] = {}
+        # Each read has a slot, the index of its reply. By command, key and member:
+        self._member_reads: dict[Any, dict[Any, dict[Any, int]]] = {name: {} for name in _MULTI_COMMANDS}
+        self._existence: dict[Any, int] = {}
+        self._single_reads: dict[Command, int] = {}
         self._size = 0
-        self._waiting: list[tuple[Family, Invariant, Entry, list[int]]] = []
+        self._checks: list[tuple[KeyFamily, Invariant, Entry, list[int]]] = []
 
-    def add(self, family: Family, rule: Invariant, entry: Entry) -> None:
-        places = []
+    def add(self, family: KeyFamily, rule: Invariant, entry: Entry) -> None:
+        """Add the reads that an invariant needs for an entry."""
+        slots = []
         for command in rule.asks(entry):
-            word: Any = command[0]
-            what: Any = command[1]
-            group = self._groups.get(word)
+            name: Any = command[0]
+            target: Any = command[1]
+            keys = self._member_reads.get(name)
             known: dict[Any, int] | None
-            if group is not None:
-                known = group.get(what)
+            if keys is not None:
+                known = keys.get(target)
                 if known is None:
-                    known = group[what] = {}
-                what = command[2]
-            elif word == "EXISTS":
-                known = self._exist
+                    known = keys[target] = {}
+                target = command[2]
+            elif name == "EXISTS":
+                known = self._existence
             else:
-                known, what = self._apart, command
-            place = known.get(what)
-            if place is None:
-                place = known[what] = self._size
+                known, target = self._single_reads, command
+            slot = known.get(target)
+            if slot is None:
+                slot = known[target] = self._size
                 self._size += 1
-            places.append(place)
-        self._waiting.append((family, rule, entry, places))
+            slots.append(slot)
+        self._checks.append((family, rule, entry, slots))
 
-    async def judge(self, ask: Ask, now: Callable[[], int], *, one_server: bool) -> Iterator[Wrong]:
-        """Those that seem wrong."""
-        answers: list[Any] = [None] * self._size
-        broken = await self._answer(ask, answers)
-        await self._answer_existence(ask, answers, one_server)
-        return self._wrong(answers, now(), broken)
+    async def violations(self, send: Send, now: Callable[[], int], *, one_server: bool) -> Iterator[Violation]:
+        """Send all reads. Returns the invariants that seem violated."""
+        replies: list[Any] = [None] * self._size
+        has_errors = await self._read_members(send, replies)
+        await self._read_existence(send, replies, one_server)
+        return self._evaluate(replies, now(), has_errors)
 
-    def _wrong(self, answers: list[Any], now: int, broken: bool) -> Iterator[Wrong]:
-        for family, rule, entry, places in self._waiting:
-            told = [answers[place] for place in places]
-            if broken and any(isinstance(answer, Exception) for answer in told):
-                continue  # of another type: the walk meets that key by itself
-            if rule.judge(entry, told, now) is not None:
+    def _evaluate(self, replies: list[Any], now: int, has_errors: bool) -> Iterator[Violation]:
+        for family, rule, entry, slots in self._checks:
+            own_replies = [replies[slot] for slot in slots]
+            if has_errors and any(isinstance(reply, Exception) for reply in own_replies):
+                continue  # that key has the wrong type, which the scan reports for the key itself
+            if rule.judge(entry, own_replies, now) is not None:
                 yield family, rule, entry
 
-    async def _answer(self, ask: Ask, answers: list[Any]) -> bool:
-        """Fill in what was asked of members and apart. Returns whether any answer is an error."""
-        together: list[Command] = []
-        apart: dict[Command, int] = self._apart
-        places: list[list[int]] = []
-        groups = ((word, key, members) for word, keys in self._groups.items() for key, members in keys.items())
-        for word, key, members in groups:
+    async def _read_members(self, send: Send, replies: list[Any]) -> bool:
+        """Fill in the replies of member reads and single reads. Returns whether any reply is an error."""
+        multi: list[Command] = []
+        multi_slots: list[list[int]] = []
+        single: dict[Command, int] = self._single_reads
+        reads = ((name, key, members) for name, keys in self._member_reads.items() for key, members in keys.items())
+        for name, key, members in reads:
             if len(members) == 1:
-                ((member, place),) = members.items()
-                apart[word, key, member] = place
+                ((member, slot),) = members.items()
+                single[name, key, member] = slot
                 continue
-            for some in _some(list(members.items())):
-                together.append((_TOGETHER[word], key, *(member for member, _ in some)))
-                places.append([place for _, place in some])
-        broken = False
-        for place, answer in zip(apart.values(), await ask(list(apart)), strict=True):
-            answers[place] = answer
-            broken = broken or isinstance(answer, Exception)
-        for some_places, reply in zip(places, await ask(together), strict=True):
-            broken = broken or isinstance(reply, Exception)
-            each = [reply] * len(some_places) if isinstance(reply, Exception) else reply
-            for place, answer in zip(some_places, each, strict=True):
-                answers[place] = answer
-        return broken
+            for chunk in _chunks(list(members.items())):
+                multi.append((_MULTI_COMMANDS[name], key, *(member for member, _ in chunk)))
+                multi_slots.append([slot for _, slot in chunk])
+        has_errors = False
+        for slot, reply in zip(single.values(), await send(list(single)), strict=True):
+            replies[slot] = reply
+            has_errors = has_errors or isinstance(reply, Exception)
+        for slots, reply in zip(multi_slots, await send(multi), strict=True):
+            has_errors = has_errors or isinstance(reply, Exception)
+            member_replies = [reply] * len(slots) if isinstance(reply, Exception) else reply
+            for slot, member_reply in zip(slots, member_replies, strict=True):
+                replies[slot] = member_reply
+        return has_errors
 
-    async def _answer_existence(self, ask: Ask, answers: list[Any], one_server: bool) -> None:
-        apart = list(self._exist.items())
-        if one_server:  # on a cluster each key may be elsewhere
-            groups = list(_some(apart))
-            counts = await ask([("EXISTS", *(key for key, _ in some)) for some in groups])
-            apart = []
-            for some, count in zip(groups, counts, strict=True):
-                if count == len(some):
-                    for _, place in some:
-                        answers[place] = 1
+    async def _read_existence(self, send: Send, replies: list[Any], one_server: bool) -> None:
+        single = list(self._existence.items())
+        if one_server:  # on a cluster the keys are in different slots
+            chunks = list(_chunks(single))
+            counts = await send([("EXISTS", *(key for key, _ in chunk)) for chunk in chunks])
+            single = []
+            for chunk, count in zip(chunks, counts, strict=True):
+                if count == len(chunk):
+                    for _, slot in chunk:
+                        replies[slot] = 1
                 else:
-                    apart += some
-        for (_, place), answer in zip(apart, await ask([("EXISTS", key) for key, _ in apart]), strict=True):
-            answers[place] = answer
+                    single += chunk
+        for (_, slot), reply in zip(single, await send([("EXISTS", key) for key, _ in single]), strict=True):
+            replies[slot] = reply
 
 
-def _some(things: list[Any]) -> Iterator[list[Any]]:
-    for first in range(0, len(things), MOST):
-        yield things[first : first + MOST]
+def _chunks(items: list[Any]) -> Iterator[list[Any]]:
+    for first in range(0, len(items), CHUNK_SIZE):
+        yield items[first : first + CHUNK_SIZE]

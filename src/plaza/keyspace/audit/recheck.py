@@ -1,10 +1,10 @@
-"""Looks again at what seemed wrong, so that a write in between is never taken for a fault.
+"""Rechecks suspicions, so that a write between two reads of the scan is never reported as a violation.
 
-The audit reads a key, and what that key speaks of a moment later: between the two, anybody may have written. So what
-does not fit is only a suspicion. On one server all that it takes to judge is then read in one atomic step, and since
-every operation there is one step too, what does not fit then is wrong. On a cluster an operation is under way
-for a few milliseconds, and leaves a note beside its owner as long as it is. There, nothing is wrong unless none of the
-owners has a note before and after everything was read twice with the same result, and that again a while later.
+The scan reads a key first and the keys it refers to a moment later; another client may write in between. A mismatch is
+therefore only a suspicion. On one server the recheck reads everything it needs in one transaction. Every operation is
+atomic there, so a mismatch is a violation. On a cluster an operation takes a few milliseconds and has an outbox entry
+beside its owner during that time. There a mismatch counts only if no owner had an outbox entry before and after
+everything was read twice with the same result, and only if that happens several times in a row.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.outbox import Note
 from plaza.core.valkey import ReplyError
-from plaza.keyspace.audit.key_reader import as_commands, look, seen_again
-from plaza.keyspace.families import Family
+from plaza.keyspace.audit.key_reader import as_commands, current_entry, reread
+from plaza.keyspace.families import KeyFamily
 
-# How often an entry may have changed under our eyes before we leave it alone: somebody is busy with it.
-TRIES = 20
-# On a cluster: how long an audit waits for owners to be settled. Longer than a worker takes to settle for the dead; who
-# is not settled by then is no worker's any more, and later ones with a note get only as long as the living take.
+# An entry that changes this often while it is rechecked is in use, and is not reported.
+MAX_CHANGES = 20
+# On a cluster: how long an audit waits for owners with outbox entries. A worker settles the entries of dead processes
+# within this time. What is unsettled after that stays so, and later owners get the time that a live process needs.
 SETTLE_SECONDS = 40.0
 SHORT_SETTLE_SECONDS = 2.0
-# On a cluster: how often something must seem wrong, and how long between.
-LOOKS = 4
+# On a cluster: how often a violation must be seen, and the pause in between.
+CLUSTER_CHECKS = 4
 PAUSE_SECONDS = 0.25
-# On one server, where some jobs still take two steps for what belongs together.
+# On one server two checks are enough. A few jobs change related keys in two steps, which this pause covers.
+CHECKS = 2
 SHORT_PAUSE_SECONDS = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
-    """An entry that did not fit a rule."""
+class Suspicion:
+    """An entry that seemed to violate an invariant in the scan."""
 
-    family: Family
+    family: KeyFamily
     rule: Invariant
     entry: Entry
 
 
-class Confirmer:
-    """Tells faults from writes in between."""
+class Rechecker:
+    """Distinguishes violations from concurrent writes."""
 
     def __init__(self, functions: Functions, clock: Clock, *, settle_seconds: float = SETTLE_SECONDS) -> None:
         self._functions = functions
@@ -55,61 +56,61 @@ class Confirmer:
         self._settle_seconds = settle_seconds
         self._waiting_since: float | None = None
 
-    async def confirm(self, suspect: Suspect) -> str | None:
-        """What is wrong, for sure; None if nothing is."""
-        looks, pause = (LOOKS, PAUSE_SECONDS) if self._valkey.clustered else (2, SHORT_PAUSE_SECONDS)
-        for i in range(looks):
+    async def confirm(self, suspicion: Suspicion) -> str | None:
+        """A description of the violation; None if there is none."""
+        checks, pause = (CLUSTER_CHECKS, PAUSE_SECONDS) if self._valkey.clustered else (CHECKS, SHORT_PAUSE_SECONDS)
+        for i in range(checks):
             if i:
                 await asyncio.sleep(pause)
-            says = await self._look(suspect)
+            says = await self._check(suspicion)
             if says is None:
                 return None
         return says
 
-    async def _look(self, suspect: Suspect) -> str | None:
-        entry, rule, family = suspect.entry, suspect.rule, suspect.family
-        until = monotonic() + self._patience()
-        tries = 0
-        while tries < TRIES and monotonic() < until:
-            asked = list(rule.asks(entry))
-            unless = [*rule.unless(entry), *family.excuses(entry)]
+    async def _check(self, suspicion: Suspicion) -> str | None:
+        entry, rule, family = suspicion.entry, suspicion.rule, suspicion.family
+        deadline = monotonic() + self._max_wait_seconds()
+        changes = 0
+        while changes < MAX_CHANGES and monotonic() < deadline:
+            reads = list(rule.asks(entry))
+            excuses = [*rule.unless(entry), *family.deletion_checks(entry)]
             try:
-                replies = await self._read(family, [look(family, rule, entry), *asked, *unless])
+                replies = await self._read_atomically(family, [reread(family, rule, entry), *reads, *excuses])
             except ReplyError:
-                return None  # a key of another type is in the way, which is a finding of its own
+                return None  # a key has the wrong type, which is a finding of its own
             if replies is None:
                 self._waiting_since = self._waiting_since or monotonic()
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            fresh = seen_again(family, rule, entry, replies[0])
-            if fresh is None:
+            current = current_entry(family, rule, entry, replies[0])
+            if current is None:
                 return None
-            if fresh == entry or list(rule.asks(fresh)) == asked:
-                if any(reply not in (None, 0, b"", "") for reply in replies[1 + len(asked) :]):
-                    return None  # being removed just now
-                return rule.judge(fresh, replies[1 : 1 + len(asked)], self._clock.now_ms())
-            entry, tries = fresh, tries + 1
+            if current == entry or list(rule.asks(current)) == reads:
+                if any(reply not in (None, 0, b"", "") for reply in replies[1 + len(reads) :]):
+                    return None  # it is being deleted, or work is in progress that explains it
+                return rule.judge(current, replies[1 : 1 + len(reads)], self._clock.now_ms())
+            entry, changes = current, changes + 1
         return None
 
-    def _patience(self) -> float:
+    def _max_wait_seconds(self) -> float:
         waited = 0.0 if self._waiting_since is None else monotonic() - self._waiting_since
         return self._settle_seconds if waited < self._settle_seconds else SHORT_SETTLE_SECONDS
 
-    async def _read(self, family: Family, commands: Sequence[Command]) -> list[Any] | None:
-        """All of it as it was at one moment; None on a cluster if there was no such moment."""
+    async def _read_atomically(self, family: KeyFamily, commands: Sequence[Command]) -> list[Any] | None:
+        """The replies of one consistent state. None on a cluster if an operation was in progress."""
         commands = as_commands(self._functions, commands)
         if not self._valkey.clustered:
             return await self._valkey.multi(commands)
-        notes = {Note.beside(family.domain, str(_key_of(command))).pending for command in commands}
-        pending: list[Command] = [("EXISTS", note) for note in sorted(notes)]
+        outboxes = {Note.beside(family.domain, str(_key(command))).pending for command in commands}
+        pending: list[Command] = [("EXISTS", outbox) for outbox in sorted(outboxes)]
         if any(await self._valkey.batch(pending)):
             return None
         first = await self._valkey.batch(commands)
-        again = await self._valkey.batch(commands)
-        if any(await self._valkey.batch(pending)) or first != again:
+        second = await self._valkey.batch(commands)
+        if any(await self._valkey.batch(pending)) or first != second:
             return None
-        return again
+        return second
 
 
-def _key_of(command: Command) -> Any:
+def _key(command: Command) -> Any:
     return command[3] if command[0] == "FCALL_RO" else command[1]

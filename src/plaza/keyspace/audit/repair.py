@@ -1,5 +1,6 @@
-"""Makes findings true again. Every mend is a function of the owner, which looks at the facts as they are when it runs:
-whatever was written since the audit looked is kept, and a mend that nothing needs any more changes nothing.
+"""Repairs findings. Each repair is a Lua command of the owner that reads the source data when it runs.
+
+It therefore keeps what was written since the audit read the key, and changes nothing if no repair is needed any more.
 """
 
 from __future__ import annotations
@@ -13,91 +14,89 @@ from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
 from plaza.keyspace.audit.basic_invariants import LIFETIME, MEMBER, TYPE, UNKNOWN, VALUE
 from plaza.keyspace.audit.outbox_invariant import SETTLED
-from plaza.keyspace.audit.recheck import Suspect
+from plaza.keyspace.audit.recheck import Suspicion
 
-# How many mends are remembered so as not to be done again in the same pass.
-REMEMBERED = 50_000
+# Repairs of a pass that are remembered, so that the same repair does not run twice.
+MAX_REMEMBERED = 50_000
 
 _PART = re.compile(r"<(\w+)>")
-_IN_WORDS = {
-    TYPE: "remove it, since it cannot be read; what follows from facts is made anew",
-    LIFETIME: "give it the lifetime it should have",
-    MEMBER: "take that member out",
-    VALUE: "take that field out",
+_DESCRIPTIONS = {
+    TYPE: "delete it, because it cannot be read; derived data is rebuilt",
+    LIFETIME: "set the declared lifetime",
+    MEMBER: "remove that member",
+    VALUE: "remove that field",
 }
+
+CommandCall = tuple[str, str, tuple[str, ...]]  # command, key, arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Verbs to call, in order: each with its key and its arguments."""
+class RepairPlan:
+    """The Lua commands that repair a finding, in order, and a description for the report."""
 
-    calls: tuple[tuple[str, str, tuple[str, ...]], ...]
+    calls: tuple[CommandCall, ...]
     says: str
 
 
 class Repairer:
-    """Knows what makes which finding true again, and does it."""
+    """Plans and runs the repairs of one pass."""
 
     def __init__(self, functions: Functions, repairs: Mapping[str, Mapping[str, Key]], clock: Clock) -> None:
         self._functions = functions
         self._repairs = repairs
         self._clock = clock
-        self._done: dict[Plan, None] = {}
+        self._done: dict[RepairPlan, None] = {}
 
-    def forget(self) -> None:
-        """Another pass: what was mended in the last one may be mended again."""
-        self._done.clear()
-
-    def plan(self, suspect: Suspect) -> Plan | None:
-        """What would be done; None if no fact decides."""
-        name, key, entry = suspect.rule.name, suspect.family.key, suspect.entry
+    def plan(self, suspicion: Suspicion) -> RepairPlan | None:
+        """The repair of a finding; None if the source data does not decide what is right."""
+        name, key, entry = suspicion.rule.name, suspicion.family.key, suspicion.entry
         if name == UNKNOWN:
             return None
         if name == SETTLED:
-            return Plan((), "settle it, as a worker would")
-        calls: list[tuple[str, str, tuple[str, ...]]] = []
+            return RepairPlan((), "settle it, as a worker does")
+        calls: list[CommandCall] = []
         if name == TYPE:
             calls.append(("audit_drop", entry.name, (key.type,)))
         elif name == LIFETIME:
-            calls.append(
-                ("audit_lifetime", entry.name, ("" if key.ttl_seconds is None else str(key.ttl_seconds * 1000),))
-            )
+            ttl_ms = "" if key.ttl_seconds is None else str(key.ttl_seconds * 1000)
+            calls.append(("audit_lifetime", entry.name, (ttl_ms,)))
         elif name in (MEMBER, VALUE):
             calls.append(("audit_without", entry.name, (entry.member,)))
-        says = [_IN_WORDS[name]] if name in _IN_WORDS else []
+        says = [_DESCRIPTIONS[name]] if name in _DESCRIPTIONS else []
         if name != LIFETIME:
-            wanted = suspect.rule.repair or key.repair
-            verb = self._verb(suspect, wanted) if wanted else None
-            if verb is not None:
-                calls.append(verb)
-                says.append(f"repair {wanted.split()[0]} {' '.join(verb[2])}")
-        return Plan(tuple(calls), "; ".join(says)) if calls else None
+            declared = suspicion.rule.repair or key.repair
+            call = self._declared_call(suspicion, declared) if declared else None
+            if call is not None:
+                calls.append(call)
+                says.append(f"repair {declared.split()[0]} {' '.join(call[2])}")
+        return RepairPlan(tuple(calls), "; ".join(says)) if calls else None
 
-    def _verb(self, suspect: Suspect, wanted: str) -> tuple[str, str, tuple[str, ...]] | None:
-        word, *parts = wanted.split()
-        ids = suspect.family.ids(suspect.entry)
-        domain = suspect.family.domain
+    def _declared_call(self, suspicion: Suspicion, declared: str) -> CommandCall | None:
+        """The repair command that a domain declares, such as `follow <other> <username>`, with the entry's ids."""
+        name, *parts = declared.split()
+        ids = suspicion.family.ids(suspicion.entry)
+        domain = suspicion.family.domain
         args = []
         for part in parts:
             match = _PART.fullmatch(part)
             if match is not None and match[1] not in ids:
-                return None  # the entry is too broken to say whom it speaks of
+                return None  # the entry is too damaged to contain the id
             args.append(ids[match[1]] if match else part)
-        key = self._repairs.get(domain, {}).get(word)
+        key = self._repairs.get(domain, {}).get(name)
         if key is None:
             return None
-        return f"{domain}_repair_{word}", key(*args[: len(key.parts)]), tuple(args)
+        return f"{domain}_repair_{name}", key(*args[: len(key.parts)]), tuple(args)
 
-    async def repair(self, plan: Plan) -> bool:
-        """Do it. False if the same has been done in this pass already."""
+    async def repair(self, plan: RepairPlan) -> bool:
+        """Run a plan. False if it already ran in this pass."""
         if plan in self._done:
             return False
-        if len(self._done) >= REMEMBERED:
+        if len(self._done) >= MAX_REMEMBERED:
             self._done.pop(next(iter(self._done)))
         self._done[plan] = None
         if not plan.calls:
             await self._functions.outbox.recover()
-        for verb, key, args in plan.calls:
-            now = [] if verb.startswith("audit_") else [self._clock.now_ms()]
-            await self._functions.run(verb, [key], *now, *args)
+        for command, key, args in plan.calls:
+            now = [] if command.startswith("audit_") else [self._clock.now_ms()]
+            await self._functions.run(command, [key], *now, *args)
         return True

@@ -1,21 +1,21 @@
-"""What an audit found, for people, for programs and for the next one to compare with."""
+"""The report of an audit: its JSON structure and its text on a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from plaza.keyspace.terminal_escape import harmless
+from plaza.keyspace.terminal_escape import escape_controls
 
-# Of each kind of finding so many are shown; the rest are counted.
-EXAMPLES = 10
+# Findings of one kind that a report contains; the others are only counted.
+MAX_EXAMPLES = 10
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not true. `mend` says what makes it true again; empty if no fact decides it."""
+    """One violated invariant. `repair` describes the repair; empty if the source data does not decide it."""
 
     family: str
     rule: str
@@ -25,8 +25,8 @@ class Finding(msgspec.Struct, frozen=True):
     repair: str = ""
 
 
-class Group(msgspec.Struct):
-    """The findings of one kind in one family."""
+class FindingGroup(msgspec.Struct):
+    """The findings of one invariant in one key family."""
 
     family: str
     rule: str
@@ -35,8 +35,8 @@ class Group(msgspec.Struct):
     examples: list[Finding] = msgspec.field(default_factory=list)
 
 
-class Report(msgspec.Struct):
-    """An audit, from its beginning to its end. Times are Unix milliseconds."""
+class AuditReport(msgspec.Struct):
+    """The state and result of an audit. Times are Unix milliseconds."""
 
     started_at: int
     ended_at: int = 0
@@ -45,12 +45,12 @@ class Report(msgspec.Struct):
     passes: int = 1
     keys: int = 0
     members: int = 0
-    total: int = 0  # how many keys there are, roughly
+    total: int = 0  # approximate number of keys in Valkey
     seconds: float = 0.0
-    suspicions: int = 0  # what did not fit at first sight
-    groups: list[Group] = msgspec.field(default_factory=list)  # what was found
+    suspicions: int = 0  # mismatches in the scan, before the recheck
+    groups: list[FindingGroup] = msgspec.field(default_factory=list)  # the findings of the first pass
     repaired: int = 0
-    left: list[Group] = msgspec.field(default_factory=list)  # after a repair: what is still wrong
+    left: list[FindingGroup] = msgspec.field(default_factory=list)  # after a repair: the findings that remain
     error: str = ""
 
     @property
@@ -59,55 +59,54 @@ class Report(msgspec.Struct):
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong as it ends."""
+        """Whether no finding remains."""
         return not (self.left if self.mode == "repair" else self.groups)
 
 
-class Collector:
-    """Counts findings by kind and keeps a few of each, so that a million of them take no more room than ten."""
+class FindingCollector:
+    """Counts findings by kind and keeps a few examples of each, so that its memory does not grow with findings."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, str], Group] = {}
+        self._groups: dict[tuple[str, str], FindingGroup] = {}
 
     def add(self, finding: Finding) -> None:
-        group = self._groups.setdefault((finding.family, finding.rule), Group(finding.family, finding.rule))
+        group = self._groups.setdefault((finding.family, finding.rule), FindingGroup(finding.family, finding.rule))
         group.count += 1
         group.repairable += bool(finding.repair)
-        if len(group.examples) < EXAMPLES:
+        if len(group.examples) < MAX_EXAMPLES:
             group.examples.append(finding)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FindingGroup]:
         return [self._groups[kind] for kind in sorted(self._groups)]
 
 
-def show(report: Report, console: Console) -> None:
-    """The report on a terminal."""
+def show(report: AuditReport, console: Console) -> None:
+    """Print the report."""
 
-    def say(text: str, style: str = "") -> None:
-        console.print(Text(harmless(text), style=style), soft_wrap=True)
+    def write(text: str, style: str = "") -> None:
+        console.print(Text(escape_controls(text), style=style), soft_wrap=True)
 
     rate = report.keys / report.seconds if report.seconds else 0.0
-    say(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s ({rate:,.0f} keys/s).")
-    _show_groups(report.groups, say, planned=report.mode == "dry-run")
+    write(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s ({rate:,.0f} keys/s).")
+    _show_groups(report.groups, write, planned=report.mode == "dry-run")
     if report.mode == "repair" and report.groups:
-        say(f"{report.repaired:,} mended.")
+        write(f"{report.repaired:,} repaired.")
         if report.left:
-            say("Still wrong:")
-            _show_groups(report.left, say, planned=False)
+            write("Remaining findings:")
+            _show_groups(report.left, write, planned=False)
     if report.clean:
-        say("Everything is as it should be.", "green")
+        write("No findings.", "green")
     else:
         count = sum(group.count for group in (report.left if report.mode == "repair" else report.groups))
-        say(f"{count:,} findings.", "red")
+        write(f"{count:,} findings.", "red")
 
 
-def _show_groups(groups: Iterable[Group], say: object, *, planned: bool) -> None:
-    assert callable(say)
+def _show_groups(groups: Iterable[FindingGroup], write: Callable[..., None], *, planned: bool) -> None:
     for group in groups:
-        say(f"{group.family}  {group.rule}: {group.count:,}", "bold")
+        write(f"{group.family}  {group.rule}: {group.count:,}", "bold")
         for finding in group.examples:
-            say(f"  {finding.key}: {finding.says}")
+            write(f"  {finding.key}: {finding.says}")
             if planned:
-                say(f"    → {finding.repair or 'no fact decides this: left alone'}", "dim")
+                write(f"    → {finding.repair or 'not repaired: the source data does not decide it'}", "dim")
         if group.count > len(group.examples):
-            say(f"  … and {group.count - len(group.examples):,} more")
+            write(f"  … and {group.count - len(group.examples):,} more")

@@ -1,8 +1,7 @@
-"""Goes through the whole keyspace once, a page of names at a time, and says what does not fit.
+"""Scans the whole keyspace once, one page of names at a time, and returns suspicions.
 
-A page is: names from `SCAN`, what they hold, and everything that their rules ask for besides, each asked once. Nothing
-is remembered from one page to the next, so memory does not grow with the keyspace, and a key of a million members is
-read in pieces like everything else.
+A page reads names with `SCAN`, then their content, then everything else that their invariants need. Nothing is stored
+from one page to the next, so memory does not grow with the keyspace. Keys with many members are read in chunks.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.keyspace.audit import basic_invariants
-from plaza.keyspace.audit.key_reader import as_commands, entries, first_read, more
-from plaza.keyspace.audit.query_batching import Questions
-from plaza.keyspace.audit.recheck import Suspect
-from plaza.keyspace.audit.throttle import Pace
-from plaza.keyspace.families import Families, Family
+from plaza.keyspace.audit.key_reader import as_commands, first_read, next_chunks, parse_chunk
+from plaza.keyspace.audit.query_batching import QueryBatch
+from plaza.keyspace.audit.recheck import Suspicion
+from plaza.keyspace.audit.throttle import Throttle
+from plaza.keyspace.families import KeyFamilies, KeyFamily
 
-# Names in a page, as SCAN is asked for.
-NAMES = 500
-# Commands sent together while nobody else is there, and beside others: all of one client's commands run before anyone
-# else's turn, and 200 take some 200 µs.
-TOGETHER, TOGETHER_BESIDE = 2_000, 200
+# The COUNT of SCAN.
+PAGE_KEYS = 500
+# Commands per batch, without and with other traffic. Valkey runs the whole batch of one client before it serves the
+# next; 200 commands take about 200 µs.
+BATCH_COMMANDS, BATCH_COMMANDS_BUSY = 2_000, 200
 
-# What a question counts for: Valkey counts the calls that it makes, too.
-CALLS = 6
+# A Lua query counts as this many commands, because Valkey's statistics include the commands it calls.
+COMMANDS_PER_QUERY = 6
 
 _UNKNOWN = basic_invariants.unknown()
 
-Named = tuple[str, Family, tuple[str, ...]]
+KnownKey = tuple[str, KeyFamily, tuple[str, ...]]
 
 
 @dataclass(slots=True)
-class Bound:
-    """A family with the rules for everything it is checked for, made once."""
+class FamilyInvariants:
+    """The basic invariants of one family, built once."""
 
     type: Invariant
     lifetime: Invariant
@@ -48,20 +47,20 @@ class Bound:
     fields: Invariant | None
 
     @classmethod
-    def of(cls, family: Family) -> Bound:
+    def for_family(cls, family: KeyFamily) -> FamilyInvariants:
         return cls(
-            basic_invariants.of_type(family.key),
-            basic_invariants.of_lifetime(family.key),
-            basic_invariants.of_member(family) if family.holds else None,
-            basic_invariants.of_value(family) if family.value else None,
-            basic_invariants.of_fields(family) if family.is_object else None,
+            basic_invariants.type_invariant(family.key),
+            basic_invariants.lifetime_invariant(family.key),
+            basic_invariants.member_invariant(family) if family.holds else None,
+            basic_invariants.value_invariant(family) if family.value else None,
+            basic_invariants.fields_invariant(family) if family.is_object else None,
         )
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No collection of garbage meanwhile: a page makes thousands of small objects, none of them in a circle, and
-    looking through them again and again would take a quarter of the audit's time. Nothing is awaited in between.
+def _gc_paused() -> Iterator[None]:
+    """Pause cyclic garbage collection. A page creates thousands of small objects without cycles, and tracing them
+    repeatedly would take a quarter of the audit's time. Nothing is awaited meanwhile.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -72,133 +71,140 @@ def _undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-class Walk:
-    """One pass through the keyspace."""
+class Scanner:
+    """One scan of the keyspace. `keys` and `members` count what was scanned so far."""
 
-    def __init__(self, functions: Functions, families: Families, clock: Clock, pace: Pace) -> None:
+    def __init__(self, functions: Functions, families: KeyFamilies, clock: Clock, throttle: Throttle) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._families = families
-        self._bound = {id(family): Bound.of(family) for family in families.all}
+        self._invariants = {id(family): FamilyInvariants.for_family(family) for family in families.all}
         self._clock = clock
-        self._pace = pace
+        self._throttle = throttle
         self.keys = 0
         self.members = 0
 
     async def total(self) -> int:
-        """How many keys there are."""
+        """The number of keys in Valkey. One round trip per primary."""
         return sum([int(await node.call("DBSIZE")) for node in self._valkey.primaries()])
 
-    async def pages(self) -> AsyncIterator[list[Suspect]]:
-        """What seems wrong, page by page."""
-        await self._pace.begin()
+    async def pages(self) -> AsyncIterator[list[Suspicion]]:
+        """The suspicions of each page."""
+        await self._throttle.begin()
         for node in self._valkey.primaries():
             cursor: str | int = "0"
             while True:
-                cursor, names = await node.call("SCAN", cursor, "COUNT", NAMES)
-                async for suspects in self._page(names):
-                    yield suspects
-                await self._pace.rest()
+                cursor, names = await node.call("SCAN", cursor, "COUNT", PAGE_KEYS)
+                async for suspicions in self._page(names):
+                    yield suspicions
+                await self._throttle.rest()
                 if str(cursor) == "0":
                     break
 
-    async def _page(self, names: Sequence[str]) -> AsyncIterator[list[Suspect]]:
-        suspects: list[Suspect] = []
-        with _undisturbed():
-            known = self._recognised(names, suspects)
-        lives = await self._ask([("PTTL", name) for name, _, _ in known])
-        reads = await self._ask([first_read(family, name) for name, family, _ in known])
-        questions = Questions()
-        with _undisturbed():
-            each = zip(known, lives, reads, strict=True)
-            large = [self._look(*key, life, read, questions, suspects) for key, life, read in each]
-        yield suspects + await self._judge(questions)
-        for family, bound, whole, cursor in filter(None, large):
-            async for members in more(self._valkey, family, whole.name, cursor):
-                questions = Questions()
-                suspects = self._members(family, bound, whole, members, questions)
-                yield suspects + await self._judge(questions)
-                await self._pace.rest()
+    async def _page(self, names: Sequence[str]) -> AsyncIterator[list[Suspicion]]:
+        suspicions: list[Suspicion] = []
+        with _gc_paused():
+            known = self._known_keys(names, suspicions)
+        ttls = await self._send([("PTTL", name) for name, _, _ in known])
+        reads = await self._send([first_read(family, name) for name, family, _ in known])
+        queries = QueryBatch()
+        with _gc_paused():
+            each = zip(known, ttls, reads, strict=True)
+            large = [self._scan_key(*key, ttl, read, queries, suspicions) for key, ttl, read in each]
+        yield suspicions + await self._evaluate(queries)
+        for family, invariants, key_entry, cursor in filter(None, large):
+            async for members in next_chunks(self._valkey, family, key_entry.name, cursor):
+                queries = QueryBatch()
+                suspicions = self._check_members(family, invariants, key_entry, members, queries)
+                yield suspicions + await self._evaluate(queries)
+                await self._throttle.rest()
 
-    def _recognised(self, names: Sequence[str], suspects: list[Suspect]) -> list[Named]:
-        known: list[Named] = []
+    def _known_keys(self, names: Sequence[str], suspicions: list[Suspicion]) -> list[KnownKey]:
+        known: list[KnownKey] = []
         for name in names:
             found = self._families.match(name)
             if found is None:
-                suspects.append(Suspect(basic_invariants.STRANGER, _UNKNOWN, Entry(name, (name,))))
+                suspicions.append(Suspicion(basic_invariants.UNDECLARED, _UNKNOWN, Entry(name, (name,))))
             else:
                 known.append((name, *found))
         self.keys += len(names)
         return known
 
-    def _look(
+    def _scan_key(
         self,
         name: str,
-        family: Family,
+        family: KeyFamily,
         parts: tuple[str, ...],
-        life: Any,
+        ttl: Any,
         read: Any,
-        questions: Questions,
-        suspects: list[Suspect],
-    ) -> tuple[Family, Bound, Entry, str | int] | None:
-        """Judge what can be judged at once, and ask for the rest. What is returned is too large to be read at once."""
-        bound = self._bound[id(family)]
-        whole = Entry(name, parts)
+        queries: QueryBatch,
+        suspicions: list[Suspicion],
+    ) -> tuple[KeyFamily, FamilyInvariants, Entry, str | int] | None:
+        """Check what needs no further reads, and add the others to `queries`. Returns a key that has more chunks."""
+        invariants = self._invariants[id(family)]
+        key_entry = Entry(name, parts)
         if isinstance(read, Exception):
-            suspects.append(Suspect(family, bound.type, whole))
+            suspicions.append(Suspicion(family, invariants.type, key_entry))
             return None
-        if basic_invariants.lifetime(family.key, life) is not None:
-            suspects.append(Suspect(family, bound.lifetime, whole))
-        suspects += self._whole(family, bound, whole, read, questions)
-        members, cursor = entries(family, read)
-        suspects += self._members(family, bound, whole, members, questions)
-        return None if str(cursor) == "0" else (family, bound, whole, cursor)
+        if basic_invariants.lifetime_violation(family.key, ttl) is not None:
+            suspicions.append(Suspicion(family, invariants.lifetime, key_entry))
+        suspicions += self._check_key(family, invariants, key_entry, read, queries)
+        members, cursor = parse_chunk(family, read)
+        suspicions += self._check_members(family, invariants, key_entry, members, queries)
+        return None if str(cursor) == "0" else (family, invariants, key_entry, cursor)
 
-    def _whole(self, family: Family, bound: Bound, entry: Entry, read: Any, questions: Questions) -> Iterable[Suspect]:
+    def _check_key(
+        self, family: KeyFamily, invariants: FamilyInvariants, entry: Entry, read: Any, queries: QueryBatch
+    ) -> Iterable[Suspicion]:
         if family.is_object:
             if not read:
-                return ()  # it went away since its name was read
+                return ()  # deleted since its name was read
             entry = entry._replace(value=read)
-            assert bound.fields is not None
-            if bound.fields.judge(entry, (), 0) is not None:
-                return (Suspect(family, bound.fields, entry),)
-        for rule in family.whole:
-            questions.add(family, rule, entry)
+            assert invariants.fields is not None
+            if invariants.fields.judge(entry, (), 0) is not None:
+                return (Suspicion(family, invariants.fields, entry),)
+        for rule in family.key_invariants:
+            queries.add(family, rule, entry)
         return ()
 
-    def _members(
-        self, family: Family, bound: Bound, key: Entry, members: Sequence[tuple[str, Any]], questions: Questions
-    ) -> list[Suspect]:
+    def _check_members(
+        self,
+        family: KeyFamily,
+        invariants: FamilyInvariants,
+        key: Entry,
+        members: Sequence[tuple[str, Any]],
+        queries: QueryBatch,
+    ) -> list[Suspicion]:
         self.members += len(members)
-        holds, value, rules = family.holds, family.value, family.each
-        suspects: list[Suspect] = []
+        holds, value, rules = family.holds, family.value, family.member_invariants
+        suspicions: list[Suspicion] = []
         if holds is None and not rules:
-            return suspects
+            return suspicions
         name, parts = key.name, key.parts
         for member, held in members:
             ids = holds.read(member) if holds else ()
             entry = Entry(name, parts, member, ids or (), held)
             if ids is None:
-                assert bound.member is not None
-                suspects.append(Suspect(family, bound.member, entry))
+                assert invariants.member is not None
+                suspicions.append(Suspicion(family, invariants.member, entry))
             elif value is not None and value.read(held) is None:
-                assert bound.value is not None
-                suspects.append(Suspect(family, bound.value, entry))
+                assert invariants.value is not None
+                suspicions.append(Suspicion(family, invariants.value, entry))
             else:
                 for rule in rules:
-                    questions.add(family, rule, entry)
-        return suspects
+                    queries.add(family, rule, entry)
+        return suspicions
 
-    async def _judge(self, questions: Questions) -> list[Suspect]:
-        wrong = await questions.judge(self._ask, self._clock.now_ms, one_server=not self._valkey.clustered)
-        with _undisturbed():
-            return [Suspect(*found) for found in wrong]
+    async def _evaluate(self, queries: QueryBatch) -> list[Suspicion]:
+        violations = await queries.violations(self._send, self._clock.now_ms, one_server=not self._valkey.clustered)
+        with _gc_paused():
+            return [Suspicion(*violation) for violation in violations]
 
-    async def _ask(self, commands: Sequence[Command]) -> list[Any]:
+    async def _send(self, commands: Sequence[Command]) -> list[Any]:
         replies: list[Any] = []
-        size = TOGETHER_BESIDE if self._pace.busy else TOGETHER
+        size = BATCH_COMMANDS_BUSY if self._throttle.busy else BATCH_COMMANDS
         for first in range(0, len(commands), size):
-            some = commands[first : first + size]
-            self._pace.mine(sum(CALLS if command[0] == "ASK" else 1 for command in some))
-            replies += await self._valkey.batch(as_commands(self._functions, some), return_errors=True)
+            chunk = commands[first : first + size]
+            self._throttle.count_own(sum(COMMANDS_PER_QUERY if command[0] == "ASK" else 1 for command in chunk))
+            replies += await self._valkey.batch(as_commands(self._functions, chunk), return_errors=True)
         return replies

@@ -1,4 +1,4 @@
-"""Audits as a service: one at a time, in the background if asked, and the last report kept for everyone to read."""
+"""The audit service: one audit at a time in all processes, also in the background; the last report is stored."""
 
 from __future__ import annotations
 
@@ -12,87 +12,87 @@ from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Invalid
 from plaza.core.functions import Library
 from plaza.core.leases import Held, Leases
-from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor, Told
+from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor, OnProgress
 from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
-from plaza.keyspace.audit.report import Report
+from plaza.keyspace.audit.report import AuditReport
 
 LIBRARY = Library.read("audit", CATALOGUE, "plaza.keyspace.audit", "audit")
 
-# How often the report under way is written down for others to see.
-TELL_SECONDS = 0.5
+# How often the report of a running audit is stored for other processes.
+STORE_SECONDS = 0.5
 
 _JOB = "audit"
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Report).decode
+_decode = msgspec.json.Decoder(AuditReport).decode
 
 log = structlog.get_logger("plaza.audit")
 
 
-class State(msgspec.Struct, frozen=True):
-    """What is known of audits: the one that is running, if any, and the last that ended."""
+class AuditState(msgspec.Struct, frozen=True):
+    """The reports of the running audit, if any, and of the last one."""
 
-    running: Report | None
-    last: Report | None
+    running: AuditReport | None
+    last: AuditReport | None
 
 
 class Audits:
-    """Runs audits, of all processes one at a time."""
+    """Runs audits, one at a time in all processes."""
 
     def __init__(self, auditor: Auditor) -> None:
         self.auditor = auditor
         self._valkey = auditor.valkey
         self._leases = Leases(auditor.functions)
-        self._task: asyncio.Task[Report] | None = None
+        self._task: asyncio.Task[AuditReport] | None = None
 
-    async def run(self, mode: str = AUDIT, told: Told = lambda report: None) -> Report:
-        """Audit now, and wait for it. `Held` if another is under way."""
+    async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
+        """Audit now and wait for the end. Raises `Held` if another audit is running."""
         if mode not in (AUDIT, DRY_RUN, REPAIR):
             raise Invalid(f"must be {AUDIT}, {DRY_RUN} or {REPAIR}", field="mode")
         async with self._leases.hold(_JOB):
-            return await self._run(mode, told)
+            return await self._run(mode, on_progress)
 
     async def start(self, actor: Actor, mode: str = AUDIT) -> None:
-        """Begin an audit in the background: from now on `state` tells of it. `Held` if one is under way."""
+        """Start an audit in the background; `state` reports its progress. Raises `Held` if an audit is running."""
         actor.require(ADMIN)
         if (self._task is not None and not self._task.done()) or (await self.state(actor)).running is not None:
-            raise Held("An audit is under way already.")
-        begun = asyncio.Event()
-        self._task = asyncio.create_task(self.run(mode, lambda _: begun.set()))
-        self._task.add_done_callback(_hear)
-        self._task.add_done_callback(lambda _: begun.set())  # it may fail before it has begun
-        await begun.wait()
+            raise Held("An audit is already running. Wait until it ends.")
+        started = asyncio.Event()
+        self._task = asyncio.create_task(self.run(mode, lambda _: started.set()))
+        self._task.add_done_callback(_log_failure)
+        self._task.add_done_callback(lambda _: started.set())  # it may fail before its first progress
+        await started.wait()
 
-    async def state(self, actor: Actor) -> State:
-        """The audit under way, and the last one's report. One round trip."""
+    async def state(self, actor: Actor) -> AuditState:
+        """The reports of the running and the last audit. One round trip."""
         actor.require(ADMIN)
         running, last = await self._valkey.batch([("GET", AUDIT_RUNNING()), ("GET", AUDIT_LAST())])
-        return State(_decode(running) if running else None, _decode(last) if last else None)
+        return AuditState(_decode(running) if running else None, _decode(last) if last else None)
 
     async def close(self) -> None:
-        """Stop what runs in the background."""
+        """Cancel the audit that runs in the background."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _run(self, mode: str, told: Told) -> Report:
-        last = Report(self.auditor.clock.now_ms(), mode=mode)
-        writing: set[asyncio.Task[None]] = set()
+    async def _run(self, mode: str, on_progress: OnProgress) -> AuditReport:
+        last = AuditReport(self.auditor.clock.now_ms(), mode=mode)
+        storing: set[asyncio.Task[None]] = set()
         due = 0.0
 
-        def tell(report: Report) -> None:
+        def progress(report: AuditReport) -> None:
             nonlocal last, due
             last = report
-            told(report)
-            if monotonic() >= due and not writing:
-                due = monotonic() + TELL_SECONDS
-                task = asyncio.create_task(self._write_down(report))
-                writing.add(task)
-                task.add_done_callback(writing.discard)
+            on_progress(report)
+            if monotonic() >= due and not storing:
+                due = monotonic() + STORE_SECONDS
+                task = asyncio.create_task(self._store(report))
+                storing.add(task)
+                task.add_done_callback(storing.discard)
 
         try:
-            await self._write_down(last)
-            told(last)
-            last = await self.auditor.run(mode, tell)
+            await self._store(last)
+            on_progress(last)
+            last = await self.auditor.run(mode, progress)
         except asyncio.CancelledError:
             last.state = "stopped"
             raise
@@ -100,19 +100,19 @@ class Audits:
             last.state, last.error = "failed", str(error)
             raise
         finally:
-            await asyncio.gather(*writing, return_exceptions=True)
+            await asyncio.gather(*storing, return_exceptions=True)
             await asyncio.shield(self._finish(last))
         return last
 
-    async def _write_down(self, report: Report) -> None:
+    async def _store(self, report: AuditReport) -> None:
         await self._valkey.call("SET", AUDIT_RUNNING(), _encode(report), "EX", AUDIT_RUNNING.ttl_seconds or 0)
 
-    async def _finish(self, report: Report) -> None:
+    async def _finish(self, report: AuditReport) -> None:
         report.ended_at = report.ended_at or self.auditor.clock.now_ms()
         await self._valkey.batch([("SET", AUDIT_LAST(), _encode(report)), ("DEL", AUDIT_RUNNING())])
 
 
-def _hear(task: asyncio.Task[Report]) -> None:
-    """The end of an audit that nobody waits for."""
+def _log_failure(task: asyncio.Task[AuditReport]) -> None:
+    """Log the failure of a background audit; its caller does not wait for it."""
     if not task.cancelled() and task.exception() is not None:
-        log.error("an audit failed", error=str(task.exception()))
+        log.error("audit_failed", error=str(task.exception()))

@@ -20,8 +20,8 @@ from typing import Final
 from plaza.core.auth import Actor
 from plaza.core.keyspace import Access, Catalogue, Field, Hidden, Key, Layout
 from plaza.core.tokens import RESERVED
-from plaza.keyspace.families import Families
-from plaza.keyspace.proxy.commands import LONGEST_WORD, Asked, Refused
+from plaza.keyspace.families import KeyFamilies
+from plaza.keyspace.proxy.commands import LONGEST_WORD, ParsedCommand, Refused
 
 # The part of a pattern that says whose a key is. In its place `me` and `AUTH` mean the caller.
 WHOSE: Final = "username"
@@ -53,7 +53,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TargetKey:
     """A key that somebody named: its family, the ids in it, and how the caller stands to it."""
 
     family: Key
@@ -91,7 +91,7 @@ class Place:
         """Whether there are fields in it that are somebody else's alone."""
         return not self.allows(Access.SELF) and any(f.read is Access.SELF for f in self.family.fields)
 
-    def permit_reading(self, asked: Asked) -> None:
+    def permit_reading(self, asked: ParsedCommand) -> None:
         family, command = self.family, asked.command
         if not self.allows(family.read):
             raise Refused(f"ERR not allowed: {family.pattern} is for {family.read.value}")
@@ -104,7 +104,7 @@ class Place:
             if not self.shows(field):
                 raise Refused(f"ERR not allowed: the field '{field[:LONGEST_CUSTOM]}' is not public")
 
-    def permit_writing(self, asked: Asked) -> None:
+    def permit_writing(self, asked: ParsedCommand) -> None:
         if not self.allows(self.family.write) or self.family.write is not Access.SELF:
             raise Refused(f"ERR not allowed: {self.family.pattern} is not written through here")
         self._require_type(asked)
@@ -116,7 +116,7 @@ class Place:
             if field in self.family.fields and values:
                 _require_text(field, values[i])
 
-    def _require_type(self, asked: Asked) -> None:
+    def _require_type(self, asked: ParsedCommand) -> None:
         # Before anything is sent: a rule for hashes is never asked about a set, nor the other way round.
         if asked.command.on not in (None, self.family.type):
             raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
@@ -148,14 +148,14 @@ def _require_text(field: Field, value: str) -> None:
         raise Refused(f"ERR {field.name} has no control characters")
 
 
-class Rules:
+class AccessRules:
     """The whole catalogue, asked by name."""
 
     def __init__(self, catalogues: Sequence[Catalogue]) -> None:
-        self._families = Families(catalogues, Layout.PLAIN)
+        self._families = KeyFamilies(catalogues, Layout.PLAIN)
         self._by_pattern = {key.pattern: key for catalogue in catalogues for _, key in catalogue}
 
-    def place(self, caller: Caller, name: str) -> Place:
+    def place(self, caller: Caller, name: str) -> TargetKey:
         """Which key a name means to a caller."""
         match = self._families.match(name) if len(name) <= LONGEST_WORD else None
         if match is None:
@@ -168,18 +168,18 @@ class Rules:
                     raise Refused("ERR the API key is nobody: name a user")
                 parts = (*parts[:at], caller.name, *parts[at + 1 :])
             own = parts[at] == caller.name
-        return Place(key, parts, own, caller.rank)
+        return TargetKey(key, parts, own, caller.rank)
 
-    def hiding(self, place: Place) -> tuple[Place, str] | None:
+    def hiding(self, place: TargetKey) -> tuple[TargetKey, str] | None:
         """The hash, and the field in it, that hide a key from this caller if they are there."""
         hidden = place.family.hidden
         if hidden is None or hidden.via or place.rank >= Rank.ADMIN:
             return None
         family = self._by_pattern[hidden.pattern]
         ids = dict(zip(place.family.parts, place.parts, strict=True))
-        return Place(family, tuple(ids[part] for part in family.parts), place.own, place.rank), hidden.field
+        return TargetKey(family, tuple(ids[part] for part in family.parts), place.own, place.rank), hidden.field
 
-    def behind(self, place: Place) -> tuple[Key, Hidden] | None:
+    def behind(self, place: TargetKey) -> tuple[Key, Hidden] | None:
         """The same where the hash is another owner's, whom a field of the key itself names."""
         hidden = place.family.hidden
         if hidden is None or not hidden.via or place.rank >= Rank.ADMIN:

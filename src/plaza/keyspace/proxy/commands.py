@@ -72,26 +72,26 @@ def check(kind: str, word: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CommandSpec:
     """A command: `words` stand after its name, then either `many`, once or more often, or `options` in any order."""
 
     name: str
     on: KeyType | None  # what its key must be; None for any
-    absent: Callable[[Asked], Any]  # what it answers where there is no such key
+    absent: Callable[[ParsedCommand], Any]  # what it answers where there is no such key
     words: tuple[str, ...] = ("key",)
     many: tuple[str, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    size: Callable[[Asked], tuple[str, ...] | None] | None = None  # how to ask how long the answer would be
+    size: Callable[[ParsedCommand], tuple[str, ...] | None] | None = None  # how to ask how long the answer would be
     writes: bool = False
 
-    def read(self, words: list[str]) -> Asked:
+    def read(self, words: list[str]) -> ParsedCommand:
         """What somebody asks for, or why they may not."""
         given = words[1:]
         places = len(self.words)
         rest = given[places:]
         if len(given) < places or (self.many and (not rest or len(rest) % len(self.many))):
             raise Refused(f"ERR wrong number of arguments for '{self.name.lower()}' command")
-        asked = Asked(self, given)
+        asked = ParsedCommand(self, given)
         for kind, word in zip(self.words + self.many * (len(rest) // max(len(self.many), 1)), given, strict=False):
             check(kind, word)
             asked.found.setdefault(kind, []).append(word)
@@ -99,7 +99,7 @@ class Command:
             self._read_options(rest, asked)
         return asked
 
-    def _read_options(self, rest: list[str], asked: Asked) -> None:
+    def _read_options(self, rest: list[str], asked: ParsedCommand) -> None:
         while rest:
             name = rest[0].upper()
             kinds = self.options.get(name)
@@ -112,10 +112,10 @@ class Command:
 
 
 @dataclass(slots=True)
-class Asked:
+class ParsedCommand:
     """A command as somebody gave it: its words by what they are."""
 
-    command: Command
+    command: CommandSpec
     given: list[str]  # all after the name
     found: dict[str, list[str]] = field(default_factory=dict)
     options: dict[str, list[str]] = field(default_factory=dict)
@@ -129,11 +129,11 @@ class Asked:
         return self.found.get("field", [])
 
 
-def _always(value: Any) -> Callable[[Asked], Any]:
+def _always(value: Any) -> Callable[[ParsedCommand], Any]:
     return lambda asked: value
 
 
-def _each(value: Any, kind: str) -> Callable[[Asked], Any]:
+def _each(value: Any, kind: str) -> Callable[[ParsedCommand], Any]:
     return lambda asked: [value] * len(asked.found[kind])
 
 
@@ -141,11 +141,11 @@ NIL, ZERO, NOTHING = _always(None), _always(0), _always([])
 NOT_THERE, NO_MORE = _always(-2), _always([b"0", []])
 
 
-def _whole(count: str) -> Callable[[Asked], tuple[str, ...] | None]:
+def _whole(count: str) -> Callable[[ParsedCommand], tuple[str, ...] | None]:
     return lambda asked: (count,)
 
 
-def _span(asked: Asked) -> tuple[str, ...] | None:
+def _span(asked: ParsedCommand) -> tuple[str, ...] | None:
     """Of a range by place: nothing to ask if its ends say that it is a page."""
     first, last = (int(place) for place in asked.given[1:3])
     if (first < 0) == (last < 0) and last - first < PAGE:
@@ -153,7 +153,7 @@ def _span(asked: Asked) -> tuple[str, ...] | None:
     return ("LLEN" if asked.command.on == "list" else "ZCARD", *asked.given[1:3])
 
 
-def _stretch(asked: Asked) -> tuple[str, ...] | None:
+def _stretch(asked: ParsedCommand) -> tuple[str, ...] | None:
     """Of a range by score, or by name."""
     limit = asked.options.get("LIMIT")
     if limit is not None and 0 <= int(limit[1]) <= PAGE:
@@ -164,7 +164,7 @@ def _stretch(asked: Asked) -> tuple[str, ...] | None:
     return ("ZLEXCOUNT" if "BYLEX" in asked.options or "LEX" in asked.command.name else "ZCOUNT", first, last)
 
 
-def _range(asked: Asked) -> tuple[str, ...] | None:
+def _range(asked: ParsedCommand) -> tuple[str, ...] | None:
     """Of `ZRANGE`, which is all of these."""
     if {"BYSCORE", "BYLEX"} <= asked.options.keys():
         raise syntax_error()
@@ -186,63 +186,63 @@ _BETWEEN: Final = ("key", "score", "score")
 _LEXICAL: Final = ("key", "lex", "lex")
 _ZRANGE: Final = {"BYSCORE": (), "BYLEX": (), "REV": (), **_LIMIT, **_SCORES}
 
-COMMANDS: Final[Mapping[str, Command]] = {
+COMMANDS: Final[Mapping[str, CommandSpec]] = {
     command.name: command
     for command in (
-        Command("EXISTS", None, ZERO, (), ("key",)),
-        Command("TYPE", None, _always(b"none")),
-        Command("TTL", None, NOT_THERE),
-        Command("PTTL", None, NOT_THERE),
-        Command("EXPIRETIME", None, NOT_THERE),
-        Command("PEXPIRETIME", None, NOT_THERE),
-        Command("GET", "string", NIL),
-        Command("MGET", "string", NIL, (), ("key",)),
-        Command("STRLEN", "string", ZERO),
-        Command("GETRANGE", "string", _always(b""), _INDICES),
-        Command("HGET", "hash", NIL, ("key", "field")),
-        Command("HMGET", "hash", _each(None, "field"), ("key",), ("field",)),
-        Command("HGETALL", "hash", NOTHING, size=_whole("HLEN")),
-        Command("HKEYS", "hash", NOTHING, size=_whole("HLEN")),
-        Command("HVALS", "hash", NOTHING, size=_whole("HLEN")),
-        Command("HLEN", "hash", ZERO),
-        Command("HEXISTS", "hash", ZERO, ("key", "field")),
-        Command("HSTRLEN", "hash", ZERO, ("key", "field")),
-        Command("HSCAN", "hash", NO_MORE, ("key", "cursor"), options={**_SCAN, "NOVALUES": ()}),
-        Command("SMEMBERS", "set", NOTHING, size=_whole("SCARD")),
-        Command("SISMEMBER", "set", ZERO, ("key", "member")),
-        Command("SMISMEMBER", "set", _each(0, "member"), ("key",), ("member",)),
-        Command("SCARD", "set", ZERO),
-        Command("SSCAN", "set", NO_MORE, ("key", "cursor"), options=_SCAN),
-        Command("ZRANGE", "zset", NOTHING, ("key", "bound", "bound"), options=_ZRANGE, size=_range),
-        Command("ZREVRANGE", "zset", NOTHING, _INDICES, options=_SCORES, size=_span),
-        Command("ZRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
-        Command("ZREVRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
-        Command("ZRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
-        Command("ZREVRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
-        Command("ZSCORE", "zset", NIL, ("key", "member")),
-        Command("ZMSCORE", "zset", _each(None, "member"), ("key",), ("member",)),
-        Command("ZRANK", "zset", NIL, ("key", "member")),
-        Command("ZREVRANK", "zset", NIL, ("key", "member")),
-        Command("ZCARD", "zset", ZERO),
-        Command("ZCOUNT", "zset", ZERO, _BETWEEN),
-        Command("ZLEXCOUNT", "zset", ZERO, _LEXICAL),
-        Command("ZSCAN", "zset", NO_MORE, ("key", "cursor"), options=_SCAN),
-        Command("LRANGE", "list", NOTHING, _INDICES, size=_span),
-        Command("LLEN", "list", ZERO),
-        Command("LINDEX", "list", NIL, ("key", "index")),
-        Command("HSET", "hash", ZERO, ("key",), ("field", "value"), writes=True),
-        Command("HDEL", "hash", ZERO, ("key",), ("field",), writes=True),
-        Command("HINCRBY", "hash", ZERO, ("key", "field", "integer"), writes=True),
+        CommandSpec("EXISTS", None, ZERO, (), ("key",)),
+        CommandSpec("TYPE", None, _always(b"none")),
+        CommandSpec("TTL", None, NOT_THERE),
+        CommandSpec("PTTL", None, NOT_THERE),
+        CommandSpec("EXPIRETIME", None, NOT_THERE),
+        CommandSpec("PEXPIRETIME", None, NOT_THERE),
+        CommandSpec("GET", "string", NIL),
+        CommandSpec("MGET", "string", NIL, (), ("key",)),
+        CommandSpec("STRLEN", "string", ZERO),
+        CommandSpec("GETRANGE", "string", _always(b""), _INDICES),
+        CommandSpec("HGET", "hash", NIL, ("key", "field")),
+        CommandSpec("HMGET", "hash", _each(None, "field"), ("key",), ("field",)),
+        CommandSpec("HGETALL", "hash", NOTHING, size=_whole("HLEN")),
+        CommandSpec("HKEYS", "hash", NOTHING, size=_whole("HLEN")),
+        CommandSpec("HVALS", "hash", NOTHING, size=_whole("HLEN")),
+        CommandSpec("HLEN", "hash", ZERO),
+        CommandSpec("HEXISTS", "hash", ZERO, ("key", "field")),
+        CommandSpec("HSTRLEN", "hash", ZERO, ("key", "field")),
+        CommandSpec("HSCAN", "hash", NO_MORE, ("key", "cursor"), options={**_SCAN, "NOVALUES": ()}),
+        CommandSpec("SMEMBERS", "set", NOTHING, size=_whole("SCARD")),
+        CommandSpec("SISMEMBER", "set", ZERO, ("key", "member")),
+        CommandSpec("SMISMEMBER", "set", _each(0, "member"), ("key",), ("member",)),
+        CommandSpec("SCARD", "set", ZERO),
+        CommandSpec("SSCAN", "set", NO_MORE, ("key", "cursor"), options=_SCAN),
+        CommandSpec("ZRANGE", "zset", NOTHING, ("key", "bound", "bound"), options=_ZRANGE, size=_range),
+        CommandSpec("ZREVRANGE", "zset", NOTHING, _INDICES, options=_SCORES, size=_span),
+        CommandSpec("ZRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
+        CommandSpec("ZREVRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
+        CommandSpec("ZRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
+        CommandSpec("ZREVRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
+        CommandSpec("ZSCORE", "zset", NIL, ("key", "member")),
+        CommandSpec("ZMSCORE", "zset", _each(None, "member"), ("key",), ("member",)),
+        CommandSpec("ZRANK", "zset", NIL, ("key", "member")),
+        CommandSpec("ZREVRANK", "zset", NIL, ("key", "member")),
+        CommandSpec("ZCARD", "zset", ZERO),
+        CommandSpec("ZCOUNT", "zset", ZERO, _BETWEEN),
+        CommandSpec("ZLEXCOUNT", "zset", ZERO, _LEXICAL),
+        CommandSpec("ZSCAN", "zset", NO_MORE, ("key", "cursor"), options=_SCAN),
+        CommandSpec("LRANGE", "list", NOTHING, _INDICES, size=_span),
+        CommandSpec("LLEN", "list", ZERO),
+        CommandSpec("LINDEX", "list", NIL, ("key", "index")),
+        CommandSpec("HSET", "hash", ZERO, ("key",), ("field", "value"), writes=True),
+        CommandSpec("HDEL", "hash", ZERO, ("key",), ("field",), writes=True),
+        CommandSpec("HINCRBY", "hash", ZERO, ("key", "field", "integer"), writes=True),
     )
 }
 # Clients ask these to see whether anybody is there; they concern no key and are answered here.
-GREETINGS: Final[Mapping[str, Command]] = {
-    "PING": Command("PING", None, _always(b"PONG"), ()),
-    "ECHO": Command("ECHO", None, lambda asked: asked.given[0].encode(), ("value",)),
+GREETINGS: Final[Mapping[str, CommandSpec]] = {
+    "PING": CommandSpec("PING", None, _always(b"PONG"), ()),
+    "ECHO": CommandSpec("ECHO", None, lambda asked: asked.given[0].encode(), ("value",)),
 }
 
 
-def read(words: list[str]) -> Asked:
+def read(words: list[str]) -> ParsedCommand:
     """Which command this is, and of what."""
     if not words:
         raise Refused("ERR a command is an array of strings, numbers and booleans")

@@ -13,8 +13,8 @@ from typing import Any, Final
 from plaza.core.functions import Functions, Library
 from plaza.core.keyspace import Access, Catalogue, Hidden, Key
 from plaza.core.valkey import Arg, NotReady, ReplyError
-from plaza.keyspace.proxy.access_rules import Caller, Place, Rules
-from plaza.keyspace.proxy.commands import Asked, Refused, read
+from plaza.keyspace.proxy.access_rules import AccessRules, Caller, TargetKey
+from plaza.keyspace.proxy.commands import ParsedCommand, Refused, read
 
 LIBRARY: Final = Library.read("proxy", Catalogue("proxy", {}, {}), "plaza.keyspace.proxy", "proxy")
 
@@ -28,10 +28,10 @@ Finish = Callable[[list[Any], list[bool]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommandPlan:
     """A permitted command: its steps, given how many elements an answer may have, and what their replies come to."""
 
-    asked: Asked
+    asked: ParsedCommand
     count: int  # of steps
     steps: Callable[[int], list[Step]]
     finish: Finish
@@ -44,13 +44,13 @@ class Plan:
         return self.asked.command.writes
 
 
-class Planner:
-    def __init__(self, rules: Rules, functions: Functions) -> None:
+class CommandPlanner:
+    def __init__(self, rules: AccessRules, functions: Functions) -> None:
         self._rules = rules
         self._functions = functions
         self._layout = functions.valkey.layout
 
-    def plan(self, caller: Caller, words: list[str]) -> Plan:
+    def plan(self, caller: Caller, words: list[str]) -> CommandPlan:
         """What a command takes, or `Refused`. No round trip."""
         asked = read(words)
         places = [self._rules.place(caller, key) for key in asked.keys]
@@ -62,10 +62,10 @@ class Planner:
         if asked.command.many == ("key",):
             return self._several(asked, places)
         if not places:
-            return Plan(asked, 0, lambda most: [], lambda replies, looked: asked.command.absent(asked))
+            return CommandPlan(asked, 0, lambda most: [], lambda replies, looked: asked.command.absent(asked))
         return self._single(asked, places[0])
 
-    def _single(self, asked: Asked, place: Place) -> Plan:
+    def _single(self, asked: ParsedCommand, place: TargetKey) -> CommandPlan:
         size = _size(asked, place)
         rest = asked.given[1:]
         # Which value is whose is seen only beside its field's name.
@@ -80,14 +80,16 @@ class Planner:
         if asked.command.writes:
             key = place.name(self._layout)
             write = self._functions.run_command("proxy_write", [key], MOST_FIELDS, MOST_BYTES, name, *rest)
-            return Plan(asked, 1, lambda most: [write], finish)
+            return CommandPlan(asked, 1, lambda most: [write], finish)
         behind = self._rules.behind(place)
         if behind is not None:
             steps = [self._step(name, place, rest, (), 0), self._who(place, behind)]
-            return Plan(asked, 2, lambda most: steps, finish, look=lambda replies: [self._look(behind, replies[1])])
-        return Plan(asked, 1, lambda most: [self._step(name, place, rest, size, most)], finish, sized=bool(size))
+            return CommandPlan(
+                asked, 2, lambda most: steps, finish, look=lambda replies: [self._look(behind, replies[1])]
+            )
+        return CommandPlan(asked, 1, lambda most: [self._step(name, place, rest, size, most)], finish, sized=bool(size))
 
-    def _several(self, asked: Asked, places: list[Place]) -> Plan:
+    def _several(self, asked: ParsedCommand, places: list[TargetKey]) -> CommandPlan:
         """A step for each key; after them, for each that somebody may be behind, one that tells who."""
         name, count = "GET" if asked.command.name == "MGET" else asked.command.name, len(places)
         behind = {i: found for i, place in enumerate(places) if (found := self._rules.behind(place))}
@@ -103,9 +105,9 @@ class Planner:
                 return [None if _is(reply, "WRONGTYPE") else _heard(asked, reply) for reply in replies]
             return sum(_heard(asked, reply) for i, reply in enumerate(replies[:count]) if i not in hidden)
 
-        return Plan(asked, len(steps), lambda most: steps, finish, look=look)
+        return CommandPlan(asked, len(steps), lambda most: steps, finish, look=look)
 
-    def _who(self, place: Place, behind: tuple[Key, Hidden]) -> Step:
+    def _who(self, place: TargetKey, behind: tuple[Key, Hidden]) -> Step:
         """Asks who is behind a key."""
         return ("HGET", place.name(self._layout), behind[1].via)
 
@@ -114,7 +116,7 @@ class Planner:
         family, hidden = behind
         return ("HEXISTS", family.name(self._layout, _text(who)), hidden.field) if isinstance(who, bytes) else None
 
-    def _step(self, name: str, place: Place, rest: list[str], size: tuple[str, ...], most: int) -> Step:
+    def _step(self, name: str, place: TargetKey, rest: list[str], size: tuple[str, ...], most: int) -> Step:
         """One command on one key; by way of a function where the answer must be looked at first."""
         key, hiding = place.name(self._layout), self._rules.hiding(place)
         if not hiding and not size:
@@ -125,7 +127,7 @@ class Planner:
         return self._functions.query_command("proxy_read", keys, *looked)
 
 
-def _size(asked: Asked, place: Place) -> tuple[str, ...]:
+def _size(asked: ParsedCommand, place: TargetKey) -> tuple[str, ...]:
     """What asks how long an answer would be; nothing where that is known, as of a hash whose fields are declared."""
     if asked.command.size is None:
         return ()
@@ -138,7 +140,7 @@ def _is(reply: Any, code: str) -> bool:
     return isinstance(reply, ReplyError) and reply.code == code
 
 
-def _heard(asked: Asked, reply: Any) -> Any:
+def _heard(asked: ParsedCommand, reply: Any) -> Any:
     """A reply as the caller may hear it."""
     if _is(reply, "HIDDEN"):
         return asked.command.absent(asked)
@@ -152,7 +154,7 @@ def _without_script(message: str) -> str:
     return message.partition(" script: ")[0]
 
 
-def _shown(asked: Asked, place: Place, reply: Any) -> Any:
+def _shown(asked: ParsedCommand, place: TargetKey, reply: Any) -> Any:
     """Of a whole hash, or of what a scan came by, the fields that are for this caller."""
     name = asked.command.name
     if not place.family.fields or name not in ("HGETALL", "HKEYS", "HVALS", "HSCAN"):
@@ -166,11 +168,11 @@ def _shown(asked: Asked, place: Place, reply: Any) -> Any:
     return pairs[1::2] if name == "HVALS" else pairs
 
 
-def _names(place: Place, names: list[bytes]) -> list[bytes]:
+def _names(place: TargetKey, names: list[bytes]) -> list[bytes]:
     return [name for name in names if place.shows(_text(name))]
 
 
-def _pairs(place: Place, flat: list[bytes]) -> list[bytes]:
+def _pairs(place: TargetKey, flat: list[bytes]) -> list[bytes]:
     pairs = zip(flat[::2], flat[1::2], strict=True)
     return [part for name, value in pairs if place.shows(_text(name)) for part in (name, value)]
 

@@ -15,9 +15,9 @@ from plaza.core.functions import Functions, is_missing
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import NotReady, ReplyError
-from plaza.keyspace.proxy.access_rules import Caller, Rules
+from plaza.keyspace.proxy.access_rules import AccessRules, Caller
 from plaza.keyspace.proxy.commands import Refused
-from plaza.keyspace.proxy.execution import Plan, Planner, Step
+from plaza.keyspace.proxy.execution import CommandPlan, CommandPlanner, Step
 
 # Of all long answers of a call together; each gets an equal share.
 MOST_ELEMENTS: Final = 10_000
@@ -37,41 +37,41 @@ class Proxy:
         self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
-        self._planner = Planner(Rules(catalogues), functions)
+        self._planner = CommandPlanner(AccessRules(catalogues), functions)
 
     async def run(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
         """Each command's answer, or `Refused` in its place. One round trip, and one more if something is written."""
         plans = self._plans(actor, commands)
-        permitted = [plan for plan in plans if isinstance(plan, Plan)]
+        permitted = [plan for plan in plans if isinstance(plan, CommandPlan)]
         answers = iter(await self._answers(permitted, await self._perform(actor, address, permitted, atomic=False)))
-        return [next(answers) if isinstance(plan, Plan) else plan for plan in plans]
+        return [next(answers) if isinstance(plan, CommandPlan) else plan for plan in plans]
 
     async def transact(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
         """All commands in one atomic step, or none. If one is not permitted it says so in its place, and the others
         there that they were not performed: clients of the protocol make their ordinary error of that."""
         planned = self._plans(actor, commands)
-        plans = [plan for plan in planned if isinstance(plan, Plan)]
+        plans = [plan for plan in planned if isinstance(plan, CommandPlan)]
         if refused := [plan for plan in planned if isinstance(plan, Refused)]:
             # With the reason, since a client tells of the first error in the row.
             discarded = Refused(f"EXECABORT Transaction discarded because of: {refused[0]}")
-            return [discarded if isinstance(plan, Plan) else plan for plan in planned]
+            return [discarded if isinstance(plan, CommandPlan) else plan for plan in planned]
         try:
             replies = await self._perform(actor, address, plans, atomic=True)
         except ReplyError as error:  # the transaction itself was refused: its keys live in different places
             raise Refused(error.message) from None
         return await self._answers(plans, replies)
 
-    def _plans(self, actor: Actor, commands: Sequence[list[str]]) -> list[Plan | Refused]:
+    def _plans(self, actor: Actor, commands: Sequence[list[str]]) -> list[CommandPlan | Refused]:
         caller = Caller.by(actor)
         return [self._plan(caller, words) for words in commands]
 
-    def _plan(self, caller: Caller, words: list[str]) -> Plan | Refused:
+    def _plan(self, caller: Caller, words: list[str]) -> CommandPlan | Refused:
         try:
             return self._planner.plan(caller, words)
         except Refused as refused:
             return refused
 
-    async def _perform(self, actor: Actor, address: str, plans: Sequence[Plan], *, atomic: bool) -> list[Any]:
+    async def _perform(self, actor: Actor, address: str, plans: Sequence[CommandPlan], *, atomic: bool) -> list[Any]:
         if any(plan.writes for plan in plans):
             await self._limiter.take("write", actor.name, address)
         share = MOST_ELEMENTS // max(1, sum(plan.sized for plan in plans))
@@ -94,7 +94,7 @@ class Proxy:
                 replies[i] = reply
         return replies
 
-    async def _answers(self, plans: Sequence[Plan], replies: list[Any]) -> list[Outcome]:
+    async def _answers(self, plans: Sequence[CommandPlan], replies: list[Any]) -> list[Outcome]:
         """What the replies, which came in a row, come to."""
         rest = iter(replies)
         shares = [list(islice(rest, plan.count)) for plan in plans]
@@ -108,7 +108,7 @@ class Proxy:
             answers.append(_finish(plan, own, said) if fits else Refused(_TOO_LARGE))
         return answers
 
-    async def _looked(self, plans: Sequence[Plan], shares: Sequence[list[Any]]) -> list[list[bool]]:
+    async def _looked(self, plans: Sequence[CommandPlan], shares: Sequence[list[Any]]) -> list[list[bool]]:
         """Whether replies are about what is hidden: a comment on a banned post. A round trip if one may be."""
         looks = [plan.look(own) for plan, own in zip(plans, shares, strict=True)]
         steps = [step for look in looks for step in look if step is not None]
@@ -116,7 +116,7 @@ class Proxy:
         return [[step is not None and bool(next(found)) for step in look] for look in looks]
 
 
-def _finish(plan: Plan, replies: list[Any], looked: list[bool]) -> Outcome:
+def _finish(plan: CommandPlan, replies: list[Any], looked: list[bool]) -> Outcome:
     try:
         return plan.finish(replies, looked)
     except Refused as refused:

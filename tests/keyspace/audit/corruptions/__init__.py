@@ -1,14 +1,14 @@
-"""Ways in which another writer can break a town, with a plain client, and what the audit calls each of them."""
+"""Corruptions that another client can cause, and the finding that the audit must report for each."""
 
 from __future__ import annotations
 
-from tests.keyspace.audit.corruptions import articles, challenges, live, people, posts, shop
+from tests.keyspace.audit.corruptions import articles, challenges, live, posts, shop, users
 
-BREAKS = [
-    *people.breaks,
-    *posts.breaks,
-    *articles.breaks,
-    *challenges.breaks,
-    *live.breaks,
-    *shop.breaks,
+CORRUPTIONS = [
+    *users.corruptions,
+    *posts.corruptions,
+    *articles.corruptions,
+    *challenges.corruptions,
+    *live.corruptions,
+    *shop.corruptions,
 ]

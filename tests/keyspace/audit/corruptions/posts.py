@@ -1,159 +1,159 @@
-"""Posts, what is on them and the feeds they are in, as another writer broke them."""
+"""Corrupted posts, their likes, bookmarks and comments, and feeds."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from plaza.social import keys as k
-from tests.keyspace.audit.corruptions.ways import NOBODY, Breaks
-from tests.keyspace.audit.sample_community import Town
+from tests.keyspace.audit.corruptions.corruption import MISSING_ID, CorruptionList
+from tests.keyspace.audit.sample_community import SampleCommunity
 
-breaks = Breaks()
-
-
-@breaks.found_as("post:<post>", "count")
-async def a_like_count_is_wrong(r: Any, t: Town) -> None:
-    await r.hset(k.POST(t.posts[0]), "likesCount", 99)
+corruptions = CorruptionList()
 
 
-@breaks.found_as("post:<post>", "count")
-async def a_comment_count_is_wrong(r: Any, t: Town) -> None:
-    await r.hset(k.POST(t.posts[1]), "commentsCount", 0)
+@corruptions.found_as("post:<post>", "count")
+async def a_like_count_is_wrong(client: Any, community: SampleCommunity) -> None:
+    await client.hset(k.POST(community.posts[0]), "likesCount", 99)
 
 
-@breaks.found_as("post:<post>", "count")
-async def a_bookmark_count_is_wrong(r: Any, t: Town) -> None:
-    await r.hincrby(k.POST(t.posts[1]), "bookmarksCount", 5)
+@corruptions.found_as("post:<post>", "count")
+async def a_comment_count_is_wrong(client: Any, community: SampleCommunity) -> None:
+    await client.hset(k.POST(community.posts[1]), "commentsCount", 0)
 
 
-@breaks.found_as("post:<post>", "copy")
-async def a_post_shows_another_name(r: Any, t: Town) -> None:
-    await r.hset(k.POST(t.posts[0]), "display_name", "Somebody")
+@corruptions.found_as("post:<post>", "count")
+async def a_bookmark_count_is_wrong(client: Any, community: SampleCommunity) -> None:
+    await client.hincrby(k.POST(community.posts[1]), "bookmarksCount", 5)
 
 
-@breaks.found_as("post:<post>", "lifetime")
-async def a_post_expires(r: Any, t: Town) -> None:
-    await r.expire(k.POST(t.posts[0]), 1000)
+@corruptions.found_as("post:<post>", "copy")
+async def a_post_shows_another_name(client: Any, community: SampleCommunity) -> None:
+    await client.hset(k.POST(community.posts[0]), "display_name", "Other name")
 
 
-@breaks.found_as("post:<post>:likes", "mirror")
-async def a_like_is_not_among_the_likers(r: Any, t: Town) -> None:
-    await r.zrem(k.USER_LIKED("ana"), t.posts[0])
+@corruptions.found_as("post:<post>", "lifetime")
+async def a_post_expires(client: Any, community: SampleCommunity) -> None:
+    await client.expire(k.POST(community.posts[0]), 1000)
 
 
-@breaks.found_as("user:<username>:liked", "mirror")
-async def someone_likes_what_does_not_know_it(r: Any, t: Town) -> None:
-    await r.zadd(k.USER_LIKED("dora"), {t.posts[0]: 5})
+@corruptions.found_as("post:<post>:likes", "mirror")
+async def a_like_is_missing_in_the_users_likes(client: Any, community: SampleCommunity) -> None:
+    await client.zrem(k.USER_LIKED("ana"), community.posts[0])
 
 
-@breaks.found_as("user:<username>:liked", "mirror")
-async def someone_likes_what_is_not_there(r: Any, t: Town) -> None:
-    await r.zadd(k.USER_LIKED("dora"), {NOBODY: 5})
+@corruptions.found_as("user:<username>:liked", "mirror")
+async def a_users_likes_have_an_extra_post(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.USER_LIKED("dora"), {community.posts[0]: 5})
 
 
-@breaks.found_as("post:<post>:likes:recent", "order")
-async def a_like_in_the_order_alone(r: Any, t: Town) -> None:
-    await r.zadd(k.POST_LIKES_RECENT(t.posts[0]), {"dora": 5})
+@corruptions.found_as("user:<username>:liked", "mirror")
+async def a_users_likes_have_a_missing_post(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.USER_LIKED("dora"), {MISSING_ID: 5})
 
 
-@breaks.found_as("post:<post>:likes", "orphan")
-async def likes_without_a_post(r: Any, t: Town) -> None:
-    await r.sadd(k.POST_LIKES(NOBODY), "ana")
-    await r.zadd(k.POST_LIKES_RECENT(NOBODY), {"ana": 5})
+@corruptions.found_as("post:<post>:likes:recent", "order")
+async def the_order_of_likes_has_an_extra_user(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.POST_LIKES_RECENT(community.posts[0]), {"dora": 5})
 
 
-@breaks.found_as("post:<post>:likes", "member")
-async def a_like_of_an_impossible_name(r: Any, t: Town) -> None:
-    await r.sadd(k.POST_LIKES(t.posts[0]), "no such name!")
+@corruptions.found_as("post:<post>:likes", "orphan")
+async def likes_without_a_post(client: Any, community: SampleCommunity) -> None:
+    await client.sadd(k.POST_LIKES(MISSING_ID), "ana")
+    await client.zadd(k.POST_LIKES_RECENT(MISSING_ID), {"ana": 5})
 
 
-@breaks.found_as("user:<username>:bookmarked", "mirror")
-async def a_bookmark_is_missing_on_the_post(r: Any, t: Town) -> None:
-    await r.srem(k.POST_BOOKMARKS(t.posts[1]), "ana")
+@corruptions.found_as("post:<post>:likes", "member")
+async def a_like_of_an_invalid_username(client: Any, community: SampleCommunity) -> None:
+    await client.sadd(k.POST_LIKES(community.posts[0]), "no such name!")
 
 
-@breaks.found_as("post:<post>:bookmarks", "mirror")
-async def a_bookmark_on_the_post_alone(r: Any, t: Town) -> None:
-    await r.sadd(k.POST_BOOKMARKS(t.posts[1]), "dora")
+@corruptions.found_as("user:<username>:bookmarked", "mirror")
+async def a_bookmark_is_missing_on_the_post(client: Any, community: SampleCommunity) -> None:
+    await client.srem(k.POST_BOOKMARKS(community.posts[1]), "ana")
 
 
-@breaks.found_as("post:<post>:comments", "reference")
-async def a_comment_without_its_text(r: Any, t: Town) -> None:
-    await r.rpush(k.POST_COMMENTS(t.posts[0]), NOBODY)
-    await r.zadd(k.POST_COMMENTS_RECENT(t.posts[0]), {NOBODY: 5})
-    await r.hset(k.POST(t.posts[0]), "commentsCount", 1)
+@corruptions.found_as("post:<post>:bookmarks", "mirror")
+async def a_bookmark_is_on_the_post_only(client: Any, community: SampleCommunity) -> None:
+    await client.sadd(k.POST_BOOKMARKS(community.posts[1]), "dora")
 
 
-@breaks.found_as("comment:<comment>", "comment")
-async def a_comment_is_not_among_its_authors(r: Any, t: Town) -> None:
-    await r.zrem(k.USER_COMMENTS("ana"), t.comments[0])
+@corruptions.found_as("post:<post>:comments", "reference")
+async def a_comment_without_its_text(client: Any, community: SampleCommunity) -> None:
+    await client.rpush(k.POST_COMMENTS(community.posts[0]), MISSING_ID)
+    await client.zadd(k.POST_COMMENTS_RECENT(community.posts[0]), {MISSING_ID: 5})
+    await client.hset(k.POST(community.posts[0]), "commentsCount", 1)
 
 
-@breaks.found_as("comment:<comment>", "comment")
-async def a_comment_that_its_post_does_not_list(r: Any, t: Town) -> None:
-    fields = {"id": NOBODY, "post_id": t.posts[0], "username": "ana", "content": "?", "created_at": 5}
-    await r.hset(k.COMMENT(NOBODY), mapping=fields)
+@corruptions.found_as("comment:<comment>", "comment")
+async def a_comment_is_missing_in_its_authors_comments(client: Any, community: SampleCommunity) -> None:
+    await client.zrem(k.USER_COMMENTS("ana"), community.comments[0])
 
 
-@breaks.found_as("user:<username>:comments", "score")
-async def a_comment_that_is_not_there(r: Any, t: Town) -> None:
-    await r.zadd(k.USER_COMMENTS("ana"), {NOBODY: 5})
+@corruptions.found_as("comment:<comment>", "comment")
+async def a_comment_that_its_post_does_not_list(client: Any, community: SampleCommunity) -> None:
+    fields = {"id": MISSING_ID, "post_id": community.posts[0], "username": "ana", "content": "?", "created_at": 5}
+    await client.hset(k.COMMENT(MISSING_ID), mapping=fields)
 
 
-@breaks.found_as("explore:feed", "listed")
-async def a_banned_post_is_shown(r: Any, t: Town) -> None:
-    await r.zadd(k.EXPLORE_FEED(), {t.banned: 5})
+@corruptions.found_as("user:<username>:comments", "score")
+async def a_users_comments_have_a_missing_comment(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.USER_COMMENTS("ana"), {MISSING_ID: 5})
 
 
-@breaks.found_as("explore:feed", "listed")
-async def a_feed_has_what_is_not_there(r: Any, t: Town) -> None:
-    await r.zadd(k.EXPLORE_FEED(), {NOBODY: 5})
+@corruptions.found_as("explore:feed", "listed")
+async def a_banned_post_is_shown(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.EXPLORE_FEED(), {community.banned: 5})
 
 
-@breaks.found_as("post:<post>", "standing")
-async def a_post_is_in_no_feed(r: Any, t: Town) -> None:
-    await r.zrem(k.EXPLORE_FEED(), t.posts[0])
+@corruptions.found_as("explore:feed", "listed")
+async def a_feed_has_a_missing_post(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.EXPLORE_FEED(), {MISSING_ID: 5})
 
 
-@breaks.found_as("explore:feed", "listed")
-async def a_post_is_in_the_feed_at_another_time(r: Any, t: Town) -> None:
-    await r.zincrby(k.EXPLORE_FEED(), 1, t.posts[0])
+@corruptions.found_as("post:<post>", "standing")
+async def a_post_is_in_no_feed(client: Any, community: SampleCommunity) -> None:
+    await client.zrem(k.EXPLORE_FEED(), community.posts[0])
 
 
-@breaks.found_as("explore:feed", "type")
-async def a_feed_is_a_string(r: Any, t: Town) -> None:
-    await r.delete(k.EXPLORE_FEED())
-    await r.set(k.EXPLORE_FEED(), "[]")
+@corruptions.found_as("explore:feed", "listed")
+async def a_post_is_in_the_feed_at_another_time(client: Any, community: SampleCommunity) -> None:
+    await client.zincrby(k.EXPLORE_FEED(), 1, community.posts[0])
 
 
-@breaks.found_as("post:<post>", "tags")
-async def a_post_is_not_under_its_tag(r: Any, t: Town) -> None:
-    await r.zrem(k.HASHTAG_POSTS("plaza"), t.posts[0])
+@corruptions.found_as("explore:feed", "type")
+async def a_feed_is_a_string(client: Any, community: SampleCommunity) -> None:
+    await client.delete(k.EXPLORE_FEED())
+    await client.set(k.EXPLORE_FEED(), "[]")
 
 
-@breaks.found_as("hashtag:<tag>:posts", "listed")
-async def a_post_is_under_a_tag_it_has_not(r: Any, t: Town) -> None:
-    await r.zadd(k.HASHTAG_POSTS("other"), {t.posts[0]: 5})
+@corruptions.found_as("post:<post>", "tags")
+async def a_post_is_not_under_its_tag(client: Any, community: SampleCommunity) -> None:
+    await client.zrem(k.HASHTAG_POSTS("plaza"), community.posts[0])
 
 
-@breaks.found_as("hashtag:<tag>:ranked", "score")
-async def a_ranked_score_is_3_percent_off(r: Any, t: Town) -> None:
-    score = await r.zscore(k.HASHTAG_RANKED("plaza"), t.posts[1])
-    await r.zadd(k.HASHTAG_RANKED("plaza"), {t.posts[1]: score * 1.03})
+@corruptions.found_as("hashtag:<tag>:posts", "listed")
+async def a_post_is_under_another_tag(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(k.HASHTAG_POSTS("other"), {community.posts[0]: 5})
 
 
-@breaks.found_as("post:<post>", "standing")
-async def a_post_is_never_scored_again(r: Any, t: Town) -> None:
-    await r.zrem(k.RANKING_DUE(), t.posts[1])
+@corruptions.found_as("hashtag:<tag>:ranked", "score")
+async def a_ranked_score_is_3_percent_off(client: Any, community: SampleCommunity) -> None:
+    score = await client.zscore(k.HASHTAG_RANKED("plaza"), community.posts[1])
+    await client.zadd(k.HASHTAG_RANKED("plaza"), {community.posts[1]: score * 1.03})
 
 
-@breaks.found_as("ranking:posts", "record")
-async def a_post_will_be_scored_by_other_points(r: Any, t: Town) -> None:
-    held = await r.hget(k.RANKING_POSTS(), t.posts[1])
+@corruptions.found_as("post:<post>", "standing")
+async def a_post_is_never_scored_again(client: Any, community: SampleCommunity) -> None:
+    await client.zrem(k.RANKING_DUE(), community.posts[1])
+
+
+@corruptions.found_as("ranking:posts", "record")
+async def a_post_will_be_scored_with_wrong_points(client: Any, community: SampleCommunity) -> None:
+    held = await client.hget(k.RANKING_POSTS(), community.posts[1])
     created, _, tags = held.split("|")
-    await r.hset(k.RANKING_POSTS(), t.posts[1], f"{created}|1|{tags}")
+    await client.hset(k.RANKING_POSTS(), community.posts[1], f"{created}|1|{tags}")
 
 
-@breaks.found_as("tmp:home:<username>", "lifetime")
-async def a_home_feed_stays_for_ever(r: Any, t: Town) -> None:
-    await r.persist(k.TMP_HOME("ana"))
+@corruptions.found_as("tmp:home:<username>", "lifetime")
+async def a_home_feed_does_not_expire(client: Any, community: SampleCommunity) -> None:
+    await client.persist(k.TMP_HOME("ana"))
