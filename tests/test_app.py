@@ -35,7 +35,7 @@ async def test_what_a_cancelled_request_began_is_settled_before_the_connection_c
         await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
         request = asyncio.create_task(functions.run("ledger_put", [BOX_ITEMS("b2")], "b2", "s1", "nut", 3))
         for _ in range(100_000):  # every turn of the loop is looked at: settling takes only a few
-            if functions.outbox.under_way:
+            if functions.outbox.in_progress:
                 break
             await asyncio.sleep(0)
         assert request.cancel()
@@ -46,7 +46,7 @@ async def test_what_a_cancelled_request_began_is_settled_before_the_connection_c
 
 async def test_what_a_domain_has_running_ends_also_if_something_fails(server: Server, tmp_path: Path) -> None:
     ended: list[str] = []
-    ledger = Domain(LIBRARY, [], lambda core: Parts([], ends=[lambda: ended.append("ledger")]))
+    ledger = Domain(LIBRARY, [], lambda core: Parts([], on_close=[lambda: ended.append("ledger")]))
     with pytest.raises(ZeroDivisionError):
         async with running(Settings(data_dir=tmp_path, valkey_url=server.url), [ledger]):
             raise ZeroDivisionError

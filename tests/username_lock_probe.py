@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from plaza.core.sql import Sql
-from plaza.core.username_locks import bear
+from plaza.core.username_locks import lock_username
 from plaza.core.valkey import Valkey
 
 
@@ -16,7 +16,7 @@ async def assert_waits_for_username_lock(
 ) -> None:
     """It begins while somebody's transaction has the name, and ends after that one."""
     async with sql.begin() as tx:
-        await bear(tx, valkey, name, 2**53)
+        await lock_username(tx, valkey, name, 2**53)
         task = asyncio.create_task(giving_up)
         # Time for one that does not wait to pass by; one that waits is never done here, however slow the machine.
         done, _ = await asyncio.wait({task}, timeout=0.3)

@@ -31,7 +31,7 @@ from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import Requests, sampling
-from plaza.core.wrong_type import Damage
+from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
 from plaza.demo.loader import DemoLoader
 from plaza.demo.service import Demo
@@ -98,7 +98,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             observer=requests,
             strays=pages.STRAYS if _shows_pages(domains) else {},
             visitor=services[Site].visitors.name if _shows_pages(domains) else None,
-            explain=services[Damage].explain,
+            explain=services[WrongTypeReporter].explain,
             draining=draining,
         )
         try:
@@ -106,7 +106,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         finally:
             await services[Audits].close()
             for part in parts:
-                for end in part.ends:
+                for end in part.on_close:
                     end()
             requests.flush()
 
@@ -117,7 +117,7 @@ def _services(
     """Return the services that handlers and commands can ask for, by type; those of the pages are added later."""
     services: dict[type, Any] = {type(service): service for part in parts for service in part.services}
     services[System] = System(core.valkey, core.sql, draining)
-    services[Damage] = Damage(core.valkey, catalogues(domains))
+    services[WrongTypeReporter] = WrongTypeReporter(core.valkey, catalogues(domains))
     services[Proxy] = Proxy(core.functions, core.limiter, catalogues(domains))
     services[Audits] = Audits(_auditor(core, domains, parts))
     services[KeyBrowser] = KeyBrowser(core.valkey, catalogues(domains))
@@ -127,10 +127,10 @@ def _services(
 def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any], demo: Demo | None) -> Worker:
     timers = [timer for part in parts for timer in part.timers]
     consumers = [consumer for part in parts for consumer in part.consumers]
-    turns = {name: turn for part in parts for name, turn in part.turns.items()}
+    turns = {name: turn for part in parts for name, turn in part.worker_loops.items()}
     if demo is not None:
         turns["demo"] = demo.turn
-    return Worker(core.functions, timers, consumers, turns, explain=services[Damage].explain)
+    return Worker(core.functions, timers, consumers, turns, explain=services[WrongTypeReporter].explain)
 
 
 @asynccontextmanager
@@ -155,7 +155,7 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
 def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> Auditor:
     """What knows everything that is true of the keys."""
     inspectors = [inspector for part in parts for inspector in part.inspectors]
-    rules = {domain.name: domain.rules for domain in domains}
+    rules = {domain.name: domain.invariants for domain in domains}
     return Auditor(core.functions, catalogues(domains), rules, inspectors, core.clock)
 
 

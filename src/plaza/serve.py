@@ -35,7 +35,7 @@ from plaza.core.process.gc_freeze import settle
 from plaza.core.process.listening_socket import address_of, listen
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
-from plaza.core.valkey.address import parse
+from plaza.core.valkey.address import parse_url
 from plaza.demo.service import ask_for, suits
 from plaza.valkey_discovery import connected, servers_url
 
@@ -245,7 +245,7 @@ def say(words: str) -> None:
 
 
 def _valkey(settings: Settings) -> str:
-    addresses, clustered = parse(settings.valkey_url)
+    addresses, clustered = parse_url(settings.valkey_url)
     places = ", ".join(map(str, addresses))  # an address never shows its password
     return f"{places} (cluster)" if clustered else places
 

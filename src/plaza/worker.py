@@ -25,12 +25,12 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions
-from plaza.core.leases import JOBS, LEASE_SECONDS, Fence, Leases
-from plaza.core.stream_consumer import Reader
+from plaza.core.leases import JOBS, LEASE_SECONDS, Lease, Leases
+from plaza.core.stream_consumer import StreamConsumer
 from plaza.core.timers import Timer, Timers
-from plaza.core.wrong_type import DamagedKey, Explain, as_it_is
+from plaza.core.wrong_type import ExplainError, WrongKeyType, unexplained
 
-__all__ = ["LIBRARIES", "Consumer", "Event", "Fence", "Timer", "Worker"]
+__all__ = ["LIBRARIES", "Consumer", "Event", "Lease", "Timer", "Worker"]
 
 # What the functions given to a worker must include.
 LIBRARIES = (JOBS, EVENTS)
@@ -90,7 +90,7 @@ class Worker:
         clock: Clock | None = None,
         lease_seconds: float = LEASE_SECONDS,
         stop_seconds: float = STOP_SECONDS,
-        explain: Explain = as_it_is,
+        explain: ExplainError = unexplained,
     ) -> None:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._stop_seconds = stop_seconds
@@ -101,11 +101,11 @@ class Worker:
         assert len({timer.name for timer in every}) == len(every), "two timers have the same name"
         self.timers = [timer.name for timer in every]
         self._loops: dict[str, Loop] = {
-            timer.name: TurnLoop(partial(running.turn, timer), most_late_seconds=0.02) for timer in every
+            timer.name: TurnLoop(partial(running.run_if_due, timer), most_late_seconds=0.02) for timer in every
         }
         self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
         for consumer in consumers:
-            self._loops[f"{consumer.stream}/{consumer.group}"] = Reader(functions, events, consumer, self.name)
+            self._loops[f"{consumer.stream}/{consumer.group}"] = StreamConsumer(functions, events, consumer, self.name)
 
     async def run(self) -> None:
         log.info("worker started", worker=self.name, jobs=len(self._loops))
@@ -136,15 +136,15 @@ class Worker:
 def own_timers(functions: Functions, events: Events, consumers: Sequence[Consumer]) -> list[Timer]:
     """What the ground floor itself needs done now and then."""
 
-    async def trim(_: Fence) -> str:
+    async def trim(_: Lease) -> str:
         streams = sorted({consumer.stream for consumer in consumers})
         return f"{sum([await events.trim(stream) for stream in streams])} events removed"
 
-    async def settle(_: Fence) -> str:
+    async def settle(_: Lease) -> str:
         return f"{await functions.outbox.recover()} owners settled"
 
-    async def tidy(_: Fence) -> str:
-        return f"{len(await functions.tidy())} libraries removed"
+    async def tidy(_: Lease) -> str:
+        return f"{len(await functions.remove_unused_libraries())} libraries removed"
 
     timers = [Timer("core.libraries", 3600, tidy)]
     if consumers:
@@ -154,7 +154,7 @@ def own_timers(functions: Functions, events: Events, consumers: Sequence[Consume
     return timers
 
 
-async def _keep_running(name: str, loop: Loop, explain: Explain) -> None:
+async def _keep_running(name: str, loop: Loop, explain: ExplainError) -> None:
     """Run a loop for ever: what ends it is waited out, with growing pauses, and told once."""
     pause = SHORTEST_PAUSE_SECONDS
     while not loop.stopping:
@@ -166,7 +166,7 @@ async def _keep_running(name: str, loop: Loop, explain: Explain) -> None:
                 log.warning("a job waits: what it needs is away", job=name, error=str(error))
         except Exception as raised:
             said = await explain(raised)
-            trace = None if isinstance(said, DamagedKey) else raised
+            trace = None if isinstance(said, WrongKeyType) else raised
             log.error("a job broke and is started afresh", job=name, exc_info=trace, error=str(said))
         if asyncio.get_running_loop().time() - begun > LONGEST_PAUSE_SECONDS:
             pause = SHORTEST_PAUSE_SECONDS

@@ -25,7 +25,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.keys import FENCE
-from plaza.core.leases import Fence
+from plaza.core.leases import Lease
 from tests.articles.conftest import Post, person, traces
 from tests.round_trips import count_round_trips
 
@@ -146,7 +146,7 @@ async def test_an_article_wrongly_said_to_be_leaving_is_let_be(
     article = await post()
     await redis_client.sadd(ARTICLES_LEAVING(), str(article.id), "92617")
     (timer,) = timers(articles)
-    fence = Fence(articles.functions, timer.name, 1)
+    fence = Lease(articles.functions, timer.name, 1)
     await redis_client.set(FENCE(timer.name), 1)
     assert await timer.run(fence) == "2 deleted articles had votes left"
     assert await redis_client.exists(ARTICLES_LEAVING()) == 0

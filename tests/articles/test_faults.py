@@ -24,7 +24,7 @@ from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.outbox import Note
+from plaza.core.outbox import OutboxEntry
 from tests.articles.conftest import Post, person
 from tests.servers import Cluster, Server
 from tests.timeouts import within_time_limit
@@ -35,7 +35,7 @@ on_a_cluster = pytest.mark.parametrize("place", ["cluster"], indirect=True)
 
 async def facts_without_effects(functions: Functions, verb: str, keys: list[str], *args: Any) -> None:
     """What a caller on a cluster leaves who dies as soon as its facts are written."""
-    note = Note.beside("articles", keys[0])
+    note = OutboxEntry.for_key("articles", keys[0])
     await functions._run(verb, [*keys, note.pending, note.slot], ["dead", "", *args])
 
 

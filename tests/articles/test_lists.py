@@ -21,7 +21,7 @@ from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Gone, Invalid
-from plaza.core.valkey import USAGE, Usage
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from tests.articles.conftest import Post, person
 from tests.round_trips import count_round_trips
 
@@ -145,8 +145,8 @@ async def test_a_page_costs_two_round_trips_whatever_its_size(lists: Lists, post
             ArticlesQuery(order=order, limit=2),
             ArticlesQuery(order=order, cursor=first.pagination.next_cursor),
         ):
-            usage = Usage()
-            USAGE.set(usage)
+            usage = RequestUsage()
+            REQUEST_USAGE.set(usage)
             await lists.all(ben, query)
             assert usage.trips <= 3 if query.limit == 2 else usage.trips == 2
 

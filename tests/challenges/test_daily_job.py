@@ -322,14 +322,14 @@ async def test_a_worker_rolls_as_the_utc_day_begins(world: World, redis_client: 
     (timer,) = timers(world.roll)
     worker = Timers(world.functions, world.roll._leases, "worker", world.clock)
     await written_behind_our_back(world)
-    await worker.turn(timer)
+    await worker.run_if_due(timer)
     await assert_true(world, redis_client)
     await written_behind_our_back(world)
     world.clock.set((day_of(world.clock.now_ms()) + 1) * DAY_MS - 1)
-    await worker.turn(timer)
+    await worker.run_if_due(timer)
     assert await redis_client.hget(DB_LEN(), "post") == "120"
     world.clock.advance(seconds=0.001)
-    await worker.turn(timer)
+    await worker.run_if_due(timer)
     assert await redis_client.hget(DB_LEN(), "post") == "240"
     await assert_true(world, redis_client)
 

@@ -20,7 +20,7 @@ from plaza.challenges.model import (
     date_of,
 )
 from plaza.core.errors import Invalid, NotFound
-from plaza.core.paging import Page, Position, checksum, encode_cursor
+from plaza.core.paging import Page, Position, encode_cursor, list_checksum
 from tests.challenges.conftest import ANA, BEN, CLEO, ROOT, World, person
 
 
@@ -165,6 +165,6 @@ async def test_pages_neither_repeat_nor_skip(world: World) -> None:
 
 async def test_a_made_up_cursor_is_refused(world: World) -> None:
     for score in (float("inf"), -1.0, 1e300, 2.0**63):
-        made_up = encode_cursor(Position(checksum("challenges"), score, "1"))
+        made_up = encode_cursor(Position(list_checksum("challenges"), score, "1"))
         with pytest.raises(Invalid, match="no cursor of ours"):
             await world.challenges.page(None, Page(cursor=made_up))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
-from plaza.core.valkey import USAGE, ConnectionLost, ReplyError, Usage, Valkey, connect
-from plaza.core.valkey.slots import key_of, slot_of
+from plaza.core.valkey import REQUEST_USAGE, ConnectionLost, ReplyError, RequestUsage, Valkey, connect
+from plaza.core.valkey.slots import first_key, key_slot
 from tests.core import ledger
 from tests.servers import SILENT_MS, Cluster, Server, running_cluster
 from tests.timeouts import connect_for_test, connect_with_retries, within_time_limit
@@ -59,10 +59,10 @@ async def moving(changing: Cluster) -> AsyncIterator[Valkey]:
 
 async def test_slots_are_those_of_the_server(valkey: Valkey) -> None:
     keys = ["", "a", "{a}b", "a{}b", "{}", "a{b", "a}b{c}", "{{a}}", "é{ü}", "x" * 500, "post:{1}:likes", "{a}{b}"]
-    assert await valkey.batch([["CLUSTER", "KEYSLOT", key] for key in keys]) == [slot_of(key) for key in keys]
+    assert await valkey.batch([["CLUSTER", "KEYSLOT", key] for key in keys]) == [key_slot(key) for key in keys]
     odd = [b"\xff{\xfe}", b"\xff", b"{a}b"]
-    assert await valkey.batch([["CLUSTER", "KEYSLOT", key] for key in odd]) == [slot_of(key) for key in odd]
-    assert slot_of(7) == slot_of("7")
+    assert await valkey.batch([["CLUSTER", "KEYSLOT", key] for key in odd]) == [key_slot(key) for key in odd]
+    assert key_slot(7) == key_slot("7")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_slots_are_those_of_the_server(valkey: Valkey) -> None:
     ],
 )
 def test_the_key_of_a_command_is_found(command: list[Any], key: Any) -> None:
-    assert key_of(command) == key
+    assert first_key(command) == key
 
 
 async def test_commands_go_to_the_node_of_their_key(valkey: Valkey, cluster: Cluster) -> None:
@@ -100,8 +100,8 @@ async def test_commands_go_to_the_node_of_their_key(valkey: Valkey, cluster: Clu
 
 
 async def test_a_batch_is_split_by_node_and_answered_in_order(valkey: Valkey) -> None:
-    used = Usage()
-    USAGE.set(used)
+    used = RequestUsage()
+    REQUEST_USAGE.set(used)
     assert await valkey.batch([["SET", key, key] for key in KEYS]) == ["OK"] * 30
     assert await valkey.batch([["GET", key] for key in reversed(KEYS)]) == KEYS[::-1]
     assert used.trips == 2
@@ -180,8 +180,8 @@ async def test_a_moved_slot_is_followed_and_learnt(moving: Valkey, changing: Clu
     await moving.batch([["SET", key, key] for key in KEYS[1:]])
     with Moved(changing, "k0") as move:
         move.all()
-        used = Usage()
-        USAGE.set(used)
+        used = RequestUsage()
+        REQUEST_USAGE.set(used)
         assert await moving.call("GET", "k0") == "v"
         assert used.trips == 2
         assert await moving.call("GET", "k0") == "v"
@@ -242,7 +242,7 @@ async def test_a_key_on_the_move_is_not_kept(moving: Valkey, changing: Cluster) 
     await moving.call("SET", "{a}x", 1)
     with Moved(changing, "{a}x") as move:
         move.some("{a}x")
-        assert await moving.tracked("GET", "{a}x", keep=lambda reply: kept.setdefault("{a}x", reply)) == "1"
+        assert await moving.tracked("GET", "{a}x", store=lambda reply: kept.setdefault("{a}x", reply)) == "1"
         assert kept == {}
 
 
@@ -358,7 +358,7 @@ class Moved:
 
     def __init__(self, cluster: Cluster, key: str) -> None:
         self.cluster = cluster
-        self.slot = slot_of(key)
+        self.slot = key_slot(key)
         self.source = _primary_of(cluster, key)
         primaries = _primaries(cluster)
         self.target = primaries[(primaries.index(self.source) + 1) % 3]
@@ -406,7 +406,7 @@ def _primaries(cluster: Cluster) -> list[Server]:
 
 
 def _primary_of(cluster: Cluster, key: str = "", slot: int | None = None) -> Server:
-    slot = slot_of(key) if slot is None else slot
+    slot = key_slot(key) if slot is None else slot
     [port] = [row[2][1] for row in _table(cluster) if row[0] <= slot <= row[1]]
     return next(node for node in cluster.nodes if node.port == port)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Unavailable
-from plaza.core.valkey import USAGE, NotReady, ReplyError, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, NotReady, ReplyError, RequestUsage, Valkey
 from tests.servers import Server
 from tests.timeouts import connect_for_test
 
@@ -64,8 +64,8 @@ async def test_a_command_that_cannot_be_packed_harms_nobody_else(valkey: Valkey)
 
 
 async def test_a_batch_answers_in_order_in_one_round_trip(valkey: Valkey) -> None:
-    used = Usage()
-    USAGE.set(used)
+    used = RequestUsage()
+    REQUEST_USAGE.set(used)
     answers = await valkey.batch([["SET", "k", "v"], ["GET", "k"], ["INCR", "n"], ["GET", "absent"]])
     assert answers == ["OK", "v", 1, None]
     assert used.trips == 1
@@ -84,8 +84,8 @@ async def test_a_batch_raises_its_first_error_or_returns_all(valkey: Valkey) -> 
 
 
 async def test_multi_is_atomic_and_one_round_trip(valkey: Valkey) -> None:
-    used = Usage()
-    USAGE.set(used)
+    used = RequestUsage()
+    REQUEST_USAGE.set(used)
     assert await valkey.multi([["SET", "k", 1], ["INCR", "k"], ["GET", "k"]]) == ["OK", 2, "2"]
     assert used.trips == 1
     with pytest.raises(ReplyError, match="unknown command"):
@@ -182,9 +182,9 @@ async def test_a_batch_that_reads_sees_what_was_answered_before_it(valkey: Valke
 
 
 async def test_waiting_is_added_to_the_usage_of_who_waits(valkey: Valkey) -> None:
-    async def request(trips: int) -> Usage:
-        used = Usage()
-        USAGE.set(used)
+    async def request(trips: int) -> RequestUsage:
+        used = RequestUsage()
+        REQUEST_USAGE.set(used)
         for _ in range(trips):
             await valkey.call("PING")
         return used
@@ -193,7 +193,7 @@ async def test_waiting_is_added_to_the_usage_of_who_waits(valkey: Valkey) -> Non
     assert [u.trips for u in used] == [1, 2, 5]
     assert all(u.seconds > 0 for u in used)
     assert used[0].seconds < used[2].seconds
-    assert USAGE.get() is None
+    assert REQUEST_USAGE.get() is None
 
 
 @pytest.mark.parametrize(

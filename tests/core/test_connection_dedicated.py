@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from plaza.core.valkey import CallTimeout, ConnectionLost, Overloaded, ReplyError, Subscription, Valkey
-from plaza.core.valkey.dedicated import BEHIND, FOR_EVER, waits
+from plaza.core.valkey.dedicated import MAX_UNREAD_MESSAGES, UNLIMITED_SECONDS, server_wait_seconds
 from tests.core.relay import Relay
 from tests.servers import Server
 from tests.timeouts import connect_for_test, within_time_limit
@@ -71,11 +71,11 @@ async def test_a_gap_in_messages_is_never_silent(server: Server) -> None:
 
 async def test_a_subscriber_too_far_behind_is_told(valkey: Valkey) -> None:
     async with valkey.subscribe("news") as messages:
-        await valkey.batch([["PUBLISH", "news", i] for i in range(BEHIND + 10)])
-        await eventually(lambda: messages.behind == BEHIND)
+        await valkey.batch([["PUBLISH", "news", i] for i in range(MAX_UNREAD_MESSAGES + 10)])
+        await eventually(lambda: messages.behind == MAX_UNREAD_MESSAGES)
         with pytest.raises(Overloaded) as caught:
             await drain(messages)
-        assert len(caught.value.extra["read"]) == BEHIND
+        assert len(caught.value.extra["read"]) == MAX_UNREAD_MESSAGES
 
 
 async def test_a_subscription_that_is_refused_says_why(server: Server) -> None:
@@ -139,13 +139,13 @@ async def test_a_wait_is_bounded_by_its_own_words_also_if_the_server_stops(serve
     [
         (["GET", "BLOCK"], 0),
         (["BLPOP", "a", "b", 1.5], 1.5),
-        (["blpop", "a", "0"], FOR_EVER),
+        (["blpop", "a", "0"], UNLIMITED_SECONDS),
         ([b"BLMOVE", b"a", b"b", b"LEFT", b"LEFT", b"2"], 2),
         (["BLMPOP", 3, 1, "a", "LEFT"], 3),
         (["XREAD", "BLOCK", 250, "STREAMS", "a", "$"], 0.25),
         (["XREAD", "COUNT", 1, "STREAMS", "a", "$"], 0),
-        (["XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "block", 0, "STREAMS", "a", ">"], FOR_EVER),
+        (["XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "block", 0, "STREAMS", "a", ">"], UNLIMITED_SECONDS),
     ],
 )
 def test_how_long_a_command_may_wait_is_read_from_it(command: list[str], seconds: float) -> None:
-    assert waits(command) == seconds
+    assert server_wait_seconds(command) == seconds

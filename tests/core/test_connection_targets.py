@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from plaza.core.errors import SettingError
 from plaza.core.functions import Functions
-from plaza.core.valkey import Options, ReplyError
-from plaza.core.valkey.address import Address, parse
+from plaza.core.valkey import ConnectionOptions, ReplyError
+from plaza.core.valkey.address import Address, parse_url
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.core.relay import Relay
 from tests.servers import Server, running_server
@@ -46,13 +46,13 @@ QUOTED = "p%40ss%2Fw%C3%B6rd%3A%7B1%7D"
     ],
 )
 def test_a_url_names_an_address(url: str, expected: Address) -> None:
-    assert parse(url) == ([expected], False)
+    assert parse_url(url) == ([expected], False)
 
 
 def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
-    nodes, clustered = parse("valkey+cluster://ana:pw@a:1,b,[::1]:3")
+    nodes, clustered = parse_url("valkey+cluster://ana:pw@a:1,b,[::1]:3")
     assert clustered
-    assert all(node.tls for node in parse("rediss+cluster://a:1,b:2")[0])
+    assert all(node.tls for node in parse_url("rediss+cluster://a:1,b:2")[0])
     assert [(node.host, node.port, node.password) for node in nodes] == [
         ("a", 1, "pw"),
         ("b", 6379, "pw"),
@@ -78,12 +78,12 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
 )
 def test_a_url_that_makes_no_sense_is_refused_with_the_reason(url: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
-        parse(url)
+        parse_url(url)
 
 
 def test_every_limit_is_in_the_docs_with_its_default() -> None:
     page = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
-    for limit in fields(Options):
+    for limit in fields(ConnectionOptions):
         assert f"| `{limit.name}` | {limit.default} |" in page
 
 
@@ -102,10 +102,10 @@ async def test_the_first_example_of_the_docs_runs(server: Server) -> None:
 
 
 def test_no_text_of_an_address_holds_its_password() -> None:
-    [address], _ = parse(f"valkey://ana:{QUOTED}@h")
+    [address], _ = parse_url(f"valkey://ana:{QUOTED}@h")
     assert SECRET not in repr(address) + str(address)
     with pytest.raises(SettingError) as caught:
-        parse(f"valkey://ana:{QUOTED}@h:port")
+        parse_url(f"valkey://ana:{QUOTED}@h:port")
     assert SECRET not in str(caught.value)
     assert QUOTED not in str(caught.value)
 
@@ -154,7 +154,7 @@ async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) ->
             await valkey.tracked("GET", "k")
         functions = Functions(valkey, [LIBRARY])
         await functions.load()
-        asked = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], [("PING",)], keep=pytest.fail)
+        asked = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], [("PING",)], store=pytest.fail)
         assert asked == ["0", "PONG"]
 
 

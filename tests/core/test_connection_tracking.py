@@ -37,7 +37,7 @@ class Cache:
             self.kept[key] = reply
             return reply
 
-        return await self.valkey.tracked("GET", key, keep=keep)
+        return await self.valkey.tracked("GET", key, store=keep)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ async def test_a_failure_to_keep_is_the_readers_and_nobody_elses(valkey: Valkey)
     def keep(reply: Any) -> Any:
         raise ZeroDivisionError
 
-    broken = valkey.tracked("GET", "k", keep=keep)
+    broken = valkey.tracked("GET", "k", store=keep)
     fine = valkey.call("ECHO", "fine")
     with pytest.raises(ZeroDivisionError):
         await broken

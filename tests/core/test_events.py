@@ -17,7 +17,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.events import EVENTS, Consumer, Event, Events
 from plaza.core.functions import Functions, Library
 from plaza.core.keyspace import Catalogue, Key
-from plaza.core.stream_consumer import Reader
+from plaza.core.stream_consumer import StreamConsumer
 from plaza.core.valkey import Valkey
 from tests.timeouts import within_time_limit
 from tests.waiting import eventually
@@ -60,7 +60,7 @@ def seen() -> Seen:
 
 @contextlib.asynccontextmanager
 async def reading(events: Events, consumer: Consumer, name: str = "one") -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(Reader(events._functions, events, consumer, name).run())
+    task = asyncio.create_task(StreamConsumer(events._functions, events, consumer, name).run())
     try:
         yield task
     finally:

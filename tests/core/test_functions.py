@@ -9,10 +9,10 @@ import pytest
 
 from plaza.core import functions as functions_module
 from plaza.core.errors import PlazaError
-from plaza.core.functions import Constant, Functions, Library, Outdated
+from plaza.core.functions import Constant, Functions, Library, OutdatedProcess
 from plaza.core.keys import EVENTS
 from plaza.core.keyspace import Catalogue
-from plaza.core.valkey import USAGE, ReplyError, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, ReplyError, RequestUsage, Valkey
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELVES_TOP
 
 
@@ -52,10 +52,10 @@ async def test_a_question_and_what_is_asked_beside_it_are_answered_in_order(
     await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
     kept: list[str] = []
     beside = [("HLEN", BOX_ITEMS("b1")), ("EXISTS", BOX_ITEMS("b2"))]
-    usage = Usage()
-    mark = USAGE.set(usage)
-    told = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], beside, keep=kept.append)
-    USAGE.reset(mark)
+    usage = RequestUsage()
+    mark = REQUEST_USAGE.set(usage)
+    told = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], beside, store=kept.append)
+    REQUEST_USAGE.reset(mark)
     assert (told, kept) == (["3", 1, 0], ["3"])
     assert usage.trips == (2 if valkey.clustered else 1)
     news: list[list[str] | None] = []
@@ -107,9 +107,9 @@ async def test_when_keys_change_their_meaning_old_processes_stop(
         newer = Functions(valkey, [LIBRARY])  # even where the Lua stays the same
         await newer.load()
     assert all(len(names) == 1 for names in await libraries(valkey))
-    with pytest.raises(Outdated):
+    with pytest.raises(OutdatedProcess):
         await functions.query("ledger_total", [BOX_ITEMS("b1")])
-    with pytest.raises(Outdated):
+    with pytest.raises(OutdatedProcess):
         await functions.load()
     assert await newer.query("ledger_total", [BOX_ITEMS("b1")]) == "0"
 
@@ -124,9 +124,9 @@ async def test_libraries_nobody_uses_any_more_are_removed(functions: Functions, 
     old = Functions(valkey, [changed(LIBRARY)])
     await old.load()
     (gone,) = (built.name for built in old.built.values())
-    assert await functions.tidy() == []
+    assert await functions.remove_unused_libraries() == []
     await valkey.call("HSET", "plaza:libraries", gone, 1)
-    assert await functions.tidy() == [gone]
+    assert await functions.remove_unused_libraries() == [gone]
     assert all(names == {functions.built["ledger"].name} for names in await libraries(valkey))
 
 
@@ -149,8 +149,8 @@ async def test_one_question_about_many_owners_is_one_round_trip(functions: Funct
     boxes = [f"b{i}" for i in range(20)]
     for i, box in enumerate(boxes):
         await functions.run("ledger_put", [BOX_ITEMS(box)], box, "s1", "nut", i)
-    usage = Usage()
-    USAGE.set(usage)
+    usage = RequestUsage()
+    REQUEST_USAGE.set(usage)
     keys = [[BOX_ITEMS(box)] for box in boxes]
     assert await functions.query_each("ledger_total", keys) == [str(i) for i in range(20)]
     assert usage.trips == 1

@@ -11,18 +11,28 @@ import pytest
 from plaza.core import idempotency as module
 from plaza.core.auth import ADMIN, API, USER, Actor
 from plaza.core.errors import Invalid, NotFound, Unavailable
-from plaza.core.idempotency import LEASE_MS, Idempotency, Keyed, KeyReused, Reply, StillRunning, caller_of
+from plaza.core.idempotency import (
+    LEASE_MS,
+    BufferedResponse,
+    Idempotency,
+    IdempotentRequest,
+    KeyReused,
+    StillRunning,
+    caller_id,
+)
 from plaza.core.keys import CATALOGUE, IDEMPOTENCY, IDEMPOTENCY_DAY
-from plaza.core.valkey import USAGE, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from tests.servers import running_server
 from tests.timeouts import TIME_LIMIT_SECONDS, connect_with_retries, within_time_limit
 from tests.waiting import eventually
 
-ANA = caller_of(Actor("ana", USER), "192.0.2.1")
+ANA = caller_id(Actor("ana", USER), "192.0.2.1")
 
 
-def keyed(body: bytes = b'{"title": "a"}', *, caller: str = ANA, key: str = "k1", target: str = "/articles") -> Keyed:
-    return Keyed.by(caller, key, "POST", target, body)
+def keyed(
+    body: bytes = b'{"title": "a"}', *, caller: str = ANA, key: str = "k1", target: str = "/articles"
+) -> IdempotentRequest:
+    return IdempotentRequest.from_request(caller, key, "POST", target, body)
 
 
 class Shop:
@@ -35,14 +45,14 @@ class Shop:
         self.begun, self.go = asyncio.Event(), asyncio.Event()
         self.go.set()
 
-    async def __call__(self, operation: str) -> Reply:
+    async def __call__(self, operation: str) -> BufferedResponse:
         self.runs.append(operation)
         self.begun.set()
         await self.go.wait()
-        return Reply(self.status, self.headers, b'{"id": %d}' % len(self.runs))
+        return BufferedResponse(self.status, self.headers, b'{"id": %d}' % len(self.runs))
 
 
-async def begin(idempotency: Idempotency, shop: Shop) -> asyncio.Task[Reply]:
+async def begin(idempotency: Idempotency, shop: Shop) -> asyncio.Task[BufferedResponse]:
     """A request whose work has begun and goes on until `shop.go` is set."""
     shop.go.clear()
     task = asyncio.create_task(idempotency.once(keyed(), shop))
@@ -92,7 +102,7 @@ async def test_of_a_hundred_equal_requests_at_once_exactly_one_runs(valkey: Valk
     ids=["body", "no body", "path", "query"],
 )
 async def test_the_same_key_for_another_request_is_refused_while_it_runs_and_after(
-    idempotency: Idempotency, other: Keyed
+    idempotency: Idempotency, other: IdempotentRequest
 ) -> None:
     shop = Shop()
     running = await begin(idempotency, shop)
@@ -106,8 +116,14 @@ async def test_the_same_key_for_another_request_is_refused_while_it_runs_and_aft
 
 
 async def test_the_method_is_part_of_the_request() -> None:
-    assert Keyed.by(ANA, "k", "POST", "/x", b"").request != Keyed.by(ANA, "k", "PUT", "/x", b"").request
-    assert Keyed.by(ANA, "k", "POST", "/x", b"").request != Keyed.by(ANA, "k", "POST", "/x\n", b"").request
+    assert (
+        IdempotentRequest.from_request(ANA, "k", "POST", "/x", b"").request
+        != IdempotentRequest.from_request(ANA, "k", "PUT", "/x", b"").request
+    )
+    assert (
+        IdempotentRequest.from_request(ANA, "k", "POST", "/x", b"").request
+        != IdempotentRequest.from_request(ANA, "k", "POST", "/x\n", b"").request
+    )
 
 
 async def test_while_the_first_runs_the_second_hears_so_and_when_to_come_back(idempotency: Idempotency) -> None:
@@ -122,18 +138,18 @@ async def test_while_the_first_runs_the_second_hears_so_and_when_to_come_back(id
 
 async def test_callers_never_meet(idempotency: Idempotency) -> None:
     callers = [
-        caller_of(Actor("ana", USER), "192.0.2.1"),
-        caller_of(Actor("bob", USER), "192.0.2.1"),
-        caller_of(API, "192.0.2.1"),
-        caller_of(None, "192.0.2.1"),
-        caller_of(None, "192.0.2.2"),
-        caller_of(None, "actor ana"),
+        caller_id(Actor("ana", USER), "192.0.2.1"),
+        caller_id(Actor("bob", USER), "192.0.2.1"),
+        caller_id(API, "192.0.2.1"),
+        caller_id(None, "192.0.2.1"),
+        caller_id(None, "192.0.2.2"),
+        caller_id(None, "actor ana"),
     ]
     shop = Shop()
     replies = [await idempotency.once(keyed(caller=caller), shop) for caller in callers]
     assert not any(reply.replayed for reply in replies)
     assert len(set(shop.runs)) == len(callers)
-    moved = caller_of(Actor("ana", ADMIN), "203.0.113.9")  # the same person elsewhere, with another role
+    moved = caller_id(Actor("ana", ADMIN), "203.0.113.9")  # the same person elsewhere, with another role
     assert (await idempotency.once(keyed(caller=moved), shop)).replayed
 
 
@@ -177,7 +193,7 @@ async def test_an_answer_that_says_how_things_were_is_remembered(idempotency: Id
 
 @pytest.mark.parametrize("error", [NotFound("x"), Unavailable("x"), RuntimeError("x"), asyncio.CancelledError()])
 async def test_work_that_raises_frees_the_key_at_once(idempotency: Idempotency, error: BaseException) -> None:
-    async def fails(operation: str) -> Reply:
+    async def fails(operation: str) -> BufferedResponse:
         raise error
 
     with pytest.raises(type(error)):
@@ -218,8 +234,8 @@ async def test_what_is_kept_holds_no_request_no_key_no_cookie_and_no_name(
 
 
 async def test_a_body_of_any_bytes_comes_back_as_it_was(idempotency: Idempotency) -> None:
-    async def binary(operation: str) -> Reply:
-        return Reply(200, (), bytes(range(256)))
+    async def binary(operation: str) -> BufferedResponse:
+        return BufferedResponse(200, (), bytes(range(256)))
 
     await idempotency.once(keyed(), binary)
     assert (await idempotency.once(keyed(), binary)).body == bytes(range(256))
@@ -228,7 +244,7 @@ async def test_a_body_of_any_bytes_comes_back_as_it_was(idempotency: Idempotency
 async def test_the_dead_free_their_key_after_the_lease(idempotency: Idempotency, valkey: Valkey) -> None:
     shop = Shop()
     # A process that dies says nothing more: its claim is all that is left of it.
-    name, claim = IDEMPOTENCY(keyed().key), module._encode(module.Running(keyed().request, "of the dead"))
+    name, claim = IDEMPOTENCY(keyed().key), module._encode(module.RunningRequest(keyed().request, "of the dead"))
     await valkey.call("SET", name, claim, "PX", LEASE_MS)
     with pytest.raises(StillRunning):
         await idempotency.once(keyed(), shop)
@@ -293,10 +309,10 @@ async def test_a_run_that_lost_its_lease_touches_nobodys_answer(
 async def test_running_takes_two_round_trips_and_replaying_one(valkey: Valkey) -> None:
     idempotency = Idempotency(valkey)
     for expected in (2, 1):
-        usage = Usage()
-        mark = USAGE.set(usage)
+        usage = RequestUsage()
+        mark = REQUEST_USAGE.set(usage)
         await idempotency.once(keyed(), Shop())
-        USAGE.reset(mark)
+        REQUEST_USAGE.reset(mark)
         assert usage.trips == expected
 
 

@@ -8,18 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plaza.core.keyspace import Catalogue, Counts, Key, Layout, join, use_layout
+from plaza.core.keyspace import Catalogue, CountField, Key, Layout, join_catalogues, use_layout
 from tests.servers import Server
 
 LIKES = Key(
-    "post:<post>:likes", "set", "Who likes it.", of="username", owner="post", same=(Counts("post:<post>", "n"),)
+    "post:<post>:likes",
+    "set",
+    "Who likes it.",
+    contains="username",
+    owner="post",
+    invariants=(CountField("post:<post>", "n"),),
 )
-FEED = Key("explore:feed", "zset", "All posts.", of="post", score="created at")
-SCORE = Key("score:", "zset", "Articles by score.", of="article", score="score")
-SCORE_GROUP = Key("score:<group>", "zset", "A group's articles.", of="article", score="score", owner="group")
-VIEWING = Key("<event>#<session>#<location>#Start", "zset", "Starts.", of="user", score="ms", owner="event")
-VIEWING_BARE = Key("<event>#<location>#Start", "zset", "Starts.", of="user", score="ms", owner="event")
-LIKED = Key("<user>_liked_posts", "set", "Liked.", of="post", owner="user")
+FEED = Key("explore:feed", "zset", "All posts.", contains="post", score="created at")
+SCORE = Key("score:", "zset", "Articles by score.", contains="article", score="score")
+SCORE_GROUP = Key("score:<group>", "zset", "A group's articles.", contains="article", score="score", owner="group")
+VIEWING = Key("<event>#<session>#<location>#Start", "zset", "Starts.", contains="user", score="ms", owner="event")
+VIEWING_BARE = Key("<event>#<location>#Start", "zset", "Starts.", contains="user", score="ms", owner="event")
+LIKED = Key("<user>_liked_posts", "set", "Liked.", contains="post", owner="user")
 SHAPES = {
     "post": "[0-9a-f-]{36}",
     "group": "[a-z]+",
@@ -28,7 +33,7 @@ SHAPES = {
     "location": "[^#]+",
     "user": r"[\w.-]{1,30}",
 }
-CATALOGUE = Catalogue.of("test", globals(), SHAPES)
+CATALOGUE = Catalogue.from_module("test", globals(), SHAPES)
 POST = "550e8400-e29b-41d4-a716-446655440000"
 
 
@@ -78,9 +83,9 @@ def test_a_name_nobody_declared_is_unknown_and_a_recognised_one_is_written_back_
 def test_joined_catalogues_refuse_two_meanings_of_one_name() -> None:
     other = Catalogue("other", {"likes": Key("x:<post>", "set", "Something else.")}, {"post": SHAPES["post"]})
     with pytest.raises(AssertionError, match="likes"):
-        join([CATALOGUE, other])
+        join_catalogues([CATALOGUE, other])
     with pytest.raises(AssertionError, match="post"):
-        join([CATALOGUE, Catalogue("other", {}, {"post": "[0-9]+"})])
+        join_catalogues([CATALOGUE, Catalogue("other", {}, {"post": "[0-9]+"})])
 
 
 def test_an_owner_that_is_no_part_of_the_pattern_is_a_mistake() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from plaza.core import keys as core
 from plaza.core.functions import Functions
-from plaza.core.leases import JOBS, Fence, Fenced, Held, Leases
+from plaza.core.leases import JOBS, Lease, LeaseHeld, LeaseLost, Leases
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
@@ -44,7 +44,7 @@ async def test_of_many_who_want_a_lease_one_has_it(leases: Leases) -> None:
             async with leases.hold("tidy"):
                 held += 1
                 await eventually(lambda: refused == 49)
-        except Held:
+        except LeaseHeld:
             refused += 1
 
     await asyncio.gather(*(want() for _ in range(50)))
@@ -77,7 +77,7 @@ async def test_a_lease_lasts_as_long_as_its_block(short: Leases, redis_client: A
         for _ in range(2):
             await shortened()
             await eventually(renewed)
-        with pytest.raises(Held):
+        with pytest.raises(LeaseHeld):
             async with short.hold("tidy"):
                 raise AssertionError("two had it")
 
@@ -108,9 +108,9 @@ async def test_losing_the_lease_cancels_the_block(short: Leases, leases: Leases,
                 await asyncio.Event().wait()
 
     async with within_time_limit():
-        with pytest.raises(Fenced):
+        with pytest.raises(LeaseLost):
             await work()
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await old.check()
 
 
@@ -143,32 +143,32 @@ async def test_check_knows_when_another_has_taken_over(functions: Functions, lea
         await first.check()
     async with leases.hold("tidy") as second:
         await second.check()
-        with pytest.raises(Fenced):
+        with pytest.raises(LeaseLost):
             await first.check()
-    with pytest.raises(Fenced):
-        await Fence(functions, "never given", 1).check()
+    with pytest.raises(LeaseLost):
+        await Lease(functions, "never given", 1).check()
 
 
 async def test_sql_refuses_a_run_that_was_overtaken(functions: Functions, sql: Sql) -> None:
-    first, second = Fence(functions, "tidy", 1), Fence(functions, "tidy", 2)
+    first, second = Lease(functions, "tidy", 1), Lease(functions, "tidy", 2)
 
-    async def write(fence: Fence) -> None:
+    async def write(fence: Lease) -> None:
         async with sql.begin() as tx:
-            await fence.guard(tx)
+            await fence.fence_transaction(tx)
 
     await write(first)
     await write(first)
     await write(second)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await write(first)
     await write(second)
-    await write(Fence(functions, "another job", 1))
+    await write(Lease(functions, "another job", 1))
 
 
 async def test_of_two_runs_that_write_sql_at_once_the_older_never_comes_last(functions: Functions, sql: Sql) -> None:
     async def write(token: int) -> None:
         async with sql.begin() as tx:
-            await Fence(functions, "tidy", token).guard(tx)
+            await Lease(functions, "tidy", token).fence_transaction(tx)
             landed.append(token)
 
     landed: list[int] = []

@@ -55,7 +55,7 @@ async def test_a_database_newer_than_the_code_is_refused_and_left_alone(
     older.mkdir()
     (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
     with pytest.raises(SettingError, match=r"newer than this Plaza.*garden_0002.*backup"):
-        await Sql.open(sql_settings, [*migrate.folders(), older])
+        await Sql.open(sql_settings, [*migrate.migration_folders(), older])
     assert await free(garden) == 5
 
 

@@ -18,7 +18,7 @@ import pytest
 from plaza.core.functions import Functions
 from plaza.core.keys import PENDING
 from plaza.core.keyspace import Layout, use_layout
-from plaza.core.outbox import Note, TooLate
+from plaza.core.outbox import OutboxEntry, UpdateTooLate
 from plaza.core.valkey import Arg, ConnectionLost, Overloaded, Valkey, connect
 from tests.core.ledger import BOX_ITEMS, BOXES_TOP, LIBRARY, SHELF_BOXES, SHELVES_TOP
 from tests.servers import Cluster
@@ -212,17 +212,17 @@ async def test_effects_that_come_back_to_their_owner_come_to_an_end(valkey: Valk
 
 async def test_an_effect_that_comes_too_late_is_refused(valkey: Valkey, redis_client: Any) -> None:
     functions = await caller(valkey, never)
-    with pytest.raises(TooLate):
+    with pytest.raises(UpdateTooLate):
         await functions._run("ledger_apply", [BOXES_TOP()], ["1000", "ZADD", "5", "b1"])
-    with pytest.raises(TooLate):
-        await functions.outbox.perform("ledger_note_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
+    with pytest.raises(UpdateTooLate):
+        await functions.outbox.run("ledger_note_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
     assert redis_client.exists(BOXES_TOP()) == redis_client.exists(SHELF_BOXES("s1")) == 0
 
 
 async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valkey, redis_client: Any) -> None:
     for owner in range(20):
         await valkey.call("HSET", PENDING("gone", owner), "op", "no note")
-        await valkey.call("SADD", Note.beside("gone", f"x:{{{owner}}}").slot, PENDING("gone", owner))
+        await valkey.call("SADD", OutboxEntry.for_key("gone", f"x:{{{owner}}}").slot, PENDING("gone", owner))
     functions = await caller(valkey, StepByStep(3, dies=True), projection_ms=100)
     with pytest.raises(Died):
         await put(functions, "b1", "s1", "nut", 3)
@@ -283,9 +283,9 @@ async def test_a_cancelled_request_still_settles(valkey: Valkey, redis_client: A
 
 async def test_nobody_waits_for_ever_until_a_popular_name_is_not_spoken_of(valkey: Valkey) -> None:
     """One note of a living caller after the other, as a crowd leaves them: never none, and none of them abandoned."""
-    functions, note = await caller(valkey, never), Note.beside("ledger", BOX_ITEMS("b1"))
+    functions, note = await caller(valkey, never), OutboxEntry.for_key("ledger", BOX_ITEMS("b1"))
     always = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
     await valkey.multi([("HSET", note.pending, "op", json.dumps(always)), ("SADD", note.slot, note.pending)])
     async with within_time_limit():
-        await functions.outbox.settled("zoe", abandoned_ms=200)
+        await functions.outbox.wait_until_settled("zoe", abandoned_ms=200)
     assert await valkey.call("HEXISTS", note.pending, "op")  # it was nobody's to take

@@ -14,18 +14,18 @@ from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions
 from plaza.core.keys import SNAPSHOT
 from plaza.core.paging import (
-    Mark,
     Page,
-    Paged,
+    PageResult,
     Position,
+    SnapshotPosition,
     Snapshots,
-    behind,
-    checksum,
     decode_cursor,
     encode_cursor,
+    ids_in_sorted_set,
+    list_checksum,
     page_by_position,
 )
-from plaza.core.valkey import USAGE, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 
 KEY = "news:{all}"
 
@@ -56,10 +56,10 @@ class Reader:
     """Reads a list page by page, as a client does that knows nothing but the cursor."""
 
     def __init__(self, functions: Functions, *, load: Any = everything, newest_first: bool = True) -> None:
-        self.after = behind(functions, KEY, newest_first=newest_first)
+        self.after = ids_in_sorted_set(functions, KEY, newest_first=newest_first)
         self.load = load
 
-    async def page(self, limit: int, cursor: str | None = None, offset: int = 0) -> Paged[str]:
+    async def page(self, limit: int, cursor: str | None = None, offset: int = 0) -> PageResult[str]:
         return await page_by_position(KEY, Page(limit, cursor, offset), self.after, self.load)
 
     async def rest(self, limit: int, cursor: str | None = None) -> list[str]:
@@ -127,11 +127,11 @@ async def test_a_hundred_thousand_items_of_one_moment_are_found_in_one_round_tri
     for first in range(0, 100_000, 10_000):
         await add(functions.valkey, *((f"p{i:06}", 1.0) for i in range(first, first + 10_000)))
     await functions.valkey.call("ZREM", KEY, "p050000")
-    cursor = encode_cursor(Position(paging.checksum(KEY), 1.0, "p050000"))
-    usage = Usage()
-    mark = USAGE.set(usage)
+    cursor = encode_cursor(Position(paging.list_checksum(KEY), 1.0, "p050000"))
+    usage = RequestUsage()
+    mark = REQUEST_USAGE.set(usage)
     paged = await Reader(functions).page(3, cursor)
-    USAGE.reset(mark)
+    REQUEST_USAGE.reset(mark)
     assert paged.items == ["p049999", "p049998", "p049997"]
     assert usage.trips == 1
 
@@ -185,7 +185,7 @@ async def test_what_an_offset_passes_over_is_counted_in_steps_and_not_loaded(fun
         counted.append(len(ids))
         return [int(id[1:]) % 2 == 0 for id in ids]
 
-    after = behind(functions, KEY)
+    after = ids_in_sorted_set(functions, KEY)
     found = await page_by_position(KEY, Page(20, None, 900), after, load, sees)
     assert found.items[0] == "p0699", "behind the 900th that is seen"
     assert (sum(loaded), max(counted) <= 250) == (20, True)
@@ -227,7 +227,9 @@ class Ranking:
         self.asked += 1
         return self.ids[:count]
 
-    async def page(self, limit: int, cursor: str | None = None, load: Any = everything, offset: int = 0) -> Paged[str]:
+    async def page(
+        self, limit: int, cursor: str | None = None, load: Any = everything, offset: int = 0
+    ) -> PageResult[str]:
         return await self.snapshots.page(self.name, Page(limit, cursor, offset), self.best, load)
 
 
@@ -327,9 +329,9 @@ async def test_a_forged_cursor_gives_no_list_the_snapshot_of_another(valkey: Val
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
     assert cursor is not None
-    mark = decode_cursor(cursor, ranking.name, Mark)
+    mark = decode_cursor(cursor, ranking.name, SnapshotPosition)
     ranking.name = "of another kind"
-    forged = Mark(checksum(ranking.name), mark.snapshot, mark.index, mark.made_ms)
+    forged = SnapshotPosition(list_checksum(ranking.name), mark.snapshot, mark.index, mark.made_ms)
     with pytest.raises(Invalid) as caught:
         await ranking.page(20, encode_cursor(forged))
     assert caught.value.extra == {"field": "cursor"}

@@ -27,7 +27,7 @@ from plaza.core.rate_limits import (
     address_subject,
     user_subject,
 )
-from plaza.core.valkey import USAGE, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from tests.servers import running_server
 from tests.timeouts import connect_with_retries
 from tests.waiting import eventually
@@ -177,10 +177,10 @@ async def test_one_request_is_one_round_trip_and_none_when_switched_off(
     functions: Functions, clock: ManualClock
 ) -> None:
     for on, trips in ((True, 2 if functions.valkey.clustered else 1), (False, 0)):
-        limiter, usage = Limiter(functions, on=on, clock=clock), Usage()
-        mark = USAGE.set(usage)
+        limiter, usage = Limiter(functions, on=on, clock=clock), RequestUsage()
+        mark = REQUEST_USAGE.set(usage)
         state = await limiter.take("write", "ana", HERE)
-        USAGE.reset(mark)
+        REQUEST_USAGE.reset(mark)
         assert (usage.trips, state is not None) == (trips, on)
 
 

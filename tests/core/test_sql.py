@@ -21,7 +21,7 @@ from plaza.core import sql as sql_module
 from plaza.core.errors import SettingError, Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.sqlite import Connections
+from plaza.core.sqlite import SqliteConnections
 from tests.core.sample_migrations import BEDS, PLANTS, free, with_garden
 from tests.postgres import Postgres
 from tests.processes import run_program
@@ -182,7 +182,7 @@ async def test_a_statement_whose_caller_is_gone_ends_with_its_thread(tmp_path: P
 
 
 async def test_closing_waits_for_a_thread_that_cannot_be_broken_off(tmp_path: Path) -> None:
-    connections, begun, ended = Connections(tmp_path / "file.sqlite"), threading.Event(), threading.Event()
+    connections, begun, ended = SqliteConnections(tmp_path / "file.sqlite"), threading.Event(), threading.Event()
 
     def nap() -> None:
         begun.set()

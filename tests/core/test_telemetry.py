@@ -28,7 +28,7 @@ from plaza.core.errors import Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
-from plaza.core.valkey import Usage, Valkey
+from plaza.core.valkey import RequestUsage, Valkey
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import TIME_LIMIT_SECONDS, connect_for_test, within_time_limit
 from tests.waiting import eventually
@@ -168,7 +168,7 @@ class Asked:
     template: str = "/posts/{post}"
     request_id: str = "r1"
     streams: bool = False
-    usage: Usage = field(default_factory=lambda: Usage(trips=2, seconds=0.0015))
+    usage: RequestUsage = field(default_factory=lambda: RequestUsage(trips=2, seconds=0.0015))
     actor: Person | None = None
 
 

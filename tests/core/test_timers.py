@@ -12,7 +12,7 @@ from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
-from plaza.core.leases import JOBS, Fence, Fenced, Leases
+from plaza.core.leases import JOBS, Lease, LeaseLost, Leases
 from plaza.core.timers import Timer, Timers
 from plaza.core.valkey import Valkey
 from tests.timeouts import within_time_limit
@@ -39,7 +39,7 @@ class Tidy:
         self.runs = 0
         self.failures = 0
 
-    async def __call__(self, fence: Fence) -> str:
+    async def __call__(self, fence: Lease) -> str:
         self.runs += 1
         if self.failures:
             self.failures -= 1
@@ -58,13 +58,13 @@ def counted(job: str, result: str) -> float:
 
 async def test_a_job_runs_at_once_and_then_in_its_rhythm(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
     timer = Timer("tidy", HOUR, tidy)
-    await timers.turn(timer)
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
+    await timers.run_if_due(timer)
     assert tidy.runs == 1
     clock.advance(seconds=HOUR - 1)
-    assert 0 < await timers.turn(timer) <= 1
+    assert 0 < await timers.run_if_due(timer) <= 1
     clock.advance(seconds=1)
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
     assert tidy.runs == 2
 
 
@@ -73,10 +73,10 @@ async def test_after_days_of_downtime_a_job_runs_once_and_keeps_its_rhythm(
 ) -> None:
     timer = Timer("tidy", HOUR, tidy)
     first = clock.now_ms()
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
     clock.advance(days=3, seconds=100)
     for _ in range(3):
-        await timers.turn(timer)
+        await timers.run_if_due(timer)
     assert tidy.runs == 2
     due = int(await redis_client.hget(core.JOB("tidy"), "next_at"))
     assert due == first + 73 * HOUR * 1000
@@ -87,14 +87,14 @@ async def test_a_daily_job_runs_at_its_time_of_day(
 ) -> None:
     clock.set(1_700_000_000_000)  # 2023-11-14 22:13:20 UTC
     timer = Timer("tidy", 24 * HOUR, tidy, at_seconds=300)
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
     assert int(await redis_client.hget(core.JOB("tidy"), "next_at")) == 1_700_006_700_000  # 2023-11-15 00:05:00
 
 
 async def test_of_many_workers_one_runs_a_job(functions: Functions, clock: ManualClock) -> None:
     inside = most = runs = 0
 
-    async def slow(_: Fence) -> None:
+    async def slow(_: Lease) -> None:
         nonlocal inside, most, runs
         runs, inside = runs + 1, inside + 1
         most = max(most, inside)
@@ -104,14 +104,14 @@ async def test_of_many_workers_one_runs_a_job(functions: Functions, clock: Manua
     timer = Timer("tidy", HOUR, slow)
     workers = [Timers(functions, Leases(functions), f"worker-{i}", clock) for i in range(20)]
     for _ in range(3):
-        await asyncio.gather(*(worker.turn(timer) for worker in workers))
+        await asyncio.gather(*(worker.run_if_due(timer) for worker in workers))
         clock.advance(seconds=HOUR)
     assert (runs, most) == (3, 1)
 
 
 async def test_operators_see_how_a_job_went(timers: Timers, tidy: Tidy, clock: ManualClock, redis_client: Any) -> None:
     done = counted("tidy", "done")
-    await timers.turn(Timer("tidy", HOUR, tidy))
+    await timers.run_if_due(Timer("tidy", HOUR, tidy))
     seen = await redis_client.hgetall(core.JOB("tidy"))
     assert int(seen.pop("duration_ms")) >= 0
     assert seen == {
@@ -135,13 +135,13 @@ async def test_a_failure_is_noted_counted_and_tried_again_with_growing_waits(
     tidy.failures, failed = 3, counted("tidy", "failed")
     for wait in (10, 20, 40):
         with structlog.testing.capture_logs() as logs:
-            await timers.turn(timer)
+            await timers.run_if_due(timer)
         assert logs[0]["event"] == "a job failed"
         seen = await redis_client.hgetall(core.JOB("tidy"))
         assert (seen["state"], seen["error"]) == ("failed", "ValueError: the broom broke")
         assert int(seen["next_at"]) == clock.now_ms() + wait * 1000
         clock.advance(seconds=wait)
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
     assert tidy.runs == 4
     assert (await redis_client.hget(core.JOB("tidy"), "failures")) == "0"
     assert counted("tidy", "failed") == failed + 3
@@ -151,16 +151,16 @@ async def test_waits_after_failures_never_exceed_the_rhythm(timers: Timers, tidy
     timer = Timer("tidy", 60, tidy, retry_seconds=50)
     tidy.failures = 5
     for _ in range(6):
-        await timers.turn(timer)
+        await timers.run_if_due(timer)
         clock.advance(seconds=60)
     assert tidy.runs == 6
 
 
 async def test_a_job_that_hangs_is_broken_off_and_failed(timers: Timers, redis_client: Any) -> None:
-    async def hang(_: Fence) -> None:
+    async def hang(_: Lease) -> None:
         await asyncio.sleep(60)
 
-    await timers.turn(Timer("tidy", HOUR, hang, most_seconds=0.05))
+    await timers.run_if_due(Timer("tidy", HOUR, hang, most_seconds=0.05))
     assert await redis_client.hget(core.JOB("tidy"), "error") == "It took longer than 0.05 s."
 
 
@@ -171,10 +171,10 @@ async def test_a_job_whose_worker_died_runs_again_when_its_lease_is_over(
     # As a worker leaves it that was killed in the middle.
     args = (clock.now_ms(), 60_000, HOUR * 1000, 5000, "worker-0")
     assert (await functions.run("jobs_start", timer.keys, *args))[0]
-    assert await timers.turn(timer) <= 60
+    assert await timers.run_if_due(timer) <= 60
     assert tidy.runs == 0
     assert await redis_client.delete(core.LEASE("tidy"))  # a minute has passed
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
     assert tidy.runs == 1
 
 
@@ -186,7 +186,7 @@ async def test_a_job_that_kills_its_workers_has_to_wait_like_one_that_fails(
     for _ in range(2):
         assert (await functions.run("jobs_start", timer.keys, clock.now_ms(), 60_000, *args))[0]
         assert await redis_client.delete(core.LEASE("tidy"))
-    assert await timers.turn(timer) == pytest.approx(10)
+    assert await timers.run_if_due(timer) == pytest.approx(10)
     seen = await redis_client.hgetall(core.JOB("tidy"))
     assert (seen["state"], seen["error"]) == ("lost", "Its worker died.")
 
@@ -194,34 +194,34 @@ async def test_a_job_that_kills_its_workers_has_to_wait_like_one_that_fails(
 async def test_a_job_that_is_stopped_is_due_at_once_elsewhere(timers: Timers, tidy: Tidy, redis_client: Any) -> None:
     inside = asyncio.Event()
 
-    async def slow(_: Fence) -> None:
+    async def slow(_: Lease) -> None:
         inside.set()
         await asyncio.sleep(60)
 
-    task = asyncio.create_task(timers.turn(Timer("tidy", HOUR, slow)))
+    task = asyncio.create_task(timers.run_if_due(Timer("tidy", HOUR, slow)))
     async with within_time_limit():
         await inside.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await redis_client.get(core.LEASE("tidy")) is None
-    await timers.turn(Timer("tidy", HOUR, tidy))
+    await timers.run_if_due(Timer("tidy", HOUR, tidy))
     assert tidy.runs == 1
     assert await redis_client.hget(core.JOB("tidy"), "failures") == "0"
 
 
 async def test_an_operator_can_have_a_job_run_now(timers: Timers, tidy: Tidy, redis_client: Any) -> None:
     timer = Timer("tidy", HOUR, tidy)
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
     await redis_client.hset(core.JOB("tidy"), "next_at", 0)
-    await timers.turn(timer)
+    await timers.run_if_due(timer)
     assert tidy.runs == 2
 
 
 async def test_a_shorter_rhythm_holds_from_now_on(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
-    await timers.turn(Timer("tidy", 24 * HOUR, tidy))
+    await timers.run_if_due(Timer("tidy", 24 * HOUR, tidy))
     clock.advance(seconds=60)
-    await timers.turn(Timer("tidy", 60, tidy))
+    await timers.run_if_due(Timer("tidy", 60, tidy))
     assert tidy.runs == 2
 
 
@@ -230,16 +230,16 @@ async def test_a_run_that_was_overtaken_is_broken_off_and_changes_nothing(
 ) -> None:
     fenced = counted("tidy", "fenced")
 
-    async def stall(fence: Fence) -> None:
+    async def stall(fence: Lease) -> None:
         # The lease runs out and another worker runs the job, to its end, while we are still at it.
         await redis_client.delete(core.LEASE("tidy"))
-        await Timers(functions, Leases(functions), "worker-2", clock).turn(Timer("tidy", HOUR, Tidy()))
-        with pytest.raises(Fenced):
+        await Timers(functions, Leases(functions), "worker-2", clock).run_if_due(Timer("tidy", HOUR, Tidy()))
+        with pytest.raises(LeaseLost):
             await fence.check()
         await asyncio.sleep(60)
 
     async with within_time_limit():
-        await timers.turn(Timer("tidy", HOUR, stall))
+        await timers.run_if_due(Timer("tidy", HOUR, stall))
     seen = await redis_client.hgetall(core.JOB("tidy"))
     assert (seen["worker"], seen["state"], seen["result"]) == ("worker-2", "done", "1 swept")
     assert counted("tidy", "fenced") == fenced + 1
@@ -248,10 +248,10 @@ async def test_a_run_that_was_overtaken_is_broken_off_and_changes_nothing(
 async def test_a_run_that_was_overtaken_and_ends_by_itself_changes_nothing(
     functions: Functions, timers: Timers, clock: ManualClock, redis_client: Any
 ) -> None:
-    async def stall(_: Fence) -> str:
+    async def stall(_: Lease) -> str:
         await redis_client.delete(core.LEASE("tidy"))
-        await Timers(functions, Leases(functions), "worker-2", clock).turn(Timer("tidy", HOUR, Tidy()))
+        await Timers(functions, Leases(functions), "worker-2", clock).run_if_due(Timer("tidy", HOUR, Tidy()))
         return "the old run's result"
 
-    await timers.turn(Timer("tidy", HOUR, stall))
+    await timers.run_if_due(Timer("tidy", HOUR, stall))
     assert await redis_client.hget(core.JOB("tidy"), "result") == "1 swept"

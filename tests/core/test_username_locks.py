@@ -11,7 +11,7 @@ from plaza.core.clock import ManualClock
 from plaza.core.errors import Unauthenticated
 from plaza.core.revocations import Revocations
 from plaza.core.sql import Sql
-from plaza.core.username_locks import bear, give_up
+from plaza.core.username_locks import lock_username, wait_for_username_locks
 from plaza.core.valkey import Valkey
 
 in_pairs = pytest.mark.parametrize(
@@ -27,7 +27,7 @@ async def notes(sql: Sql) -> Sql:
 
 
 async def authors(sql: Sql) -> list[str]:
-    return [row.author for row in await sql.look(text("SELECT author FROM notes"))]
+    return [row.author for row in await sql.fetch_all(text("SELECT author FROM notes"))]
 
 
 @in_pairs
@@ -39,14 +39,14 @@ async def test_a_row_that_is_being_written_is_waited_for_and_moved(
 
     async def write() -> None:
         async with notes.begin() as tx:
-            await bear(tx, valkey, "ana", since)
+            await lock_username(tx, valkey, "ana", since)
             await tx.execute(text("INSERT INTO notes VALUES ('ana')"))
             written.set()
             await go_on.wait()
 
     async def rename() -> None:
         await Revocations(valkey, clock=clock).note("ana")
-        await give_up(notes, "ana")
+        await wait_for_username_locks(notes, "ana")
         async with notes.begin() as tx:
             await tx.execute(text("UPDATE notes SET author = 'anna' WHERE author = 'ana'"))
 
@@ -68,11 +68,11 @@ async def test_who_comes_later_is_refused_and_the_next_of_that_name_is_not(
     since = clock.now_ms()
     clock.advance(seconds=1)
     cut_off = await Revocations(valkey, clock=clock).note("ana")
-    await give_up(notes, "ana")
+    await wait_for_username_locks(notes, "ana")
 
     async def write(since: int | None) -> None:
         async with notes.begin() as tx:
-            await bear(tx, valkey, "ana", since)
+            await lock_username(tx, valkey, "ana", since)
             await tx.execute(text("INSERT INTO notes VALUES ('ana')"))
 
     for void in (since, cut_off):

@@ -26,7 +26,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
+from plaza.worker import LIBRARIES, Consumer, Event, Lease, Timer, Worker
 from tests.core.worker_process import LEDGER, LIBRARY, STALE_SECONDS
 from tests.processes import heed_signals
 from tests.servers import Cluster, Server, running_server
@@ -168,7 +168,7 @@ async def test_several_workers_run_each_turn_of_a_job_once(functions: Functions)
     inside = most = 0
     runs: list[float] = []
 
-    async def job(_: Fence) -> None:
+    async def job(_: Lease) -> None:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
@@ -187,10 +187,10 @@ async def test_a_job_that_fails_stops_no_other(functions: Functions) -> None:
     runs: dict[str, int] = {"good": 0, "bad": 0}
     handled: list[str] = []
 
-    async def good(_: Fence) -> None:
+    async def good(_: Lease) -> None:
         runs["good"] += 1
 
-    async def bad(_: Fence) -> None:
+    async def bad(_: Lease) -> None:
         runs["bad"] += 1
         raise ValueError("always")
 
@@ -211,16 +211,16 @@ async def test_a_worker_stops_in_bounded_time_and_gives_its_leases_back(
 ) -> None:
     begun: set[str] = set()
 
-    async def slow(_: Fence) -> None:
+    async def slow(_: Lease) -> None:
         begun.add("slow")
         await asyncio.sleep(0.2)
         begun.add("slow ended")
 
-    async def endless(_: Fence) -> None:
+    async def endless(_: Lease) -> None:
         begun.add("endless")
         await asyncio.sleep(3600)
 
-    async def deaf(_: Fence) -> None:
+    async def deaf(_: Lease) -> None:
         begun.add("deaf")
         for _turn in range(200):
             with contextlib.suppress(asyncio.CancelledError):
@@ -251,7 +251,7 @@ async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str)
     runs: list[float] = []
     handled: list[str] = []
 
-    async def job(_: Fence) -> None:
+    async def job(_: Lease) -> None:
         runs.append(time.monotonic())
 
     async def handle(event: Event) -> None:

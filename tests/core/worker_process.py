@@ -16,16 +16,16 @@ from sqlalchemy import text
 from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions, Library
 from plaza.core.keyspace import Catalogue, Key, use_layout
-from plaza.core.leases import Fenced
+from plaza.core.leases import LeaseLost
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.worker import LIBRARIES, Consumer, Event, Fence, Timer, Worker
+from plaza.worker import LIBRARIES, Consumer, Event, Lease, Timer, Worker
 from tests.timeouts import connect_for_test
 
 # One owner, so that on a cluster too both are in one slot.
 LEDGER = Key("ledger:<book>", "list", "What runs wrote: token and number.", owner="book")
 LEDGER_FENCE = Key("ledger:<book>:fence", "string", "The highest token that wrote.", owner="book")
-CATALOGUE = Catalogue.of("shop", globals(), {"book": "[a-z]+"})
+CATALOGUE = Catalogue.from_module("shop", globals(), {"book": "[a-z]+"})
 
 LIBRARY = Library(
     "workshop",
@@ -58,14 +58,14 @@ class Bench:
     async def write(self, token: int, number: int) -> None:
         await self.functions.run("workshop_write", [LEDGER("a"), LEDGER_FENCE("a")], token, number)
 
-    async def write_sql(self, fence: Fence, number: int) -> None:
+    async def write_sql(self, fence: Lease, number: int) -> None:
         async with self.sql.begin() as tx:
-            await fence.guard(tx)
+            await fence.fence_transaction(tx)
             await tx.execute(
                 text("INSERT INTO written (token, number) VALUES (:t, :n)"), {"t": fence.token, "n": number}
             )
 
-    async def long_job(self, fence: Fence) -> str:
+    async def long_job(self, fence: Lease) -> str:
         """Writes forty numbers, and once more when it is broken off, as a careless job would."""
         say("run", fence.token)
         try:
@@ -87,7 +87,7 @@ class Bench:
         try:
             await asyncio.shield(writing)
         except PlazaError as error:
-            return "refused" if isinstance(error, Fenced) else repr(error)
+            return "refused" if isinstance(error, LeaseLost) else repr(error)
         return "written"
 
     async def handle(self, event: Event) -> None:

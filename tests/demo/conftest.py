@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.app import Plaza, catalogues, running
-from plaza.core.keyspace import Key, Layout, Match, use_layout
+from plaza.core.keyspace import Key, KeyMatch, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.demo.service import Demo
 from tests.postgres import Postgres
@@ -48,7 +48,7 @@ class Whole:
     def __iter__(self) -> Iterator[tuple[str, Key]]:
         return (pair for catalogue in catalogues() for pair in catalogue)
 
-    def match(self, name: str) -> Match | None:
+    def match(self, name: str) -> KeyMatch | None:
         return next(filter(None, (catalogue.match(name) for catalogue in catalogues())), None)
 
 

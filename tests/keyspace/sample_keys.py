@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from plaza.app import catalogues
-from plaza.core.keyspace import Access, Key
+from plaza.core.keyspace import Key, KeyAccess
 from plaza.social import keys as social
 
 MARK: Final = "not-for-ana"
@@ -57,9 +57,9 @@ def parts_of(key: Key, **ids: str) -> tuple[str, ...]:
     return tuple(ids.get(part) or _ids[part] for part in key.parts)
 
 
-def is_open(access: Access, owner: str) -> bool:
+def is_open(access: KeyAccess, owner: str) -> bool:
     """Whether ana may see what is marked so and is somebody's."""
-    return access is Access.PUBLIC or (access is Access.SELF and owner == "ana")
+    return access is KeyAccess.PUBLIC or (access is KeyAccess.SELF and owner == "ana")
 
 
 async def write_all(client: Any) -> None:
@@ -74,12 +74,12 @@ async def write_all(client: Any) -> None:
 
 async def _write(client: Any, key: Key, name: str, owner: str, *, banned: bool = False) -> None:
     shown = is_open(key.read, owner) and not banned
-    closed = SECRET if key.read is Access.NOBODY else MARK
+    closed = SECRET if key.read is KeyAccess.NONE else MARK
     value = "open" if shown else closed
     if key.type == "hash":
         custom = shown and (not key.fields or owner == "ana")
         fields = {field.name: "7" if shown and is_open(field.read, owner) else closed for field in key.fields}
-        fields |= {field.name: SECRET for field in key.fields if field.read is Access.NOBODY}
+        fields |= {field.name: SECRET for field in key.fields if field.read is KeyAccess.NONE}
         fields |= {"undeclared": "7" if custom else closed}
         if not banned:
             fields.pop("banned", None)

@@ -16,7 +16,7 @@ import redis
 from plaza.app import catalogues, running
 from plaza.challenges.daily_job import Roll
 from plaza.cli import main
-from plaza.core.keyspace import Access, Key, Layout
+from plaza.core.keyspace import Key, KeyAccess, Layout
 from plaza.core.settings import Settings
 from plaza.keyspace.acl import REQUEST_KEYS, acl_lines
 from tests.http_servers import client_of
@@ -68,7 +68,7 @@ def test_roles_reach_the_keys_of_the_catalogue_and_the_reader_no_secret(
         for key in families():
             for name in names(key, layout):
                 command, *rest = READ[key.type]
-                assert may("reader", command, name, *rest) == (key.read is not Access.NOBODY), name
+                assert may("reader", command, name, *rest) == (key.read is not KeyAccess.NONE), name
                 assert may("service", "HSET", name, "f", "v"), name
                 assert may("worker", "DEL", name) == (key not in REQUEST_KEYS), name
                 assert may("worker", command, name, *rest), name

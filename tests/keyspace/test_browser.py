@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plaza.core.errors import Invalid, NotFound
-from plaza.core.keyspace import Access, Catalogue, Field, Key, Layout
+from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess, Layout
 from plaza.core.valkey import Valkey
 from plaza.keyspace import browser
 from plaza.keyspace.browser import KeyBrowser, glob, unix_ms
@@ -18,16 +18,18 @@ BOX = Key(
     "A box.",
     owner="box",
     fields=(
-        Field("made_at", "when, Unix milliseconds"),
-        Field("owner", "whose", read=Access.SELF),
-        Field("key", "opens it", read=Access.NOBODY),
+        HashField("made_at", "when, Unix milliseconds"),
+        HashField("owner", "whose", read=KeyAccess.SELF),
+        HashField("key", "opens it", read=KeyAccess.NONE),
     ),
-    read=Access.ADMIN,
+    read=KeyAccess.ADMIN,
 )
-BOX_LID = Key("box:<box>:lid[*]", "zset", "Lids.", of="lid", score="when, Unix seconds", owner="box", read=Access.ADMIN)
-TICKET = Key("ticket:<token>", "string", "Lets one in.", read=Access.ADMIN)
+BOX_LID = Key(
+    "box:<box>:lid[*]", "zset", "Lids.", contains="lid", score="when, Unix seconds", owner="box", read=KeyAccess.ADMIN
+)
+TICKET = Key("ticket:<token>", "string", "Lets one in.", read=KeyAccess.ADMIN)
 SAFE = Key("safe", "set", "Closed.")
-CATALOGUE = Catalogue.of("boxes", globals(), {"box": r"[^{}:]+", "token": "[0-9a-f]{12}"})
+CATALOGUE = Catalogue.from_module("boxes", globals(), {"box": r"[^{}:]+", "token": "[0-9a-f]{12}"})
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaz
         await plaza.core.valkey.call("ZCARD", EXPLORE_FEED())
 
     worker = Worker(
-        plaza.core.functions, [Timer("test.look", 3600, look)], explain=plaza.get(wrong_type.Damage).explain
+        plaza.core.functions, [Timer("test.look", 3600, look)], explain=plaza.get(wrong_type.WrongTypeReporter).explain
     )
     with capture_logs() as logs:
         running = asyncio.create_task(worker.run())

@@ -10,7 +10,7 @@ import pytest
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Conflict
 from plaza.core.settings import Settings
-from plaza.core.valkey import USAGE, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.live import keys
 from plaza.live.model import (
     EventDeclaration,
@@ -69,10 +69,10 @@ async def test_a_beat_without_a_session_leaves_that_part_out(
 async def test_a_beat_is_one_round_trip_and_on_a_cluster_at_most_five(crowd: Crowd, valkey: Valkey) -> None:
     most = 5 if valkey.clustered else 1
     for beat in (crowd.beat("ana", "S1"), crowd.beat("ana", "S1"), crowd.beat("ben"), crowd.leave("ana", "S1")):
-        usage = Usage()
-        mark = USAGE.set(usage)
+        usage = RequestUsage()
+        mark = REQUEST_USAGE.set(usage)
         await beat
-        USAGE.reset(mark)
+        REQUEST_USAGE.reset(mark)
         assert 1 <= usage.trips <= most
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
-from plaza.core.valkey import USAGE, Usage
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from plaza.shop import connect
 from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_PAGE_TAG, SHOP_POPULAR
 from plaza.shop.model import ItemChange
@@ -335,10 +335,10 @@ async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_pr
     render.tags = ("item-7",)
     await get(pages, render)
     await get(pages, render)
-    usage = Usage()
-    mark = USAGE.set(usage)
+    usage = RequestUsage()
+    mark = REQUEST_USAGE.set(usage)
     served = await asyncio.gather(*(get(pages, render) for _ in range(20)))
-    USAGE.reset(mark)
+    REQUEST_USAGE.reset(mark)
     assert usage.trips == 0
     assert {one.how for one in served} == {"hit; ttl=300"}
     clock.advance(seconds=2)

@@ -14,7 +14,7 @@ from plaza.core.clock import ManualClock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
-from plaza.core.valkey import USAGE, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.shop import connect
 from plaza.shop.keys import SHOP_DELAYS, SHOP_INV, SHOP_ROW, SHOP_SCHEDULE
 from plaza.shop.rows import BRIEF_SECONDS, DUE_LEASE_SECONDS, Data, RowCache
@@ -214,10 +214,10 @@ async def test_a_slow_database_keeps_no_reader_waiting_who_could_have_the_old_ro
 async def test_an_unscheduled_row_is_cached_briefly(rows: RowCache, table: Table, redis_client: Any) -> None:
     table.put("1", qty=5)
     await rows.get("1")
-    usage = Usage()
-    mark = USAGE.set(usage)
+    usage = RequestUsage()
+    mark = REQUEST_USAGE.set(usage)
     await rows.get("1")
-    USAGE.reset(mark)
+    REQUEST_USAGE.reset(mark)
     assert usage.trips == 1
     assert table.queries == 1
     assert 0 < await redis_client.pttl(SHOP_INV("1")) <= BRIEF_SECONDS * 1000
@@ -385,10 +385,10 @@ async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(
     table.put("1", qty=5)
     await rows.get("1")
     await rows.get("1")
-    usage = Usage()
-    mark = USAGE.set(usage)
+    usage = RequestUsage()
+    mark = REQUEST_USAGE.set(usage)
     found = await asyncio.gather(*(rows.get("1") for _ in range(20)))
-    USAGE.reset(mark)
+    REQUEST_USAGE.reset(mark)
     assert usage.trips == 0
     assert {row.data["qty"] for row in found if row is not None} == {5}
     for qty in (4, 3, 2):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plaza.core.valkey import USAGE, Usage
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from plaza.shop.keys import SHOP_RECENT, SHOP_SESSION
 from plaza.shop.session_cache import SEEN_EVERY_SECONDS, Present
 from plaza.shop.sessions import GRACE_SECONDS, new_token
@@ -42,10 +42,10 @@ async def test_a_token_that_was_replaced_is_served_while_requests_are_under_way(
 async def test_who_was_here_a_moment_ago_is_known_without_asking(shop: Shop, present: Present) -> None:
     token = await shop.token()
     first = await present.visit(token)
-    usage = Usage()
-    mark = USAGE.set(usage)
+    usage = RequestUsage()
+    mark = REQUEST_USAGE.set(usage)
     assert await present.visit(token) == first
-    USAGE.reset(mark)
+    REQUEST_USAGE.reset(mark)
     assert usage.trips == 0
 
 

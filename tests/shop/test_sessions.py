@@ -11,7 +11,7 @@ import pytest
 
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
-from plaza.core.valkey import USAGE, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.shop.keys import (
     SHOP_ACCOUNT,
     SHOP_ACCOUNT_SESSIONS,
@@ -223,10 +223,10 @@ async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Of
         ):
             await shop.functions.outbox.drain()  # what the one before left to follow by itself is not ours
             shop.clock.advance(seconds=0.1)
-            usage = Usage()
-            mark = USAGE.set(usage)
+            usage = RequestUsage()
+            mark = REQUEST_USAGE.set(usage)
             assert await count_round_trips(valkey, work()) <= (2 if valkey.clustered else 1)
-            USAGE.reset(mark)
+            REQUEST_USAGE.reset(mark)
             if not valkey.clustered:
                 assert usage.trips == 1
         await shop.functions.outbox.drain()

@@ -22,7 +22,7 @@ from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.tokens import Role
-from plaza.core.valkey import USAGE, Usage, Valkey
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.social.accounts import Accounts
 from plaza.social.deletion import Leaving
 from plaza.social.domain import DOMAIN
@@ -145,7 +145,7 @@ async def social(valkey: Valkey, clock: ManualClock, other_domains: dict[str, Pe
     parts = build_social(functions, auth, clock, other_domains)
     yield Social(valkey, functions, auth, clock, services_of(parts))
     await functions.outbox.drain()
-    for end in (end for part in parts for end in part.ends):
+    for end in (end for part in parts for end in part.on_close):
         end()
     await revocations.close()
 
@@ -188,10 +188,10 @@ def true(social: Social, redis_client: Any) -> Callable[[], Awaitable[Facts]]:
 
 async def trips(work: Awaitable[Any]) -> int:
     """How many round trips something takes."""
-    usage = Usage()
-    mark = USAGE.set(usage)
+    usage = RequestUsage()
+    mark = REQUEST_USAGE.set(usage)
     try:
         await work
     finally:
-        USAGE.reset(mark)
+        REQUEST_USAGE.reset(mark)
     return usage.trips

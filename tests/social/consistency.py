@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from plaza.core import keys
-from plaza.core.keyspace import Key, Match, join
+from plaza.core.keyspace import Key, KeyMatch, join_catalogues
 from plaza.social import model
 from plaza.social.keys import CATALOGUE
 
@@ -18,10 +18,10 @@ class Known(Protocol):
 
     def __iter__(self) -> Iterator[tuple[str, Key]]: ...
 
-    def match(self, name: str) -> Match | None: ...
+    def match(self, name: str) -> KeyMatch | None: ...
 
 
-ALL = join([keys.CATALOGUE, CATALOGUE])
+ALL = join_catalogues([keys.CATALOGUE, CATALOGUE])
 
 
 async def read_all(redis_client: Any, known: Known = ALL) -> Facts:

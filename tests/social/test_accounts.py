@@ -15,7 +15,7 @@ from plaza.core.errors import Forbidden, Invalid, TooFast
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.rate_limits import Limiter
-from plaza.core.valkey import USAGE, Usage
+from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from plaza.social.accounts import MOST_SESSIONS
 from plaza.social.domain import DOMAIN
 from plaza.social.keys import AUTH_USER, USER, USERS_MODELS, USERS_REGULAR
@@ -68,13 +68,13 @@ async def test_each_takes_a_fixed_number_of_round_trips(server: Any, social: Soc
         return  # there the registries are elsewhere
 
     async def trips(work: Any) -> tuple[int, Any]:
-        usage = Usage()
-        mark = USAGE.set(usage)
+        usage = RequestUsage()
+        mark = REQUEST_USAGE.set(usage)
         try:
             done = await work
             return usage.trips, done
         finally:
-            USAGE.reset(mark)
+            REQUEST_USAGE.reset(mark)
 
     count, signed = await trips(social.accounts.register(REGISTRATION))
     assert count == 1

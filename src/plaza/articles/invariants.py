@@ -145,14 +145,14 @@ def _member(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
 
 INVARIANTS = Invariants(
     [
-        Invariant("votes", k.ARTICLE, _asks_votes, _votes, whole=True),
-        Invariant("ranking", k.ARTICLE, _asks_ranking, _ranking, whole=True),
-        Invariant("author", k.ARTICLE, _asks_posted, _posted, whole=True),
+        Invariant("votes", k.ARTICLE, _asks_votes, _votes, per_key=True),
+        Invariant("ranking", k.ARTICLE, _asks_ranking, _ranking, per_key=True),
+        Invariant("author", k.ARTICLE, _asks_posted, _posted, per_key=True),
         Invariant("votes", k.ARTICLE_UP, _asks_cast(k.ARTICLE_DOWN), _cast(1)),
         Invariant("votes", k.ARTICLE_DOWN, _asks_cast(k.ARTICLE_UP), _cast(-1)),
         Invariant("votes", k.PERSON_VOTES, _asks_voted, _voted),
         Invariant("author", k.PERSON_ARTICLES, _asks_author, _author),
-        Invariant("size", k.GROUP, _asks_size, _size, "sized <group>", whole=True),
+        Invariant("size", k.GROUP, _asks_size, _size, "sized <group>", per_key=True),
         *(Invariant("listed", key, _asks_member, _member) for key in k.CUTS.values()),
     ],
     MENDS,

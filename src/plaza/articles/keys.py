@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keyspace import Access, Belongs, Catalogue, Field, Formula, Key, Mirrors, Refers
+from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess, MirrorOf, Reference, RequiresKey
 from plaza.core.tokens import USERNAME
 
 # The owner of the links: on a cluster `{article:}link:…` stands beside the counter `article:`, so that looking for a
@@ -26,17 +26,17 @@ BUILDER_MS: Final = 5_000
 
 _MEMBER = "`article:<id>`"
 _HOLDS = "article:<article>"
-_EXISTS = Refers("article:<article>")
+_EXISTS = Reference("article:<article>")
 _MEND = "article <article>"
 
 ARTICLES_LAST = Key(
     "article:",
     "string",
     "The last id given. It never falls.",
-    of="a whole number",
-    holds="<count>",
-    same=(Formula("no article has a higher id"),),
-    read=Access.PUBLIC,
+    contains="a whole number",
+    element_regex="<count>",
+    invariants=(Formula("no article has a higher id"),),
+    read=KeyAccess.PUBLIC,
     document="article:",
 )
 ARTICLE = Key(
@@ -45,65 +45,71 @@ ARTICLE = Key(
     "An article.",
     owner="article",
     fields=(
-        Field("title", "1 to 300 characters", needed=True),
-        Field("link", "an http or https address", needed=True),
-        Field("author", "`user:<username>`", shape="user:<username>", needed=True),
-        Field("time", "when it was posted, Unix seconds with fraction", shape="<seconds>", needed=True),
-        Field("votes", "votes up minus votes down", shape="-?<count>", needed=True),
+        HashField("title", "1 to 300 characters", required=True),
+        HashField("link", "an http or https address", required=True),
+        HashField("author", "`user:<username>`", value_regex="user:<username>", required=True),
+        HashField("time", "when it was posted, Unix seconds with fraction", value_regex="<seconds>", required=True),
+        HashField("votes", "votes up minus votes down", value_regex="-?<count>", required=True),
     ),
-    same=(
+    invariants=(
         Formula("`votes` is the size of `upvoted:<article>` minus that of `downvoted:<article>`"),
         Formula("it stands in every ranking by its score there, and among what its author posted"),
     ),
     repair=_MEND,
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
     document="article:92617",
 )
 ARTICLE_UP = Key(
     "upvoted:<article>",
     "set",
     "Who voted an article up. Who is found in both sets is an upvoter.",
-    of="`user:<username>`",
+    contains="`user:<username>`",
     owner="article",
-    holds="user:<username>",
-    same=(Belongs("article:<article>", repair=_MEND), Formula("in the voter's `articles:<username>:voted` with 1")),
+    element_regex="user:<username>",
+    invariants=(
+        RequiresKey("article:<article>", repair=_MEND),
+        Formula("in the voter's `articles:<username>:voted` with 1"),
+    ),
     repair="vote <article> <username>",
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
     document="upvoted:123123",
 )
 ARTICLE_DOWN = Key(
     "downvoted:<article>",
     "set",
     "Who voted an article down.",
-    of="`user:<username>`",
+    contains="`user:<username>`",
     owner="article",
-    holds="user:<username>",
-    same=(Belongs("article:<article>", repair=_MEND), Formula("in the voter's `articles:<username>:voted` with -1")),
+    element_regex="user:<username>",
+    invariants=(
+        RequiresKey("article:<article>", repair=_MEND),
+        Formula("in the voter's `articles:<username>:voted` with -1"),
+    ),
     repair="vote <article> <username>",
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
     document="downvoted:123123",
 )
 ARTICLE_GROUPS = Key(
     "article:<article>:groups",
     "set",
     "The groups an article is in: the fact that `group:<group>` follows.",
-    of="group name",
+    contains="group name",
     owner="article",
-    holds="<group>",
-    same=(Belongs("article:<article>", repair=_MEND), Mirrors("group:<group>")),
+    element_regex="<group>",
+    invariants=(RequiresKey("article:<article>", repair=_MEND), MirrorOf("group:<group>")),
     repair="group <article> <group>",
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
 )
 ARTICLE_LINK = Key(
     "<counter>link:<digest>",
     "string",
     "A link that was posted within a day, by the SHA-1 of its normal form. `<counter>` is always `article:`.",
-    of="`<id> <when, Unix seconds> <operation>`",
+    contains="`<id> <when, Unix seconds> <operation>`",
     owner="counter",
-    holds=r"<article> <seconds> \S*",
+    element_regex=r"<article> <seconds> \S*",
     lifetime="a day",
     ttl_seconds=LINK_SECONDS,
-    read=Access.ADMIN,
+    read=KeyAccess.ADMIN,
 )
 
 
@@ -112,12 +118,12 @@ def _ranking(name: str, score: str, document: str = "") -> Key:
         f"{name}:",
         "zset",
         f"Every article by {name}.",
-        of=_MEMBER,
+        contains=_MEMBER,
         score=score,
-        holds=_HOLDS,
-        same=(_EXISTS, Formula(f"score is {score}")),
+        element_regex=_HOLDS,
+        invariants=(_EXISTS, Formula(f"score is {score}")),
         repair=_MEND,
-        read=Access.PUBLIC,
+        read=KeyAccess.PUBLIC,
         document=document,
     )
 
@@ -127,15 +133,15 @@ def _cut(name: str, document: str = "") -> Key:
         f"{name}:<group>",
         "zset",
         f"The articles of a group by {name}: `{name}:` cut to `group:<group>`, built when someone reads it.",
-        of=_MEMBER,
+        contains=_MEMBER,
         score=f"as in `{name}:` when it was built",
         owner="group",
-        holds=_HOLDS,
-        same=(Formula("nothing that is not in `group:<group>`"),),
+        element_regex=_HOLDS,
+        invariants=(Formula("nothing that is not in `group:<group>`"),),
         repair="group <article> <group>",
         lifetime=f"{GROUP_SECONDS} seconds",
         ttl_seconds=GROUP_SECONDS,
-        read=Access.PUBLIC,
+        read=KeyAccess.PUBLIC,
         document=document,
     )
 
@@ -152,16 +158,16 @@ GROUP = Key(
     "group:<group>",
     "set",
     "The articles of a group.",
-    of=_MEMBER,
+    contains=_MEMBER,
     owner="group",
-    holds=_HOLDS,
-    same=(
+    element_regex=_HOLDS,
+    invariants=(
         _EXISTS,
-        Mirrors("article:<article>:groups"),
+        MirrorOf("article:<article>:groups"),
         Formula("its size is the score of `<group>` in `groups:`"),
     ),
     repair="group <article> <group>",
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
     document="group:{group_name}",
 )
 GROUP_BY_SCORE = _cut("score", "score:{group_name}")
@@ -173,70 +179,70 @@ GROUP_BUILDING = Key(
     "building:<order>:<group>",
     "zset",
     "A group's list while it is being built; then it is renamed.",
-    of=_MEMBER,
+    contains=_MEMBER,
     score="as in the list it becomes",
     owner="group",
-    holds=_HOLDS,
+    element_regex=_HOLDS,
     lifetime="a minute after the last step, if its builder stopped",
     ttl_seconds=GROUP_SECONDS,
-    read=Access.ADMIN,
+    read=KeyAccess.ADMIN,
 )
 GROUP_BUILDER = Key(
     "builder:<order>:<group>",
     "string",
     "Who builds a group's list: one at a time, of all processes.",
-    of="a random token",
+    contains="a random token",
     owner="group",
     lifetime="5 seconds after the last step, if the builder stopped",
     ttl_seconds=BUILDER_MS // 1000,
-    read=Access.ADMIN,
+    read=KeyAccess.ADMIN,
 )
 GROUPS = Key(
     "groups:",
     "zset",
     "Every group that has articles.",
-    of="group name",
+    contains="group name",
     score="how many articles it has",
-    holds="<group>",
-    same=(Refers("group:<group>"),),
+    element_regex="<group>",
+    invariants=(Reference("group:<group>"),),
     repair="sized <group>",
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
 )
 
 ARTICLES_LEAVING = Key(
     "articles:leaving",
     "set",
     "Deleted articles that had so many votes that the last are still being removed.",
-    of="article id",
-    holds="<article>",
-    leaving="article",
+    contains="article id",
+    element_regex="<article>",
+    marks_deletion_of="article",
     lifetime="until they are",
-    read=Access.ADMIN,
+    read=KeyAccess.ADMIN,
 )
 
 PERSON_ARTICLES = Key(
     "articles:<username>:posted",
     "zset",
     "What a person has posted, for export and removal.",
-    of=_MEMBER,
+    contains=_MEMBER,
     score="`time` of the article",
     owner="username",
-    holds=_HOLDS,
-    same=(_EXISTS, Formula("the author is this person")),
+    element_regex=_HOLDS,
+    invariants=(_EXISTS, Formula("the author is this person")),
     repair="posted <article> <username>",
-    read=Access.SELF,
+    read=KeyAccess.SELF,
 )
 PERSON_VOTES = Key(
     "articles:<username>:voted",
     "zset",
     "What a person has voted on, for export and removal.",
-    of=_MEMBER,
+    contains=_MEMBER,
     score="1 for up, -1 for down",
     owner="username",
-    holds=_HOLDS,
-    same=(_EXISTS, Formula("the person is in that vote set")),
+    element_regex=_HOLDS,
+    invariants=(_EXISTS, Formula("the person is in that vote set")),
     repair="vote <article> <username>",
-    read=Access.SELF,
+    read=KeyAccess.SELF,
 )
 
 # By the names that the API has for them.
@@ -255,7 +261,7 @@ CUTS: Final = {
     "controversial": GROUP_BY_CONTROVERSIAL,
 }
 
-CATALOGUE = Catalogue.of(
+CATALOGUE = Catalogue.from_module(
     "articles",
     globals(),
     {

@@ -15,7 +15,7 @@ from plaza.articles.keys import CUTS, GROUPS, RANKINGS
 from plaza.articles.model import Article, ArticlesPage, ArticlesQuery, Group, GroupsPage
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from plaza.core.paging import After, Page, Position, Snapshots, behind, page_by_position
+from plaza.core.paging import FetchIds, Page, Position, Snapshots, ids_in_sorted_set, page_by_position
 
 _PREFIX = len("article:")
 
@@ -67,9 +67,9 @@ class Lists:
 
         return ids
 
-    def _behind(self, key: str, ensure: Ensure) -> After[Position]:
+    def _behind(self, key: str, ensure: Ensure) -> FetchIds[Position]:
         """What comes behind a place in a list. The same."""
-        look = behind(self._functions, key)
+        look = ids_in_sorted_set(self._functions, key)
 
         async def after(start: Position | None, count: int) -> Sequence[tuple[str, Position]]:
             found = await look(start, count)

@@ -20,7 +20,7 @@ from plaza.challenges.model import CATEGORIES, clg_info, is_id
 from plaza.challenges.projection import BATCH, Derived
 from plaza.challenges.table_state import Place
 from plaza.challenges.tables import BY_NAME, CHALLENGE, POST, REACTION, REMOVAL, TRACKING
-from plaza.core.invariants import Fault
+from plaza.core.invariants import Violation
 from plaza.core.valkey import ReplyError
 
 # How often a difference must be seen, and how long between: longer than a busy process takes from SQL to Valkey.
@@ -233,7 +233,7 @@ class Inspection:
             part.word: part for part in (Lines(derived), Pool(derived), Days(derived), Reactions(derived))
         }
 
-    async def inspect(self) -> AsyncIterator[Fault]:
+    async def inspect(self) -> AsyncIterator[Violation]:
         """What differs from the tables and stays so. On a day that has not been rolled yet, nothing is judged."""
         place = await Place.read(self._derived.valkey)
         if place.day != self._derived.today():
@@ -248,14 +248,14 @@ class Inspection:
             except ReplyError:
                 continue  # a key of another type, which is a finding of its own
 
-    async def repair(self, fault: Fault) -> None:
+    async def repair(self, fault: Violation) -> None:
         word, _, id = fault.repair.partition(" ")
         if word == "roll":
             await self._roll.run()
         else:
             await self._parts[word].repair(id)
 
-    async def _differences(self, part: Part, ids: Sequence[str], place: Place) -> list[Fault]:
+    async def _differences(self, part: Part, ids: Sequence[str], place: Place) -> list[Violation]:
         wrong = list(ids)
         for look in range(LOOKS):
             if not wrong:
@@ -268,7 +268,7 @@ class Inspection:
         if self._derived.today() != place.day:
             return []  # midnight has passed meanwhile
         return [
-            Fault(
+            Violation(
                 part.family,
                 "record",
                 part.family,
@@ -279,7 +279,7 @@ class Inspection:
             for id in wrong
         ]
 
-    async def _job(self, place: Place) -> AsyncIterator[Fault]:
+    async def _job(self, place: Place) -> AsyncIterator[Violation]:
         """What the last roll left: its parameters, and how many rows it counted."""
         age, day = self._derived.max_post_age, place.day
         if place.params != {
@@ -287,7 +287,7 @@ class Inspection:
             "distinct_category": str(CATEGORIES),
             "day_index": str(day % age),
         }:
-            yield Fault(
+            yield Violation(
                 k.RS_PARAM.pattern, "record", k.RS_PARAM(), "", f"has {dict(place.params)} on day {day}", "roll"
             )
         for name in BY_NAME:
@@ -300,7 +300,7 @@ class Inspection:
                     break
             else:
                 says = f"{name} is {place.counts.get(name)}, and there were {ought} rows"
-                yield Fault(k.DB_LEN.pattern, "record", k.DB_LEN(), name, says, "roll")
+                yield Violation(k.DB_LEN.pattern, "record", k.DB_LEN(), name, says, "roll")
 
     async def _rows_counted(self, name: str, up_to: int) -> int:
         """How many rows the last roll must have seen: those that are there, and those that Plaza has removed since."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keyspace import Access, Catalogue, Field, Formula, Key
+from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
 from plaza.core.tokens import USERNAME
 
 # Owners of what stands beside a key that has no owner in its own name.
@@ -20,11 +20,21 @@ RS_PARAM = Key(
     "hash",
     "What recommendations go by.",
     fields=(
-        Field("max_post_age", "days that a post stays in the pool", Access.PUBLIC, shape="<count>", needed=True),
-        Field("distinct_category", "how many categories there are", Access.PUBLIC, shape="5", needed=True),
-        Field("day_index", "the UTC day number modulo `max_post_age`", Access.PUBLIC, shape="<count>", needed=True),
+        HashField(
+            "max_post_age", "days that a post stays in the pool", KeyAccess.PUBLIC, value_regex="<count>", required=True
+        ),
+        HashField(
+            "distinct_category", "how many categories there are", KeyAccess.PUBLIC, value_regex="5", required=True
+        ),
+        HashField(
+            "day_index",
+            "the UTC day number modulo `max_post_age`",
+            KeyAccess.PUBLIC,
+            value_regex="<count>",
+            required=True,
+        ),
     ),
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
     document="rs_param",
 )
 DB_LEN = Key(
@@ -32,99 +42,99 @@ DB_LEN = Key(
     "hash",
     "How many rows each SQL table had at the last roll.",
     fields=(
-        Field("clg", "challenges", Access.PUBLIC, shape="<count>", needed=True),
-        Field("mmbr", "members", Access.PUBLIC, shape="<count>", needed=True),
-        Field("post", "posts", Access.PUBLIC, shape="<count>", needed=True),
-        Field("reaction", "reactions", Access.PUBLIC, shape="<count>", needed=True),
-        Field("tracking", "tracked days", Access.PUBLIC, shape="<count>", needed=True),
+        HashField("clg", "challenges", KeyAccess.PUBLIC, value_regex="<count>", required=True),
+        HashField("mmbr", "members", KeyAccess.PUBLIC, value_regex="<count>", required=True),
+        HashField("post", "posts", KeyAccess.PUBLIC, value_regex="<count>", required=True),
+        HashField("reaction", "reactions", KeyAccess.PUBLIC, value_regex="<count>", required=True),
+        HashField("tracking", "tracked days", KeyAccess.PUBLIC, value_regex="<count>", required=True),
     ),
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
     document="db_len",
 )
 DB_CURSOR = Key(
     "<counts>:cursor",
     "hash",
     "How far the daily job has come.",
-    of="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `<table>:taken` → how many "
-    "rows an unfinished roll took in; `day` → the day rolled last; `model` → what the neighbours were learnt from",
+    contains="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `<table>:taken` → how "
+    "many rows an unfinished roll took in; `day` → the day rolled last; `model` → what the neighbours were learnt from",
     owner="counts",
-    holds="(?:clg|mmbr|post|reaction|tracking)(?::counted|:taken)?|day|model",
-    read=Access.ADMIN,
+    element_regex="(?:clg|mmbr|post|reaction|tracking)(?::counted|:taken)?|day|model",
+    read=KeyAccess.ADMIN,
 )
 RECENT_POSTS = Key(
     "recent_posts_for_category<category>",
     "zset",
     "The pool: recent posts of a category's public challenges that go on, without breaks.",
-    of="post id",
+    contains="post id",
     score="the post's own day modulo `max_post_age`",
-    holds="<count>",
-    same=(Formula("exactly the posts that the SQL tables and the day give"),),
-    read=Access.PUBLIC,
+    element_regex="<count>",
+    invariants=(Formula("exactly the posts that the SQL tables and the day give"),),
+    read=KeyAccess.PUBLIC,
     document="recent_posts_for_category1",
 )
 POOL_DAY = Key(
     "<pool>:day",
     "string",
     "The latest day whose slot in a category's pool has been emptied of older posts.",
-    of="UTC day number",
+    contains="UTC day number",
     owner="pool",
-    holds="<count>",
-    read=Access.ADMIN,
+    element_regex="<count>",
+    read=KeyAccess.ADMIN,
 )
 ON_CLG_INFO = Key(
     "on_clg_info",
     "hash",
     "The challenges that go on.",
-    of="challenge id → category, public 1 or 0, days, ISO date it ends, separated by commas",
-    holds="<count>",
-    value=r"[1-5],[01],<count>,\d{4}-\d\d-\d\d",
-    same=(Formula("exactly the challenges that have not ended"),),
-    read=Access.ADMIN,  # private challenges are in it too
+    contains="challenge id → category, public 1 or 0, days, ISO date it ends, separated by commas",
+    element_regex="<count>",
+    value_regex=r"[1-5],[01],<count>,\d{4}-\d\d-\d\d",
+    invariants=(Formula("exactly the challenges that have not ended"),),
+    read=KeyAccess.ADMIN,  # private challenges are in it too
     document="on_clg_info",
 )
 USER_CONTRIBUTION = Key(
     "user_contribution",
     "hash",
     "How many days each person has tracked in each category.",
-    of="username → five numbers, separated by commas",
-    holds="<username>",
-    value="<count>,<count>,<count>,<count>,<count>",
-    same=(Formula("the counts of the person's rows in `tracking`, by category"),),
-    read=Access.ADMIN,
+    contains="username → five numbers, separated by commas",
+    element_regex="<username>",
+    value_regex="<count>,<count>,<count>,<count>,<count>",
+    invariants=(Formula("the counts of the person's rows in `tracking`, by category"),),
+    read=KeyAccess.ADMIN,
     document="user_contribution",
 )
 POST_CLG_PAIR = Key(
     "post_clg_pair",
     "hash",
     "The challenge of each post in the pool.",
-    of="post id → challenge id",
-    holds="<count>",
-    value="<count>",
-    same=(Formula("exactly the posts of the five pools"),),
-    read=Access.PUBLIC,
+    contains="post id → challenge id",
+    element_regex="<count>",
+    value_regex="<count>",
+    invariants=(Formula("exactly the posts of the five pools"),),
+    read=KeyAccess.PUBLIC,
     document="post_clg_pair",
 )
 LIKED_POSTS = Key(
     "<username>_liked_posts",
     "set",
     "The posts in the pool that a person has reacted to.",
-    of="post id",
+    contains="post id",
     owner="username",
-    holds="<count>",
-    same=(Formula("the person's rows in `reaction` whose posts are in the pool"),),
-    read=Access.SELF,
+    element_regex="<count>",
+    invariants=(Formula("the person's rows in `reaction` whose posts are in the pool"),),
+    read=KeyAccess.SELF,
     document="{user_id}_liked_posts",
 )
 CLGS_PREFERENCE = Key(
     "<username>_clgs_preference",
     "zset",
     "How often a person has reacted in each challenge that goes on.",
-    of="challenge id",
+    contains="challenge id",
     score="the number of standing reactions",
     owner="username",
-    holds="<count>",
-    same=(Formula("the counts of the person's rows in `reaction`, by challenge that goes on"),),
-    read=Access.SELF,
+    element_regex="<count>",
+    invariants=(Formula("the counts of the person's rows in `reaction`, by challenge that goes on"),),
+    read=KeyAccess.SELF,
     document="{user_id}_clgs_preference",
 )
 CLG_TURN = Key(
@@ -133,50 +143,50 @@ CLG_TURN = Key(
     "Who writes a person's keys last: whoever read SQL last.",
     owner="username",
     fields=(
-        Field("next", "the last ticket given out", Access.ADMIN, shape="<count>"),
-        Field("done", "the last ticket that has written", Access.ADMIN, shape="<count>"),
+        HashField("next", "the last ticket given out", KeyAccess.ADMIN, value_regex="<count>"),
+        HashField("done", "the last ticket that has written", KeyAccess.ADMIN, value_regex="<count>"),
     ),
     lifetime="an hour after the last reaction",
     ttl_seconds=3_600,
-    read=Access.ADMIN,
+    read=KeyAccess.ADMIN,
 )
 CLG_SHOWN = Key(
     "challenges:shown:<username>",
     "hash",
     "Which posts were recommended to a person, so that none is for ever.",
-    of="post id → on how many days, and the last of them, separated by a comma",
+    contains="post id → on how many days, and the last of them, separated by a comma",
     owner="username",
-    holds="<count>",
-    value="<count>,<count>",
+    element_regex="<count>",
+    value_regex="<count>,<count>",
     lifetime="`max_post_age` days after the last one",
     ttl_seconds=3_650 * 86_400,
-    read=Access.SELF,
+    read=KeyAccess.SELF,
 )
 
 CLG_NEIGHBOURS = Key(
     "challenges:neighbours:<challenge>",
     "string",
     "Which challenges go with one, as the daily job has learnt it from who takes part in what.",
-    of="challenge id and weight in turn, separated by spaces, from the strongest weight; below 0: they repel",
-    holds=r"\d+ -?\d\S*(?: \d+ -?\d\S*)*",
+    contains="challenge id and weight in turn, separated by spaces, from the strongest weight; below 0: they repel",
+    element_regex=r"\d+ -?\d\S*(?: \d+ -?\d\S*)*",
     owner="challenge",
     lifetime="a week after the last fit",
     ttl_seconds=7 * 86_400,
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
 )
 CLG_POPULAR = Key(
     "challenges:popular",
     "zset",
     "The posts of the pool with most reactions, as the daily job found them: for who is new here.",
-    of="post id",
-    holds="<count>",
+    contains="post id",
+    element_regex="<count>",
     score="reactions when the job ran",
     lifetime="a week after the last fit",
     ttl_seconds=7 * 86_400,
-    read=Access.PUBLIC,
+    read=KeyAccess.PUBLIC,
 )
 
-CATALOGUE = Catalogue.of(
+CATALOGUE = Catalogue.from_module(
     "challenges",
     globals(),
     {"username": USERNAME, "category": "[1-5]", "challenge": "[0-9]+", "counts": COUNTS, "pool": f"{POOL}[1-5]"},

@@ -45,14 +45,14 @@ class Standings:
 
     async def of(self, actor: Actor, challenge: int) -> Standing:
         """How someone stands to a challenge."""
-        days = await self._sql.look(_DAYS, viewer=actor.name, challenge=challenge)
+        days = await self._sql.fetch_all(_DAYS, viewer=actor.name, challenge=challenge)
         joined = await self.joined(actor, [challenge])
         return Standing(bool(joined), [day for (day,) in days], day_of(self._clock.now_ms()))
 
     async def joined(self, actor: Actor, challenges: Sequence[int]) -> set[int]:
         """Which of some challenges someone takes part in."""
-        return {id for (id,) in await self._sql.look(_JOINED, viewer=actor.name, ids=challenges)}
+        return {id for (id,) in await self._sql.fetch_all(_JOINED, viewer=actor.name, ids=challenges)}
 
     async def reacted(self, actor: Actor, posts: Sequence[int]) -> set[int]:
         """Which of some posts someone has reacted to."""
-        return {id for (id,) in await self._sql.look(_REACTED, viewer=actor.name, ids=posts)}
+        return {id for (id,) in await self._sql.fetch_all(_REACTED, viewer=actor.name, ids=posts)}

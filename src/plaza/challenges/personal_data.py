@@ -13,7 +13,7 @@ from plaza.challenges.model import date_of, shown_of
 from plaza.challenges.projection import BATCH, Derived
 from plaza.challenges.queries import note
 from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, POST, REACTION, REMOVAL, TRACKING
-from plaza.core.username_locks import give_up
+from plaza.core.username_locks import wait_for_username_locks
 
 # What a person has rows in, and what makes two of them the same row.
 RENAMED = (
@@ -58,7 +58,7 @@ class Participants:
     async def delete(self, username: str) -> None:
         """Remove a person's rows in batches, and what follows from them. Challenges stay, without their creator's name:
         others take part in them. Stopped half-way, it goes on where it was."""
-        await give_up(self._sql, username)
+        await wait_for_username_locks(self._sql, username)
         while await self._forget_posts(username):
             pass
         for name, table in (("reaction", REACTION), ("tracking", TRACKING), ("mmbr", MEMBER)):
@@ -76,7 +76,7 @@ class Participants:
     async def rename(self, old: str, new: str) -> None:
         """Give a person's rows to another name, in batches, and what follows from them. A row that both names have is
         one. Stopped half-way, it goes on where it was."""
-        await give_up(self._sql, old)
+        await wait_for_username_locks(self._sql, old)
         for name, table, once in RENAMED:
             while await self._rename_rows(old, new, name, table, once):
                 pass

@@ -17,14 +17,14 @@ from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
-from plaza.core.sql_paging import below, newest
-from plaza.core.username_locks import bear
+from plaza.core.sql_paging import ids_in_table, newest_ids
+from plaza.core.username_locks import lock_username
 
 REACTIONS = (select(func.count()).select_from(REACTION).where(REACTION.c.post_id == POST.c.id).scalar_subquery()).label(
     "reactions"
 )
 
-_OF_CHALLENGE = newest(POST.c.id, POST.c.challenge_id == bindparam("challenge"))
+_OF_CHALLENGE = newest_ids(POST.c.id, POST.c.challenge_id == bindparam("challenge"))
 _BY_IDS = select(POST, REACTIONS).where(POST.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -50,7 +50,7 @@ class Posts:
             "operation": operation,
         }
         async with self._sql.begin() as tx:
-            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
+            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
             found = await challenge_of(tx, challenge)
             if await member_of(tx, challenge, actor.name, lock=True) is None:
                 raise NotMember("Only members post.")
@@ -67,7 +67,7 @@ class Posts:
         await challenge_for(self._sql, actor, challenge)
         name = f"posts of challenge {challenge}"
         paged = await page_by_position(
-            name, page, below(self._sql, name, _OF_CHALLENGE, challenge=challenge), self._read_many
+            name, page, ids_in_table(self._sql, name, _OF_CHALLENGE, challenge=challenge), self._read_many
         )
         return PostsPage(paged.items, paged.pagination)
 
@@ -81,7 +81,7 @@ class Posts:
 
     async def _read_many(self, ids: Sequence[str]) -> list[Post | None]:
         wanted = [int(id) for id in ids]
-        found = {row.id: as_post(row) for row in await self._sql.look(_BY_IDS, ids=wanted)}
+        found = {row.id: as_post(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]
 
     async def react(self, actor: Actor, post: int) -> Reaction:
@@ -89,7 +89,7 @@ class Posts:
         actor.require(USER)
         now = self._clock.now_ms()
         async with self._sql.begin() as tx:
-            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
+            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
             row = await self._reachable(tx, actor, post, day_of(now))
             values = {
                 "post_id": post,

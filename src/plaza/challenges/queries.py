@@ -35,7 +35,7 @@ async def challenge_of(tx: AsyncConnection, id: int, viewer: Actor | None = None
 
 async def challenge_for(sql: Sql, viewer: Actor | None, id: int) -> Any:
     """A challenge that somebody may look into. One look."""
-    row = _the_one(await sql.look(_CHALLENGE, **_asked(id, viewer)), id)
+    row = _the_one(await sql.fetch_all(_CHALLENGE, **_asked(id, viewer)), id)
     require_sight(viewer, row)
     return row
 

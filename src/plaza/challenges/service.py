@@ -41,13 +41,13 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
-from plaza.core.sql_paging import below, newest
-from plaza.core.username_locks import bear
+from plaza.core.sql_paging import ids_in_table, newest_ids
+from plaza.core.username_locks import lock_username
 
-_ALL = newest(CHALLENGE.c.id)
-_PUBLIC = newest(CHALLENGE.c.id, CHALLENGE.c.is_public)
+_ALL = newest_ids(CHALLENGE.c.id)
+_PUBLIC = newest_ids(CHALLENGE.c.id, CHALLENGE.c.is_public)
 _JOINED = select(MEMBER.c.challenge_id).where(MEMBER.c.username == bindparam("viewer"))
-_PUBLIC_AND_OWN = newest(
+_PUBLIC_AND_OWN = newest_ids(
     CHALLENGE.c.id,
     or_(CHALLENGE.c.is_public, CHALLENGE.c.creator == bindparam("viewer"), CHALLENGE.c.id.in_(_JOINED)),
 )
@@ -81,7 +81,7 @@ class Challenges:
         }
         statement = self._sql.insert(CHALLENGE).values(values).on_conflict_do_nothing(index_elements=["operation"])
         async with self._sql.begin() as tx:
-            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
+            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
             id = (await tx.execute(statement.returning(CHALLENGE.c.id))).scalar()
             if id is None:
                 id = (await tx.execute(select(CHALLENGE.c.id).where(CHALLENGE.c.operation == operation))).scalar_one()
@@ -95,26 +95,26 @@ class Challenges:
     async def page(self, actor: Actor | None, page: Page) -> ChallengesPage:
         """Challenges, the newest first: the public ones, and one's own. An admin sees all."""
         if actor is None:
-            name, after = "challenges", below(self._sql, "challenges", _PUBLIC)
+            name, after = "challenges", ids_in_table(self._sql, "challenges", _PUBLIC)
         else:
             name = f"challenges for {actor.name}"
             if actor.is_admin:
-                after = below(self._sql, name, _ALL)
+                after = ids_in_table(self._sql, name, _ALL)
             else:
-                after = below(self._sql, name, _PUBLIC_AND_OWN, viewer=actor.name)
+                after = ids_in_table(self._sql, name, _PUBLIC_AND_OWN, viewer=actor.name)
         paged = await page_by_position(name, page, after, self._read_many)
         return ChallengesPage(paged.items, paged.pagination)
 
     async def _read_many(self, ids: Sequence[str]) -> list[Challenge | None]:
         wanted = [int(id) for id in ids]
-        found = {row.id: as_challenge(row) for row in await self._sql.look(_BY_IDS, ids=wanted)}
+        found = {row.id: as_challenge(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]
 
     async def join(self, actor: Actor, id: int) -> Membership:
         """Take part. A private challenge is joined by its creator or an admin only."""
         actor.require(USER)
         async with self._sql.begin() as tx:
-            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
+            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
             challenge = await challenge_of(tx, id)
             if not (challenge.is_public or actor.is_admin or actor.name == challenge.creator):
                 raise Private("This challenge is private.")
@@ -146,7 +146,7 @@ class Challenges:
         if day > today:
             raise Invalid("must not be in the future", field="date")
         async with self._sql.begin() as tx:
-            await bear(tx, self._derived.valkey, actor.name, actor.since_ms)
+            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
             await self._require_in_time(tx, actor, id, day)
             values = {"challenge_id": id, "username": actor.name, "day": day}
             statement = self._sql.insert(TRACKING).values(values).on_conflict_do_nothing()

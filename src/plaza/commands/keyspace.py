@@ -68,11 +68,11 @@ def _keys(given: argparse.Namespace) -> int:
 def _acl() -> int:
     from plaza.app import catalogues
     from plaza.core.keyspace import Layout
-    from plaza.core.valkey.address import parse
+    from plaza.core.valkey.address import parse_url
     from plaza.keyspace.acl import acl_lines
 
     url = Settings.from_env().valkey_url
-    clustered = bool(url) and parse(url)[1]
+    clustered = bool(url) and parse_url(url)[1]
     print("\n".join(acl_lines(catalogues(), Layout.BRACES if clustered else Layout.PLAIN)))
     return 0
 

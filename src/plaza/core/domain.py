@@ -93,12 +93,13 @@ class Parts:
     build_last: Callable[[Provided], Parts] | None = None
     timers: Sequence[Timer] = ()
     consumers: Sequence[Consumer] = ()
-    # What every worker does again and again, sharing the work by itself: each returns the seconds until its next turn.
-    turns: Mapping[str, Callable[[], Awaitable[float]]] = field(default_factory=dict)
+    # Functions that every worker calls repeatedly; each returns the seconds until its next call. They share the work
+    # between workers themselves.
+    worker_loops: Mapping[str, Callable[[], Awaitable[float]]] = field(default_factory=dict)
     personal_data: PersonalData | None = None
-    inspectors: Sequence[Inspector] = ()  # what the audit cannot check by rules
-    # What to end before the connections close that it uses.
-    ends: Sequence[Callable[[], None]] = ()
+    inspectors: Sequence[Inspector] = ()  # audit checks against data outside Valkey
+    # Called before the connections close.
+    on_close: Sequence[Callable[[], None]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Domain:
     library: Library  # its name, its catalogue of keys and its Lua
     routes: Sequence[Routes]
     build: Callable[[Core], Parts]
-    rules: Invariants = field(default_factory=Invariants)  # what is always true, beyond what the catalogue says
+    invariants: Invariants = field(default_factory=Invariants)  # those that the catalogue cannot declare
 
     @property
     def name(self) -> str:

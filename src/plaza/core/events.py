@@ -108,7 +108,7 @@ class Events:
         return new
 
 
-def event_of(stream: str, entry: list[Any]) -> Event:
+def event_from_entry(stream: str, entry: list[Any]) -> Event:
     """From `[id, tries, [field, value, …]]`, as our functions answer."""
     flat = entry[2]
     return Event(stream, entry[0], dict(zip(flat[::2], flat[1::2], strict=True)), int(entry[1]))

@@ -21,10 +21,10 @@ from typing import Any
 
 from plaza.core import keys as core
 from plaza.core.errors import PlazaError, Unavailable
-from plaza.core.keyspace import Catalogue, Layout, join
+from plaza.core.keyspace import Catalogue, Layout, join_catalogues
 from plaza.core.outbox import Outbox
 from plaza.core.valkey import Arg, ReplyError, Valkey
-from plaza.core.valkey.calls import answering
+from plaza.core.valkey.calls import with_command
 from plaza.core.valkey.connection import pack
 
 # Raise it in the commit that changes what an existing key means.
@@ -37,7 +37,7 @@ _PROJECTION = re.compile(r"^projection\('(\w+)'", re.MULTILINE)
 PRELUDE = files("plaza.core").joinpath("prelude.lua").read_text()
 
 
-class Outdated(Unavailable):
+class OutdatedProcess(Unavailable):
     title, code = "This process is older than the data", "outdated"
 
 
@@ -75,9 +75,9 @@ class Library:
         inherited = base.constants if base is not None else {}
         return cls(name, catalogue, "\n".join(sources), {**inherited, **(constants or {})})
 
-    def build(self, layout: Layout, projection_ms: int) -> Built:
+    def build(self, layout: Layout, projection_ms: int) -> BuiltLibrary:
         """Return the source for Valkey: key names and constants, then the prelude, then the library's own Lua."""
-        keys = join([core.CATALOGUE, self.catalogue]).lua(layout)
+        keys = join_catalogues([core.CATALOGUE, self.catalogue]).lua(layout)
         constants = {
             "LIBRARY": self.name,
             "PROJECTION_MS": projection_ms,
@@ -89,7 +89,7 @@ class Library:
         _refuse_duplicate_projections(body)
         version = hashlib.sha256(f"{GENERATION} {body}".encode()).hexdigest()[:8]
         name = f"plaza_{self.name}_g{GENERATION}_{version}"
-        return Built(name, version, f"#!lua name={name}\nlocal VERSION = '{version}'\n{body}")
+        return BuiltLibrary(name, version, f"#!lua name={name}\nlocal VERSION = '{version}'\n{body}")
 
 
 def _lua_literal(value: Constant) -> str:
@@ -113,7 +113,7 @@ def _refuse_duplicate_projections(lua: str) -> None:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltLibrary:
     """A library as Valkey gets it."""
 
     name: str
@@ -141,26 +141,26 @@ class Functions:
     async def run(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
         """Perform a verb of the owner of `keys[0]`. One round trip on one server; its effects are settled on return."""
         if self.valkey.clustered:
-            return await self.outbox.perform(verb, keys, args)
+            return await self.outbox.run(verb, keys, args)
         return await self._run(verb, keys, args)
 
-    async def begin(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
+    async def run_deferred(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
         """Perform a verb; on a cluster its effects may follow a moment later. One round trip on both."""
         if self.valkey.clustered:
-            return await self.outbox.begin(verb, keys, args)
+            return await self.outbox.run_deferred(verb, keys, args)
         return await self._run(verb, keys, args)
 
     async def query(self, question: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
         """Put a question: one round trip, changes nothing. With `raw` the answer is bytes, whatever they are."""
         return await self._run(question, keys, args, read_only=True, raw=raw)
 
-    async def query_tracked(self, question: str, keys: Sequence[str], *args: Arg, keep: Callable[[Any], None]) -> Any:
+    async def query_tracked(self, question: str, keys: Sequence[str], *args: Arg, store: Callable[[Any], None]) -> Any:
         """Put a question, and have Valkey tell `on_invalidate` when a key that it read changes. One round trip.
 
         `keep(answer)` is called before the news of any later change: what it stores, that news can drop.
         """
 
-        (answer,) = await self.query_with_batch(question, keys, args, (), keep=keep)
+        (answer,) = await self.query_with_batch(question, keys, args, (), store=store)
         return answer
 
     async def query_with_batch(
@@ -170,19 +170,19 @@ class Functions:
         args: Sequence[Arg],
         beside: Sequence[Sequence[Arg]],
         *,
-        keep: Callable[[Any], None],
+        store: Callable[[Any], None],
     ) -> list[Any]:
         """As `ask_tracked`, with a batch in the same round trip: all answers, the question's first."""
 
         def kept(answer: Any) -> Any:
-            keep(answer)
+            store(answer)
             return answer
 
         command = self.query_command(question, keys, *args)
         try:
-            return await self.valkey.tracked_beside(command, beside, kept)
+            return await self.valkey.tracked_with_batch(command, beside, kept)
         except ReplyError as error:
-            if not is_missing(error) and not _is_untracked(error):
+            if not is_function_missing(error) and not _is_untracked(error):
                 raise _as_plaza_error(error) from None
         return [await self.query(question, keys, *args), *await self.valkey.batch(beside)]
 
@@ -199,10 +199,10 @@ class Functions:
         commands = [self.query_command(question, keys, *args) for keys in each]
         replies = await self.valkey.batch(commands, return_errors=True)
         for i, reply in enumerate(replies):
-            if isinstance(reply, ReplyError) and is_missing(reply):
+            if isinstance(reply, ReplyError) and is_function_missing(reply):
                 replies[i] = await self.query(question, each[i], *args)
             elif isinstance(reply, ReplyError):
-                answering(pack(commands[i]), reply)
+                with_command(pack(commands[i]), reply)
                 raise _as_plaza_error(reply)
             elif isinstance(reply, Exception):
                 raise reply
@@ -215,7 +215,7 @@ class Functions:
         try:
             return await self.valkey.fcall(name, keys, *args, read_only=read_only, raw=raw)
         except ReplyError as error:
-            if not is_missing(error):
+            if not is_function_missing(error):
                 raise _as_plaza_error(error) from None
         # A node without our library: a new primary, or one that an operator emptied. The call has not run.
         await self.load()
@@ -223,10 +223,6 @@ class Functions:
             return await self.valkey.fcall(name, keys, *args, read_only=read_only, raw=raw)
         except ReplyError as error:
             raise _as_plaza_error(error) from None
-
-    def as_command(self, question: str, *rest: Arg) -> tuple[Arg, ...]:
-        """A question as a command, for those who ask many things together. `rest` begins with the number of keys."""
-        return ("FCALL_RO", self._versioned(question), *rest)
 
     def _versioned(self, function: str) -> str:
         return f"{function}_{self.built[function.partition('_')[0]].version}"
@@ -237,7 +233,7 @@ class Functions:
         if fields:
             await self.valkey.call("HSET", core.LIBRARIES(), *fields)
 
-    async def tidy(self, unused_ms: int = 24 * 3_600_000) -> list[str]:
+    async def remove_unused_libraries(self, unused_ms: int = 24 * 3_600_000) -> list[str]:
         """Remove libraries that no process has used for a day; every worker notes its own as used meanwhile."""
         await self._note_use()
         used = await self.valkey.call("HGETALL", core.LIBRARIES())
@@ -260,10 +256,10 @@ async def _names(node: Valkey) -> set[str]:
     return {library["library_name"] for library in libraries}
 
 
-async def _load(node: Valkey, domain: str, built: Built, there: set[str]) -> None:
+async def _load(node: Valkey, domain: str, built: BuiltLibrary, there: set[str]) -> None:
     others = [match for match in map(_NAME.fullmatch, there) if match and match[1] == domain]
     if any(int(match[2]) > GENERATION for match in others):
-        raise Outdated("A newer Plaza has changed what the keys mean. Upgrade this process.")
+        raise OutdatedProcess("A newer Plaza has changed what the keys mean. Upgrade this process.")
     if built.name not in there:
         await _load_once(node, built)
     for match in others:
@@ -271,7 +267,7 @@ async def _load(node: Valkey, domain: str, built: Built, there: set[str]) -> Non
             await node.call("FUNCTION", "DELETE", match[0])
 
 
-async def _load_once(node: Valkey, built: Built) -> None:
+async def _load_once(node: Valkey, built: BuiltLibrary) -> None:
     try:
         await node.call("FUNCTION", "LOAD", built.code)
     except ReplyError as error:
@@ -281,7 +277,7 @@ async def _load_once(node: Valkey, built: Built) -> None:
             raise
 
 
-def is_missing(error: ReplyError) -> bool:
+def is_function_missing(error: ReplyError) -> bool:
     """Whether a node lacks our library: `load` again, and repeat the call, which has not run."""
     return "Function not found" in error.message
 

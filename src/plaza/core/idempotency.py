@@ -56,14 +56,14 @@ class StillRunning(Conflict):
     retry_after: ClassVar[float] = 1.0
 
 
-class Running(msgspec.Struct, frozen=True, tag="running"):
+class RunningRequest(msgspec.Struct, frozen=True, tag="running"):
     """A claim: which request, and which run of it."""
 
     request: str
     run: str
 
 
-class Kept(msgspec.Struct, frozen=True, tag="kept"):
+class StoredResponse(msgspec.Struct, frozen=True, tag="kept"):
     """An answer as it is kept."""
 
     request: str
@@ -73,11 +73,11 @@ class Kept(msgspec.Struct, frozen=True, tag="kept"):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Running | Kept).decode
+_decode = msgspec.json.Decoder(RunningRequest | StoredResponse).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class BufferedResponse:
     """An answer as bytes: what `work` gives, and what its caller gets, now or again."""
 
     status: int
@@ -87,19 +87,19 @@ class Reply:
 
 
 # Makes the answer, errors included. It gets an id that is the same in every run of the same request within a day.
-Work = Callable[[str], Awaitable[Reply]]
+Handle = Callable[[str], Awaitable[BufferedResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class IdempotentRequest:
     """A request with an `Idempotency-Key`: a hash of whose it is and of the key, and one of what it asks."""
 
     key: str
     request: str
 
     @classmethod
-    def by(cls, caller: str, key: str, method: str, target: str, body: bytes) -> Keyed:
-        """`target` is the path with its query. `caller` is what `caller_of` says."""
+    def from_request(cls, caller: str, key: str, method: str, target: str, body: bytes) -> IdempotentRequest:
+        """`target` is the path with its query. `caller` is what `caller_id` says."""
         if _VISIBLE.fullmatch(key) is None:
             raise Invalid("must be 1 to 255 visible ASCII characters", field="Idempotency-Key")
         whose = hashlib.sha256(f"{caller}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -111,7 +111,7 @@ class Keyed:
         return hashlib.sha256(f"{self.key} {self.request} {day}".encode()).hexdigest()[:32]
 
 
-def caller_of(actor: Actor | None, address: str) -> str:
+def caller_id(actor: Actor | None, address: str) -> str:
     """Keys of different callers never meet: people by name, servers by the API key, others by address."""
     return f"address {address}" if actor is None else f"actor {actor.name}"
 
@@ -124,10 +124,10 @@ class Idempotency:
         self._valkey = valkey
         self._lease_ms = lease_ms
 
-    async def once(self, keyed: Keyed, work: Work) -> Reply:
+    async def once(self, keyed: IdempotentRequest, work: Handle) -> BufferedResponse:
         """The answer of `work`, or the kept one of an earlier run. Two round trips if it runs, one if not."""
         name, run = IDEMPOTENCY(keyed.key), secrets.token_hex(8)
-        claim = _encode(Running(keyed.request, run)).decode()
+        claim = _encode(RunningRequest(keyed.request, run)).decode()
         found, day = await self._valkey.batch(
             [
                 ("SET", name, claim, "NX", "GET", "PX", self._lease_ms),
@@ -148,8 +148,8 @@ class Idempotency:
             await self._keep(name, claim, keyed, reply)
         return reply
 
-    async def _keep(self, name: str, claim: str, keyed: Keyed, reply: Reply) -> None:
-        kept = Kept(keyed.request, reply.status, kept_headers(reply.headers), reply.body)
+    async def _keep(self, name: str, claim: str, keyed: IdempotentRequest, reply: BufferedResponse) -> None:
+        kept = StoredResponse(keyed.request, reply.status, kept_headers(reply.headers), reply.body)
         # If Valkey is away now, the work is done all the same, and its caller should hear so.
         with contextlib.suppress(Unavailable):
             await self._valkey.call("SET", name, _encode(kept), "IFEQ", claim, "PX", KEPT_MS)
@@ -185,9 +185,9 @@ def kept_headers(headers: Iterable[tuple[str, str]]) -> Headers:
     return tuple((name.lower(), value) for name, value in headers if name.lower() in _KEPT_HEADERS)
 
 
-def _replay(keyed: Keyed, found: Running | Kept) -> Reply:
+def _replay(keyed: IdempotentRequest, found: RunningRequest | StoredResponse) -> BufferedResponse:
     if found.request != keyed.request:
         raise KeyReused("Use a new key for a new request.", field="Idempotency-Key")
-    if isinstance(found, Running):
+    if isinstance(found, RunningRequest):
         raise StillRunning("Wait for its answer, or ask again shortly.")
-    return Reply(found.status, (*found.headers, REPLAYED), found.body, replayed=True)
+    return BufferedResponse(found.status, (*found.headers, REPLAYED), found.body, replayed=True)

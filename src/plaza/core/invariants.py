@@ -1,9 +1,9 @@
-"""What is always true of keys and takes more than a line to say, for the audit to check.
+"""Invariants of keys that take more than one line to declare, for the audit to check.
 
-Most truths stand beside their key (`Key.same`). A rule is for the rest: a score by a formula, a post that must stand in
-every feed it belongs in. It is pure: it says what else must be read, and judges by what came back. So the audit can ask
-for thousands at a time, ask again in one atomic step before it says that something is wrong, and do so on one server or
-a cluster, and no rule knows of any of that.
+Most invariants are declared beside their key (`Key.invariants`). The others are here: a score by a formula, a post
+that must be in every feed it belongs to. An `Invariant` is pure: it names what else must be read, and checks the
+replies. So the audit can read for thousands of entries at once, and confirm a violation in one atomic step, on one
+server or a cluster.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from plaza.core.valkey import Arg
 
 Command = Sequence[Arg]
 
-# Shapes that mean the same in every catalogue.
-COMMON = {
+# Patterns that mean the same in every catalogue.
+COMMON_SHAPES = {
     "ms": r"0|[1-9]\d{0,15}",
     "seconds": r"\d{1,12}(?:\.\d+)?",
     "count": r"0|[1-9]\d{0,15}",
@@ -30,26 +30,26 @@ _PART = re.compile(r"<(\w+)>")
 
 
 class Shape:
-    """What a member, field or value looks like, and the ids in it."""
+    """The compiled pattern of a member, field or value; reads the ids in it."""
 
     __slots__ = ("_match", "parts")
 
     def __init__(self, text: str, shapes: Mapping[str, str]) -> None:
-        known = {**COMMON, **shapes}
+        known = {**COMMON_SHAPES, **shapes}
         self.parts = tuple(_PART.findall(text))
         pattern = _PART.sub(lambda m: f"({known[m[1]]})", text)
         self._match = re.compile(pattern, re.DOTALL).fullmatch
 
     def read(self, text: str) -> tuple[str, ...] | None:
-        """The ids in a text; None if it does not look like this."""
+        """Return the ids in a text, or None if it does not match."""
         found = self._match(text)
         return found.groups() if found else None
 
 
 class Entry(NamedTuple):
-    """One thing to be judged: a member of a key, or a key as a whole.
+    """What an invariant checks: a member of a key, or a key.
 
-    `value` is a member's score or a field's value; of a whole hash that has fields, all of them.
+    `value` is the member's score or the field's value. For a hash with declared fields it is all of them.
     """
 
     name: str
@@ -59,59 +59,59 @@ class Entry(NamedTuple):
     value: Any = None
 
 
-def _nothing(entry: Entry) -> Sequence[Command]:
+def _no_reads(entry: Entry) -> Sequence[Command]:
     return ()
 
 
-Asks = Callable[[Entry], Sequence[Command]]
-Judge = Callable[[Entry, Sequence[Any], int], str | None]
+Reads = Callable[[Entry], Sequence[Command]]
+Check = Callable[[Entry, Sequence[Any], int], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """What must be true of each member of a key, or with `whole` of the key.
+    """What must hold for each member of a key, or with `per_key` for the key.
 
-    `asks` says what else must be read: commands, and questions as `("ASK", question, number of keys, key, …, arg, …)`.
-    `judge` gets the replies and the time (Unix milliseconds) and says what is wrong, or None. `unless` is read only
-    when something seems wrong: if anything of it is there, work is under way that explains it.
+    `reads` returns what else must be read: commands, and queries as `("ASK", query, number of keys, key, …, arg, …)`.
+    `check` gets the replies and the time (Unix milliseconds) and returns what is wrong, or None. `unless` is read only
+    after a violation: if any of these keys exists, an operation in progress explains it.
     """
 
     name: str
     key: Key
-    asks: Asks
-    judge: Judge
+    reads: Reads
+    check: Check
     repair: str = ""
-    whole: bool = False
-    unless: Asks = _nothing
+    per_key: bool = False
+    unless: Reads = _no_reads
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What an inspector found wrong, sure of it."""
+class Violation:
+    """A violation that an inspector has confirmed."""
 
     family: str  # the pattern of the key
     rule: str
     key: str
     member: str
     says: str
-    repair: str  # in words; '' if nothing decides it
+    repair: str  # in words; empty if it cannot be repaired
 
 
 class Inspector(Protocol):
-    """Checks what rules cannot say, because the facts are not in Valkey."""
+    """Checks keys whose source data is not in Valkey."""
 
-    def inspect(self) -> AsyncIterator[Fault]:
-        """What is wrong and stays so when looked at again."""
+    def inspect(self) -> AsyncIterator[Violation]:
+        """Yield the violations that a second check confirms."""
 
-    async def repair(self, fault: Fault) -> None:
-        """Make it true again, from the facts as they are then."""
+    async def repair(self, fault: Violation) -> None:
+        """Repair the key from the current source data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invariants:
-    """What a domain adds to what its catalogue says.
+    """The invariants of a domain beyond those in its catalogue.
 
-    `repairs` are its repair commands, `repair_<name>` in its Lua, each with the key that it is called on.
+    `repairs` maps each repair command, `repair_<name>` in the domain's Lua, to the key that it is called with.
     """
 
     rules: Sequence[Invariant] = ()

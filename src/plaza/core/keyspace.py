@@ -1,10 +1,10 @@
-"""Every key is declared once, here in code, and everything else about it is derived.
+"""Declares keys: each key is declared once, and everything else about it is derived from the declaration.
 
-A `Key` gives its name to Python and to Lua, in both layouts; its page in `docs/keys.md`; what the HTTP proxy may
-read and write of it; what the audit checks. Typing a key's pattern anywhere else is a mistake.
+A `Key` gives its name to Python and to Lua, in both layouts. Its entry in `docs/keys.md`, the HTTP proxy's access
+rules and the audit's checks come from it too. Do not type a key's pattern anywhere else.
 
-On one server a name is exactly the documented one (`post:<id>:likes`). On a cluster the same name carries braces
-round its owner (`post:{<id>}:likes`), so that all facts of one owner share a slot and change in one atomic step.
+On one server a name is exactly the documented one (`post:<id>:likes`). On a cluster the same name has braces
+around its owner (`post:{<id>}:likes`), so all source data of one owner is in one slot and changes atomically.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ KeyType = Literal["string", "hash", "set", "zset", "list", "stream"]
 
 
 class Layout(Enum):
-    """How names are written: as the documents have them, or with braces for a cluster."""
+    """How names are written: as documented, or with braces for a cluster."""
 
     PLAIN = "plain"
     BRACES = "braces"
 
 
-class Access(Enum):
-    """Who may read or write through the HTTP proxy. The API key sees all but what is for `NOBODY`: secrets."""
+class KeyAccess(Enum):
+    """Who may read or write a key through the HTTP proxy. The API key may read everything except `NONE`."""
 
     PUBLIC = "everyone"
     SELF = "its user"
     ADMIN = "admins"
-    NOBODY = "nobody"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a hash: what it means and who sees it."""
+class HashField:
+    """One field of a hash: its meaning and its access rules."""
 
     name: str
     help: str
-    read: Access = Access.PUBLIC
-    write: Access = Access.NOBODY
-    most: int = 200  # characters that may be written through the proxy
-    shape: str = ""  # what its value looks like, as `Key.holds` says it; anything if empty
-    needed: bool = False  # a hash without it is broken
+    read: KeyAccess = KeyAccess.PUBLIC
+    write: KeyAccess = KeyAccess.NONE
+    max_length: int = 200  # characters that the proxy accepts
+    value_regex: str = ""  # as `Key.element_regex`; empty: any value
+    required: bool = False  # a hash without it violates an invariant
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """Not shown to people while a hash has this field: what is on a post, while that is banned.
+class HiddenWhile:
+    """Hides a key from users while a hash has a field: the likes of a post, while the post is banned.
 
-    The hash is one of the same owner, or with `via` the one that this field of the key's own names.
+    The hash has the same owner. With `via`, it is the hash that this field of the key itself names.
     """
 
     pattern: str
@@ -59,18 +59,18 @@ class Hidden:
     via: str = ""
 
     def __str__(self) -> str:
-        named = f" that its `{self.via}` names" if self.via else ""
-        return f"hidden from people while the `{self.pattern}`{named} has `{self.field}`"
+        named = f" named by its `{self.via}`" if self.via else ""
+        return f"hidden from users while the `{self.pattern}`{named} has `{self.field}`"
 
 
-# What is always true of a key, in one line beside it; the audit checks it, and `docs/keys.md` says it. `mend` names the
-# verb that makes it true again and what that verb must be told, such as `follow <other> <username>`: `<username>` is
-# the part of the key's own name, `<other>` the same part of the member, where both have one. Left out, it is the key's.
+# The invariants that one line can declare. The audit checks them, and `docs/keys.md` lists them. `repair` names the
+# repair command and its arguments, such as `follow <other> <username>`: `<username>` is the part of the key's own
+# name, `<other>` the same part of the member, if both have one. Without it, the key's own `repair` is used.
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """The key's cardinality is also a field of a hash: `post:<post>` `likesCount`."""
+class CountField:
+    """The key's cardinality equals a field of a hash: `likesCount` of `post:<post>`."""
 
     pattern: str
     field: str
@@ -80,20 +80,23 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Mirrors:
-    """A member here means our own id is a member there: both sides of a follow. With `alike`, at the same score."""
+class MirrorOf:
+    """For each member here, the owner's id is a member of the other key, as in both sides of a follow.
+
+    With `same_score` both members have the same score.
+    """
 
     pattern: str
     repair: str = ""
-    alike: bool = False
+    same_score: bool = False
 
     def __str__(self) -> str:
         return f"the other side of `{self.pattern}`"
 
 
 @dataclass(frozen=True, slots=True)
-class Refers:
-    """Each member (or a field, for a hash that has fields) names a key that exists."""
+class Reference:
+    """Each member, or the given field of a hash, names a key that exists."""
 
     pattern: str
     field: str = ""
@@ -104,19 +107,19 @@ class Refers:
 
 
 @dataclass(frozen=True, slots=True)
-class Belongs:
-    """The key is there only while its owner is: no likes without a post."""
+class RequiresKey:
+    """The key exists only while another key of its owner exists: no likes without a post."""
 
     pattern: str
     repair: str = ""
 
     def __str__(self) -> str:
-        return f"only beside its `{self.pattern}`"
+        return f"exists only with its `{self.pattern}`"
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """The key has the same members as another key of its owner, in an order of its own."""
+class SameMembers:
+    """The key has the same members as another key of its owner, in a different order."""
 
     pattern: str
 
@@ -125,8 +128,8 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """Each score is a field of the hash that the member names."""
+class ScoreField:
+    """Each score equals a field of the hash that the member names."""
 
     pattern: str
     field: str
@@ -138,58 +141,53 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """The score or value follows from other facts, by a rule that words can say."""
+    """The score or value is computed from other source data; the text says how."""
 
-    says: str
+    description: str
 
     def __str__(self) -> str:
-        return self.says
+        return self.description
 
 
-Invariant = Counts | Mirrors | Refers | Belongs | Orders | Scored | Formula
-
-
-def counts(pattern: str, field: str) -> Counts:
-    return Counts(pattern, field)
+DeclaredInvariant = CountField | MirrorOf | Reference | RequiresKey | SameMembers | ScoreField | Formula
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A family of keys. Call it with its parts to get a name in the layout in use: `POST_LIKES(post)`."""
+    """A family of keys. Call it with its parts to get a name in the current layout: `POST_LIKES(post)`."""
 
     pattern: str
     type: KeyType
     help: str
-    of: str = ""  # what a member, field or value is
+    contains: str = ""  # what a member, field or value is, for the documentation
     score: str = ""  # what a score means; only for a zset
     owner: str | None = None  # the part that gets the braces on a cluster
-    fields: tuple[Field, ...] = ()
-    lifetime: str = "for ever"
-    ttl_seconds: int | None = None  # the longest time to live the audit accepts; None: it must not expire
-    may_stay: bool = False  # of a key with `ttl_seconds`: without a time to live it is right too
-    # What a member, field or value looks like: a regular expression in which `<post>` is a post's id.
-    holds: str = ""
-    value: str = ""  # the same for the values of a hash
-    repair: str = ""  # what makes it true again: a verb of its owner and the ids it must be told, `post <post>`
-    # `post`: it notes posts that are being removed, as members or in its name: what is said of them may be half gone.
-    leaving: str = ""
-    same: tuple[Invariant, ...] = ()
-    read: Access = Access.NOBODY
-    write: Access = Access.NOBODY
-    hidden: Hidden | None = None
-    document: str = ""  # the documented name, where a document has this key
+    fields: tuple[HashField, ...] = ()
+    lifetime: str = "permanent"
+    ttl_seconds: int | None = None  # the longest time to live the audit accepts; None: the key must not expire
+    ttl_optional: bool = False  # with `ttl_seconds`: a key without a time to live is valid too
+    element_regex: str = ""  # what a member, field name or string value looks like; `<post>` stands for a post's id
+    value_regex: str = ""  # the same for the values of a hash
+    repair: str = ""  # the owner's repair command and its arguments: `post <post>`
+    # `post`: this key lists posts that are being deleted, as members or in its name. Their data may be incomplete.
+    marks_deletion_of: str = ""
+    invariants: tuple[DeclaredInvariant, ...] = ()
+    read: KeyAccess = KeyAccess.NONE
+    write: KeyAccess = KeyAccess.NONE
+    hidden: HiddenWhile | None = None
+    document: str = ""  # the documented name, if a document describes this key
     parts: tuple[str, ...] = field(init=False)
-    plain: str = field(init=False)
+    plain: str = field(init=False)  # format strings of the name in each layout
     braced: str = field(init=False)
 
-    # One process speaks to one Valkey, so the layout is the process's, not each caller's.
+    # A process uses one Valkey, so the layout belongs to the process, not to each caller.
     layout: ClassVar[Layout] = Layout.PLAIN
 
     def __post_init__(self) -> None:
         parts = tuple(_PART.findall(self.pattern))
         assert self.owner is None or self.owner in parts, f"{self.pattern} has no part {self.owner}"
-        assert not self.score or self.type == "zset", f"{self.pattern} is no zset but has a score"
-        put = object.__setattr__  # the class is frozen for everyone else
+        assert not self.score or self.type == "zset", f"{self.pattern} has a score but is not a zset"
+        put = object.__setattr__  # the class is frozen
         put(self, "parts", parts)
         put(self, "plain", _PART.sub("%s", self.pattern))
         put(self, "braced", _PART.sub(lambda m: "{%s}" if m[1] == self.owner else "%s", self.pattern))
@@ -198,11 +196,11 @@ class Key:
         return (self.plain if Key.layout is Layout.PLAIN else self.braced) % parts
 
     def name(self, layout: Layout, *parts: str | int) -> str:
-        """The name in a given layout, whatever is in use."""
+        """Return the name in a given layout."""
         return (self.plain if layout is Layout.PLAIN else self.braced) % parts
 
     def regex(self, layout: Layout, shapes: Mapping[str, str]) -> str:
-        """A pattern for names of this family, with a group for each part."""
+        """Return a regular expression for names of this family, with a group for each part."""
 
         def group(match: re.Match[str]) -> str:
             inner = f"({shapes[match[1]]})"
@@ -216,23 +214,23 @@ _PART = re.compile(r"<(\w+)>")
 
 
 def use_layout(layout: Layout) -> None:
-    """Fix how this process writes key names: once, at start, before the first call."""
+    """Set the layout of this process, once, at start."""
     Key.layout = layout
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """What a name turned out to be: its family and the ids in it."""
+class KeyMatch:
+    """The family that a name belongs to, and the ids in the name."""
 
     key: Key
     parts: tuple[str, ...]
 
 
 class Catalogue:
-    """The keys of one domain (or of several, joined), by the names that code uses for them.
+    """The keys of one domain, or of several joined, by the names that code uses for them.
 
-    `shapes` says what each part of a pattern looks like (`username`, `post`, …), as regular expressions without
-    groups; a part means the same in every pattern of the catalogue.
+    `shapes` maps each part of a pattern (`username`, `post`, …) to a regular expression without groups. A part means
+    the same in every pattern of the catalogue.
     """
 
     def __init__(self, domain: str, keys: Mapping[str, Key], shapes: Mapping[str, str]) -> None:
@@ -242,27 +240,27 @@ class Catalogue:
         self._matchers: dict[Layout, tuple[re.Pattern[str], list[tuple[int, Key]]]] = {}
 
     @classmethod
-    def of(cls, domain: str, namespace: Mapping[str, object], shapes: Mapping[str, str]) -> Catalogue:
-        """The catalogue of a module: `CATALOGUE = Catalogue.of("social", globals(), {…})`, below its keys."""
+    def from_module(cls, domain: str, namespace: Mapping[str, object], shapes: Mapping[str, str]) -> Catalogue:
+        """Collect the keys of a module: `CATALOGUE = Catalogue.from_module("social", globals(), {…})` at its end."""
         keys = {name.lower(): value for name, value in namespace.items() if isinstance(value, Key)}
         return cls(domain, keys, shapes)
 
     def __iter__(self) -> Iterator[tuple[str, Key]]:
         return iter(self.keys.items())
 
-    def match(self, name: str, layout: Layout | None = None) -> Match | None:
-        """The family a name belongs to, or None for a key nobody declared."""
+    def match(self, name: str, layout: Layout | None = None) -> KeyMatch | None:
+        """Return the family of a name and its ids, or None if no family matches."""
         pattern, families = self._matcher(layout or Key.layout)
         found = pattern.fullmatch(name)
         if found is None or found.lastindex is None:
             return None
         first, key = next(f for f in families if found[f[0]] is not None)
-        return Match(key, tuple(found[first + 1 + i] for i in range(len(key.parts))))
+        return KeyMatch(key, tuple(found[first + 1 + i] for i in range(len(key.parts))))
 
     def _matcher(self, layout: Layout) -> tuple[re.Pattern[str], list[tuple[int, Key]]]:
         if layout not in self._matchers:
             alternatives, families, group = [], [], 1
-            # Names without parts first: `score:` is itself, not a `score:<group>` with nothing in it.
+            # Names without parts come first: `score:` is not a `score:<group>` with an empty group.
             for key in sorted(self.keys.values(), key=lambda k: len(k.parts)):
                 alternatives.append(f"({key.regex(layout, self.shapes)})")
                 families.append((group, key))
@@ -271,7 +269,7 @@ class Catalogue:
         return self._matchers[layout]
 
     def lua(self, layout: Layout) -> str:
-        """The `key` table of a library: the same names, as Lua functions of the same parts."""
+        """Return Lua source for the table `key`: each name as a function of its parts."""
         lines = ["local key = {}"]
         for name, key in self:
             body = f"'{key.braced if layout is Layout.BRACES else key.plain}'"
@@ -282,8 +280,8 @@ class Catalogue:
         return "\n".join(lines) + "\n"
 
 
-def join(catalogues: list[Catalogue]) -> Catalogue:
-    """All catalogues as one, for what looks at the whole keyspace. A clash of names is refused."""
+def join_catalogues(catalogues: list[Catalogue]) -> Catalogue:
+    """Return all catalogues as one. Two keys with one name fail."""
     keys: dict[str, Key] = {}
     shapes: dict[str, str] = {}
     for catalogue in catalogues:

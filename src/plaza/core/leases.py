@@ -4,7 +4,8 @@ A lease runs out by itself, so a process that dies holds nobody up; while it liv
 *stall* (a paused machine, a long collection, SIGSTOP), wake after its lease has run out and been given to another, and
 go on writing as if nothing had happened. No check before a write helps, since it may stall right after the check.
 So every lease comes with a number that only grows, a fencing token, and whatever is written under a lease names it:
-the store that has seen a higher one refuses. In Lua that is `fence(key, token)`, in SQL `await fence.guard(tx)`.
+the store that has seen a higher one refuses. In Lua that is `fence(key, token)`, in SQL
+`await lease.fence_transaction(tx)`.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ JOBS = Library.read("jobs", core.CATALOGUE, "plaza.core", "jobs")
 LEASE_SECONDS = 30.0
 
 
-class Fenced(Conflict):
+class LeaseLost(Conflict):
     title, code = "Another run has taken over", "fenced"
 
 
-class Held(Conflict):
+class LeaseHeld(Conflict):
     title, code = "This is being done already", "held"
 
 
-class Fence:
+class Lease:
     """A run under a lease. Give its token to whatever it writes with."""
 
     __slots__ = ("_functions", "name", "token")
@@ -48,15 +49,15 @@ class Fence:
         self.token = token
 
     async def check(self) -> None:
-        """Raise `Fenced` if another run has taken over. One round trip.
+        """Raise `LeaseLost` if another run has taken over. One round trip.
 
         It saves work that would be refused. It does not guard a write that comes after it: the token does.
         """
         last = await self._functions.valkey.call("GET", core.FENCE(self.name))
         if last is None or int(last) != self.token:
-            raise Fenced(f"{self.name}: run {self.token} has lost its lease.")
+            raise LeaseLost(f"{self.name}: run {self.token} has lost its lease.")
 
-    async def guard(self, tx: AsyncConnection) -> None:
+    async def fence_transaction(self, tx: AsyncConnection) -> None:
         """Have this transaction refused if a later run has written. First thing in it, since it locks the row."""
         mine = {"lease": self.name, "token": self.token}
         for _ in range(2):  # a second time if another run's row appeared between the two statements
@@ -70,7 +71,7 @@ class Fence:
             )
             if done.rowcount:
                 return
-        raise Fenced(f"{self.name}: run {self.token} has lost its lease.")
+        raise LeaseLost(f"{self.name}: run {self.token} has lost its lease.")
 
 
 class Leases:
@@ -81,38 +82,38 @@ class Leases:
         self.seconds = seconds
 
     @contextlib.asynccontextmanager
-    async def hold(self, name: str, wait: float = 0.0) -> AsyncIterator[Fence]:
-        """Run the block alone. Raises `Held` if another still has the lease after `wait` seconds.
+    async def hold(self, name: str, wait: float = 0.0) -> AsyncIterator[Lease]:
+        """Run the block alone. Raises `LeaseHeld` if another still has the lease after `wait` seconds.
 
-        If it is lost on the way, the block is cancelled and `Fenced` comes out.
+        If it is lost on the way, the block is cancelled and `LeaseLost` comes out.
         """
         fence = await self._take(name, monotonic() + wait)
         try:
-            async with self.kept(fence):
+            async with self.renew(fence):
                 yield fence
         finally:
-            await release(self._functions, "jobs_release", [core.LEASE(name)], fence)
+            await release_lease(self._functions, "jobs_release", [core.LEASE(name)], fence)
 
-    def kept(self, fence: Fence) -> Kept:
+    def renew(self, fence: Lease) -> LeaseRenewal:
         """Renews a lease that was taken, for as long as the block runs."""
-        return Kept(self._functions, fence, self.seconds)
+        return LeaseRenewal(self._functions, fence, self.seconds)
 
-    async def _take(self, name: str, until: float) -> Fence:
+    async def _take(self, name: str, until: float) -> Lease:
         keys = [core.LEASE(name), core.FENCE(name)]
         while True:
             token, *left = await self._functions.run("jobs_lease", keys, _ms(self.seconds))
             if token:
-                return Fence(self._functions, name, int(token))
+                return Lease(self._functions, name, int(token))
             wait = min(until - monotonic(), int(left[0]) / 1000, 0.2)
             if wait <= 0:
-                raise Held(f"{name} is being done already.")
+                raise LeaseHeld(f"{name} is being done already.")
             await asyncio.sleep(wait)
 
 
-class Kept:
+class LeaseRenewal:
     """A lease that is renewed meanwhile. Works as `asyncio.timeout` does: it cancels the block that it surrounds."""
 
-    def __init__(self, functions: Functions, fence: Fence, seconds: float) -> None:
+    def __init__(self, functions: Functions, fence: Lease, seconds: float) -> None:
         self._functions = functions
         self._fence = fence
         self._seconds = seconds
@@ -132,7 +133,7 @@ class Kept:
         self._renewal.cancel()
         await asyncio.wait([self._renewal])
         if self._lost and self._task.uncancel() <= self._cancelling and kind in (None, asyncio.CancelledError):
-            raise Fenced(f"{self._fence.name}: run {self._fence.token} has lost its lease.") from error
+            raise LeaseLost(f"{self._fence.name}: run {self._fence.token} has lost its lease.") from error
 
     async def _renew(self) -> None:
         keys = [core.LEASE(self._fence.name), core.FENCE(self._fence.name)]
@@ -153,7 +154,7 @@ class Kept:
                 return
 
 
-async def release(functions: Functions, verb: str, keys: list[str], fence: Fence) -> None:
+async def release_lease(functions: Functions, verb: str, keys: list[str], fence: Lease) -> None:
     """Give a lease back, also while being cancelled. If Valkey is away it runs out by itself."""
     with contextlib.suppress(Unavailable):
         await asyncio.shield(functions.run(verb, keys, fence.token))

@@ -24,7 +24,7 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from plaza.core.process.pids import is_running
-from plaza.core.valkey.calls import TALLY
+from plaza.core.valkey.calls import CONNECTION_STATS
 
 T = TypeVar("T")
 
@@ -205,10 +205,10 @@ def sample() -> None:
     """Take over what connections have counted; too often for a metric of their own to be told each time."""
     with _sampling:
         for metric, name in ((VALKEY_TRIPS, "trips"), (VALKEY_ERRORS, "failures"), (VALKEY_RECONNECTS, "reconnects")):
-            now = getattr(TALLY, name)
+            now = getattr(CONNECTION_STATS, name)
             metric.inc(now - _sampled.get(name, 0))
             _sampled[name] = now
-        VALKEY_IN_FLIGHT.set(sum(len(link.pending) for link in list(TALLY.links)))
+        VALKEY_IN_FLIGHT.set(sum(len(link.pending) for link in list(CONNECTION_STATS.links)))
 
 
 _sampling = Lock()  # a scrape runs in a thread

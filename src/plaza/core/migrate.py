@@ -28,29 +28,29 @@ LOCK = 0x706C617A61
 LOCK_WAIT_SECONDS = 120.0
 
 
-def folders() -> list[Path]:
+def migration_folders() -> list[Path]:
     """Every `migrations/versions` of Plaza: a domain has tables by having the folder."""
     return sorted(Path(plaza.__file__).parent.glob("*/migrations/versions"))
 
 
-def upgrade(connection: Connection, folders: Sequence[Path]) -> None:
+def upgrade(connection: Connection, migration_folders: Sequence[Path]) -> None:
     """Bring every branch to its head, inside the caller's transaction."""
-    if not folders:
+    if not migration_folders:
         return  # Alembic would look beside its env.py instead
-    config = _config(folders)
+    config = _config(migration_folders)
     _refuse_unknown(connection, ScriptDirectory.from_config(config))
     config.attributes["connection"] = connection
     command.upgrade(config, "heads")
 
 
-def _config(folders: Sequence[Path]) -> Config:
+def _config(migration_folders: Sequence[Path]) -> Config:
     def plain(value: str) -> str:
         return value.replace("%", "%%")  # the ini format would expand it
 
     config = Config()
     config.set_main_option("script_location", plain(str(Path(__file__).parent / "migrations")))
     config.set_main_option("path_separator", "os")
-    config.set_main_option("version_locations", plain(os.pathsep.join(str(f) for f in folders)))
+    config.set_main_option("version_locations", plain(os.pathsep.join(str(f) for f in migration_folders)))
     return config
 
 

@@ -32,7 +32,7 @@ import structlog
 from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
 from plaza.core.valkey import Arg, Valkey
-from plaza.core.valkey.slots import SLOTS, slot_of, tag_of
+from plaza.core.valkey.slots import SLOTS, hash_tag, key_slot
 
 # Notes this old belong to nobody: three times the time that effects may take, so that nodes' clocks may differ too.
 ABANDONED_MS = 15_000
@@ -54,12 +54,12 @@ log = structlog.get_logger("plaza.outbox")
 Run = Callable[[str, Sequence[str], Sequence[Arg]], Awaitable[Any]]
 
 
-class TooLate(Conflict):
+class UpdateTooLate(Conflict):
     title, code = "An effect came too late to be applied", "too_late"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class OutboxEntry:
     """Where an owner's unsettled operations are noted: its hash, and the set by which workers find it."""
 
     library: str
@@ -67,13 +67,13 @@ class Note:
     slot: str
 
     @classmethod
-    def beside(cls, library: str, key: str) -> Note:
-        tag = tag_of(key.encode()).decode()
-        return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(_slot_tags()[slot_of(tag)]))
+    def for_key(cls, library: str, key: str) -> OutboxEntry:
+        tag = hash_tag(key.encode()).decode()
+        return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(_slot_tags()[key_slot(tag)]))
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PendingUpdates:
     """What an operation still has to do: the commands, and until when."""
 
     op: str
@@ -81,7 +81,7 @@ class Work:
     commands: list[list[str]]
 
     @classmethod
-    def of(cls, reply: list[Any]) -> Work:
+    def from_reply(cls, reply: list[Any]) -> PendingUpdates:
         return cls(reply[0], reply[1], reply[2:])
 
 
@@ -94,7 +94,7 @@ class Outbox:
         self._ops = map(f"{secrets.token_hex(6)}-{{}}".format, itertools.count())
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def perform(self, verb: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
+    async def run(self, verb: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
         """Run a verb and settle its effects; at most five round trips in sequence while nobody else is in the way."""
         reply, settling = await self._start(verb, keys, args, deadline)
         if settling is not None:
@@ -102,10 +102,10 @@ class Outbox:
             await asyncio.shield(settling)
         return reply
 
-    async def begin(self, verb: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
+    async def run_deferred(self, verb: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
         """Run a verb whose effects nobody waits for: its facts and its note are safe on return, one round trip."""
         reply, settling = await self._start(verb, keys, args, "")
-        if settling is not None and self.under_way > BEHIND:
+        if settling is not None and self.in_progress > BEHIND:
             await asyncio.shield(settling)
         return reply
 
@@ -114,7 +114,7 @@ class Outbox:
     ) -> tuple[Any, asyncio.Task[None] | None]:
         """Run a verb; its facts are safe on return, its effects follow in the task."""
         library = verb.partition("_")[0]
-        note, op = Note.beside(library, keys[0]), next(self._ops)
+        note, op = OutboxEntry.for_key(library, keys[0]), next(self._ops)
         run = self._insist if deadline else self._run  # what a caller asked for itself may be refused to it
         try:
             reply = await run(verb, [*keys, note.pending, note.slot], [op, deadline, *args])
@@ -126,7 +126,7 @@ class Outbox:
             raise
         if len(reply) == 1:
             return reply[0], None
-        return reply[0], self._keep(self._settle(note, Work.of(reply[1])))
+        return reply[0], self._keep(self._settle(note, PendingUpdates.from_reply(reply[1])))
 
     def _keep(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work)
@@ -134,27 +134,27 @@ class Outbox:
         task.add_done_callback(self._under_way.discard)
         return task
 
-    async def _settle(self, note: Note, work: Work) -> None:
+    async def _settle(self, note: OutboxEntry, work: PendingUpdates) -> None:
         """Apply and settle until the owner's facts and the effects agree. A lost node leaves it to a worker."""
         try:
-            again: Work | None = work
+            again: PendingUpdates | None = work
             while again is not None:
                 again = await self._apply_and_settle(note, again)
         except Unavailable:
             # The facts and the note are safe: the worker will find it when the node is back.
             return
 
-    async def _apply_and_settle(self, note: Note, work: Work) -> Work | None:
+    async def _apply_and_settle(self, note: OutboxEntry, work: PendingUpdates) -> PendingUpdates | None:
         try:
             started, late = await self._apply(note.library, work), 0
-        except TooLate:
+        except UpdateTooLate:
             started, late = [], 1
         reply = await self._tell(note, work.op, late)
         # What the effects set off in turn has notes of its own; the request waits for it all the same.
         await asyncio.gather(*started)
-        return Work.of(reply) if reply else None
+        return PendingUpdates.from_reply(reply) if reply else None
 
-    async def _apply(self, library: str, work: Work) -> list[asyncio.Task[None]]:
+    async def _apply(self, library: str, work: PendingUpdates) -> list[asyncio.Task[None]]:
         calls: list[Awaitable[Any]] = []
         for command in work.commands:
             if command[0] == "PERFORM":
@@ -166,14 +166,14 @@ class Outbox:
         results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
         failed = [result for result in results if isinstance(result, BaseException)]
         for error in failed:
-            if not isinstance(error, TooLate) and not await _is_over(error):
+            if not isinstance(error, UpdateTooLate) and not await _is_over(error):
                 raise error
         if failed:
-            raise TooLate
+            raise UpdateTooLate
         started = (r[1] for r, c in zip(results, work.commands, strict=True) if c[0] == "PERFORM")
         return [task for task in started if task is not None]
 
-    async def _tell(self, note: Note, op: str, late: int) -> Any:
+    async def _tell(self, note: OutboxEntry, op: str, late: int) -> Any:
         """Settle. If the connection breaks, nobody knows what was said: then all of it is computed once more."""
         while True:
             try:
@@ -183,11 +183,11 @@ class Outbox:
                     raise
             late = 1
 
-    async def _take_up(self, note: Note, op: str, error: Unavailable) -> None:
+    async def _take_up(self, note: OutboxEntry, op: str, error: Unavailable) -> None:
         """A verb's answer was lost with its connection. If it ran its note is there: do what it would have said."""
         with contextlib.suppress(Unavailable):
             if await _is_over(error) and (reply := await self._tell(note, op, 1)):
-                await self._settle(note, Work.of(reply))
+                await self._settle(note, PendingUpdates.from_reply(reply))
 
     async def _insist(self, function: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
         """Run what has to follow. Turned away before it ran, as by a crowd, it is tried again for a while."""
@@ -222,14 +222,14 @@ class Outbox:
 
     async def _recover_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
         library = pending.split(":")[1]
-        note = Note(library, pending, slot)
+        note = OutboxEntry(library, pending, slot)
         reply = await self._run(f"{library}_take", [pending, slot], [next(self._ops), abandoned_ms])
         if not reply:
             return False
-        await self._settle(note, Work.of(reply))
+        await self._settle(note, PendingUpdates.from_reply(reply))
         return True
 
-    async def settled(self, name: str, abandoned_ms: int = ABANDONED_MS) -> None:
+    async def wait_until_settled(self, name: str, abandoned_ms: int = ABANDONED_MS) -> None:
         """Wait until no note speaks of a name: until its callers are done, or a worker is in the place of the dead.
 
         Of a popular name somebody speaks at every moment. But what was begun before this call is settled by the time
@@ -249,7 +249,7 @@ class Outbox:
         return False
 
     @property
-    def under_way(self) -> int:
+    def in_progress(self) -> int:
         """How many operations are being settled now."""
         return len(self._under_way)
 
@@ -282,7 +282,7 @@ def _slot_tags() -> list[str]:
     for word in itertools.chain.from_iterable(
         map("".join, itertools.product("0123456789abcdefghijklmnopqrstuvwxyz", repeat=size)) for size in (1, 2, 3, 4)
     ):
-        tags.setdefault(slot_of(word), word)
+        tags.setdefault(key_slot(word), word)
         if len(tags) == SLOTS:
             break
     return [tags[slot] for slot in range(SLOTS)]

@@ -31,7 +31,7 @@ from plaza.core.keys import CATALOGUE, SNAPSHOT
 from plaza.core.valkey import Valkey
 
 T = TypeVar("T")
-C = TypeVar("C", "Position", "Mark")
+C = TypeVar("C", "Position", "SnapshotPosition")
 P = TypeVar("P")
 
 LIBRARY: Final = Library.read("paging", CATALOGUE, "plaza.core", "paging")
@@ -72,7 +72,7 @@ class Pagination(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Paged(Generic[T]):
+class PageResult(Generic[T]):
     """A page: its items, and how to go on."""
 
     items: list[T]
@@ -87,7 +87,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     id: str
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+class SnapshotPosition(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     """A place in a snapshot: behind the id at this index. `made_ms` is when the first page was read."""
 
     list: int
@@ -96,16 +96,16 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     made_ms: int
 
 
-Cursor = Position | Mark
+Cursor = Position | SnapshotPosition
 
 # What comes behind a place, at most so many: ids, each with its own place. None is the beginning.
-After = Callable[[P | None, int], Awaitable[Sequence[tuple[str, P]]]]
+FetchIds = Callable[[P | None, int], Awaitable[Sequence[tuple[str, P]]]]
 
 # Items by their ids, in the same order; None for one that is not there, or not for this reader.
-Load = Callable[[Sequence[str]], Awaitable[Sequence[T | None]]]
+LoadItems = Callable[[Sequence[str]], Awaitable[Sequence[T | None]]]
 
 # Which of some ids the reader would see: what an offset passes over need not be loaded, only counted.
-Sees = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
+CheckVisible = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
 
 _decode: Callable[[bytes], Cursor] = msgspec.msgpack.Decoder(Cursor).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -121,30 +121,30 @@ def decode_cursor(text: str, name: str, kind: type[C]) -> C:
         cursor = _decode(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
         raise Invalid("This is no cursor of ours.", field="cursor") from error
-    if not isinstance(cursor, kind) or cursor.list != checksum(name):
+    if not isinstance(cursor, kind) or cursor.list != list_checksum(name):
         raise Invalid("This cursor belongs to another list.", field="cursor")
     if isinstance(cursor, Position) and math.isnan(cursor.score):
         raise Invalid("This is no cursor of ours.", field="cursor")
     return cursor
 
 
-def checksum(name: str) -> int:
+def list_checksum(name: str) -> int:
     """What marks a list's cursors as its own."""
     # Against mistakes, not against forgery: a forged cursor shows nothing that an honest one would not.
     return zlib.crc32(name.encode())
 
 
 async def page_by_position(
-    name: str, page: Page, after: After[Position], load: Load[T], sees: Sees | None = None
-) -> Paged[T]:
+    name: str, page: Page, after: FetchIds[Position], load: LoadItems[T], sees: CheckVisible | None = None
+) -> PageResult[T]:
     """A page of a list whose items keep their place. `name` tells its cursors from other lists'."""
     start = decode_cursor(page.cursor, name, Position) if page.cursor else None
-    return _paged(page, *await fill(page, after, start, load, sees))
+    return _paged(page, *await fill_page(page, after, start, load, sees))
 
 
-def behind(functions: Functions, key: str, *, newest_first: bool = True) -> After[Position]:
+def ids_in_sorted_set(functions: Functions, key: str, *, newest_first: bool = True) -> FetchIds[Position]:
     """Places in a sorted set, for `page_by_position(key, …)`. One round trip, whatever the size of the set."""
-    name = checksum(key)
+    name = list_checksum(key)
 
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
         if start is None:
@@ -159,8 +159,8 @@ def behind(functions: Functions, key: str, *, newest_first: bool = True) -> Afte
     return after
 
 
-async def fill(
-    page: Page, after: After[P], start: P | None, load: Load[T], sees: Sees | None = None
+async def fill_page(
+    page: Page, after: FetchIds[P], start: P | None, load: LoadItems[T], sees: CheckVisible | None = None
 ) -> tuple[list[T], P | None]:
     """The items of a page, and the place where it stopped, if anything comes behind it."""
     if start is not None and page.offset:
@@ -189,7 +189,7 @@ async def fill(
             return kept, place if more else None
 
 
-async def _pass_over(count: int, after: After[P], sees: Sees) -> tuple[P | None, bool, bool]:
+async def _pass_over(count: int, after: FetchIds[P], sees: CheckVisible) -> tuple[P | None, bool, bool]:
     """The place behind so many items that the reader sees, whether there were so many, and whether more may come."""
     place, left = None, MOST_LOOKED_AT + count
     while left > 0:
@@ -205,16 +205,16 @@ async def _pass_over(count: int, after: After[P], sees: Sees) -> tuple[P | None,
     return place, False, True
 
 
-def _by_loading(load: Load[T]) -> Sees:
+def _by_loading(load: LoadItems[T]) -> CheckVisible:
     async def sees(ids: Sequence[str]) -> list[bool]:
         return [item is not None for item in await load(ids)]
 
     return sees
 
 
-def _paged(page: Page, items: list[T], stopped: Cursor | None) -> Paged[T]:
+def _paged(page: Page, items: list[T], stopped: Cursor | None) -> PageResult[T]:
     cursor = None if stopped is None else encode_cursor(stopped)
-    return Paged(items, Pagination(page.limit, len(items), cursor))
+    return PageResult(items, Pagination(page.limit, len(items), cursor))
 
 
 class Snapshots:
@@ -230,30 +230,30 @@ class Snapshots:
         name: str,
         page: Page,
         ids: Callable[[int], Awaitable[Sequence[str]]],
-        load: Load[T],
-        sees: Sees | None = None,
-    ) -> Paged[T]:
+        load: LoadItems[T],
+        sees: CheckVisible | None = None,
+    ) -> PageResult[T]:
         """A page. `ids(n)` gives the first n as they stand now; it is asked only for the first page.
 
         What one reader sees must be in `name`, if the list is theirs alone.
         """
         if page.cursor:
-            mark = decode_cursor(page.cursor, name, Mark)
+            mark = decode_cursor(page.cursor, name, SnapshotPosition)
             if not mark.snapshot.startswith(_first_of_id(name)):
                 raise Invalid("This cursor belongs to another list.", field="cursor")
             if self._clock.now_ms() - mark.made_ms > SNAPSHOT_MS:
                 raise _gone()
-            return _paged(page, *await fill(page, self._kept(mark), mark, load))
+            return _paged(page, *await fill_page(page, self._kept(mark), mark, load))
         now = self._clock.now_ms()
         standing = (await ids(SNAPSHOT_SIZE))[:SNAPSHOT_SIZE]
         snapshot = _snapshot_id(name, standing)
-        items, stopped = await fill(page, _in_memory(name, snapshot, now, standing), None, load, sees)
+        items, stopped = await fill_page(page, _in_memory(name, snapshot, now, standing), None, load, sees)
         if stopped is not None:
             await self._keep(snapshot, standing, now)
         return _paged(page, items, stopped)
 
-    def _kept(self, mark: Mark) -> After[Mark]:
-        async def after(start: Mark | None, count: int) -> list[tuple[str, Mark]]:
+    def _kept(self, mark: SnapshotPosition) -> FetchIds[SnapshotPosition]:
+        async def after(start: SnapshotPosition | None, count: int) -> list[tuple[str, SnapshotPosition]]:
             assert start is not None
             first = start.index + 1
             found = await self._valkey.call("LRANGE", SNAPSHOT(mark.snapshot), first, first + count - 1)
@@ -275,18 +275,18 @@ class Snapshots:
             self._written.popitem(last=False)
 
 
-def _in_memory(name: str, snapshot: str, now: int, ids: Sequence[str]) -> After[Mark]:
-    beginning = Mark(checksum(name), snapshot, 0, now)
+def _in_memory(name: str, snapshot: str, now: int, ids: Sequence[str]) -> FetchIds[SnapshotPosition]:
+    beginning = SnapshotPosition(list_checksum(name), snapshot, 0, now)
 
-    async def after(start: Mark | None, count: int) -> list[tuple[str, Mark]]:
+    async def after(start: SnapshotPosition | None, count: int) -> list[tuple[str, SnapshotPosition]]:
         first = 0 if start is None else start.index + 1
         return [(id, _move(beginning, first + i)) for i, id in enumerate(ids[first : first + count])]
 
     return after
 
 
-def _move(mark: Mark, index: int) -> Mark:
-    return Mark(mark.list, mark.snapshot, index, mark.made_ms)
+def _move(mark: SnapshotPosition, index: int) -> SnapshotPosition:
+    return SnapshotPosition(mark.list, mark.snapshot, index, mark.made_ms)
 
 
 def _snapshot_id(name: str, ids: Sequence[str]) -> str:
@@ -296,7 +296,7 @@ def _snapshot_id(name: str, ids: Sequence[str]) -> str:
 
 def _first_of_id(name: str) -> str:
     """Whose it is, so that no forged cursor gives one list the ids of another, which are of another kind."""
-    return f"{checksum(name):08x}"
+    return f"{list_checksum(name):08x}"
 
 
 def _gone() -> Gone:

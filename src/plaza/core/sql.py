@@ -2,7 +2,7 @@
 
     async with sql.begin() as tx:       # may write; commits at the end, or rolls back
     async with sql.read() as tx:        # sees one moment; a write here is refused
-    rows = await sql.look(statement)    # one short read: a row by its key, a page by an index
+    rows = await sql.fetch_all(statement)    # one short read: a row by its key, a page by an index
 
 SQLite has one writer at a time, so we have one writing connection: writers of this process queue for it in the order
 they came, and `BEGIN IMMEDIATE` makes those of other processes queue in SQLite, instead of failing half-way when a
@@ -34,8 +34,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from plaza.core import metrics, migrate
 from plaza.core.errors import OperatorError, SettingError, Unavailable
 from plaza.core.settings import Settings
-from plaza.core.sqlite import Connections
-from plaza.core.sqlite_inline import Here
+from plaza.core.sqlite import SqliteConnections
+from plaza.core.sqlite_inline import InlineSqlite
 
 SQLITE_READERS = 4
 POOL_SIZE, POOL_OVERFLOW = 10, 10
@@ -84,8 +84,8 @@ class Sql:
         writer: AsyncEngine,
         reader: AsyncEngine,
         looker: AsyncEngine,
-        here: Here | None = None,
-        connections: Connections | None = None,
+        here: InlineSqlite | None = None,
+        connections: SqliteConnections | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
@@ -99,13 +99,13 @@ class Sql:
         """Connect, bring the tables up to date (all of Plaza's, or those of `folders`), and be ready."""
         if settings.database_url:
             url = _postgres_url(settings.database_url)
-            await _migrate_postgres(url, migrate.folders() if folders is None else folders)
+            await _migrate_postgres(url, migrate.migration_folders() if folders is None else folders)
             return cls(*_postgres_engines(url))
         file = settings.data_dir / "plaza.sqlite"
-        await _migrate_sqlite(file, migrate.folders() if folders is None else folders)
-        connections = Connections(file)
+        await _migrate_sqlite(file, migrate.migration_folders() if folders is None else folders)
+        connections = SqliteConnections(file)
         reader = _sqlite_reader(connections)
-        return cls(_sqlite_writer(connections), reader, reader, Here(file, _READS), connections)
+        return cls(_sqlite_writer(connections), reader, reader, InlineSqlite(file, _READS), connections)
 
     def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that may write. On SQLite it is the only one that does."""
@@ -115,7 +115,7 @@ class Sql:
         """A transaction that only reads, all of it as of one moment."""
         return _counted(self._reader, "read")
 
-    async def look(self, statement: Executable, **values: Any) -> Sequence[Row[Any]]:
+    async def fetch_all(self, statement: Executable, **values: Any) -> Sequence[Row[Any]]:
         """All that a short read finds. On SQLite it is done at once, unless it turns out to be a long one."""
         if self._here is not None:
             begun = monotonic()
@@ -189,7 +189,7 @@ def _is_away(error: exc.DBAPIError) -> bool:
     return str(getattr(cause, "sqlstate", None) or "").startswith(_POSTGRES_AWAY)
 
 
-def _sqlite_engine(connections: Connections, begin: str, pragmas: Sequence[str], **pool: Any) -> AsyncEngine:
+def _sqlite_engine(connections: SqliteConnections, begin: str, pragmas: Sequence[str], **pool: Any) -> AsyncEngine:
     engine = create_async_engine(
         f"sqlite+aiosqlite:///{connections.file}", async_creator=connections.open, hide_parameters=True, **pool
     )
@@ -208,7 +208,7 @@ def _sqlite_engine(connections: Connections, begin: str, pragmas: Sequence[str],
     return engine
 
 
-def _sqlite_writer(connections: Connections) -> AsyncEngine:
+def _sqlite_writer(connections: SqliteConnections) -> AsyncEngine:
     # FULL: with NORMAL a commit reaches the disk only at the next checkpoint, which may be hours away.
     pragmas = ("foreign_keys = ON", "synchronous = FULL")
     return _sqlite_engine(
@@ -216,7 +216,7 @@ def _sqlite_writer(connections: Connections) -> AsyncEngine:
     )
 
 
-def _sqlite_reader(connections: Connections) -> AsyncEngine:
+def _sqlite_reader(connections: SqliteConnections) -> AsyncEngine:
     return _sqlite_engine(
         connections, "BEGIN", _READS, pool_size=SQLITE_READERS, max_overflow=0, pool_timeout=POOL_WAIT_SECONDS
     )
@@ -232,7 +232,7 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
         # A migration may rebuild a table under its references, so they are checked at the end, not at every step.
         # The write-ahead log is a property of the file; it is switched on here, where nobody else has it open yet.
         pragmas = ("foreign_keys = OFF", "synchronous = FULL", "journal_mode = WAL")
-        connections = Connections(file)
+        connections = SqliteConnections(file)
         engine = _sqlite_engine(connections, "BEGIN IMMEDIATE", pragmas)
         try:
             async with _transaction(engine) as tx:

@@ -11,26 +11,26 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Column, ColumnElement, Select, bindparam, select
 
 from plaza.core.errors import Invalid
-from plaza.core.paging import After, Position, checksum
+from plaza.core.paging import FetchIds, Position, list_checksum
 from plaza.core.sql import Sql
 
 # Above every id.
 _TOP: Final = 2**63 - 1
 
 
-def newest(id: Column[Any], *where: ColumnElement[bool]) -> Select[tuple[int]]:
-    """The ids for which all this is true, the newest first. `below` says from where on, and how many."""
+def newest_ids(id: Column[Any], *where: ColumnElement[bool]) -> Select[tuple[int]]:
+    """The ids for which all this is true, the newest first. `ids_in_table` says from where on, and how many."""
     before = bindparam("before", type_=BigInteger)
     return select(id).where(id < before, *where).order_by(id.desc()).limit(bindparam("count", type_=BigInteger))
 
 
-def below(sql: Sql, name: str, ids: Select[tuple[int]], **values: Any) -> After[Position]:
+def ids_in_table(sql: Sql, name: str, ids: Select[tuple[int]], **values: Any) -> FetchIds[Position]:
     """Places in such a list, for `page_by_position(name, …)`. One look."""
-    mark = checksum(name)
+    mark = list_checksum(name)
 
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
         before = _TOP if start is None else _id_at(start)
-        rows = await sql.look(ids, before=before, count=count, **values)
+        rows = await sql.fetch_all(ids, before=before, count=count, **values)
         return [(str(id), Position(mark, id, str(id))) for (id,) in rows]
 
     return after

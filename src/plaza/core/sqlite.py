@@ -20,7 +20,7 @@ ENDING_SECONDS = 10.0
 _ROWS_AT_A_TIME = 64
 
 
-class Connections:
+class SqliteConnections:
     """Makes connections to a file, and knows those that are ending."""
 
     def __init__(self, file: Path) -> None:

@@ -22,7 +22,7 @@ LONGEST_SECONDS: Final = 0.005
 STEPS: Final = 5_000
 
 
-class Here:
+class InlineSqlite:
     """A connection of the event loop's own thread, which only reads."""
 
     def __init__(self, file: Path, pragmas: Sequence[str]) -> None:

@@ -17,9 +17,9 @@ import structlog
 
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
-from plaza.core.events import MOST_DEAD, Consumer, Event, Events, event_of
+from plaza.core.events import MOST_DEAD, Consumer, Event, Events, event_from_entry
 from plaza.core.functions import Functions
-from plaza.core.valkey.client import Alone
+from plaza.core.valkey.client import BlockingConnection
 
 log = structlog.get_logger("plaza.events")
 
@@ -30,7 +30,7 @@ BLOCK_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 15.0
 
 
-class Reader:
+class StreamConsumer:
     """One consumer in one process, under a name of its own."""
 
     def __init__(self, functions: Functions, events: Events, consumer: Consumer, name: str) -> None:
@@ -64,14 +64,14 @@ class Reader:
             with contextlib.suppress(Unavailable):
                 await asyncio.shield(self._give_back())
 
-    async def _next_batch(self, own: Alone) -> list[Event]:
+    async def _next_batch(self, own: BlockingConnection) -> list[Event]:
         if self._retries and self._retries[0][0] <= monotonic():
             return await self._retake(heapq.heappop(self._retries)[1])
         if self._claim_at <= monotonic():
             return await self._claim()
         return await self._read(own)
 
-    async def _read(self, own: Alone) -> list[Event]:
+    async def _read(self, own: BlockingConnection) -> list[Event]:
         due = min([self._claim_at, *(when for when, _ in self._retries[:1])])
         block = min(BLOCK_SECONDS, max(due - monotonic(), 0.001))
         group, batch = ("GROUP", *self._who), ("COUNT", self.consumer.batch)
@@ -79,7 +79,7 @@ class Reader:
             "XREADGROUP", *group, *batch, "BLOCK", max(round(block * 1000), 1), "STREAMS", self.consumer.key, ">"
         )
         entries = reply[self.consumer.key] if reply else []
-        return [event_of(self.consumer.stream, [entry[0], 1, entry[1]]) for entry in entries]
+        return [event_from_entry(self.consumer.stream, [entry[0], 1, entry[1]]) for entry in entries]
 
     async def _claim(self) -> list[Event]:
         """Events whose consumer has been silent for too long, some at a time."""
@@ -88,11 +88,11 @@ class Reader:
         if self._cursor == "0-0":  # once round
             self._claim_at = monotonic() + self.consumer.stale_seconds / 4
         self._claimed.inc(len(entries))
-        return [event_of(self.consumer.stream, entry) for entry in entries]
+        return [event_from_entry(self.consumer.stream, entry) for entry in entries]
 
     async def _retake(self, event_id: str) -> list[Event]:
         entry = await self._call("retake", event_id)
-        return [event_of(self.consumer.stream, entry)] if entry else []
+        return [event_from_entry(self.consumer.stream, entry)] if entry else []
 
     async def _handle_batch(self, batch: list[Event]) -> None:
         if not batch:

@@ -20,8 +20,8 @@ from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.leases import Fence, Fenced, Leases, release
-from plaza.core.wrong_type import DamagedKey, Explain, as_it_is
+from plaza.core.leases import Lease, LeaseLost, Leases, release_lease
+from plaza.core.wrong_type import ExplainError, WrongKeyType, unexplained
 
 log = structlog.get_logger("plaza.jobs")
 
@@ -38,7 +38,7 @@ class Timer:
 
     name: str
     every_seconds: float
-    run: Callable[[Fence], Awaitable[str | None]]
+    run: Callable[[Lease], Awaitable[str | None]]
     at_seconds: float | None = None  # into its period: daily and 300 is 00:05 UTC; None: counted from its first run
     retry_seconds: float = 5.0  # after the first failure; doubled with every further one
     most_seconds: float = 3600.0  # a run that takes longer is broken off, and failed
@@ -49,7 +49,7 @@ class Timer:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobResult:
     """How a run ended."""
 
     state: str
@@ -66,7 +66,7 @@ class Timers:
         leases: Leases,
         worker: str,
         clock: Clock | None = None,
-        explain: Explain = as_it_is,
+        explain: ExplainError = unexplained,
     ) -> None:
         self._functions = functions
         self._leases = leases
@@ -74,7 +74,7 @@ class Timers:
         self._clock = clock  # None: the server's
         self._explain = explain
 
-    async def turn(self, timer: Timer) -> float:
+    async def run_if_due(self, timer: Timer) -> float:
         """Run the job if it is due and nobody else runs it. Returns the seconds until it is worth asking again."""
         token, *wait = await self._functions.run(
             "jobs_start",
@@ -87,39 +87,39 @@ class Timers:
         )
         if not token:
             return min(int(wait[0]) / 1000, LOOK_SECONDS)
-        return await self._run(timer, Fence(self._functions, timer.name, int(token)))
+        return await self._run(timer, Lease(self._functions, timer.name, int(token)))
 
-    async def _run(self, timer: Timer, fence: Fence) -> float:
+    async def _run(self, timer: Timer, fence: Lease) -> float:
         try:
             ended = await self._end_of(timer, fence)
         except asyncio.CancelledError:
             # The worker stops, and the job with it: the next worker starts it again at once.
-            await release(self._functions, "jobs_stop", timer.keys, fence)
+            await release_lease(self._functions, "jobs_stop", timer.keys, fence)
             raise
-        except Fenced:
+        except LeaseLost:
             return self._fenced(timer, fence)
         _count(timer, ended)
         return await self._finish(timer, fence, ended)
 
-    async def _end_of(self, timer: Timer, fence: Fence) -> Ended:
+    async def _end_of(self, timer: Timer, fence: Lease) -> JobResult:
         begun = monotonic()
         try:
-            async with self._leases.kept(fence), asyncio.timeout(timer.most_seconds):
+            async with self._leases.renew(fence), asyncio.timeout(timer.most_seconds):
                 words = await timer.run(fence)
-        except Fenced:
+        except LeaseLost:
             raise
         except TimeoutError:
             log.error("a job took too long", job=timer.name, seconds=timer.most_seconds)
-            return Ended("failed", f"It took longer than {timer.most_seconds:g} s.", monotonic() - begun)
+            return JobResult("failed", f"It took longer than {timer.most_seconds:g} s.", monotonic() - begun)
         except Exception as raised:
             error = await self._explain(raised)
             # Where it comes from is clear when something is merely away, or damaged.
-            clear = isinstance(error, Unavailable | DamagedKey)
+            clear = isinstance(error, Unavailable | WrongKeyType)
             log.error("a job failed", job=timer.name, exc_info=None if clear else raised, error=str(error))
-            return Ended("failed", f"{type(error).__name__}: {error}", monotonic() - begun)
-        return Ended("done", words or "", monotonic() - begun)
+            return JobResult("failed", f"{type(error).__name__}: {error}", monotonic() - begun)
+        return JobResult("done", words or "", monotonic() - begun)
 
-    async def _finish(self, timer: Timer, fence: Fence, ended: Ended) -> float:
+    async def _finish(self, timer: Timer, fence: Lease, ended: JobResult) -> float:
         try:
             wait = await self._functions.run(
                 "jobs_finish",
@@ -133,11 +133,11 @@ class Timers:
                 ended.state,
                 ended.words[:LONGEST_WORDS],
             )
-        except Fenced:
+        except LeaseLost:
             return self._fenced(timer, fence)
         return min(int(wait) / 1000, LOOK_SECONDS)
 
-    def _fenced(self, timer: Timer, fence: Fence) -> float:
+    def _fenced(self, timer: Timer, fence: Lease) -> float:
         log.warning("a job lost its lease and was broken off", job=timer.name, run=fence.token)
         metrics.JOB_RUNS.labels(timer.name, "fenced").inc()
         return 0.0
@@ -146,7 +146,7 @@ class Timers:
         return "" if self._clock is None else self._clock.now_ms()
 
 
-def _count(timer: Timer, ended: Ended) -> None:
+def _count(timer: Timer, ended: JobResult) -> None:
     metrics.JOB_RUNS.labels(timer.name, ended.state).inc()
     metrics.JOB_DURATION.labels(timer.name).observe(ended.seconds)
     if ended.state == "done":

@@ -16,7 +16,7 @@ from plaza.core.valkey import Valkey
 T = TypeVar("T")
 
 
-class Hot(Generic[T]):
+class TrackingCache(Generic[T]):
     """Values by the names of their keys, the least used going first."""
 
     def __init__(self, valkey: Valkey, most: int) -> None:

@@ -28,31 +28,31 @@ from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 
 
-async def bear(tx: AsyncConnection, valkey: Valkey, name: str, since_ms: int | None) -> None:
+async def lock_username(tx: AsyncConnection, valkey: Valkey, name: str, since_ms: int | None) -> None:
     """Refuse who has lost the name since `since_ms`; otherwise they keep it until this transaction ends.
 
     First thing in a transaction, before it holds any row. None is who acts without a token, and cannot lose one.
     """
     if since_ms is None:
         return
-    await together(tx, f"name {name}")
+    await take_shared_lock(tx, f"name {name}")
     cut_off_ms = await valkey.call("ZSCORE", TOKEN_CUTOFFS(), name)
     if cut_off_ms is not None and cut_off_ms >= since_ms:
         raise Unauthenticated("This name was given up while the request was under way.")
 
 
-async def give_up(sql: Sql, name: str) -> None:
+async def wait_for_username_locks(sql: Sql, name: str) -> None:
     """Wait until whoever writes under a name has committed. Its tokens are void already."""
-    await all_through(sql, f"name {name}")
+    await wait_for_shared_locks(sql, f"name {name}")
 
 
-async def together(tx: AsyncConnection, what: str) -> None:
-    """Hold a lock together with others until the transaction ends: `all_through` waits for it."""
+async def take_shared_lock(tx: AsyncConnection, what: str) -> None:
+    """Hold a lock together with others until the transaction ends: `wait_for_shared_locks` waits for it."""
     if tx.dialect.name == "postgresql":
         await tx.execute(text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _number(what)})
 
 
-async def all_through(sql: Sql, what: str) -> None:
+async def wait_for_shared_locks(sql: Sql, what: str) -> None:
     """Have a lock alone for a moment. In a transaction of its own: what the next one sees is of after that."""
     async with sql.begin() as tx:
         if sql.dialect == "postgresql":

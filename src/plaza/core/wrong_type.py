@@ -21,9 +21,9 @@ import structlog
 
 from plaza.core import metrics
 from plaza.core.errors import PlazaError, Unavailable
-from plaza.core.keyspace import Access, Catalogue, Key
+from plaza.core.keyspace import Catalogue, Key, KeyAccess
 from plaza.core.valkey import ReplyError, Valkey
-from plaza.core.valkey.calls import words_of
+from plaza.core.valkey.calls import command_words
 
 # Words of a command that are looked at; keys come first in it.
 MOST_WORDS: Final = 500
@@ -36,25 +36,25 @@ _ADVICE: Final = "Whoever runs this server finds it by `plaza audit`."
 
 log = structlog.get_logger("plaza.damage")
 
-Explain = Callable[[Exception], Awaitable[Exception]]
+ExplainError = Callable[[Exception], Awaitable[Exception]]
 
 
-class DamagedKey(PlazaError):
+class WrongKeyType(PlazaError):
     status, title, code = 500, "Stored data is damaged", "damaged_key"
 
 
-class Denied(Unavailable):
+class ValkeyAccessDenied(Unavailable):
     """Valkey's user may not do what this needs: an operator has changed its rights, and can give them back."""
 
     title, code = "Valkey refuses what this needs", "denied"
 
 
-async def as_it_is(error: Exception) -> Exception:
+async def unexplained(error: Exception) -> Exception:
     """For who knows no catalogue."""
     return error
 
 
-class Damage:
+class WrongTypeReporter:
     """Finds out which key it was, and tells who can do something about it."""
 
     def __init__(self, valkey: Valkey, catalogues: Sequence[Catalogue]) -> None:
@@ -67,28 +67,28 @@ class Damage:
         does not let us do what we ask for."""
         if isinstance(error, ReplyError) and error.code in ("NOPERM", "NOAUTH"):
             _tell(error.message, "Valkey refuses what a request or a job needs", said=error.message)
-            return Denied("Valkey does not let this server do that.")
-        if not is_damage(error):
+            return ValkeyAccessDenied("Valkey does not let this server do that.")
+        if not is_wrong_type(error):
             return error
-        words = words_of(error.sent, MOST_WORDS)
+        words = command_words(error.sent, MOST_WORDS)
         named = {w: match.key for w in words for catalogue in self._catalogues if (match := catalogue.match(w))}
         found: dict[str, Key] = {}
         with contextlib.suppress(Unavailable):
-            found = await damaged(self._valkey, named | self._always)
+            found = await find_wrong_types(self._valkey, named | self._always)
         if not found:
             metrics.DAMAGED_KEYS.labels("unknown").inc()
             _tell("", _DAMAGED, family="unknown", said=error.message)
-            return DamagedKey(f"A key behind this has the wrong type. {_ADVICE}")
+            return WrongKeyType(f"A key behind this has the wrong type. {_ADVICE}")
         family = next(iter(found.values())).pattern
-        return DamagedKey(f"A key of the family {family} has the wrong type. {_ADVICE}", family=family)
+        return WrongKeyType(f"A key of the family {family} has the wrong type. {_ADVICE}", family=family)
 
 
-def is_damage(error: BaseException) -> TypeGuard[ReplyError]:
+def is_wrong_type(error: BaseException) -> TypeGuard[ReplyError]:
     """Whether Valkey has met a key of the wrong type."""
     return isinstance(error, ReplyError) and error.code == "WRONGTYPE"
 
 
-async def damaged(valkey: Valkey, names: Mapping[str, Key]) -> dict[str, Key]:
+async def find_wrong_types(valkey: Valkey, names: Mapping[str, Key]) -> dict[str, Key]:
     """Those of some keys that are not what the catalogue says; each is counted and told. One round trip."""
     found: dict[str, Key] = {}
     types = await valkey.batch([("TYPE", name) for name in names])
@@ -96,7 +96,7 @@ async def damaged(valkey: Valkey, names: Mapping[str, Key]) -> dict[str, Key]:
         if type not in ("none", key.type):
             found[name] = key
             metrics.DAMAGED_KEYS.labels(key.pattern).inc()
-            shown = key.pattern if key.read is Access.NOBODY or "token" in key.parts else name
+            shown = key.pattern if key.read is KeyAccess.NONE or "token" in key.parts else name
             _tell(name, _DAMAGED, key=shown, family=key.pattern, should_be=key.type, found=type)
     return found
 

@@ -22,7 +22,7 @@ import structlog
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.domain import Core
 from plaza.core.errors import NotFound
-from plaza.core.leases import Held, Leases
+from plaza.core.leases import LeaseHeld, Leases
 from plaza.core.settings import Settings
 from plaza.core.timers import Timer, Timers
 from plaza.core.valkey import Valkey
@@ -123,14 +123,14 @@ class Demo:
             return await self._load(found.since_ms)
         if not found.on:
             return LOOK_SECONDS
-        return await self._timers.turn(self._timer)
+        return await self._timers.run_if_due(self._timer)
 
     async def _load(self, since_ms: int) -> float:
         try:
             async with self._leases.hold("demo.load"):
                 made = await self.loader.community(since_ms)
                 await self._valkey.call("HSET", DEMO(), "state", LOADED)
-        except Held:
+        except LeaseHeld:
             return 0.5
         log.info("the demo community has moved in", records=made.records)
         return 0.0

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from plaza.core import keys as core
-from plaza.core.keyspace import Access, Catalogue, Key, Layout
+from plaza.core.keyspace import Catalogue, Key, KeyAccess, Layout
 from plaza.core.tokens import USERNAME
 from plaza.keyspace.proxy.commands import COMMANDS
 
@@ -48,7 +48,7 @@ _READER: Final = " ".join([_CONNECT, *(f"+{name.lower()}" for name, command in C
 def acl_lines(catalogues: Sequence[Catalogue], layout: Layout) -> list[str]:
     """The lines of an ACL file. Users are off and have no password; the operator sets one and switches them on."""
     keys = [(key, catalogue) for catalogue in catalogues for _, key in catalogue]
-    readable = [(key, catalogue) for key, catalogue in keys if key.read is not Access.NOBODY]
+    readable = [(key, catalogue) for key, catalogue in keys if key.read is not KeyAccess.NONE]
     request_keys = [(key, catalogue) for key, catalogue in keys if key in REQUEST_KEYS]
     other_keys = [(key, catalogue) for key, catalogue in keys if key not in REQUEST_KEYS]
     roles = (

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from plaza.core.errors import Invalid, NotFound
-from plaza.core.keyspace import Access, Catalogue, Field, Key, Layout
+from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess, Layout
 from plaza.core.valkey import Valkey
 from plaza.keyspace.families import KeyFamilies, KeyFamily
 
@@ -203,7 +203,7 @@ class KeyBrowser:
 
 def is_readable(key: Key) -> bool:
     """Whether a family's content may be shown to an admin."""
-    return key.read is not Access.NOBODY and not SECRET_PARTS & set(key.parts)
+    return key.read is not KeyAccess.NONE and not SECRET_PARTS & set(key.parts)
 
 
 def glob(key: Key, layout: Layout) -> str:
@@ -230,13 +230,13 @@ def _rows(key: Key, content: Iterable[tuple[str, str]]) -> list[KeyRow]:
     fields = {field.name: field for field in key.fields}
     if fields:
         return [_field_row(name, value, fields.get(name)) for name, value in content]
-    meaning = key.score if key.type == "zset" else key.of
+    meaning = key.score if key.type == "zset" else key.contains
     return [KeyRow(shorten(name), "", shorten(value), at_ms=unix_ms(value, meaning)) for name, value in content]
 
 
-def _field_row(name: str, value: str, field: Field | None) -> KeyRow:
+def _field_row(name: str, value: str, field: HashField | None) -> KeyRow:
     """A field of a hash. The value of a private, secret or undeclared field is hidden."""
-    if field is None or field.read in (Access.SELF, Access.NOBODY):
+    if field is None or field.read in (KeyAccess.SELF, KeyAccess.NONE):
         meaning = "a custom field of the owner" if field is None else field.help
         return KeyRow(shorten(name), meaning, "", hidden=True)
     return KeyRow(name, field.help, shorten(value), at_ms=unix_ms(value, field.help))

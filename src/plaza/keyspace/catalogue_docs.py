@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from plaza.core.keyspace import Access, Catalogue, Key
+from plaza.core.keyspace import Catalogue, Key, KeyAccess
 
 INTRODUCTION = """\
 # Keys
@@ -43,11 +43,11 @@ def _attributes(key: Key) -> list[tuple[str, str]]:
     attributes = [
         ("type", key.type),
         ("owner", f"`<{key.owner}>`" if key.owner else "none"),
-        ("holds", key.of),
+        ("holds", key.contains),
         ("looks like", _shape(key)),
         ("score", key.score),
         ("lives", key.lifetime),
-        ("always", "; ".join(map(str, key.same))),
+        ("always", "; ".join(map(str, key.invariants))),
         ("proxy", _access(key)),
         ("documented as", f"`{key.document}`" if key.document else ""),
     ]
@@ -56,12 +56,12 @@ def _attributes(key: Key) -> list[tuple[str, str]]:
 
 def _shape(key: Key) -> str:
     """The shape of members, or of fields and values, that the audit checks."""
-    shapes = [shape for shape in (key.holds, key.value) if shape]
+    shapes = [shape for shape in (key.element_regex, key.value_regex) if shape]
     return " → ".join(f"`{shape}`" for shape in shapes)
 
 
 def _access(key: Key) -> str:
-    if key.read is key.write is Access.NOBODY:
+    if key.read is key.write is KeyAccess.NONE:
         return "closed"
     hidden = f"; {key.hidden}" if key.hidden else ""
     return f"read by {key.read.value}, written by {key.write.value}{hidden}"
@@ -89,5 +89,5 @@ def show(catalogues: Sequence[Catalogue], console: Console) -> None:
         for _, key in catalogue:
             name = key.pattern if key.document in ("", key.pattern) else f"{key.pattern}\n({key.document})"
             # `Text` prevents rich from drawing `:top:` as an emoji.
-            table.add_row(*map(Text, (catalogue.domain, name, key.type, key.of or key.help, key.lifetime)))
+            table.add_row(*map(Text, (catalogue.domain, name, key.type, key.contains or key.help, key.lifetime)))
     console.print(table)

@@ -34,9 +34,9 @@ class KeyFamily:
 
     def __post_init__(self) -> None:
         key = self.key
-        self.holds = Shape(key.holds, self.shapes) if key.holds else None
-        self.value = Shape(key.value, self.shapes) if key.value else None
-        self.fields = {f.name: Shape(f.shape, self.shapes) for f in key.fields if f.shape}
+        self.holds = Shape(key.element_regex, self.shapes) if key.element_regex else None
+        self.value = Shape(key.value_regex, self.shapes) if key.value_regex else None
+        self.fields = {f.name: Shape(f.value_regex, self.shapes) for f in key.fields if f.value_regex}
 
     @property
     def is_object(self) -> bool:
@@ -57,7 +57,7 @@ class KeyFamily:
 
     def deletion_checks(self, entry: Entry) -> list[Command]:
         """Commands that return a value if something the entry refers to is being deleted right now."""
-        if not self.leaving or self.key.leaving:
+        if not self.leaving or self.key.marks_deletion_of:
             return []
         ids = self.ids(entry)
         if "other" in ids and self.holds:
@@ -82,8 +82,8 @@ class KeyFamilies:
         for catalogue in catalogues:
             leaving: dict[str, list[Key]] = {}
             for _, key in catalogue:
-                if key.leaving:
-                    leaving.setdefault(key.leaving, []).append(key)
+                if key.marks_deletion_of:
+                    leaving.setdefault(key.marks_deletion_of, []).append(key)
             for _, key in catalogue:
                 family = KeyFamily(catalogue.domain, key, catalogue.shapes, leaving)
                 self.all.append(family)

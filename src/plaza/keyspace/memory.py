@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plaza.core.keyspace import Access, Catalogue, Key, KeyType
+from plaza.core.keyspace import Catalogue, Key, KeyAccess, KeyType
 from plaza.core.valkey import Valkey
 from plaza.keyspace.families import KeyFamilies
 
@@ -110,7 +110,7 @@ class FamilyUsage:
 
     def _display_name(self, name: str) -> str:
         """The name, or the pattern if the name is secret or contains a session token."""
-        secret = self.key is not None and (self.key.read is Access.NOBODY or "token" in self.key.parts)
+        secret = self.key is not None and (self.key.read is KeyAccess.NONE or "token" in self.key.parts)
         return self.pattern if secret else name
 
     @property

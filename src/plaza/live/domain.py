@@ -44,7 +44,7 @@ def build(core: Core) -> Parts:
         ],
         timers=timers(AudienceRecorder(core.functions, history, settings, clock), salts if hashed else None),
         personal_data=people,
-        ends=[stream.close],
+        on_close=[stream.close],
     )
 
 

@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from plaza.core.sql import Sql, metadata
-from plaza.core.username_locks import all_through, together
+from plaza.core.username_locks import take_shared_lock, wait_for_shared_locks
 from plaza.live.model import AudienceStatistics
 
 METADATA = metadata()
@@ -110,7 +110,7 @@ class AudienceHistory:
         They are read when nobody can be renamed or forgotten until they are written: the name would come back.
         """
         async with self._sql.begin() as tx:
-            await together(tx, _VIEWINGS)
+            await take_shared_lock(tx, _VIEWINGS)
             if viewings := await read():
                 await tx.execute(self._upsert_viewings(), [_row(event, viewing) for viewing in viewings])
         return viewings
@@ -164,7 +164,7 @@ class AudienceHistory:
         """The totals of every life of an event (session empty) and of its sessions."""
         found: dict[str, list[AudienceTotals]] = {}
         columns = (TOTALS.c.session, *(TOTALS.c[name] for name in AudienceTotals.__dataclass_fields__))
-        for row in await self._sql.look(select(*columns).where(TOTALS.c.event == event)):
+        for row in await self._sql.fetch_all(select(*columns).where(TOTALS.c.event == event)):
             session, *totals = tuple(row)
             found.setdefault(session, []).append(AudienceTotals(*totals))
         return found
@@ -176,7 +176,7 @@ class AudienceHistory:
             .order_by(RECORDS.c.at)
             .limit(MOST_RECORDS)
         )
-        return [json.decode(text, type=AudienceStatistics) for (text,) in await self._sql.look(query)]
+        return [json.decode(text, type=AudienceStatistics) for (text,) in await self._sql.fetch_all(query)]
 
     async def viewings(self, event: str, session: str | None = None) -> AsyncIterator[ViewingSession]:
         """All of an event, or of one session, in the order of the primary key, a page at a time."""
@@ -239,7 +239,7 @@ class AudienceHistory:
 
     async def rename(self, old: str, new: str) -> None:
         """A viewing session that both names have, from the same moment, is one. Valkey has the new name already."""
-        await all_through(self._sql, _VIEWINGS)
+        await wait_for_shared_locks(self._sql, _VIEWINGS)
         c = VIEWINGS.c
         columns = [c.event, c.session, c.location, literal(new), c.started_at, c.ended_at]
         names = ["event", "session", "location", "viewer", "started_at", "ended_at"]
@@ -250,7 +250,7 @@ class AudienceHistory:
 
     async def forget(self, viewer: str) -> None:
         """Remove a person's viewing sessions. Valkey has none already."""
-        await all_through(self._sql, _VIEWINGS)
+        await wait_for_shared_locks(self._sql, _VIEWINGS)
         async with self._sql.begin() as tx:
             await tx.execute(delete(VIEWINGS).where(VIEWINGS.c.viewer == viewer))
 

@@ -154,7 +154,7 @@ def _viewing(start: Key, end: Key, prefix: str) -> list[Invariant]:
     return [
         Invariant("viewing", start, asks_end, ends, repair),
         Invariant("viewing", end, asks_start, starts, repair),
-        Invariant("room", start, asks_room, room, f"{prefix}room {names}", whole=True),
+        Invariant("room", start, asks_room, room, f"{prefix}room {names}", per_key=True),
     ]
 
 
@@ -181,8 +181,8 @@ INVARIANTS = Invariants(
         *_audience("session"),
         *_viewing(k.VIEWING_START, k.VIEWING_END, ""),
         *_viewing(k.SESSION_VIEWING_START, k.SESSION_VIEWING_END, "session_"),
-        Invariant("awake", k.EVENT_INFO, _asks_awake, _awake, "awake <event>", whole=True),
-        Invariant("joined", k.SESSION_INFO, _asks_joined, _joined, "joined <event> <session>", whole=True),
+        Invariant("awake", k.EVENT_INFO, _asks_awake, _awake, "awake <event>", per_key=True),
+        Invariant("joined", k.SESSION_INFO, _asks_joined, _joined, "joined <event> <session>", per_key=True),
     ],
     MENDS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.core.leases import Fence
+from plaza.core.leases import Lease
 from plaza.core.timers import Timer
 from plaza.live.address_salts import AddressSalts
 from plaza.live.recorder import AudienceRecorder
@@ -18,10 +18,10 @@ SALTS_AT_SECONDS = 600
 def timers(recorder: AudienceRecorder, salts: AddressSalts | None) -> list[Timer]:
     """Salts are given where addresses are hashed."""
 
-    async def record(_: Fence) -> str:
+    async def record(_: Lease) -> str:
         return f"{await recorder.record()} events recorded"
 
-    async def purge(_: Fence) -> str:
+    async def purge(_: Lease) -> str:
         return f"{await recorder.purge()} events purged"
 
     async def destroy(salts: AddressSalts) -> str:

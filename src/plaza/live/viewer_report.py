@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.core.paging import Position, checksum, decode_cursor, encode_cursor
+from plaza.core.paging import Position, decode_cursor, encode_cursor, list_checksum
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.history import AudienceHistory, ViewingSession
@@ -87,7 +87,7 @@ class HeartbeatReports:
 
 def _cursor(name: str, position: str) -> str:
     score, _, viewer = position.partition(" ")
-    return encode_cursor(Position(checksum(name), float(score), viewer))
+    return encode_cursor(Position(list_checksum(name), float(score), viewer))
 
 
 def _viewer(name: str, last: str | None, room: str | None, alive: int) -> ViewerStatus:

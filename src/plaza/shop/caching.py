@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, behind, page_by_position
+from plaza.core.paging import Page, ids_in_sorted_set, page_by_position
 from plaza.shop.items import Items
 from plaza.shop.keys import SHOP_DELAYS, SHOP_SCHEDULE
 from plaza.shop.model import CachedRow, CacheState, is_item_id
@@ -39,7 +39,9 @@ class Caching:
         """The scheduled rows, those that are copied most often first. Three round trips."""
         actor.require(ADMIN)
         key = SHOP_DELAYS()
-        paged = await page_by_position(key, page, behind(self._functions, key, newest_first=False), self._rows)
+        paged = await page_by_position(
+            key, page, ids_in_sorted_set(self._functions, key, newest_first=False), self._rows
+        )
         count, first = await self._valkey.batch(
             [("ZCARD", SHOP_SCHEDULE()), ("ZRANGE", SHOP_SCHEDULE(), 0, 0, "WITHSCORES")]
         )

@@ -51,7 +51,7 @@ def build(core: Core) -> Parts:
         services,
         Provided(sessions=sessions),
         timers=timers(sessions, views),
-        turns=turns,
+        worker_loops=turns,
         personal_data=Shoppers(sessions, orders),
     )
 

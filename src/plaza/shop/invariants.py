@@ -124,14 +124,14 @@ def _scheduled(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
 
 INVARIANTS = Invariants(
     [
-        Invariant("session", k.SHOP_SESSION, _asks_known, _known, whole=True),
-        Invariant("cart", k.SHOP_SESSION, _asks_cart, _cart, whole=True),
+        Invariant("session", k.SHOP_SESSION, _asks_known, _known, per_key=True),
+        Invariant("cart", k.SHOP_SESSION, _asks_cart, _cart, per_key=True),
         Invariant("session", k.SHOP_LOGINS, _asks_session, _login),
         Invariant("session", k.SHOP_RECENT, _asks_session, _recent),
         Invariant("session", k.SHOP_ACCOUNT_SESSIONS, _asks_session, _own),
-        Invariant("size", k.SHOP_VIEWED, _asks_viewed, _viewed, whole=True),
+        Invariant("size", k.SHOP_VIEWED, _asks_viewed, _viewed, per_key=True),
         Invariant("score", k.SHOP_POPULAR, _nothing, _popular),
-        Invariant("schedule", k.SHOP_ROW, _asks_row, _row, whole=True),
+        Invariant("schedule", k.SHOP_ROW, _asks_row, _row, per_key=True),
         Invariant("schedule", k.SHOP_DELAYS, _asks_scheduled, _delayed),
         Invariant("schedule", k.SHOP_SCHEDULE, _asks_delayed, _scheduled),
     ],

@@ -14,7 +14,7 @@ from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
-from plaza.core.sql_paging import below, newest
+from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, is_item_id, price_text
 from plaza.shop.rows import Data, Row, RowCache
 from plaza.shop.tables import ITEMS
@@ -23,7 +23,7 @@ Purge = Callable[[str], Awaitable[object]]
 
 # Cursors of the list of items are told from others' by it.
 _LIST = "shop items"
-_NEWEST = newest(ITEMS.c.id)
+_NEWEST = newest_ids(ITEMS.c.id)
 _BY_IDS = select(ITEMS).where(ITEMS.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -33,7 +33,7 @@ def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]
     async def load(ids: Sequence[str]) -> dict[str, Data]:
         # Others may schedule rows too; what no item can be called must not spoil the query for the rest.
         numbers = [int(id) for id in ids if is_item_id(id)]
-        return {str(row.id): as_data(row) for row in await sql.look(_BY_IDS, ids=numbers)}
+        return {str(row.id): as_data(row) for row in await sql.fetch_all(_BY_IDS, ids=numbers)}
 
     return load
 
@@ -134,7 +134,7 @@ class Items:
 
     async def page(self, page: Page) -> ItemsPage:
         """Items, the newest first."""
-        paged = await page_by_position(_LIST, page, below(self._sql, _LIST, _NEWEST), self.read_many)
+        paged = await page_by_position(_LIST, page, ids_in_table(self._sql, _LIST, _NEWEST), self.read_many)
         return ItemsPage(paged.items, paged.pagination)
 
 

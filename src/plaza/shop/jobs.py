@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plaza.core.leases import Fence
+from plaza.core.leases import Lease
 from plaza.core.timers import Timer
 from plaza.shop.sessions import Sessions
 from plaza.shop.views import HALVE_SECONDS, Views
@@ -12,10 +12,10 @@ CLEAN_SECONDS = 30.0
 
 
 def timers(sessions: Sessions, views: Views) -> list[Timer]:
-    async def clean(_: Fence) -> str:
+    async def clean(_: Lease) -> str:
         return f"{await sessions.clean()} sessions ended"
 
-    async def halve(_: Fence) -> str:
+    async def halve(_: Lease) -> str:
         await views.halve()
         return "views halved"
 

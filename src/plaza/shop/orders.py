@@ -19,8 +19,8 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
-from plaza.core.sql_paging import below, newest
-from plaza.core.username_locks import bear, give_up
+from plaza.core.sql_paging import ids_in_table, newest_ids
+from plaza.core.username_locks import lock_username, wait_for_username_locks
 from plaza.shop.items import Items, as_data
 from plaza.shop.keys import of_account, of_session
 from plaza.shop.model import EmptyCart, Order, OrderLine, OrdersPage, OutOfStock, SessionMoved, lines_of, price_text
@@ -32,7 +32,7 @@ from plaza.shop.tables import ITEMS, LINES, ORDERS
 AGAIN_SECONDS: Final = 60
 
 _HAS_BUYER = ORDERS.c.buyer == bindparam("buyer")
-_OF_BUYER = newest(ORDERS.c.id, _HAS_BUYER)
+_OF_BUYER = newest_ids(ORDERS.c.id, _HAS_BUYER)
 _ALL_OF_BUYER = select(ORDERS).where(_HAS_BUYER).order_by(ORDERS.c.id)
 _BY_IDS = select(ORDERS).where(ORDERS.c.id.in_(bindparam("ids", expanding=True)))
 _BY_CART = select(ORDERS).where(ORDERS.c.cart == bindparam("cart"))
@@ -89,7 +89,7 @@ class Orders:
         now = self._clock.now_ms()
         async with self._sql.begin() as tx:
             if visit.user is not None:
-                await bear(tx, self._functions.valkey, visit.user, visit.since_ms)
+                await lock_username(tx, self._functions.valkey, visit.user, visit.since_ms)
             id = await self._claim(tx, visit.buyer, cart, now)
             # Always in the order of ids: two carts with the same items never wait for each other in a circle.
             taken = [(await _take(tx, item, wanted[item]), wanted[item]) for item in sorted(wanted)]
@@ -136,36 +136,38 @@ class Orders:
         return order
 
     async def _find(self, cart: str) -> Order | None:
-        found = await self._with_lines(await self._sql.look(_BY_CART, cart=cart))
+        found = await self._with_lines(await self._sql.fetch_all(_BY_CART, cart=cart))
         return found[0] if found else None
 
     async def page(self, visit: Visit, page: Page) -> OrdersPage:
         """One's own orders, the newest first: a person's, or those of a guest's session."""
         buyer = f"guest:{visit.id}" if visit.moved else visit.buyer
         name = f"orders of {buyer}"
-        paged = await page_by_position(name, page, below(self._sql, name, _OF_BUYER, buyer=buyer), self._read_many)
+        paged = await page_by_position(
+            name, page, ids_in_table(self._sql, name, _OF_BUYER, buyer=buyer), self._read_many
+        )
         return OrdersPage(paged.items, paged.pagination)
 
     async def _read_many(self, ids: Sequence[str]) -> list[Order | None]:
         wanted = [int(id) for id in ids]
-        orders = {order.id: order for order in await self._with_lines(await self._sql.look(_BY_IDS, ids=wanted))}
+        orders = {order.id: order for order in await self._with_lines(await self._sql.fetch_all(_BY_IDS, ids=wanted))}
         return [orders.get(id) for id in wanted]
 
     async def _with_lines(self, rows: Sequence[Any]) -> list[Order]:
         """Whole orders. Their lines never change, so they need not be of the same moment."""
         lines: dict[int, list[OrderLine]] = {row.id: [] for row in rows}
-        for line in await self._sql.look(_LINES_OF, orders=list(lines)) if lines else ():
+        for line in await self._sql.fetch_all(_LINES_OF, orders=list(lines)) if lines else ():
             lines[line.order_id].append(_line(line.item_id, line.name, line.price, line.qty))
         return [Order(row.id, row.created_ms / 1000, lines[row.id], price_text(row.total)) for row in rows]
 
     async def of_person(self, username: str) -> list[Order]:
         """Every order of a person, for export."""
-        return await self._with_lines(await self._sql.look(_ALL_OF_BUYER, buyer=f"user:{username}"))
+        return await self._with_lines(await self._sql.fetch_all(_ALL_OF_BUYER, buyer=f"user:{username}"))
 
     async def hand_over(self, old: str, new: str | None) -> None:
         """Put a person's new name on their orders, or none. The orders stay: stock and sums must add up."""
         buyer = "" if new is None else f"user:{new}"
-        await give_up(self._sql, old)
+        await wait_for_username_locks(self._sql, old)
         async with self._sql.begin() as tx:
             await tx.execute(update(ORDERS).where(ORDERS.c.buyer == f"user:{old}").values(buyer=buyer))
 

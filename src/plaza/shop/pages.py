@@ -34,7 +34,7 @@ from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.tracking_cache import Hot
+from plaza.core.tracking_cache import TrackingCache
 from plaza.shop.keys import ITEM, SHOP_PAGE, SHOP_PAGE_TAG, SHOP_POPULAR, of_page
 
 log = structlog.get_logger("plaza.shop")
@@ -154,7 +154,7 @@ class Pages:
         self.functions = functions
         self.rules = rules or Rules()
         self.clock = clock  # None: Valkey's, which all processes share
-        self._hot: Hot[_Found] = Hot(functions.valkey, HOT_PAGES)
+        self._hot: TrackingCache[_Found] = TrackingCache(functions.valkey, HOT_PAGES)
         self._waiting: dict[str, asyncio.Task[bool]] = {}
         self._renewing: set[asyncio.Task[None]] = set()
 

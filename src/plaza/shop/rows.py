@@ -30,7 +30,7 @@ from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
-from plaza.core.tracking_cache import Hot
+from plaza.core.tracking_cache import TrackingCache
 from plaza.shop.keys import ITEM, SHOP_DELAYS, SHOP_SCHEDULE, of_row
 
 log = structlog.get_logger("plaza.shop")
@@ -104,7 +104,7 @@ class RowCache:
         self._wanted: dict[str, asyncio.Future[Data | None]] = {}
         self._reading: set[asyncio.Task[None]] = set()
         self._who = secrets.token_hex(6)
-        self._hot: Hot[_AtHand] = Hot(functions.valkey, HOT_ROWS)
+        self._hot: TrackingCache[_AtHand] = TrackingCache(functions.valkey, HOT_ROWS)
 
     async def get(self, id: str) -> Row | None:
         """A row, or None if the database has none. One round trip if it is cached, none if it is at hand."""
@@ -119,7 +119,7 @@ class RowCache:
             if why == "" and until:
                 self._hot.put(keys[0], _AtHand(Row(json), float(until), float(now), monotonic()))
 
-        return await self.given(id, await self._functions.query_tracked("shop_row", keys, self._now(), keep=keep))
+        return await self.given(id, await self._functions.query_tracked("shop_row", keys, self._now(), store=keep))
 
     async def get_many(self, ids: Sequence[str]) -> list[Row | None]:
         """Rows in the order of their ids. One round trip, and one query for all that are not cached."""

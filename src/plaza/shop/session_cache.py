@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from plaza.core.clock import Clock
-from plaza.core.tracking_cache import Hot
+from plaza.core.tracking_cache import TrackingCache
 from plaza.shop.keys import SHOP_SESSION
 from plaza.shop.sessions import Sessions, Visit
 
@@ -27,7 +27,7 @@ class Present:
         self._sessions = sessions
         self._valkey = sessions.functions.valkey
         self._clock = clock
-        self._hot: Hot[Visit] = Hot(self._valkey, MOST)
+        self._hot: TrackingCache[Visit] = TrackingCache(self._valkey, MOST)
         # Where sessions end after seconds, as some shops and tests want it, being seen counts at once.
         self._seen_every = min(SEEN_EVERY_SECONDS, sessions.limits.idle / 10)
 
@@ -39,7 +39,7 @@ class Present:
         found = self._hot.get(SHOP_SESSION(token))
         if found is None:
             found = await self._valkey.tracked(
-                "HMGET", SHOP_SESSION(token), "user", "since", "seen", "moved", keep=lambda row: self._kept(token, row)
+                "HMGET", SHOP_SESSION(token), "user", "since", "seen", "moved", store=lambda row: self._kept(token, row)
             )
         if found is None or self._is_over(found):
             return None

@@ -23,7 +23,7 @@ from plaza.core.clock import Clock
 from plaza.core.domain import PasswordCheck
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Position, checksum, page_by_position
+from plaza.core.paging import Page, Position, list_checksum, page_by_position
 from plaza.core.revocations import Revocations
 from plaza.core.tokens import is_username
 from plaza.shop.keys import SHOP_ACCOUNT_SESSIONS, SHOP_RECENT, SHOP_SESSION, SHOP_VIEWED, UUID, of_account, of_session
@@ -186,7 +186,7 @@ class Sessions:
 
     async def _call(self, token: str, verb: str, args: Sequence[Any], keys: Sequence[str], new: str = "0") -> list[Any]:
         # What follows from it elsewhere is that the token was seen, or has ended: no answer waits for that.
-        reply: list[Any] = await self.functions.begin(
+        reply: list[Any] = await self.functions.run_deferred(
             verb, [*of_session(token), *keys], token, self.now(), self.limits.idle, self.limits.absolute, new, *args
         )
         return reply
@@ -278,7 +278,7 @@ class Sessions:
         order = sorted(own.values(), key=lambda session: (-session.created_at, session.id))
 
         async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-            places = [(s.id, Position(checksum(listed), s.created_at, s.id)) for s in order]
+            places = [(s.id, Position(list_checksum(listed), s.created_at, s.id)) for s in order]
             if start is not None:
                 places = [p for p in places if (-p[1].score, p[0]) > (-start.score, start.id)]
             return places[:count]

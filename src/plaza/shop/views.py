@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plaza.core.clock import Clock
-from plaza.core.paging import Page, Position, Snapshots, checksum, page_by_position
+from plaza.core.paging import Page, Position, Snapshots, list_checksum, page_by_position
 from plaza.shop.items import Items
 from plaza.shop.keys import POPULAR, SHOP_HALVED, SHOP_POPULAR, of_row
 from plaza.shop.model import Item, ItemsPage
@@ -59,7 +59,8 @@ class Views:
             flat = await self._sessions.viewed_before(visit.token)
         name = f"viewed by {visit.id}"
         places = [
-            (item, Position(checksum(name), float(at), item)) for item, at in zip(flat[::2], flat[1::2], strict=True)
+            (item, Position(list_checksum(name), float(at), item))
+            for item, at in zip(flat[::2], flat[1::2], strict=True)
         ]
 
         async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:

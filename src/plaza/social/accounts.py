@@ -18,7 +18,7 @@ from plaza.core.clock import Clock
 from plaza.core.domain import SignOut
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
-from plaza.core.idempotency import KEPT_MS, Keyed, KeyReused
+from plaza.core.idempotency import KEPT_MS, IdempotentRequest, KeyReused
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.core.tokens import ACCESS_SECONDS, Role, is_username
@@ -110,7 +110,7 @@ class Accounts:
                 raise
         return await self._register_again(new, sent), True
 
-    async def _register_again(self, new: Registration, sent: Keyed) -> SignedIn:
+    async def _register_again(self, new: Registration, sent: IdempotentRequest) -> SignedIn:
         """Two round trips."""
         name, now, stamp = new.username, self.clock.now_ms(), self.auth.stamp(new.username)
         stored, known = await self.valkey.call("HMGET", AUTH_USER(name), "password_hash", "registered")
@@ -125,7 +125,9 @@ class Accounts:
             raise UsernameTaken("That name is taken.")
         return self._signed_in(reply, token, stamp)
 
-    async def register(self, new: Registration, address: str | None = None, sent: Keyed | None = None) -> SignedIn:
+    async def register(
+        self, new: Registration, address: str | None = None, sent: IdempotentRequest | None = None
+    ) -> SignedIn:
         """Make an account and sign in. One round trip, besides the limit's."""
         require_free_form(new.username)
         await self.limiter.take("auth", new.username, address)
@@ -237,13 +239,13 @@ class Accounts:
         return SignedIn(user, access, str(token), ACCESS_SECONDS)
 
 
-def _sent(key: str, new: Registration) -> Keyed:
+def _sent(key: str, new: Registration) -> IdempotentRequest:
     """A registration with an `Idempotency-Key`. The name stands for its caller: who registers has no other yet.
 
     Of the password nothing is kept here: a hash of it that is quick to make would be quick to guess. It has its own.
     """
     profile = msgspec.json.encode(new.given())
-    return Keyed.by(f"registering {new.username}", key, "POST", "/auth/register", profile)
+    return IdempotentRequest.from_request(f"registering {new.username}", key, "POST", "/auth/register", profile)
 
 
 def require_free_form(username: str) -> None:

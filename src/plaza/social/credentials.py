@@ -9,7 +9,7 @@ from plaza.core.functions import Functions
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.core.tokens import ROLES
-from plaza.core.tracking_cache import Hot
+from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import AUTH_USER, USER
 
 # Users whose role is cached until it changes: about 200 bytes each.
@@ -23,7 +23,7 @@ class Credentials:
         self._valkey = functions.valkey
         self._limiter = limiter
         self._passwords = passwords
-        self._actors: Hot[Actor] = Hot(functions.valkey, MAX_CACHED_ACTORS)
+        self._actors: TrackingCache[Actor] = TrackingCache(functions.valkey, MAX_CACHED_ACTORS)
 
     async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
         """Return the user if the password is right, else None. Three round trips, besides the limit's."""
@@ -54,5 +54,5 @@ class Credentials:
             self._actors.put(key, actor)
             return actor
 
-        actor: Actor | None = await self._valkey.tracked("HMGET", key, "role", "suspended_at", keep=keep)
+        actor: Actor | None = await self._valkey.tracked("HMGET", key, "role", "suspended_at", store=keep)
         return actor

@@ -41,7 +41,7 @@ def build(core: Core) -> Parts:
         services,
         Provided(passwords=credentials, blocks=people),
         build_last=lambda provided: _build_last(core, passwords, posts, provided),
-        ends=[passwords.close],
+        on_close=[passwords.close],
     )
 
 

@@ -15,7 +15,15 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
-from plaza.core.paging import MOST_LOOKED_AT, Page, Paged, Snapshots, behind, fill, page_by_position
+from plaza.core.paging import (
+    MOST_LOOKED_AT,
+    Page,
+    PageResult,
+    Snapshots,
+    fill_page,
+    ids_in_sorted_set,
+    page_by_position,
+)
 from plaza.social.hashtags import require_tag
 from plaza.social.keys import (
     EXPLORE_FEED,
@@ -44,26 +52,26 @@ class Feeds:
         self.people = people
         self.snapshots = Snapshots(functions.valkey, clock)
 
-    async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+    async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """All posts, newest first. Two round trips on one server, three on a cluster."""
         return await self._by_time(View(viewer, users), EXPLORE_FEED(), page)
 
-    async def of_user(self, viewer: Actor | None, name: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+    async def of_user(self, viewer: Actor | None, name: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """Someone's posts, newest first. Three round trips."""
         await self.people.get(viewer, name)
         return await self._by_time(View(viewer, users, feed=False), USER_POSTS(name), page)
 
-    async def bookmarked(self, actor: Actor, name: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+    async def bookmarked(self, actor: Actor, name: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """What the caller has bookmarked, latest first. Two round trips on one server, three on a cluster."""
         if actor.name != name:
             raise Forbidden("Bookmarks are only for their own person.")
         return await self._by_time(View(actor, users, feed=False), USER_BOOKMARKED(name), page)
 
-    async def hashtag(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+    async def hashtag(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """Posts with a tag, newest first. Two round trips on one server, three on a cluster."""
         return await self._by_time(View(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
 
-    async def ranked(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+    async def ranked(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """Posts with a tag, best first, as they stood at the first page. Three round trips on one server."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
         view = View(viewer, users)
@@ -92,10 +100,10 @@ class Feeds:
             first = 0 if place is None else place + 1
             return [(id, first + i) for i, id in enumerate(ids[first : first + count])]
 
-        items, _ = await fill(Page(limit=count), after, None, partial(self.reader.items, view))
+        items, _ = await fill_page(Page(limit=count), after, None, partial(self.reader.items, view))
         return items
 
-    async def top_models(self, viewer: Actor, page: Page) -> Paged[TopModel]:
+    async def top_models(self, viewer: Actor, page: Page) -> PageResult[TopModel]:
         """The models by engagement, as they stood at the first page. Three round trips."""
         key = MODELS_TOP_ENGAGEMENT()
 
@@ -114,6 +122,6 @@ class Feeds:
         top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")
         return top
 
-    async def _by_time(self, view: View, key: str, page: Page) -> Paged[FeedItem]:
+    async def _by_time(self, view: View, key: str, page: Page) -> PageResult[FeedItem]:
         load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
-        return await page_by_position(key, page, behind(self.functions, key), load, seen)
+        return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)

@@ -20,7 +20,7 @@ from plaza.core.auth import USER as A_USER
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Paged, Position, checksum, page_by_position
+from plaza.core.paging import Page, PageResult, Position, list_checksum, page_by_position
 from plaza.social.keys import (
     EXPLORE_FEED,
     HOME_SECONDS,
@@ -65,7 +65,7 @@ class Home:
         self.reader = reader
         self.clock = clock
 
-    async def page(self, actor: Actor, page: Page, *, users: bool = True) -> Paged[FeedItem]:
+    async def page(self, actor: Actor, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """A page. Two round trips on one server when warm; one for each 500 followed and two more when built."""
         actor.require(A_USER)
         me, view = actor.name, View(actor, users, followed=True)
@@ -86,7 +86,7 @@ class Home:
         if kind == "build":
             said = await self._build(me, now, said[0], await self._all(me, said[1]), (*place, count))
         floor, rows = said
-        name = checksum(TMP_HOME(me))
+        name = list_checksum(TMP_HOME(me))
         found = [(id, Position(name, float(at), id)) for id, at in zip(rows[::2], rows[1::2], strict=True)]
         if not floor:
             return found
@@ -99,7 +99,7 @@ class Home:
 
     async def _deeper(self, me: str, behind: Position | None, count: int) -> list[tuple[str, Position]]:
         found, _ = await self.newest(await self._all(me, []), count, behind)
-        return [(post.id, Position(checksum(TMP_HOME(me)), post.score, post.id)) for post in found]
+        return [(post.id, Position(list_checksum(TMP_HOME(me)), post.score, post.id)) for post in found]
 
     async def _build(self, me: str, now: int, follows: str, names: list[str], place: Place) -> list[Any]:
         found, complete = await self.newest(names, DEPTH)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.core.leases import Fence
+from plaza.core.leases import Lease
 from plaza.core.timers import Timer
 from plaza.social.deletion import Leaving
 from plaza.social.home_fanout import Fanout
@@ -134,10 +134,10 @@ class Jobs:
         return len(posts) + len(names)
 
 
-def _saying(what: str, job: Callable[[], Awaitable[int]]) -> Callable[[Fence], Awaitable[str]]:
+def _saying(what: str, job: Callable[[], Awaitable[int]]) -> Callable[[Lease], Awaitable[str]]:
     """A job as a timer runs it: how much it did, in words for whoever looks after it."""
 
-    async def run(_: Fence) -> str:
+    async def run(_: Lease) -> str:
         return f"{await job()} {what}"
 
     return run

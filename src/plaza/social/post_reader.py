@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
-from plaza.core.tracking_cache import Hot
+from plaza.core.tracking_cache import TrackingCache
 from plaza.core.valkey import Arg, ReplyError
-from plaza.core.wrong_type import damaged, is_damage
+from plaza.core.wrong_type import find_wrong_types, is_wrong_type
 from plaza.social.keys import (
     POST,
     USER,
@@ -56,8 +56,8 @@ class Reader:
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
         self.valkey = functions.valkey
-        self.posts: Hot[Post] = Hot(functions.valkey, MOST_POSTS)
-        self.cards: Hot[User] = Hot(functions.valkey, MOST_CARDS)
+        self.posts: TrackingCache[Post] = TrackingCache(functions.valkey, MOST_POSTS)
+        self.cards: TrackingCache[User] = TrackingCache(functions.valkey, MOST_CARDS)
 
     async def items(self, view: View, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
         """Posts for a reader, None for one that is gone, banned or hidden. One round trip, two on a cluster.
@@ -75,7 +75,7 @@ class Reader:
         try:
             return await self._some(view, ids, listed)
         except ReplyError as error:
-            broken = await damaged(self.valkey, {POST(id): POST for id in ids}) if is_damage(error) else {}
+            broken = await find_wrong_types(self.valkey, {POST(id): POST for id in ids}) if is_wrong_type(error) else {}
             if not broken or len(ids) == 1:
                 raise
         sound = [id for id in ids if POST(id) not in broken]
@@ -127,7 +127,7 @@ class Reader:
         keys = [*map(POST, missing), *map(USER, unseen)]
         args = (len(missing), ",".join(PUBLIC_FIELDS) if view.users else "", *POST_FIELDS)
         answer, *replies = await self.functions.query_with_batch(
-            "social_posts_and_cards", keys, args, beside, keep=keep
+            "social_posts_and_cards", keys, args, beside, store=keep
         )
         more = Shown.of(*answer)
         shown.posts |= more.posts

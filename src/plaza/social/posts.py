@@ -14,7 +14,15 @@ from plaza.core.auth import USER as A_USER
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Paged, Position, behind, checksum, encode_cursor, page_by_position
+from plaza.core.paging import (
+    Page,
+    PageResult,
+    Position,
+    encode_cursor,
+    ids_in_sorted_set,
+    list_checksum,
+    page_by_position,
+)
 from plaza.social.hashtags import tags_in, tags_of
 from plaza.social.keys import (
     COMMENT,
@@ -207,12 +215,12 @@ class Posts:
             await self.get(actor, id)
         return Engagement(id, bool(changed), isBookmarked=False)
 
-    async def likes(self, viewer: Actor | None, id: str, page: Page) -> Paged[User]:
+    async def likes(self, viewer: Actor | None, id: str, page: Page) -> PageResult[User]:
         """Who likes a post, latest first. Three round trips; four on a cluster."""
         await self.get(viewer, id)
         key = POST_LIKES_RECENT(id)
         load, seen = partial(self.people.cards, viewer), partial(self.people.seen, viewer)
-        return await page_by_position(key, page, behind(self.functions, key), load, seen)
+        return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)
 
     async def comment(self, actor: Actor, id: str, new: NewComment, operation: str | None = None) -> Comment:
         """Say something below a post. Run twice for one operation, it is one comment. One round trip."""
@@ -228,7 +236,7 @@ class Posts:
         before = {} if made else await self.valkey.call("HGETALL", COMMENT(comment))
         return comment_of(before) if before else Comment(comment, id, me, new.content, now)
 
-    async def comments(self, viewer: Actor | None, id: str, page: Page) -> Paged[Comment]:
+    async def comments(self, viewer: Actor | None, id: str, page: Page) -> PageResult[Comment]:
         """What is said below a post, oldest first. Three round trips; four on a cluster."""
         await self.get(viewer, id)
         key = POST_COMMENTS_RECENT(id)
@@ -239,11 +247,11 @@ class Posts:
             hidden = await self.people.hidden(viewer.name, names) if viewer else set()
             return [comment_of(f) if f and f["username"] not in hidden else None for f in found]
 
-        return await page_by_position(key, page, behind(self.functions, key, newest_first=False), load)
+        return await page_by_position(key, page, ids_in_sorted_set(self.functions, key, newest_first=False), load)
 
     def place(self, comment: Comment) -> str:
         """A cursor by which `comments` begins with this one."""
-        list_of = checksum(POST_COMMENTS_RECENT(comment.post_id))
+        list_of = list_checksum(POST_COMMENTS_RECENT(comment.post_id))
         return encode_cursor(Position(list_of, comment.created_at, ""))
 
     async def uncomment(self, actor: Actor, comment: str) -> Deleted:

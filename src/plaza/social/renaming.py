@@ -161,7 +161,7 @@ class Renaming:
 
     async def _settled(self, old: str) -> None:
         """Wait for what the old name had begun: a late effect would speak of it again."""
-        await self.functions.outbox.settled(old)
+        await self.functions.outbox.wait_until_settled(old)
         await self.fanout.drop()  # posts it has deleted, which its followers' feeds may still have
 
     async def _settle_in(self, names: Names) -> None:

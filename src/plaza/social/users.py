@@ -15,7 +15,7 @@ from plaza.core.auth import USER as A_USER
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
-from plaza.core.paging import Page, Paged, behind, page_by_position
+from plaza.core.paging import Page, PageResult, ids_in_sorted_set, page_by_position
 from plaza.core.tokens import Role
 from plaza.social.keys import (
     AUTH_USER,
@@ -168,17 +168,17 @@ class People:
         changed = await self.functions.run("social_unmute", [USER_MUTED(me)], me, target)
         return Relation(target, target, "mute", False, bool(changed))
 
-    async def followers(self, viewer: Actor | None, name: str, page: Page) -> Paged[User]:
+    async def followers(self, viewer: Actor | None, name: str, page: Page) -> PageResult[User]:
         """Who follows someone, latest first. Three round trips."""
         await self.get(viewer, name)
         return await self._people(viewer, USER_FOLLOWERS_RECENT(name), page)
 
-    async def following(self, viewer: Actor | None, name: str, page: Page) -> Paged[User]:
+    async def following(self, viewer: Actor | None, name: str, page: Page) -> PageResult[User]:
         """Whom someone follows, latest first. Three round trips."""
         await self.get(viewer, name)
         return await self._people(viewer, USER_FOLLOWING_RECENT(name), page)
 
-    async def blocked(self, actor: Actor, page: Page) -> Paged[User]:
+    async def blocked(self, actor: Actor, page: Page) -> PageResult[User]:
         """Whom the caller blocks. Two round trips."""
         # They are hidden from the caller everywhere else; here is where the block can be lifted.
         return await self._people(None, USER_BLOCKED(actor.name), page)
@@ -187,17 +187,17 @@ class People:
         """The keys that name whom someone blocks and who blocks them, for other domains to read along."""
         return USER_BLOCKED(username), USER_BLOCKED_BY(username)
 
-    async def muted(self, actor: Actor, page: Page) -> Paged[User]:
+    async def muted(self, actor: Actor, page: Page) -> PageResult[User]:
         """Whom the caller has muted. Two round trips."""
         return await self._people(actor, USER_MUTED(actor.name), page)
 
-    async def newest(self, viewer: Actor, role: Role, page: Page) -> Paged[User]:
+    async def newest(self, viewer: Actor, role: Role, page: Page) -> PageResult[User]:
         """The newest users or models. Two round trips."""
         return await self._people(viewer, USERS_MODELS() if role == "model" else USERS_REGULAR(), page)
 
-    async def _people(self, viewer: Actor | None, key: str, page: Page) -> Paged[User]:
+    async def _people(self, viewer: Actor | None, key: str, page: Page) -> PageResult[User]:
         load, seen = partial(self.cards, viewer), partial(self.seen, viewer)
-        return await page_by_position(key, page, behind(self.functions, key), load, seen)
+        return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)
 
     def _toward(self, actor: Actor, target: str) -> str:
         actor.require(A_USER)

@@ -6,7 +6,7 @@ from typing import Any
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.core.paging import Page, Paged
+from plaza.core.paging import Page, PageResult
 from plaza.social.feeds import Feeds
 from plaza.social.hashtags import require_tag
 from plaza.social.home_feed import Home
@@ -23,7 +23,9 @@ from plaza.web.visitors import Visitor
 page = PageRoutes()
 
 
-def feed(site: Site, request: Request, who: Visitor, found: Paged[FeedItem], path: str, **said: Any) -> Response[str]:
+def feed(
+    site: Site, request: Request, who: Visitor, found: PageResult[FeedItem], path: str, **said: Any
+) -> Response[str]:
     """A page with a list of posts."""
     given = {"section": "", "lead": "", "composer": False, "tabs": "", "empty": "Nothing here yet."}
     more = older(path, found.pagination)
@@ -84,7 +86,7 @@ async def tag_by_rank(request: Request, site: Site, tag: str, feeds: Feeds, curs
 
 
 def _tag(
-    site: Site, request: Request, who: Visitor, found: Paged[FeedItem], tag: str, *, ranked: bool
+    site: Site, request: Request, who: Visitor, found: PageResult[FeedItem], tag: str, *, ranked: bool
 ) -> Response[str]:
     tag = require_tag(tag, "tag")
     new, best = tag_path(tag), f"{tag_path(tag)}/ranked"

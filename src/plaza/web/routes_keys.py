@@ -30,7 +30,7 @@ async def families(request: Request, site: Site, keyspace: KeyBrowser, q: str = 
 
 
 def _fits(key: Key, words: str) -> bool:
-    said = f"{key.pattern} {key.help} {key.of} {key.document} {key.type}".lower()
+    said = f"{key.pattern} {key.help} {key.contains} {key.document} {key.type}".lower()
     return all(word in said for word in words.lower().split())
 
 

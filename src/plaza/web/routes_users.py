@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.core.paging import Page, Paged
+from plaza.core.paging import Page, PageResult
 from plaza.social.credentials import Credentials
 from plaza.social.feeds import Feeds
 from plaza.social.model import NoProfile, Ties, User, Username
@@ -135,7 +135,9 @@ async def muted(request: Request, site: Site, people: People, cursor: str | None
     return _kept_away(request, site, who, await people.muted(who.person(), Page(cursor=cursor)), "mute", "Muted")
 
 
-def _kept_away(request: Request, site: Site, who: Visitor, found: Paged[User], verb: str, title: str) -> Response[str]:
+def _kept_away(
+    request: Request, site: Site, who: Visitor, found: PageResult[User], verb: str, title: str
+) -> Response[str]:
     said: dict[str, Any] = {"tabs": own_tabs(title), "title": title, "verb": verb, "on": True}
     more = older(f"/app/{title.lower()}", found.pagination, "More people")
     return site.page(request, who, "kept-away.html", people=found.items, more=more, **said)

@@ -27,7 +27,7 @@ PLANTS = Table(
 
 
 def with_garden() -> list[Path]:
-    return [*migrate.folders(), FOLDER]
+    return [*migrate.migration_folders(), FOLDER]
 
 
 async def free(sql: Sql) -> int:

@@ -15,8 +15,8 @@ from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden
 from plaza.core.invariants import Entry
 from plaza.core.keyspace import Layout, use_layout
-from plaza.core.leases import Held
-from plaza.core.outbox import Note
+from plaza.core.leases import LeaseHeld
+from plaza.core.outbox import OutboxEntry
 from plaza.core.valkey import Valkey
 from plaza.keyspace.audit import REPAIR, AuditReport, Audits, basic_invariants
 from plaza.keyspace.audit.recheck import Rechecker, Suspicion
@@ -73,7 +73,7 @@ async def test_a_background_audit_is_visible_to_other_processes_and_runs_once(
     other_process = Audits(audits.auditor)
     await audits.start(API)
     assert (await other_process.state(API)).running is not None, "visible from its start"
-    with pytest.raises(Held):
+    with pytest.raises(LeaseHeld):
         await audits.start(API)
 
     async def last() -> AuditReport | None:
@@ -110,7 +110,7 @@ async def test_a_suspicion_that_was_deleted_or_corrected_is_no_finding(
 async def test_an_outbox_entry_that_is_never_settled_is_a_finding_until_repaired(
     audits: Audits, community: SampleCommunity, redis_client: Any
 ) -> None:
-    note = Note.beside("social", USER("ana"))
+    note = OutboxEntry.for_key("social", USER("ana"))
     await redis_client.hset(note.pending, "left-1", json.dumps({"at": 1, "todo": []}))
     await redis_client.sadd(note.slot, note.pending)
     (group,) = (await audits.run()).groups

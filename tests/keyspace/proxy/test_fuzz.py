@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from plaza.core.keyspace import Access, Key, Layout
+from plaza.core.keyspace import Key, KeyAccess, Layout
 from plaza.keyspace.proxy.commands import COMMANDS
 from plaza.keyspace.proxy.encoding import MOST_COMMANDS
 from plaza.social import keys as social
@@ -177,7 +177,7 @@ def only_written(before: dict[str, Any], after: dict[str, Any], profiles: set[st
     """Nothing has changed but these, and nothing in them but what their people may write."""
     others = [{name: value for name, value in dump.items() if name not in profiles} for dump in (before, after)]
     assert others[0] == others[1]
-    kept = [field.name for field in social.USER.fields if field.write is Access.NOBODY]
+    kept = [field.name for field in social.USER.fields if field.write is KeyAccess.NONE]
     for profile in profiles:
         assert [after[profile].get(name) for name in kept] == [before[profile].get(name) for name in kept]
     assert any(after[profile] != before[profile] for profile in profiles), "nothing was ever written"

@@ -49,7 +49,7 @@ class Candidates:
         """Those of these posts that there are. No look for those at hand."""
         missing = [id for id in ids if id not in self._at_hand]
         for start in range(0, len(missing), STEP):
-            for row in await self._sql.look(_CANDIDATES, ids=missing[start : start + STEP]):
+            for row in await self._sql.fetch_all(_CANDIDATES, ids=missing[start : start + STEP]):
                 self._at_hand[row.id] = Candidate._make(row)
         found = [self._at_hand[id] for id in ids if id in self._at_hand]
         if len(self._at_hand) > MOST:  # those that came first are the oldest, more or less

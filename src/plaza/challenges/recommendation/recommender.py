@@ -111,7 +111,7 @@ class Recommender:
             chosen = menu.choose(max(2 * limit, LOOKED_UP), gone)
             unknown = [one.post.id for one in chosen if one.post.id not in rows]
             if unknown:
-                found = await self._sql.look(_ROWS, viewer=name, ids=unknown)
+                found = await self._sql.fetch_all(_ROWS, viewer=name, ids=unknown)
                 rows |= {
                     row.id: row
                     for row in found
@@ -171,7 +171,7 @@ class Recommender:
     async def _own(self, name: str, today: int) -> list[Own]:
         """The challenges that go on in which one reacted or which one joined: the newest of each in turn."""
         found = [
-            [Own(row.id, row.title, did) for row in await self._sql.look(statement, viewer=name, today=today)]
+            [Own(row.id, row.title, did) for row in await self._sql.fetch_all(statement, viewer=name, today=today)]
             for did, statement in _OWN.items()
         ]
         own: dict[int, Own] = {}
@@ -184,7 +184,7 @@ class Recommender:
         wanted = {f"challenge{n}": id for n, id in enumerate({*taste.reactions, *taste.alike})}
         if not wanted:
             return set()
-        return {id for (id,) in await self._sql.look(_newest(len(wanted)), viewer=name, **wanted)}
+        return {id for (id,) in await self._sql.fetch_all(_newest(len(wanted)), viewer=name, **wanted)}
 
     def _may_be_shown(self, post: Candidate, today: int, taste: Taste) -> bool:
         days, last = taste.shown.get(post.id, (0, today))

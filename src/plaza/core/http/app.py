@@ -31,12 +31,11 @@ from plaza.core.http.router import Leaf, Router
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.core.http.streaming import Send, Watch, close, send_chunks, send_events
 from plaza.core.http.trusted_proxies import Proxies
-from plaza.core.idempotency import Idempotency, Keyed, caller_of
-from plaza.core.idempotency import Reply as KeptReply
+from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id
 from plaza.core.rate_limits import Limiter, RateLimited
 from plaza.core.settings import Settings
-from plaza.core.valkey import USAGE
-from plaza.core.wrong_type import Explain, as_it_is
+from plaza.core.valkey import REQUEST_USAGE
+from plaza.core.wrong_type import ExplainError, unexplained
 
 # No id or cursor of ours comes near; beyond it a request is a mistake or an attack.
 LONGEST_PATH = 4096
@@ -78,7 +77,7 @@ class App:
         observer: Observer | None,
         strays: Mapping[str, ErrorResponse],
         visitor: Visitor | None,
-        explain: Explain,
+        explain: ExplainError,
         draining: asyncio.Event | None = None,
     ) -> None:
         self.documents = documents
@@ -104,7 +103,7 @@ class App:
             return
         begun = perf_counter()
         request = Request(scope, self.proxies)
-        mark = USAGE.set(request.usage)
+        mark = REQUEST_USAGE.set(request.usage)
         self.in_flight += 1
         if self._sampling is None:
             self._sampling = asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self._sample)
@@ -117,7 +116,7 @@ class App:
             status = CLIENT_GONE
         finally:
             self.in_flight -= 1
-            USAGE.reset(mark)
+            REQUEST_USAGE.reset(mark)
             if self.observer is not None:
                 self.observer.answered(request, status, perf_counter() - begun)
 
@@ -235,7 +234,7 @@ class App:
         """Run the handler, unless the same request was answered before."""
         made: list[Reply] = []
 
-        async def work(operation: str) -> KeptReply:
+        async def work(operation: str) -> BufferedResponse:
             request.operation = operation
             try:
                 reply = endpoint.reply(await endpoint.handler(*arguments))
@@ -244,13 +243,13 @@ class App:
             assert isinstance(reply.body, bytes), "a stream cannot be given again"
             made.append(reply)
             headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
-            return KeptReply(reply.status, headers, reply.body)
+            return BufferedResponse(reply.status, headers, reply.body)
 
         target = f"{request.path}?{request.scope['query_string'].decode('latin-1')}"
-        caller = caller_of(request.actor, request.address)
+        caller = caller_id(request.actor, request.address)
         if endpoint.route.caller is not None:
             caller = f"{caller} {endpoint.route.caller(request)}"
-        keyed = Keyed.by(caller, key, request.method, target, request.body)
+        keyed = IdempotentRequest.from_request(caller, key, request.method, target, request.body)
         kept = await idempotency.once(keyed, work)
         return made[0] if made else Reply(kept.status, with_headers(standard_headers(None), kept.headers), kept.body)
 
@@ -328,7 +327,7 @@ def make_app(
     observer: Observer | None = None,
     strays: Mapping[str, ErrorResponse] | None = None,
     visitor: Visitor | None = None,
-    explain: Explain = as_it_is,
+    explain: ExplainError = unexplained,
     draining: asyncio.Event | None = None,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.

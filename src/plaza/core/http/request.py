@@ -9,7 +9,7 @@ from typing import Any
 from plaza.core.auth import Actor
 from plaza.core.http.trusted_proxies import Proxies
 from plaza.core.rate_limits import LimitState
-from plaza.core.valkey import Usage
+from plaza.core.valkey import RequestUsage
 
 # An id that a proxy or a client gave is kept if it can stand in a log line and a header as it is.
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -44,7 +44,7 @@ class Request:
             self.headers = _joined(scope["headers"])
         given = self.headers.get("x-request-id")
         self.request_id = given if given and _SANE_ID.fullmatch(given) else f"{getrandbits(96):024x}"
-        self.usage = Usage()
+        self.usage = RequestUsage()
         self.actor: Actor | None = None
         self.body = b""
         self.is_cut_off = False  # the body was too large, and the rest of it may still come

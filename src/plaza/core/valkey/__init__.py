@@ -4,15 +4,15 @@
 """
 
 from plaza.core.valkey.calls import (
-    USAGE,
+    REQUEST_USAGE,
     Arg,
     CallTimeout,
     ConnectionLost,
+    ConnectionOptions,
     NotReady,
-    Options,
     Overloaded,
     ReplyError,
-    Usage,
+    RequestUsage,
 )
 from plaza.core.valkey.client import Valkey
 from plaza.core.valkey.dedicated import Subscription
@@ -20,16 +20,16 @@ from plaza.core.valkey.factory import connect
 from plaza.core.valkey.scanning import scan_pages
 
 __all__ = [
-    "USAGE",
+    "REQUEST_USAGE",
     "Arg",
     "CallTimeout",
     "ConnectionLost",
+    "ConnectionOptions",
     "NotReady",
-    "Options",
     "Overloaded",
     "ReplyError",
+    "RequestUsage",
     "Subscription",
-    "Usage",
     "Valkey",
     "connect",
     "scan_pages",

@@ -40,7 +40,7 @@ class Address:
         return replace(self, host=host, port=port)
 
 
-def parse(url: str) -> tuple[list[Address], bool]:
+def parse_url(url: str) -> tuple[list[Address], bool]:
     """The addresses that a URL names, and whether they are nodes of a cluster.
 
     `valkey://user:password@host:port/database`, the same with `redis`, `valkeys` and `rediss` (TLS), with several

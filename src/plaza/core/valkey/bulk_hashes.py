@@ -42,7 +42,7 @@ _ALIKE = frozenset(
 )
 
 
-def hashes_in(commands: Sequence[Sequence[Arg]]) -> Sequence[int]:
+def hash_indexes(commands: Sequence[Sequence[Arg]]) -> Sequence[int]:
     """Which commands of a batch read a whole hash, if the batch may be asked in RESP2 and that pays; else none."""
     names = [command[0] for command in commands]
     count = names.count("HGETALL")
@@ -53,7 +53,7 @@ def hashes_in(commands: Sequence[Sequence[Arg]]) -> Sequence[int]:
     return [i for i, name in enumerate(names) if name == "HGETALL"]
 
 
-def as_dicts(replies: list[Any], hashes: Sequence[int]) -> list[Any]:
+def flat_replies_to_dicts(replies: list[Any], hashes: Sequence[int]) -> list[Any]:
     """Turn the flat replies at these places into dicts. Errors stay what they are."""
     for i in hashes:
         reply = replies[i]

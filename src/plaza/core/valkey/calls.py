@@ -31,7 +31,7 @@ class ReplyError(Exception):
         self.sent = b""  # not part of the message: it may hold what is secret
 
 
-class Away(Unavailable):
+class ValkeyUnavailable(Unavailable):
     """Valkey is away. The error's own text says where and why, for logs and operators; clients get only `detail`."""
 
     def __init__(self, text: str) -> None:
@@ -39,7 +39,7 @@ class Away(Unavailable):
         self.detail = "Valkey is away or busy."
 
 
-class ConnectionLost(Away):
+class ConnectionLost(ValkeyUnavailable):
     """The connection broke, or could not be made. `fenced` is the one that broke: what it carried may still run."""
 
     def __init__(self, text: str, *, may_have_run: bool, fenced: FencedConnection | None = None) -> None:
@@ -48,7 +48,7 @@ class ConnectionLost(Away):
         self.fenced = fenced
 
 
-class CallTimeout(Away):
+class CallTimeout(ValkeyUnavailable):
     """No reply came in time. The command may still run, or have run."""
 
     def __init__(self, text: str, *, may_have_run: bool) -> None:
@@ -56,13 +56,13 @@ class CallTimeout(Away):
         self.may_have_run = may_have_run
 
 
-class Overloaded(Away):
+class Overloaded(ValkeyUnavailable):
     """As many calls as allowed are in flight, and the wait for a turn was in vain. The command did not run."""
 
     may_have_run = False
 
 
-class NotReady(Away):
+class NotReady(ValkeyUnavailable):
     """Valkey is there and cannot serve now: it loads its data, elects a primary, has no memory left.
 
     `reply` is the first word of its error, and `message` all of it. The command did not run.
@@ -81,7 +81,7 @@ _NOT_READY = frozenset(
 )
 
 
-class Tally:
+class ConnectionStats:
     """What this process's connections have done so far, in plain numbers: `core/metrics.py` looks now and then."""
 
     __slots__ = ("failures", "links", "reconnects", "trips")
@@ -93,7 +93,7 @@ class Tally:
         self.links: set[Any] = set()  # open connections; each has its `pending` calls
 
 
-TALLY = Tally()
+CONNECTION_STATS = ConnectionStats()
 
 
 def error_reply(message: str | bytes) -> Exception:
@@ -102,12 +102,12 @@ def error_reply(message: str | bytes) -> Exception:
     code = text.split(" ", 1)[0]
     if code not in _NOT_READY:
         return ReplyError(code, text)
-    TALLY.failures += 1
+    CONNECTION_STATS.failures += 1
     return NotReady(code, text)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConnectionOptions:
     """How long and how much. Times are in seconds."""
 
     timeout: float = 5.0  # a call without a timeout of its own
@@ -120,17 +120,17 @@ class Options:
 
 
 @dataclass(slots=True)
-class Usage:
+class RequestUsage:
     """What one request has asked of Valkey: round trips, and seconds spent waiting for them (summed)."""
 
     trips: int = 0
     seconds: float = 0.0
 
 
-USAGE: ContextVar[Usage | None] = ContextVar("usage", default=None)
+REQUEST_USAGE: ContextVar[RequestUsage | None] = ContextVar("usage", default=None)
 
 
-class Gather:
+class ReplyGroup:
     """Several replies that make one answer. `finish` turns them into it, in the order of the connection."""
 
     __slots__ = ("count", "finish", "replies")
@@ -143,27 +143,27 @@ class Gather:
 
 # What waits for a reply: packed command, who waits, how many replies, whose usage, since when, until when.
 # A tuple, because one is made for every command and nothing is cheaper to make.
-Entry = tuple[bytes, "Future[Any]", "Gather | None", "Usage | None", float, float]
+PendingCall = tuple[bytes, "Future[Any]", "ReplyGroup | None", "RequestUsage | None", float, float]
 
 
-def fail(entry: Entry, error: Exception, now: float) -> None:
+def fail(entry: PendingCall, error: Exception, now: float) -> None:
     """End a call without a reply, unless it has ended already."""
     _, future, _, usage, since, _ = entry
     if not future.done():
-        TALLY.failures += 1
+        CONNECTION_STATS.failures += 1
         if usage is not None:
             usage.seconds += now - since
         future.set_exception(error)
 
 
-def answering(packed: bytes, error: Exception) -> Exception:
+def with_command(packed: bytes, error: Exception) -> Exception:
     """An error that knows what it answers, if Valkey said it."""
     if isinstance(error, ReplyError):
         error.sent = packed
     return error
 
 
-def words_of(packed: bytes, most: int) -> list[str]:
+def command_words(packed: bytes, most: int) -> list[str]:
     """The words of packed commands, as far as there are no more than that."""
     words: list[str] = []
     at = 0
@@ -186,7 +186,7 @@ def all_or_first_error(replies: list[Any]) -> list[Any]:
     return replies
 
 
-def ran(replies: list[Any]) -> list[Any]:
+def exec_replies(replies: list[Any]) -> list[Any]:
     """The answers of MULTI … EXEC. What made EXEC refuse is the error of the command that could not be queued."""
     if isinstance(replies[-1], Exception):
         all_or_first_error(replies)
@@ -194,6 +194,6 @@ def ran(replies: list[Any]) -> list[Any]:
     return answers
 
 
-def executed(replies: list[Any]) -> list[Any]:
+def exec_replies_or_error(replies: list[Any]) -> list[Any]:
     """The same, if none of the commands ran into an error."""
-    return all_or_first_error(ran(replies))
+    return all_or_first_error(exec_replies(replies))

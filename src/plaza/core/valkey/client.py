@@ -13,22 +13,22 @@ from plaza.core.keyspace import Layout
 from plaza.core.valkey.calls import Arg
 from plaza.core.valkey.dedicated import Subscription
 
-Invalidated = Callable[[list[str] | None], None]
+OnInvalidate = Callable[[list[str] | None], None]
 
 
-class Alone(Protocol):
+class BlockingConnection(Protocol):
     """A connection of one's own: `core/valkey/dedicated.py`."""
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any: ...
 
 
-class Listeners:
+class InvalidationListeners:
     """Who wants to know of changed keys. One that fails does not keep the news from the others."""
 
     def __init__(self) -> None:
-        self._callbacks: list[Invalidated] = []
+        self._callbacks: list[OnInvalidate] = []
 
-    def add(self, callback: Invalidated) -> Callable[[], None]:
+    def add(self, callback: OnInvalidate) -> Callable[[], None]:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
@@ -98,7 +98,7 @@ class Valkey(ABC):
 
     @abstractmethod
     def tracked(
-        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+        self, *command: Arg, store: Callable[[Any], Any] | None = None, timeout: float | None = None
     ) -> Awaitable[Any]:
         """Read, and have Valkey tell `on_invalidate` when what was read changes.
 
@@ -106,16 +106,16 @@ class Valkey(ABC):
         stale stays. What it returns is the answer.
         """
 
-    async def tracked_beside(
-        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], keep: Callable[[Any], Any]
+    async def tracked_with_batch(
+        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], store: Callable[[Any], Any]
     ) -> list[Any]:
         """A tracked read and a batch that is not tracked, side by side: all answers, the read's first."""
-        reading = asyncio.ensure_future(self.tracked(*command, keep=keep))
+        reading = asyncio.ensure_future(self.tracked(*command, store=store))
         answers = await self.batch(beside)
         return [await reading, *answers]
 
     @abstractmethod
-    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+    def on_invalidate(self, callback: OnInvalidate) -> Callable[[], None]:
         """Be told keys that changed since their tracked read, or None if any may have. Returns how to stop."""
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Valkey(ABC):
         """Messages of channels, on a connection of their own."""
 
     @abstractmethod
-    def blocking(self) -> AbstractAsyncContextManager[Alone]:
+    def blocking(self) -> AbstractAsyncContextManager[BlockingConnection]:
         """A connection of one's own, for commands that wait on the server."""
 
     @abstractmethod

@@ -20,27 +20,27 @@ from typing import Any
 from plaza.core.errors import Unavailable
 from plaza.core.valkey.address import Address
 from plaza.core.valkey.calls import (
-    USAGE,
+    REQUEST_USAGE,
     Arg,
     ConnectionLost,
-    Entry,
+    ConnectionOptions,
     NotReady,
-    Options,
+    PendingCall,
     ReplyError,
     all_or_first_error,
-    executed,
+    exec_replies,
+    exec_replies_or_error,
     fail,
-    ran,
 )
-from plaza.core.valkey.client import Invalidated, Listeners, Valkey
+from plaza.core.valkey.client import InvalidationListeners, OnInvalidate, Valkey
 from plaza.core.valkey.cluster_batch import ClusterBatch
 from plaza.core.valkey.cluster_blocking import ClusterBlocking
-from plaza.core.valkey.command_guard import HARMLESS, check, check_all
+from plaza.core.valkey.command_guard import ALLOWED_NAMES, check_all_allowed, check_allowed
 from plaza.core.valkey.connection import Connection, pack
 from plaza.core.valkey.dedicated import Subscription
-from plaza.core.valkey.redirects import Again, only, out_of_time, redirects, resend
-from plaza.core.valkey.slots import SLOTS, key_of, one_slot, slot_of
-from plaza.core.valkey.standalone import EXEC, MULTI, Server, answered
+from plaza.core.valkey.redirects import Resend, is_redirect, out_of_time, resend, single_reply
+from plaza.core.valkey.slots import SLOTS, common_slot, first_key, key_slot
+from plaza.core.valkey.standalone import EXEC, MULTI, StandaloneValkey, resolved_future
 
 # A redirection is followed at once the first two times; after that the cluster is changing, and gets time to.
 _AT_ONCE = 2
@@ -51,19 +51,19 @@ _CALM_SECONDS = 0.05
 _LOOK_AGAIN_SECONDS = 0.3
 
 
-class Cluster(Valkey):
+class ClusterValkey(Valkey):
     """All primaries of a Valkey cluster."""
 
     clustered = True
 
-    def __init__(self, seeds: Sequence[Address], options: Options) -> None:
+    def __init__(self, seeds: Sequence[Address], options: ConnectionOptions) -> None:
         self.options = options
         self._seeds = list(seeds)
         self._known: list[Address] = []  # every node of the last table, also replicas
-        self._nodes: dict[tuple[str, int], Server] = {}
-        self._slots: list[Server | None] = [None] * SLOTS
-        self._primaries: list[Server] = []
-        self._listeners = Listeners()
+        self._nodes: dict[tuple[str, int], StandaloneValkey] = {}
+        self._slots: list[StandaloneValkey | None] = [None] * SLOTS
+        self._primaries: list[StandaloneValkey] = []
+        self._listeners = InvalidationListeners()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
 
@@ -79,10 +79,10 @@ class Cluster(Valkey):
     def call(
         self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
     ) -> asyncio.Future[Any]:
-        if command[0] not in HARMLESS:
-            check(command)
+        if command[0] not in ALLOWED_NAMES:
+            check_allowed(command)
         packed = pack(command)
-        return self.home(key_of(command) if key is None else key).lane(raw).send(packed, None, timeout)
+        return self.home(first_key(command) if key is None else key).lane(raw).send(packed, None, timeout)
 
     def batch(
         self,
@@ -92,20 +92,20 @@ class Cluster(Valkey):
         raw: bool = False,
         return_errors: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        check_all(commands)
+        check_all_allowed(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
-            return answered([])
-        places: dict[Server, list[int]] = {}
+            return resolved_future([])
+        places: dict[StandaloneValkey, list[int]] = {}
         for i, command in enumerate(commands):
-            places.setdefault(self.home(key_of(command)), []).append(i)
+            places.setdefault(self.home(first_key(command)), []).append(i)
         whole = ClusterBatch(self, packed, len(places), self.until(timeout), return_errors)
-        counted = USAGE.get()
+        counted = REQUEST_USAGE.get()
         for server, where in places.items():
             theirs = [commands[i] for i in where], [packed[i] for i in where]
             whole.add(where, *server.part(*theirs, list, timeout, raw))
-            USAGE.set(None)  # the parts travel side by side, so they are one round trip
-        USAGE.set(counted)
+            REQUEST_USAGE.set(None)  # the parts travel side by side, so they are one round trip
+        REQUEST_USAGE.set(counted)
         return whole.answer
 
     def multi(
@@ -116,39 +116,39 @@ class Cluster(Valkey):
         raw: bool = False,
         return_errors: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        check_all(commands)
+        check_all_allowed(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
-            return answered([])
-        slot = one_slot(commands)
+            return resolved_future([])
+        slot = common_slot(commands)
         connection = (self._any() if slot is None else self._at(slot)).lane(raw)
-        finish = ran if return_errors else executed
+        finish = exec_replies if return_errors else exec_replies_or_error
         again = resend(b"".join((MULTI, *packed, EXEC)), len(packed) + 2, finish, self.until(timeout))
         return self.start(self.insist(again(connection, False), connection, self.until(timeout), again))
 
     def tracked(
-        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+        self, *command: Arg, store: Callable[[Any], Any] | None = None, timeout: float | None = None
     ) -> asyncio.Future[Any]:
-        check(command)
-        key, packed, until = key_of(command), pack(command), self.until(timeout)
+        check_allowed(command)
+        key, packed, until = first_key(command), pack(command), self.until(timeout)
 
         def unkept(replies: list[Any]) -> Any:
             # A key on the move cannot be tracked (ASKING and CACHING each hold for the very next command), so what was
             # read is given up at once.
             reply = all_or_first_error(replies)[0]
-            kept = reply if keep is None else keep(reply)
+            kept = reply if store is None else store(reply)
             self._listeners.tell([str(key)])
             return kept
 
         def again(connection: Connection, asking: bool) -> Awaitable[Any]:
             if asking:
                 return resend(packed, 1, unkept, until)(connection, True)
-            return self._node(connection.address).tracked(*command, keep=keep, timeout=max(until - monotonic(), 0))
+            return self._node(connection.address).tracked(*command, store=store, timeout=max(until - monotonic(), 0))
 
         connection = self.home(key).lane(False)
         return self.start(self.insist(again(connection, False), connection, until, again))
 
-    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+    def on_invalidate(self, callback: OnInvalidate) -> Callable[[], None]:
         return self._listeners.add(callback)
 
     def subscribe(self, *channels: str) -> Subscription:
@@ -162,7 +162,7 @@ class Cluster(Valkey):
         finally:
             await roaming.close()
 
-    def primaries(self) -> list[Server]:
+    def primaries(self) -> list[StandaloneValkey]:
         return list(self._primaries)
 
     async def close(self) -> None:
@@ -171,25 +171,25 @@ class Cluster(Valkey):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(node.close() for node in self._nodes.values()))
 
-    def home(self, key: Arg | None) -> Server:
+    def home(self, key: Arg | None) -> StandaloneValkey:
         """Where a key lives, as far as we know."""
-        return self._any() if key is None else self._at(slot_of(key))
+        return self._any() if key is None else self._at(key_slot(key))
 
     def until(self, timeout: float | None) -> float:
         return monotonic() + (self.options.timeout if timeout is None else timeout)
 
-    def _at(self, slot: int) -> Server:
+    def _at(self, slot: int) -> StandaloneValkey:
         # A node that does not serve the slot either says who does, or that nobody does.
         return self._slots[slot] or self._any()
 
-    def _any(self) -> Server:
+    def _any(self) -> StandaloneValkey:
         up = [server for server in self._primaries if server.connected]
         return random.choice(up or self._primaries)
 
-    def _node(self, address: Address) -> Server:
+    def _node(self, address: Address) -> StandaloneValkey:
         place = (address.host, address.port)
         if place not in self._nodes:
-            server = Server(address, self.options, on_refused=self._refused, on_down=self._changed.set)
+            server = StandaloneValkey(address, self.options, on_refused=self._refused, on_down=self._changed.set)
             server.on_invalidate(self._listeners.tell)
             self._nodes[place] = server
         return self._nodes[place]
@@ -200,20 +200,20 @@ class Cluster(Valkey):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _refused(self, connection: Connection, entry: Entry, error: Exception) -> bool:
+    def _refused(self, connection: Connection, entry: PendingCall, error: Exception) -> bool:
         """A single call was answered with an error. If that is a redirection, it is ours to follow."""
-        if not redirects(error):
+        if not is_redirect(error):
             return False
         context = Context()
-        context.run(USAGE.set, entry[3])
+        context.run(REQUEST_USAGE.set, entry[3])
         task = self.start(self._follow(connection, entry, error), context)
         entry[1].add_done_callback(lambda _: task.cancel())  # a caller who gave up wants nothing sent any more
         return True
 
-    async def _follow(self, connection: Connection, entry: Entry, error: Exception) -> None:
+    async def _follow(self, connection: Connection, entry: PendingCall, error: Exception) -> None:
         packed, future, _, _, _, until = entry
         try:
-            reply = await self.retry(connection, error, until, resend(packed, 1, only, until))
+            reply = await self.retry(connection, error, until, resend(packed, 1, single_reply, until))
         except asyncio.CancelledError:
             fail(entry, self.closed(), monotonic())
             raise
@@ -227,18 +227,18 @@ class Cluster(Valkey):
     def closed(self) -> ConnectionLost:
         return ConnectionLost(f"The connection to {self!r} is closed.", may_have_run=True)
 
-    async def insist(self, first: Awaitable[Any], connection: Connection, until: float, again: Again) -> Any:
+    async def insist(self, first: Awaitable[Any], connection: Connection, until: float, again: Resend) -> Any:
         """Await what was sent, and follow where it is redirected to."""
         try:
             return await first
         except (ReplyError, NotReady) as error:
             return await self.retry(connection, error, until, again)
 
-    async def retry(self, connection: Connection, error: Exception, until: float, again: Again) -> Any:
+    async def retry(self, connection: Connection, error: Exception, until: float, again: Resend) -> Any:
         """Send again to where an error says, until it is answered or its time is over."""
         asking = False
         attempt = 0
-        while redirects(error):
+        while is_redirect(error):
             attempt += 1
             if attempt > _AT_ONCE or isinstance(error, NotReady):
                 pause = random.uniform(0.5, 1) * min(_PAUSE_SECONDS * 2**attempt, _LONGEST_PAUSE_SECONDS)
@@ -294,8 +294,8 @@ class Cluster(Valkey):
         return False
 
     def _use(self, rows: list[list[Any]], told_by: Address) -> None:
-        slots: list[Server | None] = [None] * SLOTS
-        primaries: list[Server] = []
+        slots: list[StandaloneValkey | None] = [None] * SLOTS
+        primaries: list[StandaloneValkey] = []
         self._known = []
         for first, last, *nodes in rows:
             addresses = [told_by.at(node[0] or told_by.host, node[1]) for node in nodes]
@@ -312,7 +312,7 @@ class Cluster(Valkey):
             # Whoever tracked a key for us may not be the one who sees it change from now on.
             self._listeners.tell(None)
 
-    async def _retire(self, server: Server) -> None:
+    async def _retire(self, server: StandaloneValkey) -> None:
         """Let a node go that holds no slots any more, once what it was asked has had its time."""
         try:
             await asyncio.sleep(self.options.timeout)

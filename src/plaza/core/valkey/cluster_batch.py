@@ -6,12 +6,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plaza.core.valkey.calls import all_or_first_error, answering
+from plaza.core.valkey.calls import all_or_first_error, with_command
 from plaza.core.valkey.connection import Connection
-from plaza.core.valkey.redirects import only, redirects, resend
+from plaza.core.valkey.redirects import is_redirect, resend, single_reply
 
 if TYPE_CHECKING:
-    from plaza.core.valkey.cluster import Cluster
+    from plaza.core.valkey.cluster import ClusterValkey
 
 
 class ClusterBatch:
@@ -20,7 +20,9 @@ class ClusterBatch:
     Callbacks and not a task, which would cost as much as all the rest of a small batch.
     """
 
-    def __init__(self, cluster: Cluster, packed: list[bytes], parts: int, until: float, return_errors: bool) -> None:
+    def __init__(
+        self, cluster: ClusterValkey, packed: list[bytes], parts: int, until: float, return_errors: bool
+    ) -> None:
         self.answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._cluster = cluster
         self._packed = packed
@@ -43,7 +45,7 @@ class ClusterBatch:
         else:
             for i, reply in zip(where, part.result(), strict=True):
                 self._replies[i] = reply
-                if isinstance(reply, Exception) and redirects(reply):
+                if isinstance(reply, Exception) and is_redirect(reply):
                     self._moved.append((i, connection))
         if self._left == 0 and not self.answer.done():
             self._finish()
@@ -62,7 +64,7 @@ class ClusterBatch:
     async def _follow(self) -> None:
         work = []
         for i, connection in self._moved:
-            again = resend(self._packed[i], 1, only, self._until)
+            again = resend(self._packed[i], 1, single_reply, self._until)
             work.append(self._cluster.retry(connection, self._replies[i], self._until, again))
         try:
             answers = await asyncio.gather(*work, return_exceptions=True)
@@ -80,4 +82,4 @@ class ClusterBatch:
         try:
             self.answer.set_result(self._replies if self._return_errors else all_or_first_error(self._replies))
         except Exception as error:
-            self.answer.set_exception(answering(b"".join(self._packed), error))
+            self.answer.set_exception(with_command(b"".join(self._packed), error))

@@ -25,24 +25,24 @@ _SOMETIMES = {
 
 # Names that were looked at and are harmless whatever follows, as they were spelled. Looking here first costs a
 # thirtieth of a call; asking `check` every time would cost a quarter.
-HARMLESS: set[Arg] = set()
+ALLOWED_NAMES: set[Arg] = set()
 _MOST = 1024  # spellings; whoever sends more is looked at each time
 
 
-def check(command: Sequence[Arg]) -> None:
+def check_allowed(command: Sequence[Arg]) -> None:
     """Refuse a command that would harm the others on a shared connection."""
     name = _text(command[0])
     words = _SOMETIMES.get(name)
     if name in _NEVER or (words and not words.isdisjoint(map(_text, command[1:8]))):
         raise ReplyError("ERR", f"ERR {name} is not possible on a shared connection.")
-    if not words and len(HARMLESS) < _MOST:
-        HARMLESS.add(command[0])
+    if not words and len(ALLOWED_NAMES) < _MOST:
+        ALLOWED_NAMES.add(command[0])
 
 
-def check_all(commands: Sequence[Sequence[Arg]]) -> None:
+def check_all_allowed(commands: Sequence[Sequence[Arg]]) -> None:
     for command in commands:
-        if command[0] not in HARMLESS:
-            check(command)
+        if command[0] not in ALLOWED_NAMES:
+            check_allowed(command)
 
 
 def _text(word: Arg) -> str:

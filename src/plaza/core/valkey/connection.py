@@ -28,20 +28,20 @@ import hiredis
 
 from plaza.core.valkey.address import Address
 from plaza.core.valkey.calls import (
-    TALLY,
-    USAGE,
+    CONNECTION_STATS,
+    REQUEST_USAGE,
     Arg,
     CallTimeout,
     ConnectionLost,
-    Entry,
-    Gather,
+    ConnectionOptions,
     NotReady,
-    Options,
     Overloaded,
+    PendingCall,
+    ReplyGroup,
     all_or_first_error,
-    answering,
     error_reply,
     fail,
+    with_command,
 )
 from plaza.core.valkey.connection_fencing import FencedConnection
 
@@ -50,7 +50,7 @@ from plaza.core.valkey.connection_fencing import FencedConnection
 _PARSE_CHUNK_BYTES = 16_384
 _MORE = object()  # hiredis' default, False, is also what a RESP3 boolean looks like
 _Push = hiredis.PushNotification
-Refused = Callable[["Connection", Entry, Exception], bool]
+OnErrorReply = Callable[["Connection", PendingCall, Exception], bool]
 pack = cast(Callable[[tuple[Arg, ...]], bytes], hiredis.pack_command)  # its stub knows one-word commands only
 
 
@@ -62,7 +62,7 @@ class _Socket(asyncio.Protocol):
     def __init__(self, connection: Connection, reader: Any) -> None:
         self.connection = connection
         self.reader = reader
-        self.pending: deque[Entry] = deque()
+        self.pending: deque[PendingCall] = deque()
         self.unread: deque[bytes] = deque()
         self.eaten = 0  # bytes of the first of `unread`
         self.transport: asyncio.Transport
@@ -73,7 +73,7 @@ class _Socket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
-        TALLY.links.add(self)
+        CONNECTION_STATS.links.add(self)
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             _keep_alive(sock)
@@ -144,7 +144,7 @@ class _Socket(asyncio.Protocol):
         self.connection.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        TALLY.links.discard(self)
+        CONNECTION_STATS.links.discard(self)
         while self.unread:  # these replies did arrive
             self._parse_chunk()
         self.gone.set()
@@ -159,12 +159,12 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _finish(entry: Entry, gather: Gather) -> None:
+def _finish(entry: PendingCall, gather: ReplyGroup) -> None:
     packed, future, *_ = entry
     try:
         future.set_result(gather.finish(gather.replies))
     except Exception as error:
-        future.set_exception(answering(packed, error))
+        future.set_exception(with_command(packed, error))
 
 
 class Connection:
@@ -173,14 +173,14 @@ class Connection:
     def __init__(
         self,
         address: Address,
-        options: Options,
+        options: ConnectionOptions,
         *,
         resp: int = 3,
         text: bool = True,
         tracking: bool = False,
         on_push: Callable[[list[Any]], None] | None = None,
         on_down: Callable[[], None] | None = None,
-        on_refused: Refused | None = None,
+        on_refused: OnErrorReply | None = None,
     ) -> None:
         self.address = address
         self.options = options
@@ -194,7 +194,7 @@ class Connection:
         self.loop = asyncio.get_running_loop()
         self._new_future = self.loop.create_future
         self._timeout = options.timeout
-        self._queue: list[Entry] = []
+        self._queue: list[PendingCall] = []
         self._link: _Socket | None = None
         self._since = self._until = 0.0
         self._sweeping: asyncio.TimerHandle | None = None
@@ -204,10 +204,12 @@ class Connection:
         # A context of its own, so that the work of staying connected is nobody's usage.
         self._keeper: asyncio.Task[None] | None = asyncio.create_task(self._keep(), context=Context())
 
-    def send(self, packed: bytes, gather: Gather | None = None, timeout: float | None = None) -> asyncio.Future[Any]:
+    def send(
+        self, packed: bytes, gather: ReplyGroup | None = None, timeout: float | None = None
+    ) -> asyncio.Future[Any]:
         """Queue bytes that are already a whole command, or as many as `gather` counts."""
         future = self._new_future()
-        usage = USAGE.get()
+        usage = REQUEST_USAGE.get()
         if usage is not None:
             usage.trips += 1
         queue = self._queue
@@ -219,7 +221,7 @@ class Connection:
             self._since = monotonic()
             self._until = self._since + self._timeout
             if len(queue) >= self.options.waiting:
-                TALLY.failures += 1
+                CONNECTION_STATS.failures += 1
                 future.set_exception(Overloaded(f"Too many calls wait for Valkey at {self.address} already."))
                 return future
         if timeout is None:
@@ -232,7 +234,7 @@ class Connection:
         """One command, whatever it is."""
         return self.send(pack(command))
 
-    def _send_until(self, timeout: float, entry: Entry) -> None:
+    def _send_until(self, timeout: float, entry: PendingCall) -> None:
         self._queue.append(entry)
         timer = self.loop.call_later(timeout, self._expire, entry)
         entry[1].add_done_callback(lambda _: timer.cancel())
@@ -255,7 +257,7 @@ class Connection:
         else:
             now, self._queue, self.late = queue, [], False
         if now:
-            TALLY.trips += len(now)
+            CONNECTION_STATS.trips += len(now)
             link.pending.extend(now)
             link.transport.write(b"".join([entry[0] for entry in now]))
 
@@ -263,10 +265,10 @@ class Connection:
         if self._on_push is not None:
             self._on_push(message)
 
-    def refused(self, entry: Entry, error: Exception) -> None:
+    def refused(self, entry: PendingCall, error: Exception) -> None:
         """Valkey answered with an error: the caller's, unless someone knows what to do about it."""
         if self._on_refused is None or not self._on_refused(self, entry, error):
-            entry[1].set_exception(answering(entry[0], error))
+            entry[1].set_exception(with_command(entry[0], error))
 
     def lost(self, link: _Socket, exc: Exception | None) -> None:
         """A connection ended: what it carried may have run."""
@@ -333,7 +335,7 @@ class Connection:
             else:
                 since = monotonic()
                 if not link.gone.is_set():
-                    TALLY.reconnects += losses > 0
+                    CONNECTION_STATS.reconnects += losses > 0
                     self._link = link
                     self._up.set_result(None)
                     self.flush()
@@ -378,7 +380,7 @@ class Connection:
             commands.append(("CLIENT", "TRACKING", "ON", "OPTIN"))
         future = self._new_future()
         now = monotonic()
-        gather = Gather(len(commands), lambda replies: _welcome(replies, needed))
+        gather = ReplyGroup(len(commands), lambda replies: _welcome(replies, needed))
         link.pending.append((b"", future, gather, None, now, now + self.options.connect_timeout))
         link.transport.write(b"".join(map(pack, commands)))
         try:
@@ -412,7 +414,7 @@ class Connection:
         busy = self._queue or (link is not None and link.pending)
         self._sweeping = self.loop.call_later(self._pace(), self._sweep) if busy else None
 
-    def _expire(self, entry: Entry) -> None:
+    def _expire(self, entry: PendingCall) -> None:
         """A call's own time is over."""
         sent = not any(other is entry for other in self._queue)
         self.late = self.late or not sent  # so that it is not written after all
@@ -421,7 +423,7 @@ class Connection:
     def _silence(self) -> str:
         return f"Valkey at {self.address} did not answer in time."
 
-    def _give_up(self, entries: list[Entry]) -> None:
+    def _give_up(self, entries: list[PendingCall]) -> None:
         """Fail calls that were never written."""
         if not entries:
             return

@@ -22,7 +22,7 @@ KILL_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
 
 
-class Asker(Protocol):
+class ReplacementConnection(Protocol):
     """The connection to the same server that took the place of the one that broke."""
 
     async def ready(self) -> None: ...
@@ -33,7 +33,7 @@ class Asker(Protocol):
 class FencedConnection:
     """A connection of the past."""
 
-    def __init__(self, connection: Asker, id: int, name: str) -> None:
+    def __init__(self, connection: ReplacementConnection, id: int, name: str) -> None:
         self._connection = connection
         self._id = id
         self._name = name

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from plaza.core.valkey.connection import Connection
 
 # Messages a subscriber may be behind. More than that, and it would never catch up; it is told so.
-BEHIND = 10_000
+MAX_UNREAD_MESSAGES = 10_000
 
 
-class OpenWire(Protocol):
+class OpenConnection(Protocol):
     """Makes a connection of its own; `connection.Connection` with all but these arguments given."""
 
     def __call__(self, *, on_push: Callable[[list[Any]], None], on_down: Callable[[], None]) -> Connection: ...
@@ -34,7 +34,7 @@ class Subscription:
     subscribes again knows that it must look what it missed.
     """
 
-    def __init__(self, open_wire: OpenWire, subscribe: bytes) -> None:
+    def __init__(self, open_wire: OpenConnection, subscribe: bytes) -> None:
         self._open_wire = open_wire
         self._subscribe = subscribe
         self._messages: deque[tuple[str, str]] = deque()
@@ -76,8 +76,8 @@ class Subscription:
         if message[0] != "message" or self._ended is not None:
             return
         self._messages.append((message[1], message[2]))
-        if len(self._messages) >= BEHIND:
-            self._end(Overloaded(f"A subscriber is {BEHIND} messages behind."))
+        if len(self._messages) >= MAX_UNREAD_MESSAGES:
+            self._end(Overloaded(f"A subscriber is {MAX_UNREAD_MESSAGES} messages behind."))
             self._connection.drop()
         self._arrived.set()
 
@@ -89,7 +89,7 @@ class Subscription:
         self._arrived.set()
 
 
-class Alone:
+class DedicatedConnection:
     """One caller's connection. Use it from one task at a time, for commands that wait on the server."""
 
     def __init__(self, connection: Connection, pack: Callable[[tuple[Arg, ...]], bytes]) -> None:
@@ -99,7 +99,7 @@ class Alone:
     async def call(self, *command: Arg, timeout: float | None = None) -> Any:
         """Without a timeout: as long as the command says it will wait, and then as long as any other."""
         if timeout is None:
-            timeout = waits(command) + self._connection.options.timeout
+            timeout = server_wait_seconds(command) + self._connection.options.timeout
         try:
             return await self._connection.send(self._pack(command), None, timeout)
         except (asyncio.CancelledError, CallTimeout):
@@ -112,10 +112,10 @@ class Alone:
 
 _LAST = frozenset(("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"))
 _FIRST = frozenset(("BLMPOP", "BZMPOP"))
-FOR_EVER = 365 * 86_400.0
+UNLIMITED_SECONDS = 365 * 86_400.0
 
 
-def waits(command: Sequence[Arg]) -> float:
+def server_wait_seconds(command: Sequence[Arg]) -> float:
     """Seconds a command may wait on the server by its own words; for ever is a year."""
     words = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in command]
     name = words[0].upper()
@@ -129,7 +129,7 @@ def waits(command: Sequence[Arg]) -> float:
         if "BLOCK" not in upper:
             return 0.0
         asked = words[upper.index("BLOCK") + 1]
-        return float(asked) / 1000 or FOR_EVER
+        return float(asked) / 1000 or UNLIMITED_SECONDS
     else:
         return 0.0
-    return float(asked) or FOR_EVER
+    return float(asked) or UNLIMITED_SECONDS

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from plaza.core.valkey.address import parse
-from plaza.core.valkey.calls import Options
+from plaza.core.valkey.address import parse_url
+from plaza.core.valkey.calls import ConnectionOptions
 from plaza.core.valkey.client import Valkey
-from plaza.core.valkey.cluster import Cluster
-from plaza.core.valkey.standalone import Server
+from plaza.core.valkey.cluster import ClusterValkey
+from plaza.core.valkey.standalone import StandaloneValkey
 
 
 async def connect(url: str, **options: Any) -> Valkey:
     """A connection to what the URL names. Raises `ConnectionLost` if it cannot be reached now."""
-    addresses, clustered = parse(url)
-    limits = Options(**options)
-    valkey: Valkey = Cluster(addresses, limits) if clustered else Server(addresses[0], limits)
+    addresses, clustered = parse_url(url)
+    limits = ConnectionOptions(**options)
+    valkey: Valkey = ClusterValkey(addresses, limits) if clustered else StandaloneValkey(addresses[0], limits)
     try:
         await valkey.ready()
     except BaseException:

@@ -28,13 +28,13 @@ _PLACE: dict[str, int] = {
 }
 
 
-def slot_of(key: Arg) -> int:
+def key_slot(key: Arg) -> int:
     """The slot of a key."""
     name = key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else str(key).encode()
-    return crc_hqx(tag_of(name), 0) % SLOTS
+    return crc_hqx(hash_tag(name), 0) % SLOTS
 
 
-def tag_of(name: bytes) -> bytes:
+def hash_tag(name: bytes) -> bytes:
     """What a cluster hashes of a name: what is between the first braces, if there is something, else all of it."""
     start = name.find(b"{")
     if start >= 0:
@@ -44,7 +44,7 @@ def tag_of(name: bytes) -> bytes:
     return name
 
 
-def key_of(command: Sequence[Arg]) -> Arg | None:
+def first_key(command: Sequence[Arg]) -> Arg | None:
     """The first key of a command, or None if it has none."""
     name = command[0]
     place = _PLACE.get(name.upper() if isinstance(name, str) else _text(name).upper(), 1)
@@ -63,9 +63,9 @@ def _text(word: Arg) -> str:
     return word.decode(errors="replace") if isinstance(word, bytes) else str(word)
 
 
-def one_slot(commands: Sequence[Sequence[Arg]]) -> int | None:
+def common_slot(commands: Sequence[Sequence[Arg]]) -> int | None:
     """The slot that all these commands belong to; refused if there are several, None if none has a key."""
-    slots = {slot_of(key) for key in map(key_of, commands) if key is not None}
+    slots = {key_slot(key) for key in map(first_key, commands) if key is not None}
     if len(slots) > 1:
         raise ReplyError("CROSSSLOT", "CROSSSLOT A transaction on a cluster has all its keys in one slot.")
     return next(iter(slots), None)

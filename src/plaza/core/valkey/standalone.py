@@ -9,18 +9,25 @@ from functools import partial
 from typing import Any
 
 from plaza.core.valkey.address import Address
-from plaza.core.valkey.bulk_hashes import as_dicts, hashes_in
-from plaza.core.valkey.calls import Arg, Gather, Options, all_or_first_error, executed, ran
-from plaza.core.valkey.client import Invalidated, Listeners, Valkey
-from plaza.core.valkey.command_guard import HARMLESS, check, check_all
-from plaza.core.valkey.connection import Connection, Refused, pack
-from plaza.core.valkey.dedicated import Alone, Subscription
+from plaza.core.valkey.bulk_hashes import flat_replies_to_dicts, hash_indexes
+from plaza.core.valkey.calls import (
+    Arg,
+    ConnectionOptions,
+    ReplyGroup,
+    all_or_first_error,
+    exec_replies,
+    exec_replies_or_error,
+)
+from plaza.core.valkey.client import InvalidationListeners, OnInvalidate, Valkey
+from plaza.core.valkey.command_guard import ALLOWED_NAMES, check_all_allowed, check_allowed
+from plaza.core.valkey.connection import Connection, OnErrorReply, pack
+from plaza.core.valkey.dedicated import DedicatedConnection, Subscription
 
 MULTI, EXEC = pack(("MULTI",)), pack(("EXEC",))
 _CACHING = pack(("CLIENT", "CACHING", "YES"))
 
 
-class Server(Valkey):
+class StandaloneValkey(Valkey):
     """One Valkey server, over one connection that all callers share.
 
     Two more are made when first asked for: one for raw shapes, and one for hashes in bulk (`bulk_hashes.py`).
@@ -31,16 +38,16 @@ class Server(Valkey):
     def __init__(
         self,
         address: Address,
-        options: Options,
+        options: ConnectionOptions,
         *,
-        on_refused: Refused | None = None,
+        on_refused: OnErrorReply | None = None,
         on_down: Callable[[], None] | None = None,
     ) -> None:
         self.address = address
         self.options = options
         self._on_refused = on_refused
         self._on_down = on_down
-        self._listeners = Listeners()
+        self._listeners = InvalidationListeners()
         self._connection = Connection(
             address, options, tracking=True, on_push=self._pushed, on_down=self._down, on_refused=on_refused
         )
@@ -61,8 +68,8 @@ class Server(Valkey):
     def call(
         self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
     ) -> asyncio.Future[Any]:
-        if command[0] not in HARMLESS:
-            check(command)
+        if command[0] not in ALLOWED_NAMES:
+            check_allowed(command)
         return (self.lane(raw) if raw else self._connection).send(pack(command), None, timeout)
 
     def batch(
@@ -73,10 +80,10 @@ class Server(Valkey):
         raw: bool = False,
         return_errors: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        check_all(commands)
+        check_all_allowed(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
-            return answered([])
+            return resolved_future([])
         return self.part(commands, packed, list if return_errors else all_or_first_error, timeout, raw)[1]
 
     def part(
@@ -89,12 +96,12 @@ class Server(Valkey):
     ) -> tuple[Connection, asyncio.Future[list[Any]]]:
         """Send a batch, or what a cluster has for this node of one, by the connection that suits it."""
         connection = self.lane(raw)
-        gather = Gather(len(packed), finish)
-        if not raw and (hashes := hashes_in(commands)):
+        gather = ReplyGroup(len(packed), finish)
+        if not raw and (hashes := hash_indexes(commands)):
             if self._flat is None:
                 self._flat = Connection(self.address, self.options, resp=2)
             connection = self._flat
-            gather.finish = lambda replies: finish(as_dicts(replies, hashes))
+            gather.finish = lambda replies: finish(flat_replies_to_dicts(replies, hashes))
         return connection, connection.send(b"".join(packed), gather, timeout)
 
     def multi(
@@ -105,38 +112,40 @@ class Server(Valkey):
         raw: bool = False,
         return_errors: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        check_all(commands)
+        check_all_allowed(commands)
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
-            return answered([])
+            return resolved_future([])
         whole = b"".join((MULTI, *packed, EXEC))
-        return self.lane(raw).send(whole, Gather(len(packed) + 2, ran if return_errors else executed), timeout)
+        return self.lane(raw).send(
+            whole, ReplyGroup(len(packed) + 2, exec_replies if return_errors else exec_replies_or_error), timeout
+        )
 
     def tracked(
-        self, *command: Arg, keep: Callable[[Any], Any] | None = None, timeout: float | None = None
+        self, *command: Arg, store: Callable[[Any], Any] | None = None, timeout: float | None = None
     ) -> asyncio.Future[Any]:
-        check(command)
+        check_allowed(command)
 
         def finish(replies: list[Any]) -> Any:
             reply = all_or_first_error(replies)[-1]
-            return reply if keep is None else keep(reply)
+            return reply if store is None else store(reply)
 
-        return self._connection.send(_CACHING + pack(command), Gather(2, finish), timeout)
+        return self._connection.send(_CACHING + pack(command), ReplyGroup(2, finish), timeout)
 
-    async def tracked_beside(
-        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], keep: Callable[[Any], Any]
+    async def tracked_with_batch(
+        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], store: Callable[[Any], Any]
     ) -> list[Any]:
-        check_all([command, *beside])
+        check_all_allowed([command, *beside])
 
         def finish(replies: list[Any]) -> list[Any]:
             _, reply, *others = all_or_first_error(replies)
-            return [keep(reply), *others]
+            return [store(reply), *others]
 
         packed = [_CACHING, pack(tuple(command)), *(pack(tuple(other)) for other in beside)]
-        answers: list[Any] = await self._connection.send(b"".join(packed), Gather(len(packed), finish))
+        answers: list[Any] = await self._connection.send(b"".join(packed), ReplyGroup(len(packed), finish))
         return answers
 
-    def on_invalidate(self, callback: Invalidated) -> Callable[[], None]:
+    def on_invalidate(self, callback: OnInvalidate) -> Callable[[], None]:
         return self._listeners.add(callback)
 
     def _pushed(self, message: list[Any]) -> None:
@@ -154,8 +163,8 @@ class Server(Valkey):
         return Subscription(partial(Connection, self.address, self.options), command)
 
     @asynccontextmanager
-    async def blocking(self) -> AsyncIterator[Alone]:
-        alone = Alone(Connection(self.address, self.options), pack)
+    async def blocking(self) -> AsyncIterator[DedicatedConnection]:
+        alone = DedicatedConnection(Connection(self.address, self.options), pack)
         try:
             yield alone
         finally:
@@ -177,7 +186,7 @@ class Server(Valkey):
                 await connection.close()
 
 
-def answered(reply: Any) -> asyncio.Future[Any]:
+def resolved_future(reply: Any) -> asyncio.Future[Any]:
     future = asyncio.get_running_loop().create_future()
     future.set_result(reply)
     return future

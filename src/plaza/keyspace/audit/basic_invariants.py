@@ -33,7 +33,7 @@ def _reads_nothing(entry: Entry) -> Sequence[Command]:
 def unknown() -> Invariant:
     """No key exists that no catalogue declares."""
     return Invariant(
-        UNKNOWN, _UNDECLARED_KEY, _reads_nothing, lambda entry, replies, now: "no catalogue declares it", whole=True
+        UNKNOWN, _UNDECLARED_KEY, _reads_nothing, lambda entry, replies, now: "no catalogue declares it", per_key=True
     )
 
 
@@ -46,7 +46,7 @@ def type_invariant(key: Key) -> Invariant:
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] in (key.type, "none") else f"is a {replies[0]}, not a {key.type}"
 
-    return Invariant(TYPE, key, asks, judge, whole=True)
+    return Invariant(TYPE, key, asks, judge, per_key=True)
 
 
 def lifetime_violation(key: Key, left_ms: int) -> str | None:
@@ -56,7 +56,7 @@ def lifetime_violation(key: Key, left_ms: int) -> str | None:
     if key.ttl_seconds is None:
         return "expires, but must not" if left_ms >= 0 else None
     if left_ms == -1:
-        return None if key.may_stay else "does not expire, but must"
+        return None if key.ttl_optional else "does not expire, but must"
     if left_ms > key.ttl_seconds * 1000 + GRACE_MS:
         return f"expires in {left_ms // 1000} s, later than {key.ttl_seconds} s"
     return None
@@ -68,7 +68,7 @@ def lifetime_invariant(key: Key) -> Invariant:
     def asks(entry: Entry) -> Sequence[Command]:
         return (("PTTL", entry.name),)
 
-    return Invariant(LIFETIME, key, asks, lambda entry, replies, now: lifetime_violation(key, replies[0]), whole=True)
+    return Invariant(LIFETIME, key, asks, lambda entry, replies, now: lifetime_violation(key, replies[0]), per_key=True)
 
 
 def member_invariant(family: KeyFamily) -> Invariant:
@@ -78,7 +78,7 @@ def member_invariant(family: KeyFamily) -> Invariant:
         assert family.holds is not None
         if family.holds.read(entry.member) is not None:
             return None
-        return f"holds {entry.member[:80]!r}, which is not a valid {family.key.of or 'member'}"
+        return f"holds {entry.member[:80]!r}, which is not a valid {family.key.contains or 'member'}"
 
     return Invariant(MEMBER, family.key, _reads_nothing, judge)
 
@@ -97,7 +97,7 @@ def value_invariant(family: KeyFamily) -> Invariant:
 
 def fields_invariant(family: KeyFamily) -> Invariant:
     """A hash has its required fields, and each field has the declared shape."""
-    needed = [f.name for f in family.key.fields if f.needed]
+    needed = [f.name for f in family.key.fields if f.required]
     shapes = list(family.fields.items())
 
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
@@ -110,4 +110,4 @@ def fields_invariant(family: KeyFamily) -> Invariant:
                 return f"{name} has the invalid value {fields[name][:80]!r}"
         return None
 
-    return Invariant(FIELD, family.key, _reads_nothing, judge, whole=True)
+    return Invariant(FIELD, family.key, _reads_nothing, judge, per_key=True)

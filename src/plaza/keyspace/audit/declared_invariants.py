@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
-from plaza.core.keyspace import Belongs, Counts, Formula, Key, Mirrors, Orders, Refers, Scored
+from plaza.core.keyspace import CountField, Formula, Key, MirrorOf, Reference, RequiresKey, SameMembers, ScoreField
 from plaza.keyspace.families import KeyFamilies, KeyFamily
 
 SIZE = {"set": "SCARD", "zset": "ZCARD", "list": "LLEN", "hash": "HLEN", "string": "STRLEN", "stream": "XLEN"}
@@ -27,8 +27,8 @@ def bind(families: KeyFamilies, rules: Sequence[Invariant]) -> None:
     patterns = {(family.domain, family.key.pattern): family for family in families.all}
     counters: dict[str, list[tuple[Key, str]]] = {}
     for family in families.all:
-        for invariant in family.key.same:
-            if isinstance(invariant, Counts):
+        for invariant in family.key.invariants:
+            if isinstance(invariant, CountField):
                 counters.setdefault(invariant.pattern, []).append((family.key, invariant.field))
             elif not isinstance(invariant, Formula):
                 to = patterns[family.domain, invariant.pattern]
@@ -42,7 +42,7 @@ def bind(families: KeyFamilies, rules: Sequence[Invariant]) -> None:
 
 
 def _add(family: KeyFamily, rule: Invariant) -> None:
-    (family.key_invariants if rule.whole else family.member_invariants).append(rule)
+    (family.key_invariants if rule.per_key else family.member_invariants).append(rule)
 
 
 def _namer(family: KeyFamily, to: Key, field: str = "") -> NameOf:
@@ -75,12 +75,15 @@ def _count_invariant(to: KeyFamily, counts: Sequence[tuple[Key, str]]) -> Invari
                 return f"{field} is {entry.value.get(field)}, but `{key(*entry.parts)}` has {size}"
         return None
 
-    return Invariant("count", to.key, asks, judge, whole=True)
+    return Invariant("count", to.key, asks, judge, per_key=True)
 
 
-def _mirror_invariant(family: KeyFamily, says: Mirrors, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+def _mirror_invariant(family: KeyFamily, says: MirrorOf, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
     name, has = _namer(family, to.key), HAS[to.key.type]
-    template, order = _PART.sub("%s", to.key.holds), [family.key.parts.index(p) for p in _PART.findall(to.key.holds)]
+    template, order = (
+        _PART.sub("%s", to.key.element_regex),
+        [family.key.parts.index(p) for p in _PART.findall(to.key.element_regex)],
+    )
 
     def asks(entry: Entry) -> Sequence[Command]:
         return ((has, name(entry), template % tuple(entry.parts[i] for i in order)),)
@@ -88,15 +91,15 @@ def _mirror_invariant(family: KeyFamily, says: Mirrors, to: KeyFamily) -> list[t
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         if replies[0] is None or (has != "ZSCORE" and not replies[0]):
             return f"has {entry.member}, but `{name(entry)}` does not have the other side"
-        if says.alike and float(replies[0]) != entry.value:
+        if says.same_score and float(replies[0]) != entry.value:
             return f"has {entry.member} at {entry.value:.0f}, but `{name(entry)}` at {replies[0]:.0f}"
         return None
 
     return [(family, Invariant("mirror", family.key, asks, judge, repair=says.repair))]
 
 
-def _reference_invariant(family: KeyFamily, says: Refers, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
-    if any(isinstance(other, Scored) and other.pattern == says.pattern for other in family.key.same):
+def _reference_invariant(family: KeyFamily, says: Reference, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+    if any(isinstance(other, ScoreField) and other.pattern == says.pattern for other in family.key.invariants):
         return []  # the score invariant reads the other key anyway
     name = _namer(family, to.key, says.field)
 
@@ -106,10 +109,10 @@ def _reference_invariant(family: KeyFamily, says: Refers, to: KeyFamily) -> list
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] else f"refers to `{name(entry)}`, which does not exist"
 
-    return [(family, Invariant("reference", family.key, asks, judge, repair=says.repair, whole=bool(says.field)))]
+    return [(family, Invariant("reference", family.key, asks, judge, repair=says.repair, per_key=bool(says.field)))]
 
 
-def _orphan_invariant(family: KeyFamily, says: Belongs, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+def _orphan_invariant(family: KeyFamily, says: RequiresKey, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
     parts = [family.key.parts.index(part) for part in to.key.parts]
 
     def name(entry: Entry) -> str:
@@ -121,10 +124,10 @@ def _orphan_invariant(family: KeyFamily, says: Belongs, to: KeyFamily) -> list[t
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] else f"exists without `{name(entry)}`"
 
-    return [(family, Invariant("orphan", family.key, asks, judge, repair=says.repair, whole=True))]
+    return [(family, Invariant("orphan", family.key, asks, judge, repair=says.repair, per_key=True))]
 
 
-def _order_invariants(family: KeyFamily, says: Orders, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+def _order_invariants(family: KeyFamily, says: SameMembers, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
     order, members = family.key, to.key
 
     def asks_size(entry: Entry) -> Sequence[Command]:
@@ -149,11 +152,11 @@ def _order_invariants(family: KeyFamily, says: Orders, to: KeyFamily) -> list[tu
 
     built = [(to, Invariant("order", members, in_order, judge))]
     if members.type == "list":  # finding one member in a list is O(n), so only the sizes are compared
-        return [*built, (family, Invariant("order", order, asks_size, judge_size, whole=True))]
+        return [*built, (family, Invariant("order", order, asks_size, judge_size, per_key=True))]
     return [*built, (family, Invariant("order", order, in_members, judge_order))]
 
 
-def _score_invariant(family: KeyFamily, says: Scored, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+def _score_invariant(family: KeyFamily, says: ScoreField, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
     name, field = _namer(family, to.key), says.field
 
     def asks(entry: Entry) -> Sequence[Command]:
@@ -178,9 +181,9 @@ def number(text: Any) -> float:
 
 
 _BUILDERS: dict[type, Any] = {
-    Mirrors: _mirror_invariant,
-    Refers: _reference_invariant,
-    Belongs: _orphan_invariant,
-    Orders: _order_invariants,
-    Scored: _score_invariant,
+    MirrorOf: _mirror_invariant,
+    Reference: _reference_invariant,
+    RequiresKey: _orphan_invariant,
+    SameMembers: _order_invariants,
+    ScoreField: _score_invariant,
 }

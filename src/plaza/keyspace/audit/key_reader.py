@@ -7,7 +7,7 @@ from typing import Any
 
 from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
-from plaza.core.valkey import Valkey
+from plaza.core.valkey import Arg, Valkey
 from plaza.keyspace.audit.basic_invariants import CONTENT_FREE
 from plaza.keyspace.families import KeyFamily
 
@@ -22,7 +22,12 @@ _MEMBER_COMMANDS = {"hash": "HGET", "set": "SISMEMBER", "zset": "ZSCORE", "list"
 
 def as_commands(functions: Functions, reads: Sequence[Command]) -> Sequence[Command]:
     """The reads of invariants as Valkey commands: an `ASK` is a Lua query."""
-    return [functions.as_command(str(c[1]), *c[2:]) if c[0] == "ASK" else c for c in reads]
+    return [_query_command(functions, *c[1:]) if c[0] == "ASK" else c for c in reads]
+
+
+def _query_command(functions: Functions, query: Arg, count: Arg, *words: Arg) -> Command:
+    keys = int(count)
+    return functions.query_command(str(query), [str(word) for word in words[:keys]], *words[keys:])
 
 
 def first_read(family: KeyFamily, name: str) -> Command:
@@ -79,14 +84,14 @@ def reread(family: KeyFamily, rule: Invariant, entry: Entry) -> Command:
         return ("HGETALL", entry.name)
     if family.key.type == "string" and family.holds:
         return ("GET", entry.name)
-    if rule.whole:
+    if rule.per_key:
         return ("EXISTS", entry.name)
     return (_MEMBER_COMMANDS[family.key.type], entry.name, entry.member)
 
 
 def current_entry(family: KeyFamily, rule: Invariant, entry: Entry, reply: Any) -> Entry | None:
     """The entry with the value just read; None if it no longer exists."""
-    by_existence = rule.name in CONTENT_FREE or (rule.whole and not family.is_object)
+    by_existence = rule.name in CONTENT_FREE or (rule.per_key and not family.is_object)
     if by_existence or family.key.type == "set":
         return entry if reply else None
     if family.key.type == "list":

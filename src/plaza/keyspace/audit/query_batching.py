@@ -38,7 +38,7 @@ class QueryBatch:
     def add(self, family: KeyFamily, rule: Invariant, entry: Entry) -> None:
         """Add the reads that an invariant needs for an entry."""
         slots = []
-        for command in rule.asks(entry):
+        for command in rule.reads(entry):
             name: Any = command[0]
             target: Any = command[1]
             keys = self._member_reads.get(name)
@@ -71,7 +71,7 @@ class QueryBatch:
             own_replies = [replies[slot] for slot in slots]
             if has_errors and any(isinstance(reply, Exception) for reply in own_replies):
                 continue  # that key has the wrong type, which the scan reports for the key itself
-            if rule.judge(entry, own_replies, now) is not None:
+            if rule.check(entry, own_replies, now) is not None:
                 yield family, rule, entry
 
     async def _read_members(self, send: Send, replies: list[Any]) -> bool:

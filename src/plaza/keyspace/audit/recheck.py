@@ -18,7 +18,7 @@ from typing import Any
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
-from plaza.core.outbox import Note
+from plaza.core.outbox import OutboxEntry
 from plaza.core.valkey import ReplyError
 from plaza.keyspace.audit.key_reader import as_commands, current_entry, reread
 from plaza.keyspace.families import KeyFamily
@@ -72,7 +72,7 @@ class Rechecker:
         deadline = monotonic() + self._max_wait_seconds()
         changes = 0
         while changes < MAX_CHANGES and monotonic() < deadline:
-            reads = list(rule.asks(entry))
+            reads = list(rule.reads(entry))
             excuses = [*rule.unless(entry), *family.deletion_checks(entry)]
             try:
                 replies = await self._read_atomically(family, [reread(family, rule, entry), *reads, *excuses])
@@ -85,10 +85,10 @@ class Rechecker:
             current = current_entry(family, rule, entry, replies[0])
             if current is None:
                 return None
-            if current == entry or list(rule.asks(current)) == reads:
+            if current == entry or list(rule.reads(current)) == reads:
                 if any(reply not in (None, 0, b"", "") for reply in replies[1 + len(reads) :]):
                     return None  # it is being deleted, or work is in progress that explains it
-                return rule.judge(current, replies[1 : 1 + len(reads)], self._clock.now_ms())
+                return rule.check(current, replies[1 : 1 + len(reads)], self._clock.now_ms())
             entry, changes = current, changes + 1
         return None
 
@@ -101,7 +101,7 @@ class Rechecker:
         commands = as_commands(self._functions, commands)
         if not self._valkey.clustered:
             return await self._valkey.multi(commands)
-        outboxes = {Note.beside(family.domain, str(_key(command))).pending for command in commands}
+        outboxes = {OutboxEntry.for_key(family.domain, str(_key(command))).pending for command in commands}
         pending: list[Command] = [("EXISTS", outbox) for outbox in sorted(outboxes)]
         if any(await self._valkey.batch(pending)):
             return None

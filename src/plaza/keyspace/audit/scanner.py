@@ -161,7 +161,7 @@ class Scanner:
                 return ()  # deleted since its name was read
             entry = entry._replace(value=read)
             assert invariants.fields is not None
-            if invariants.fields.judge(entry, (), 0) is not None:
+            if invariants.fields.check(entry, (), 0) is not None:
                 return (Suspicion(family, invariants.fields, entry),)
         for rule in family.key_invariants:
             queries.add(family, rule, entry)

@@ -11,7 +11,7 @@ import structlog
 from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Invalid
 from plaza.core.functions import Library
-from plaza.core.leases import Held, Leases
+from plaza.core.leases import LeaseHeld, Leases
 from plaza.keyspace.audit.auditor import AUDIT, DRY_RUN, REPAIR, Auditor, OnProgress
 from plaza.keyspace.audit.keys import AUDIT_LAST, AUDIT_RUNNING, CATALOGUE
 from plaza.keyspace.audit.report import AuditReport
@@ -45,17 +45,17 @@ class Audits:
         self._task: asyncio.Task[AuditReport] | None = None
 
     async def run(self, mode: str = AUDIT, on_progress: OnProgress = lambda report: None) -> AuditReport:
-        """Audit now and wait for the end. Raises `Held` if another audit is running."""
+        """Audit now and wait for the end. Raises `LeaseHeld` if another audit is running."""
         if mode not in (AUDIT, DRY_RUN, REPAIR):
             raise Invalid(f"must be {AUDIT}, {DRY_RUN} or {REPAIR}", field="mode")
         async with self._leases.hold(_JOB):
             return await self._run(mode, on_progress)
 
     async def start(self, actor: Actor, mode: str = AUDIT) -> None:
-        """Start an audit in the background; `state` reports its progress. Raises `Held` if an audit is running."""
+        """Start an audit in the background; `state` reports its progress. Raises `LeaseHeld` if an audit is running."""
         actor.require(ADMIN)
         if (self._task is not None and not self._task.done()) or (await self.state(actor)).running is not None:
-            raise Held("An audit is already running. Wait until it ends.")
+            raise LeaseHeld("An audit is already running. Wait until it ends.")
         started = asyncio.Event()
         self._task = asyncio.create_task(self.run(mode, lambda _: started.set()))
         self._task.add_done_callback(_log_failure)

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final
 
 from plaza.core.auth import Actor
-from plaza.core.keyspace import Access, Catalogue, Field, Hidden, Key, Layout
+from plaza.core.keyspace import Catalogue, HashField, HiddenWhile, Key, KeyAccess, Layout
 from plaza.core.tokens import RESERVED
 from plaza.keyspace.families import KeyFamilies
 from plaza.keyspace.proxy.commands import LONGEST_WORD, ParsedCommand, Refused
@@ -64,32 +64,32 @@ class TargetKey:
     def name(self, layout: Layout) -> str:
         return self.family.name(layout, *self.parts)
 
-    def allows(self, access: Access) -> bool:
+    def allows(self, access: KeyAccess) -> bool:
         """Whether what is marked so is for this caller."""
-        if access is Access.PUBLIC:
+        if access is KeyAccess.PUBLIC:
             return True
-        if access is Access.SELF:
+        if access is KeyAccess.SELF:
             return self.own or self.rank is Rank.SERVER
-        return access is Access.ADMIN and self.rank >= Rank.ADMIN
+        return access is KeyAccess.ADMIN and self.rank >= Rank.ADMIN
 
     def shows(self, field: str) -> bool:
         """Whether a field of this hash is for this caller."""
         return self.allows(self._declared(field).read)
 
-    def _declared(self, field: str) -> Field:
+    def _declared(self, field: str) -> HashField:
         """The declaration of a field. What a person added to their profile is theirs; any other stranger is not."""
         for declared in self.family.fields:
             if declared.name == field:
                 return declared
         if not self.family.fields:
-            return Field(field, "", self.family.read)
-        custom = Access.SELF if self.family.write is Access.SELF else Access.ADMIN
-        return Field(field, "", read=custom, write=self.family.write)
+            return HashField(field, "", self.family.read)
+        custom = KeyAccess.SELF if self.family.write is KeyAccess.SELF else KeyAccess.ADMIN
+        return HashField(field, "", read=custom, write=self.family.write)
 
     @property
     def private(self) -> bool:
         """Whether there are fields in it that are somebody else's alone."""
-        return not self.allows(Access.SELF) and any(f.read is Access.SELF for f in self.family.fields)
+        return not self.allows(KeyAccess.SELF) and any(f.read is KeyAccess.SELF for f in self.family.fields)
 
     def permit_reading(self, asked: ParsedCommand) -> None:
         family, command = self.family, asked.command
@@ -105,7 +105,7 @@ class TargetKey:
                 raise Refused(f"ERR not allowed: the field '{field[:LONGEST_CUSTOM]}' is not public")
 
     def permit_writing(self, asked: ParsedCommand) -> None:
-        if not self.allows(self.family.write) or self.family.write is not Access.SELF:
+        if not self.allows(self.family.write) or self.family.write is not KeyAccess.SELF:
             raise Refused(f"ERR not allowed: {self.family.pattern} is not written through here")
         self._require_type(asked)
         values = asked.found.get("value", [])
@@ -132,18 +132,18 @@ class TargetKey:
 
 @cache
 def _guarded(family: Key) -> frozenset[str]:
-    return frozenset(_folded(field.name) for field in family.fields if field.write is Access.NOBODY)
+    return frozenset(_folded(field.name) for field in family.fields if field.write is KeyAccess.NONE)
 
 
 def _folded(name: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKC", name).casefold() if c.isalnum())
 
 
-def _require_text(field: Field, value: str) -> None:
+def _require_text(field: HashField, value: str) -> None:
     """What a declared field may hold: text of the length that the routes allow, too."""
-    if len(value) > field.most:
-        raise Refused(f"ERR {field.name} has at most {field.most} characters")
-    allowed = "" if field.most <= ONE_LINE else "\n\t\r"
+    if len(value) > field.max_length:
+        raise Refused(f"ERR {field.name} has at most {field.max_length} characters")
+    allowed = "" if field.max_length <= ONE_LINE else "\n\t\r"
     if any(unicodedata.category(c) in ("Cc", "Zl", "Zp") and c not in allowed for c in value):
         raise Refused(f"ERR {field.name} has no control characters")
 
@@ -179,7 +179,7 @@ class AccessRules:
         ids = dict(zip(place.family.parts, place.parts, strict=True))
         return TargetKey(family, tuple(ids[part] for part in family.parts), place.own, place.rank), hidden.field
 
-    def behind(self, place: TargetKey) -> tuple[Key, Hidden] | None:
+    def behind(self, place: TargetKey) -> tuple[Key, HiddenWhile] | None:
         """The same where the hash is another owner's, whom a field of the key itself names."""
         hidden = place.family.hidden
         if hidden is None or not hidden.via or place.rank >= Rank.ADMIN:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from plaza.core.functions import Functions, Library
-from plaza.core.keyspace import Access, Catalogue, Hidden, Key
+from plaza.core.keyspace import Catalogue, HiddenWhile, Key, KeyAccess
 from plaza.core.valkey import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller, TargetKey
 from plaza.keyspace.proxy.commands import ParsedCommand, Refused, read
@@ -107,11 +107,11 @@ class CommandPlanner:
 
         return CommandPlan(asked, len(steps), lambda most: steps, finish, look=look)
 
-    def _who(self, place: TargetKey, behind: tuple[Key, Hidden]) -> Step:
+    def _who(self, place: TargetKey, behind: tuple[Key, HiddenWhile]) -> Step:
         """Asks who is behind a key."""
         return ("HGET", place.name(self._layout), behind[1].via)
 
-    def _look(self, behind: tuple[Key, Hidden], who: Any) -> Step | None:
+    def _look(self, behind: tuple[Key, HiddenWhile], who: Any) -> Step | None:
         """Asks whether that one hides it."""
         family, hidden = behind
         return ("HEXISTS", family.name(self._layout, _text(who)), hidden.field) if isinstance(who, bytes) else None
@@ -132,7 +132,7 @@ def _size(asked: ParsedCommand, place: TargetKey) -> tuple[str, ...]:
     if asked.command.size is None:
         return ()
     size = asked.command.size(asked) or ()
-    declared = place.family.fields and place.family.write is Access.NOBODY
+    declared = place.family.fields and place.family.write is KeyAccess.NONE
     return () if declared else size
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from plaza.core.auth import Actor
-from plaza.core.functions import Functions, is_missing
+from plaza.core.functions import Functions, is_function_missing
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import NotReady, ReplyError
@@ -86,7 +86,7 @@ class Proxy:
 
     async def _again(self, steps: Sequence[Step], replies: list[Any]) -> list[Any]:
         """Repeat what did not run because a node lacks our functions: a new primary, or one that was emptied."""
-        missing = [i for i, reply in enumerate(replies) if isinstance(reply, ReplyError) and is_missing(reply)]
+        missing = [i for i, reply in enumerate(replies) if isinstance(reply, ReplyError) and is_function_missing(reply)]
         if missing:
             await self._functions.load()
             again = await self._valkey.batch([steps[i] for i in missing], raw=True, return_errors=True, timeout=SECONDS)
