@@ -87,8 +87,8 @@ def article(name: str, id: int, at: int) -> Iterator[Command]:
     yield ("HSET", a.ARTICLE(id), "title", "Title", "link", "https://example.com", "author", f"user:{name}", "time", at,
            "votes", 1)  # fmt: skip
     yield ("SADD", a.ARTICLE_UP(id), f"user:{name}")
-    yield ("ZADD", a.PERSON_ARTICLES(name), at, member)
-    yield ("ZADD", a.PERSON_VOTES(name), 1, member)
+    yield ("ZADD", a.USER_ARTICLES(name), at, member)
+    yield ("ZADD", a.USER_VOTES(name), 1, member)
     yield ("SET", a.ARTICLES_LAST(), id)
     scores = (at + 432, at, (at - 1134028003) / 45_000, 0.37844750322520615, 0)
     for key, score in zip(a.RANKINGS.values(), scores, strict=True):

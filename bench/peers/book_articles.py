@@ -1,7 +1,6 @@
-"""Articles as chapter 1 of *Redis in Action* has them, with redis-py: command by command, as the book prints them.
+"""Articles as in chapter 1 of *Redis in Action*, with redis-py.
 
-`BookArticles` is the book's own code (Python 3, up to today's argument order). `AsyncBookArticles` is the same for an
-asyncio service.
+`BookArticles` is the book's code for Python 3 and the current redis-py. `AsyncBookArticles` is the same with asyncio.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ class BookArticles:
 
     def article_vote(self, user: str, article: str) -> None:
         conn = self.conn
-        cutoff = time.time() - ONE_WEEK_IN_SECONDS
-        if conn.zscore("time:", article) < cutoff:
+        oldest_open = time.time() - ONE_WEEK_IN_SECONDS
+        if conn.zscore("time:", article) < oldest_open:
             return
         article_id = article.partition(":")[-1]
         if conn.sadd("voted:" + article_id, user):
@@ -61,15 +60,15 @@ class BookArticles:
 
 
 class AsyncBookArticles:
-    """The same on redis-py's asyncio client."""
+    """The book's functions, on redis-py's asyncio client."""
 
     def __init__(self, conn: Any) -> None:
         self.conn = conn
 
     async def article_vote(self, user: str, article: str) -> None:
         conn = self.conn
-        cutoff = time.time() - ONE_WEEK_IN_SECONDS
-        if await conn.zscore("time:", article) < cutoff:
+        oldest_open = time.time() - ONE_WEEK_IN_SECONDS
+        if await conn.zscore("time:", article) < oldest_open:
             return
         article_id = article.partition(":")[-1]
         if await conn.sadd("voted:" + article_id, user):

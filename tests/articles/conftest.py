@@ -1,4 +1,4 @@
-"""Articles on one server and on a cluster, with people to use them."""
+"""Fixtures: articles on one server and on a cluster, and users."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import httpx
 import pytest
 
-from plaza.articles.group_rankings import Cuts
+from plaza.articles.group_rankings import GroupRankings
 from plaza.articles.keys import ARTICLES_LAST
 from plaza.articles.library import LIBRARY
-from plaza.articles.lists import Lists
+from plaza.articles.lists import ArticleLists
 from plaza.articles.model import Article, NewArticle
 from plaza.articles.routes import route
 from plaza.articles.service import Articles
@@ -25,7 +25,7 @@ from plaza.core.keys import LIBRARIES
 from plaza.core.paging import Snapshots
 from plaza.core.settings import Settings
 from plaza.core.tokens import Role
-from plaza.core.valkey import Valkey
+from plaza.core.valkey import Valkey, scan_pages
 from tests.http_servers import client_of
 
 VOTING_DAYS = 7
@@ -39,18 +39,18 @@ def bearer(name: str, role: Role = "user") -> dict[str, str]:
     return {"authorization": f"Bearer {AUTH.issue(name, role)}"}
 
 
-def person(name: str) -> Actor:
+def user(name: str) -> Actor:
     return Actor(name, "user")
 
 
 @pytest.fixture
 def ana() -> Actor:
-    return person("ana")
+    return user("ana")
 
 
 @pytest.fixture
 def ben() -> Actor:
-    return person("ben")
+    return user("ben")
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def articles(functions: Functions, clock: ManualClock) -> Articles:
 
 
 @pytest.fixture
-def lists(articles: Articles, clock: ManualClock) -> Lists:
-    return Lists(articles, Cuts(articles.functions), Snapshots(articles.valkey, clock))
+def lists(articles: Articles, clock: ManualClock) -> ArticleLists:
+    return ArticleLists(articles, GroupRankings(articles.functions), Snapshots(articles.valkey, clock))
 
 
 @pytest.fixture
 def post(articles: Articles, ana: Actor) -> Post:
-    """Posts an article with a link of its own."""
+    """Posts an article with a unique link."""
     numbers = itertools.count()
 
     async def post(author: Actor = ana, *groups: str, title: str = "A title") -> Article:
@@ -90,22 +90,18 @@ def post(articles: Articles, ana: Actor) -> Post:
 
 
 @pytest.fixture
-async def http(articles: Articles, lists: Lists, valkey: Valkey) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the real application, on a clock that tests can set."""
-    services = {Articles: articles, Lists: lists}
+async def http(articles: Articles, lists: ArticleLists, valkey: Valkey) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the real application, whose clock the tests set."""
+    services = {Articles: articles, ArticleLists: lists}
     app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
     async with client_of(app) as client:
         yield client
 
 
-async def traces(valkey: Valkey) -> set[str]:
-    """Every key there is, but for the counter, which never falls, and the libraries."""
+async def remaining_keys(valkey: Valkey) -> set[str]:
+    """All keys except the id counter, which never decreases, and the libraries."""
     found: set[str] = set()
     for node in valkey.primaries():
-        cursor = "0"
-        while True:
-            cursor, names = await node.call("SCAN", cursor, "COUNT", 1000)
+        async for names in scan_pages(node, "SCAN"):
             found.update(names)
-            if cursor == "0":
-                break
     return found - {ARTICLES_LAST(), LIBRARIES()}

@@ -1,4 +1,4 @@
-"""The guide's examples are run, in their order; what they show is what is answered."""
+"""The guide's examples run in their order and return what the guide shows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ GUIDE = Path(__file__).parents[2] / "docs" / "articles.md"
 EXAMPLE = re.compile(r"```http\n(\w+) (\S+)(?: as (\w+))?\n(?:\n(.*?)\n)?```\n```json\n(.*?)```", re.DOTALL)
 
 
-async def test_the_guides_examples_are_true(http: httpx.AsyncClient) -> None:
+async def test_the_guides_examples_return_what_it_shows(http: httpx.AsyncClient) -> None:
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http")
-    for method, path, who, body, expected in examples:
-        answer = await http.request(method, path, content=body, headers=bearer(who or "ana"))
+    for method, path, username, body, expected in examples:
+        answer = await http.request(method, path, content=body, headers=bearer(username or "ana"))
         found = answer.json()
-        found.pop("request_id", None)  # another one each time
+        found.pop("request_id", None)  # differs each time
         assert found == json.loads(expected), (method, path)

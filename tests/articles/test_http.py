@@ -1,4 +1,4 @@
-"""Articles over HTTP, through the real application: each route, and each way to get it wrong."""
+"""The HTTP routes of articles, through the real application, with valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def problem(answer: httpx.Response) -> tuple[int, str, Any]:
     return answer.status_code, body["code"], body.get("field")
 
 
-async def test_an_article_from_its_posting_to_its_end(http: httpx.AsyncClient, clock: ManualClock) -> None:
+async def test_an_article_is_posted_voted_on_read_and_deleted(http: httpx.AsyncClient, clock: ManualClock) -> None:
     posted = await http.post("/articles", json={**NEW, "groups": ["news"]}, headers=ANA)
     assert posted.status_code == 201
     time = clock.now_s()
@@ -94,7 +94,7 @@ async def test_the_same_link_again_is_409_with_the_first_articles_id(http: httpx
     assert again.json()["id"] == 1
 
 
-async def test_a_keyed_post_that_is_sent_again_gives_the_first_answer(http: httpx.AsyncClient) -> None:
+async def test_a_repeated_idempotency_key_returns_the_first_response(http: httpx.AsyncClient) -> None:
     headers = {**ANA, "idempotency-key": "one"}
     first = await http.post("/articles", json=NEW, headers=headers)
     again = await http.post("/articles", json=NEW, headers=headers)
@@ -128,7 +128,7 @@ async def test_voting_after_the_window_is_409(http: httpx.AsyncClient, clock: Ma
         ({**NEW, "groups": [f"g{i}" for i in range(21)]}, "groups"),
     ],
 )
-async def test_a_bad_article_is_422_naming_the_field_and_takes_no_id(
+async def test_an_invalid_article_is_422_with_the_field_and_takes_no_id(
     http: httpx.AsyncClient, redis_client: Any, body: dict[str, Any], field: str
 ) -> None:
     answer = await http.post("/articles", json=body, headers=ANA)
@@ -157,11 +157,11 @@ async def test_a_bad_article_is_422_naming_the_field_and_takes_no_id(
         ("/groups/news/articles?limit=1000", "limit"),
     ],
 )
-async def test_a_bad_read_is_422_naming_the_field(http: httpx.AsyncClient, path: str, field: str) -> None:
+async def test_an_invalid_query_is_422_with_the_field(http: httpx.AsyncClient, path: str, field: str) -> None:
     assert problem(await http.get(path)) == (422, "invalid", field)
 
 
-async def test_a_bad_vote_is_422_and_a_strange_group_too(http: httpx.AsyncClient, redis_client: Any) -> None:
+async def test_an_invalid_vote_or_group_is_422(http: httpx.AsyncClient, redis_client: Any) -> None:
     await http.post("/articles", json=NEW, headers=ANA)
     for body, field in [
         ({"direction": "sideways"}, "direction"),
@@ -185,7 +185,7 @@ async def test_a_bad_vote_is_422_and_a_strange_group_too(http: httpx.AsyncClient
         ("DELETE", "/articles/1/groups/news", None),
     ],
 )
-async def test_writing_needs_credentials_and_an_article(
+async def test_writing_without_credentials_is_401_and_on_a_missing_article_404(
     http: httpx.AsyncClient, method: str, path: str, body: Any
 ) -> None:
     assert problem(await http.request(method, path, json=body))[:2] == (401, "unauthenticated")
@@ -193,7 +193,7 @@ async def test_writing_needs_credentials_and_an_article(
         assert problem(await http.request(method, path, json=body, headers=ANA))[:2] == (404, "not_found")
 
 
-async def test_only_the_author_or_an_admin_changes_an_article(http: httpx.AsyncClient) -> None:
+async def test_only_the_author_or_an_admin_can_change_an_article(http: httpx.AsyncClient) -> None:
     await http.post("/articles", json=NEW, headers=ANA)
     assert problem(await http.put("/articles/1/groups/news", headers=BEN))[:2] == (403, "forbidden")
     assert problem(await http.delete("/articles/1/groups/news", headers=BEN))[:2] == (403, "forbidden")
@@ -201,7 +201,7 @@ async def test_only_the_author_or_an_admin_changes_an_article(http: httpx.AsyncC
     assert (await http.delete("/articles/1", headers={"x-api-key": "k" * 32})).status_code == 200
 
 
-async def test_the_api_key_is_nobody(http: httpx.AsyncClient) -> None:
+async def test_an_api_key_cannot_act_as_a_user(http: httpx.AsyncClient) -> None:
     key = {"x-api-key": "k" * 32}
     assert problem(await http.post("/articles", json=NEW, headers=key))[:2] == (403, "forbidden")
     await http.post("/articles", json=NEW, headers=ANA)
@@ -209,7 +209,7 @@ async def test_the_api_key_is_nobody(http: httpx.AsyncClient) -> None:
     assert (await http.get("/articles/1", headers=key)).json()["vote"] is None
 
 
-async def test_text_of_every_kind_comes_back_as_it_was(http: httpx.AsyncClient) -> None:
+async def test_unicode_titles_are_returned_unchanged(http: httpx.AsyncClient) -> None:
     title = 'Ünïcödé 🐍 "quotes" <b> & 100 %'
     answer = await http.post("/articles", json={**NEW, "title": title}, headers=ANA)
     assert answer.status_code == 201, answer.text
@@ -228,7 +228,7 @@ async def test_the_openapi_document_has_every_route(http: httpx.AsyncClient) -> 
     assert "/groups/{name}/articles" in paths
 
 
-async def test_plaza_as_a_whole_serves_articles(place: Server | Cluster, tmp_path: Path) -> None:
+async def test_the_complete_application_serves_articles(place: Server | Cluster, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, valkey_url=place.url, rate_limits=False)
     async with running(settings) as plaza, client_of(plaza.app) as client:
         headers = {"authorization": f"Bearer {plaza.core.auth.issue('ana', 'user')}"}

@@ -1,4 +1,4 @@
-"""Pages neither repeat nor skip, whatever happens between two of them."""
+"""Pages neither repeat nor skip articles, whatever happens between two requests."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from plaza.articles.keys import (
     ARTICLES_BY_HOT,
     ARTICLES_BY_TIME,
 )
-from plaza.articles.lists import Lists
+from plaza.articles.lists import ArticleLists
 from plaza.articles.model import Article, ArticlesQuery, Direction, Order
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
-from tests.articles.conftest import Post, person
+from tests.articles.conftest import Post, user
 from tests.round_trips import count_round_trips
 
 ORDERS: list[Order] = ["score", "time", "hot", "best", "controversial"]
 
 
-async def pages(lists: Lists, order: Order, limit: int = 25) -> list[Article]:
+async def read_all_pages(lists: ArticleLists, order: Order, limit: int = 25) -> list[Article]:
     """All articles, page by page."""
     found: list[Article] = []
     cursor = None
     while True:
-        page = await lists.all(None, ArticlesQuery(order=order, limit=limit, cursor=cursor))
+        page = await lists.list_articles(None, ArticlesQuery(order=order, limit=limit, cursor=cursor))
         found += page.articles
         cursor = page.pagination.next_cursor
         if cursor is None:
@@ -42,104 +42,110 @@ async def pages(lists: Lists, order: Order, limit: int = 25) -> list[Article]:
 
 
 async def test_lists_are_ordered_by_score_and_by_time(
-    articles: Articles, lists: Lists, post: Post, ben: Actor, clock: ManualClock
+    articles: Articles, lists: ArticleLists, post: Post, ben: Actor, clock: ManualClock
 ) -> None:
     made = []
     for _ in range(3):
         made.append((await post()).id)
         clock.advance(seconds=100)
     await articles.vote(ben, made[0], "up")
-    assert [a.id for a in (await lists.all(None, ArticlesQuery(order="score"))).articles] == [made[0], made[2], made[1]]
-    assert [a.id for a in (await lists.all(None, ArticlesQuery(order="time"))).articles] == made[::-1]
+    assert [a.id for a in (await lists.list_articles(None, ArticlesQuery(order="score"))).articles] == [
+        made[0],
+        made[2],
+        made[1],
+    ]
+    assert [a.id for a in (await lists.list_articles(None, ArticlesQuery(order="time"))).articles] == made[::-1]
 
 
 @pytest.mark.parametrize("order", ["score", "time"])
-async def test_200_inserts_and_votes_between_two_pages_repeat_and_skip_nothing(
-    articles: Articles, lists: Lists, post: Post, clock: ManualClock, order: Order
+async def test_no_article_is_repeated_or_skipped_when_200_inserts_and_votes_come_between_pages(
+    articles: Articles, lists: ArticleLists, post: Post, clock: ManualClock, order: Order
 ) -> None:
-    dice = random.Random(1)
-    for i in range(60):  # five of each moment, so that many scores are equal
+    rng = random.Random(1)
+    for i in range(60):  # five at the same time, so that many scores are equal
         if i % 5 == 0:
             clock.advance(seconds=1)
         await post()
-    throughout = {article.id for article in await pages(lists, order)}
+    existing = {article.id for article in await read_all_pages(lists, order)}
     seen: list[int] = []
     cursor = None
     while True:
-        page = await lists.all(None, ArticlesQuery(order=order, cursor=cursor))
+        page = await lists.list_articles(None, ArticlesQuery(order=order, cursor=cursor))
         seen += [article.id for article in page.articles]
         cursor = page.pagination.next_cursor
         if cursor is None:
             break
         clock.advance(seconds=1)
         work: list[Any] = [post(title="new") for _ in range(100)]
-        work += [articles.vote(person(f"u{i}"), dice.randint(1, 60), dice.choice(["up", "down"])) for i in range(100)]
+        work += [articles.vote(user(f"u{i}"), rng.randint(1, 60), rng.choice(["up", "down"])) for i in range(100)]
         await asyncio.gather(*work)
     assert len(seen) == len(set(seen))
-    assert throughout <= set(seen)
+    assert existing <= set(seen)
 
 
-async def test_a_page_is_full_although_some_were_deleted_meanwhile(
-    articles: Articles, lists: Lists, post: Post, ana: Actor
+async def test_a_page_is_full_although_articles_were_deleted_meanwhile(
+    articles: Articles, lists: ArticleLists, post: Post, ana: Actor
 ) -> None:
     made = [(await post()).id for _ in range(70)]
-    page = await lists.all(None, ArticlesQuery())
+    page = await lists.list_articles(None, ArticlesQuery())
     later = [id for id in made if id not in {a.id for a in page.articles}]
     for id in later[:15]:
         await articles.delete(ana, id)
-    second = await lists.all(None, ArticlesQuery(cursor=page.pagination.next_cursor))
+    second = await lists.list_articles(None, ArticlesQuery(cursor=page.pagination.next_cursor))
     assert len(second.articles) == 25
     assert second.pagination.next_cursor is not None
-    third = await lists.all(None, ArticlesQuery(cursor=second.pagination.next_cursor))
+    third = await lists.list_articles(None, ArticlesQuery(cursor=second.pagination.next_cursor))
     assert [len(third.articles), third.pagination.next_cursor] == [5, None]
 
 
-async def test_a_page_has_25_articles_unless_asked_otherwise(lists: Lists, post: Post) -> None:
+async def test_a_page_has_25_articles_by_default(lists: ArticleLists, post: Post) -> None:
     for _ in range(26):
         await post()
     for order in ORDERS:
-        page = await lists.all(None, ArticlesQuery(order=order))
+        page = await lists.list_articles(None, ArticlesQuery(order=order))
         assert (len(page.articles), page.pagination.limit, page.pagination.count) == (25, 25, 25)
-        assert len(await pages(lists, order, limit=10)) == 26
-    assert len((await lists.all(None, ArticlesQuery(order="score", offset=20))).articles) == 6
+        assert len(await read_all_pages(lists, order, limit=10)) == 26
+    assert len((await lists.list_articles(None, ArticlesQuery(order="score", offset=20))).articles) == 6
 
 
-async def test_a_cursor_of_another_order_is_refused_and_an_old_one_is_gone(
-    lists: Lists, post: Post, clock: ManualClock
+async def test_a_cursor_of_another_order_is_rejected_and_an_old_one_is_gone(
+    lists: ArticleLists, post: Post, clock: ManualClock
 ) -> None:
     for _ in range(3):
         await post()
-    by_score = (await lists.all(None, ArticlesQuery(limit=1))).pagination.next_cursor
+    by_score = (await lists.list_articles(None, ArticlesQuery(limit=1))).pagination.next_cursor
     with pytest.raises(Invalid):
-        await lists.all(None, ArticlesQuery(order="time", cursor=by_score))
+        await lists.list_articles(None, ArticlesQuery(order="time", cursor=by_score))
     with pytest.raises(Invalid):
-        await lists.all(None, ArticlesQuery(order="hot", cursor=by_score))
+        await lists.list_articles(None, ArticlesQuery(order="hot", cursor=by_score))
     clock.advance(seconds=601)
     with pytest.raises(Gone):
-        await lists.all(None, ArticlesQuery(cursor=by_score))
+        await lists.list_articles(None, ArticlesQuery(cursor=by_score))
 
 
-async def test_an_empty_list_is_a_page(lists: Lists) -> None:
+async def test_an_empty_list_is_a_page(lists: ArticleLists) -> None:
     for order in ORDERS:
-        page = await lists.all(None, ArticlesQuery(order=order))
+        page = await lists.list_articles(None, ArticlesQuery(order=order))
         assert (page.articles, page.pagination.next_cursor) == ([], None)
 
 
-async def test_a_viewer_sees_the_own_vote_on_each(articles: Articles, lists: Lists, post: Post, ben: Actor) -> None:
+async def test_viewers_see_their_own_vote_on_each_article(
+    articles: Articles, lists: ArticleLists, post: Post, ben: Actor
+) -> None:
     votes: dict[int, Direction | None] = {(await post()).id: vote for vote in ("up", "down", None)}
     for id, vote in votes.items():
         await articles.vote(ben, id, vote)
-    page = await lists.all(ben, ArticlesQuery(order="time"))
+    page = await lists.list_articles(ben, ArticlesQuery(order="time"))
     assert {article.id: article.vote for article in page.articles} == votes
-    anonymous = await lists.all(None, ArticlesQuery(order="time"))
+    anonymous = await lists.list_articles(None, ArticlesQuery(order="time"))
     assert {article.vote for article in anonymous.articles} == {None}
 
 
-async def test_a_page_costs_two_round_trips_whatever_its_size(lists: Lists, post: Post, ben: Actor) -> None:
+async def test_a_page_costs_two_round_trips_whatever_its_size(lists: ArticleLists, post: Post, ben: Actor) -> None:
     for _ in range(30):
         await post()
     for order in ORDERS:
-        first = await lists.all(ben, ArticlesQuery(order=order))  # the snapshot is kept by now
+        first = await lists.list_articles(ben, ArticlesQuery(order=order))  # stores the snapshot
         for query in (
             ArticlesQuery(order=order),
             ArticlesQuery(order=order, limit=2),
@@ -147,26 +153,28 @@ async def test_a_page_costs_two_round_trips_whatever_its_size(lists: Lists, post
         ):
             usage = RequestUsage()
             REQUEST_USAGE.set(usage)
-            await lists.all(ben, query)
+            await lists.list_articles(ben, query)
             assert usage.trips <= 3 if query.limit == 2 else usage.trips == 2
 
 
-async def test_a_large_offset_is_looked_through_in_steps(lists: Lists, articles: Articles, post: Post) -> None:
+async def test_a_large_offset_is_read_in_steps(lists: ArticleLists, articles: Articles, post: Post) -> None:
     await asyncio.gather(*(post() for _ in range(260)))
     query = ArticlesQuery(order="time", offset=200, limit=50)
-    assert len((await lists.all(None, query)).articles) == 50
-    # Passing over: the list, then 200 articles, by the hundred where one function reads them all, one by one on a
-    # cluster. Then the page: the list, then 50.
-    assert await count_round_trips(articles.valkey, lists.all(None, query)) == (4 if articles.valkey.clustered else 5)
+    assert len((await lists.list_articles(None, query)).articles) == 50
+    # To skip: the ranking, then 200 articles, by the hundred on one server, in one batch on a cluster. Then the page:
+    # the ranking, then 50 articles.
+    assert await count_round_trips(articles.valkey, lists.list_articles(None, query)) == (
+        4 if articles.valkey.clustered else 5
+    )
 
 
 async def test_hot_best_and_controversial_follow_their_formulas(
     articles: Articles, post: Post, clock: ManualClock, redis_client: Any
 ) -> None:
     for ups, downs in [(1, 0), (12, 0), (3, 3), (1, 5), (9, 4)]:
-        article = await post(person("voter0"))
+        article = await post(user("voter0"))
         for i in range(1, ups + downs):
-            await articles.vote(person(f"voter{i}"), article.id, "up" if i < ups else "down")
+            await articles.vote(user(f"voter{i}"), article.id, "up" if i < ups else "down")
         member, votes, n = f"article:{article.id}", ups - downs, ups + downs
         size = math.log10(max(abs(votes), 1))
         hot = math.copysign(size, votes) + (article.time - 1134028003) / 45000
@@ -175,15 +183,17 @@ async def test_hot_best_and_controversial_follow_their_formulas(
         root = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
         wilson = (share + z * z / (2 * n) - root) / (1 + z * z / n)
         assert await redis_client.zscore(ARTICLES_BY_BEST(), member) == pytest.approx(wilson, abs=1e-12)
-        dispute = n ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0
-        assert await redis_client.zscore(ARTICLES_BY_CONTROVERSIAL(), member) == pytest.approx(dispute, abs=1e-12)
+        controversy = n ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0
+        assert await redis_client.zscore(ARTICLES_BY_CONTROVERSIAL(), member) == pytest.approx(controversy, abs=1e-12)
         clock.advance(seconds=1)
 
 
-async def test_articles_of_one_moment_are_all_listed_by_time(lists: Lists, post: Post, redis_client: Any) -> None:
+async def test_articles_posted_at_the_same_time_are_all_listed(
+    lists: ArticleLists, post: Post, redis_client: Any
+) -> None:
     made = {(await post()).id for _ in range(120)}
     times = {score for _, score in await redis_client.zrange(ARTICLES_BY_TIME(), 0, -1, withscores=True)}
     assert len(times) == 1
-    seen = [article.id for article in await pages(lists, "time", limit=20)]
+    seen = [article.id for article in await read_all_pages(lists, "time", limit=20)]
     assert len(seen) == 120
     assert set(seen) == made

@@ -1,4 +1,4 @@
-"""Posting gives an id, writes what the document says, and takes a link once a day."""
+"""Posting assigns an id, writes the documented keys, and accepts a link once a day."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from plaza.articles.service import Articles
 from plaza.core.auth import API, Actor
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, Invalid
-from tests.articles.conftest import Post, person
+from tests.articles.conftest import Post, user
 from tests.round_trips import count_round_trips
 
 LINK = "https://example.com/a?b=c"
 
-# On one server the id, the link and the article are one step.
+# On one server the id, the link and the article are written in one step.
 on_a_cluster = pytest.mark.parametrize("place", ["cluster"], indirect=True)
 
 
@@ -53,7 +53,7 @@ async def test_an_article_is_written_as_documented(
 
 
 async def test_ids_are_unique_and_rise_and_have_no_gaps_on_one_server(articles: Articles, redis_client: Any) -> None:
-    people = [person(f"user{i}") for i in range(10)]
+    users = [user(f"user{i}") for i in range(10)]
     numbers = itertools.count()
     seen: list[list[int]] = []
 
@@ -64,7 +64,7 @@ async def test_ids_are_unique_and_rise_and_have_no_gaps_on_one_server(articles: 
             new = NewArticle("A title", f"https://example.com/{number}")
             mine.append((await articles.post(actor, new, f"op{number}")).id)
 
-    await asyncio.gather(*map(poster, people))
+    await asyncio.gather(*map(poster, users))
     assert all(mine == sorted(mine) for mine in seen)
     ids = sorted(itertools.chain(*seen))
     assert len(set(ids)) == 200
@@ -73,7 +73,7 @@ async def test_ids_are_unique_and_rise_and_have_no_gaps_on_one_server(articles: 
         assert ids == list(range(1, 201))
 
 
-async def test_the_same_link_within_a_day_points_to_the_first_article(
+async def test_the_same_link_within_a_day_is_rejected_with_the_first_articles_id(
     articles: Articles, ana: Actor, ben: Actor, clock: ManualClock, redis_client: Any
 ) -> None:
     first = await articles.post(ana, NewArticle("First", LINK), "op1")
@@ -88,10 +88,10 @@ async def test_the_same_link_within_a_day_points_to_the_first_article(
     assert (await articles.post(ben, NewArticle("Second", LINK), "op3")).id == 2
 
 
-async def test_a_link_posted_by_many_at_once_gives_one_article(articles: Articles, redis_client: Any) -> None:
+async def test_a_link_posted_concurrently_gives_one_article(articles: Articles, redis_client: Any) -> None:
     async def post(i: int) -> int:
         try:
-            return (await articles.post(person(f"user{i}"), NewArticle("A title", LINK), f"op{i}")).id
+            return (await articles.post(user(f"user{i}"), NewArticle("A title", LINK), f"op{i}")).id
         except DuplicateLink as error:
             return int(error.extra["id"])
 
@@ -100,7 +100,7 @@ async def test_a_link_posted_by_many_at_once_gives_one_article(articles: Article
     assert await redis_client.get(ARTICLES_LAST()) == "1"
 
 
-async def test_an_operation_that_is_tried_again_gives_the_same_article(
+async def test_a_retried_operation_gives_the_same_article(
     articles: Articles, ana: Actor, ben: Actor, clock: ManualClock, redis_client: Any
 ) -> None:
     first = await articles.post(ana, NewArticle("A title", LINK, ["news"]), "op")
@@ -114,7 +114,7 @@ async def test_an_operation_that_is_tried_again_gives_the_same_article(
 
 
 @on_a_cluster
-async def test_a_link_whose_poster_died_before_there_was_an_article_is_free_again_soon(
+async def test_a_link_claimed_by_a_process_that_died_can_be_posted_again(
     articles: Articles, ana: Actor, clock: ManualClock
 ) -> None:
     keys = [ARTICLES_LAST(), ARTICLE_LINK(COUNTER, link_digest(LINK))]
@@ -127,17 +127,15 @@ async def test_a_link_whose_poster_died_before_there_was_an_article_is_free_agai
         await articles.post(ana, NewArticle("A title", LINK), "another")
 
 
-async def test_the_api_key_is_nobody_and_cannot_post(articles: Articles, redis_client: Any) -> None:
+async def test_an_api_key_cannot_post(articles: Articles, redis_client: Any) -> None:
     with pytest.raises(Forbidden):
         await articles.post(API, NewArticle("A title", LINK), "op")
     assert await redis_client.exists(ARTICLES_LAST()) == 0
 
 
-async def test_a_post_is_one_round_trip_on_one_server_and_five_in_sequence_on_a_cluster(
-    articles: Articles, post: Post
-) -> None:
-    rounds = await count_round_trips(articles.valkey, post(person("ben"), "news", "go"))
-    # The id, the article, its places in lists and groups, the sizes of the groups, settling.
+async def test_a_post_is_one_round_trip_on_one_server_and_five_on_a_cluster(articles: Articles, post: Post) -> None:
+    rounds = await count_round_trips(articles.valkey, post(user("ben"), "news", "go"))
+    # The id, the article, its rankings and groups, the sizes of the groups, settling.
     assert rounds == (5 if articles.valkey.clustered else 1)
 
 
@@ -146,18 +144,18 @@ async def test_a_post_is_one_round_trip_on_one_server_and_five_in_sequence_on_a_
     ["", "   ", "x" * 301, "two\nlines", "two\u2028lines", "bell \x07", "half \ud800", "\u200b", "\ufeff \u200d"],
     ids=repr,
 )
-def test_a_title_that_cannot_be_shown_is_refused(title: str) -> None:
+def test_an_unprintable_title_is_rejected(title: str) -> None:
     with pytest.raises(Invalid) as caught:
         clean_title(title)
     assert caught.value.extra == {"field": "title"}
 
 
 @pytest.mark.parametrize("title", ["👨‍👩‍👧 at home", "日本語　タイトル", "a\u00a0b", "<b>&amp;", "می‌خواهم"])
-def test_a_title_may_hold_what_people_write(title: str) -> None:
+def test_a_title_in_any_script_is_accepted(title: str) -> None:
     assert clean_title(title) == title
 
 
-def test_a_title_is_trimmed_before_it_is_measured() -> None:
+def test_a_title_is_trimmed_before_its_length_is_checked() -> None:
     assert clean_title(" \t" + "ü" * 300 + "\n") == "ü" * 300
 
 
@@ -192,14 +190,14 @@ def test_a_title_is_trimmed_before_it_is_measured() -> None:
     ],
     ids=repr,
 )
-def test_a_link_that_is_no_web_address_is_refused(link: str) -> None:
+def test_a_link_that_is_not_a_web_address_is_rejected(link: str) -> None:
     with pytest.raises(Invalid) as caught:
         clean_link(link)
     assert caught.value.extra == {"field": "link"}
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "stored"),
     [
         ("http://link.com", "http://link.com"),
         (" HTTP://Link.COM:80/Path?Q=1#Part ", "http://link.com/Path?Q=1#Part"),
@@ -211,12 +209,12 @@ def test_a_link_that_is_no_web_address_is_refused(link: str) -> None:
         ("https://ไทยแลนด์.example./", "https://ไทยแลนด์.example./"),
     ],
 )
-def test_a_link_keeps_what_matters(given: str, kept: str) -> None:
-    assert clean_link(given) == kept
-    assert clean_link(kept) == kept
+def test_a_link_is_normalized(given: str, stored: str) -> None:
+    assert clean_link(given) == stored
+    assert clean_link(stored) == stored
 
 
-def test_links_to_the_same_place_have_the_same_digest() -> None:
+def test_links_to_the_same_page_have_the_same_digest() -> None:
     assert link_digest("http://link.com") == link_digest("http://link.com/") == link_digest("http://link.com#part")
     assert link_digest("http://link.com?a=1") == link_digest("http://link.com/?a=1#/part?")
     assert link_digest("http://link.com/a") != link_digest("http://link.com/A")

@@ -1,4 +1,4 @@
-"""Two API processes share one computation."""
+"""Two API processes share one build of a group's ranking."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import httpx
 import redis
 
-from plaza.articles.group_rankings import AT_ONCE, STEP
+from plaza.articles.group_rankings import SINGLE_STEP_SIZE, STEP
 from tests.processes import serving
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 READERS = 100
-MEMBERS = AT_ONCE + STEP
+MEMBERS = SINGLE_STEP_SIZE + STEP
 
 
-def scans(valkey: Any) -> int:
+def sscan_calls(valkey: Any) -> int:
     return int(valkey.info("commandstats").get("cmdstat_sscan", {"calls": 0})["calls"])
 
 
 def fill(valkey: Any) -> None:
-    """A group large enough to need several steps; of its articles only the first three exist."""
+    """Write a group large enough to need several steps; only its newest three articles exist."""
     members = {f"article:{i}": float(i) for i in range(1, MEMBERS + 1)}
     valkey.zadd("time:", members)
     valkey.zadd("score:", members)
@@ -40,14 +40,14 @@ async def read(url: str, order: str, readers: int) -> list[list[int]]:
     return [[article["id"] for article in answer.json()["articles"]] for answer in answers]
 
 
-def test_readers_of_an_expired_list_in_two_processes_cause_one_computation(tmp_path: Path) -> None:
+def test_readers_of_an_expired_ranking_in_two_processes_cause_one_build(tmp_path: Path) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS="2", PLAZA_RATE_LIMITS="off") as server:
         valkey: Any = redis.Redis(unix_socket_path=str(tmp_path / "var" / "valkey.sock"), decode_responses=True)
         fill(valkey)
         newest = [MEMBERS, MEMBERS - 1, MEMBERS - 2]
         assert asyncio.run(read(server.url, "time", 1)) == [newest]
-        alone = scans(valkey)
-        assert alone > 2
+        one_build = sscan_calls(valkey)
+        assert one_build > 2
         assert asyncio.run(read(server.url, "score", READERS)) == [newest] * READERS
-        assert scans(valkey) == 2 * alone
+        assert sscan_calls(valkey) == 2 * one_build
         valkey.close()

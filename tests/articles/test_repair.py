@@ -1,4 +1,4 @@
-"""What another writer has broken follows from the facts again."""
+"""Repairing an article recomputes what follows from its source data."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from plaza.articles.keys import (
     ARTICLES_LAST,
     GROUP,
     GROUPS,
-    PERSON_ARTICLES,
     RANKINGS,
+    USER_ARTICLES,
 )
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
-from tests.articles.conftest import Post, traces
+from tests.articles.conftest import Post, remaining_keys
 
 
-async def standing(redis_client: Any, id: int) -> dict[str, Any]:
-    """All that is said of an article, by itself and elsewhere."""
+async def stored_state(redis_client: Any, id: int) -> dict[str, Any]:
+    """Everything stored about an article: its own keys and its entries elsewhere."""
     member = f"article:{id}"
     return {
         "article": await redis_client.hgetall(ARTICLE(id)),
@@ -30,41 +30,41 @@ async def standing(redis_client: Any, id: int) -> dict[str, Any]:
         **{order: await redis_client.zscore(key(), member) for order, key in RANKINGS.items()},
         "group": await redis_client.smembers(GROUP("news")),
         "size": await redis_client.zscore(GROUPS(), "news"),
-        "posted": await redis_client.zscore(PERSON_ARTICLES("ana"), member),
+        "posted": await redis_client.zscore(USER_ARTICLES("ana"), member),
     }
 
 
 async def repair(articles: Articles, id: int) -> bool:
-    """What a repair calls. Whether there is such an article."""
+    """Call the repair command; returns whether the article exists."""
     return bool(await articles.functions.run("articles_repair_article", [ARTICLE(id)], articles.clock.now_ms(), id))
 
 
-async def test_mending_restores_whatever_follows_from_the_facts(
+async def test_repair_restores_everything_derived_from_source_data(
     articles: Articles, post: Post, ana: Actor, ben: Actor, redis_client: Any
 ) -> None:
     article = await post(ana, "news")
-    await articles.delete(ana, (await post(ana)).id)  # its id is never given again
+    await articles.delete(ana, (await post(ana)).id)  # its id is never used again
     await articles.vote(ben, article.id, "up")
-    true = await standing(redis_client, article.id)
+    expected = await stored_state(redis_client, article.id)
     member = f"article:{article.id}"
     for key in RANKINGS.values():
         await redis_client.zadd(key(), {member: 1.5})
-    await redis_client.sadd(ARTICLE_DOWN(article.id), "user:ben")  # in both: an upvoter
+    await redis_client.sadd(ARTICLE_DOWN(article.id), "user:ben")  # in both sets: an upvoter
     await redis_client.hset(ARTICLE(article.id), "votes", "77")
     await redis_client.srem(GROUP("news"), member)
     await redis_client.zrem(GROUPS(), "news")
-    await redis_client.zrem(PERSON_ARTICLES("ana"), member)
+    await redis_client.zrem(USER_ARTICLES("ana"), member)
     assert await repair(articles, article.id)
-    assert await standing(redis_client, article.id) == true
+    assert await stored_state(redis_client, article.id) == expected
     assert await redis_client.get(ARTICLES_LAST()) == str(article.id + 1)
     await redis_client.delete(ARTICLES_LAST())
     assert await repair(articles, article.id)
     assert await redis_client.get(ARTICLES_LAST()) == str(article.id)
     assert await repair(articles, article.id)
-    assert await standing(redis_client, article.id) == true
+    assert await stored_state(redis_client, article.id) == expected
 
 
-async def test_mending_removes_what_is_left_of_an_article_that_is_gone(
+async def test_repair_removes_the_rest_of_a_deleted_article(
     articles: Articles, post: Post, ana: Actor, redis_client: Any
 ) -> None:
     article = await post(ana, "news")
@@ -76,4 +76,4 @@ async def test_mending_removes_what_is_left_of_an_article_that_is_gone(
     await redis_client.sadd(ARTICLE_GROUPS(article.id), "news")
     await redis_client.sadd(GROUP("news"), member)
     assert not await repair(articles, article.id)
-    assert await traces(articles.valkey) == set()
+    assert await remaining_keys(articles.valkey) == set()

@@ -1,4 +1,4 @@
-"""Votes are one per person, and everything that follows from them agrees."""
+"""A user has one vote per article, and everything derived from votes agrees."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from plaza.articles.keys import (
     ARTICLE_DOWN,
     ARTICLE_UP,
     ARTICLES_BY_SCORE,
-    PERSON_VOTES,
+    USER_VOTES,
 )
 from plaza.articles.model import Direction, VotingClosed
 from plaza.articles.service import Articles
 from plaza.core.auth import API, Actor
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Forbidden, NotFound
-from tests.articles.conftest import VOTING_DAYS, Post, person
+from tests.articles.conftest import VOTING_DAYS, Post, user
 from tests.round_trips import count_round_trips
 
 
-async def standing(redis_client: Any, id: int) -> tuple[set[str], set[str], int, float]:
-    """Who voted up, who down, the votes and the score, as others read them."""
+async def stored_votes(redis_client: Any, id: int) -> tuple[set[str], set[str], int, float]:
+    """Upvoters, downvoters, `votes` and the score, as a plain client reads them."""
     ups, downs = await redis_client.smembers(ARTICLE_UP(id)), await redis_client.smembers(ARTICLE_DOWN(id))
     votes = int(await redis_client.hget(ARTICLE(id), "votes"))
     return ups, downs, votes, await redis_client.zscore(ARTICLES_BY_SCORE(), f"article:{id}")
@@ -35,12 +35,12 @@ async def test_the_authors_own_vote_counts(post: Post, redis_client: Any) -> Non
     article = await post()
     assert article.votes == 1
     assert article.vote == "up"
-    ups, downs, votes, score = await standing(redis_client, article.id)
+    ups, downs, votes, score = await stored_votes(redis_client, article.id)
     assert (ups, downs, votes) == ({"user:ana"}, set(), 1)
     assert score == article.time + 432 == article.score
 
 
-async def test_switching_and_taking_back_are_exact(
+async def test_switching_and_removing_a_vote_are_exact(
     articles: Articles, post: Post, ben: Actor, redis_client: Any
 ) -> None:
     article = await post()
@@ -59,25 +59,23 @@ async def test_switching_and_taking_back_are_exact(
         votes = len(ups) - len(downs)
         score = article.time + 432 * votes
         assert (vote.votes, vote.score, vote.vote) == (votes, score, direction)
-        assert await standing(redis_client, article.id) == (ups, downs, votes, score)
+        assert await stored_votes(redis_client, article.id) == (ups, downs, votes, score)
         assert (await articles.read(ben, article.id)).vote == direction
 
 
-async def test_an_author_may_take_back_the_own_vote(
-    articles: Articles, post: Post, ana: Actor, redis_client: Any
-) -> None:
+async def test_an_author_can_remove_their_vote(articles: Articles, post: Post, ana: Actor, redis_client: Any) -> None:
     article = await post()
     await articles.vote(ana, article.id, None)
-    assert await standing(redis_client, article.id) == (set(), set(), 0, article.time)
+    assert await stored_votes(redis_client, article.id) == (set(), set(), 0, article.time)
 
 
-async def test_a_vote_on_a_missing_article_is_refused_and_creates_nothing(
+async def test_a_vote_on_a_missing_article_is_rejected_and_creates_nothing(
     articles: Articles, ana: Actor, redis_client: Any
 ) -> None:
     for direction in ("up", "down", None):
         with pytest.raises(NotFound):
             await articles.vote(ana, 92617, direction)
-    for key in (ARTICLE(92617), ARTICLE_UP(92617), ARTICLE_DOWN(92617), ARTICLES_BY_SCORE(), PERSON_VOTES("ana")):
+    for key in (ARTICLE(92617), ARTICLE_UP(92617), ARTICLE_DOWN(92617), ARTICLES_BY_SCORE(), USER_VOTES("ana")):
         assert await redis_client.exists(key) == 0
 
 
@@ -88,14 +86,14 @@ async def test_voting_closes_a_week_after_posting(
     clock.advance(days=VOTING_DAYS, seconds=-0.001)
     assert (await articles.vote(ben, article.id, "up")).votes == 2
     clock.advance(seconds=0.001)
-    before = await standing(redis_client, article.id)
+    before = await stored_votes(redis_client, article.id)
     for direction in ("up", "down", None):
         with pytest.raises(VotingClosed):
             await articles.vote(ben, article.id, direction)
-    assert await standing(redis_client, article.id) == before
+    assert await stored_votes(redis_client, article.id) == before
 
 
-async def test_with_no_days_set_voting_never_closes(
+async def test_with_zero_days_voting_never_closes(
     articles: Articles, post: Post, ben: Actor, clock: ManualClock
 ) -> None:
     article = await post()
@@ -103,55 +101,55 @@ async def test_with_no_days_set_voting_never_closes(
     assert (await Articles(articles.functions, clock, 0).vote(ben, article.id, "up")).votes == 2
 
 
-async def test_the_api_key_is_nobody_and_cannot_vote(articles: Articles, post: Post) -> None:
+async def test_an_api_key_cannot_vote(articles: Articles, post: Post) -> None:
     article = await post()
     with pytest.raises(Forbidden):
         await articles.vote(API, article.id, "up")
 
 
-async def test_who_is_found_in_both_sets_is_an_upvoter(
+async def test_a_user_found_in_both_sets_is_an_upvoter(
     articles: Articles, post: Post, ben: Actor, redis_client: Any
 ) -> None:
     article = await post()
     await articles.vote(ben, article.id, "up")
-    await redis_client.sadd(ARTICLE_DOWN(article.id), "user:ben")  # as only a broken writer would
+    await redis_client.sadd(ARTICLE_DOWN(article.id), "user:ben")  # as only a faulty writer would
     assert (await articles.read(ben, article.id)).vote == "up"
     await articles.vote(ben, article.id, "down")
-    assert await standing(redis_client, article.id) == ({"user:ana"}, {"user:ben"}, 0, article.time)
+    assert await stored_votes(redis_client, article.id) == ({"user:ana"}, {"user:ben"}, 0, article.time)
 
 
-async def test_ten_thousand_votes_at_once_leave_every_score_true(
+async def test_ten_thousand_concurrent_votes_leave_correct_scores(
     articles: Articles, post: Post, redis_client: Any
 ) -> None:
-    dice = random.Random(4)
+    rng = random.Random(4)
     ids = [(await post()).id for _ in range(20)]
-    people = [person(f"user{i}") for i in range(500)]
-    orders: list[tuple[Actor, int, Direction | None]] = [
-        (dice.choice(people), dice.choice(ids), dice.choice(["up", "up", "down", None])) for _ in range(10_000)
+    voters = [user(f"user{i}") for i in range(500)]
+    calls: list[tuple[Actor, int, Direction | None]] = [
+        (rng.choice(voters), rng.choice(ids), rng.choice(["up", "up", "down", None])) for _ in range(10_000)
     ]
-    await asyncio.gather(*(articles.vote(*order) for order in orders))
-    # On a machine too busy for the deadline of effects, some are a worker's by now.
+    await asyncio.gather(*(articles.vote(*call) for call in calls))
+    # On a busy machine some projections may have missed their deadline; then a worker applies them.
     await articles.functions.outbox.drain()
     await articles.functions.outbox.recover(0)
     for id in ids:
-        ups, downs, votes, score = await standing(redis_client, id)
+        ups, downs, votes, score = await stored_votes(redis_client, id)
         posted = float(await redis_client.hget(ARTICLE(id), "time"))
         assert not ups & downs
         assert votes == len(ups) - len(downs)
         assert score == posted + 432 * votes
-    await every_persons_list_is_true(redis_client, people, ids)
+    await assert_voter_indexes_match(redis_client, voters, ids)
 
 
-async def every_persons_list_is_true(redis_client: Any, people: list[Actor], ids: list[int]) -> None:
-    sets = {id: await standing(redis_client, id) for id in ids}
-    for actor in people[::25]:
-        voted = dict(await redis_client.zrange(PERSON_VOTES(actor.name), 0, -1, withscores=True))
+async def assert_voter_indexes_match(redis_client: Any, voters: list[Actor], ids: list[int]) -> None:
+    sets = {id: await stored_votes(redis_client, id) for id in ids}
+    for actor in voters[::25]:
+        voted = dict(await redis_client.zrange(USER_VOTES(actor.name), 0, -1, withscores=True))
         for id, (ups, downs, _, _) in sets.items():
             name = f"user:{actor.name}"
             assert voted.get(f"article:{id}", 0) == (name in ups) - (name in downs)
 
 
-async def test_a_vote_is_one_round_trip_on_one_server_and_three_in_sequence_on_a_cluster(
+async def test_a_vote_is_one_round_trip_on_one_server_and_three_on_a_cluster(
     articles: Articles, post: Post, ben: Actor
 ) -> None:
     article = await post()

@@ -1,13 +1,13 @@
-"""How articles plug in."""
+"""The declaration of the articles domain."""
 
 from __future__ import annotations
 
-from plaza.articles.group_rankings import Cuts
+from plaza.articles.group_rankings import GroupRankings
 from plaza.articles.invariants import INVARIANTS
 from plaza.articles.jobs import timers
 from plaza.articles.library import LIBRARY
-from plaza.articles.lists import Lists
-from plaza.articles.personal_data import People
+from plaza.articles.lists import ArticleLists
+from plaza.articles.personal_data import ArticlesPersonalData
 from plaza.articles.routes import route
 from plaza.articles.service import Articles
 from plaza.core.domain import Core, Domain, Parts
@@ -16,8 +16,8 @@ from plaza.core.paging import Snapshots
 
 def build(core: Core) -> Parts:
     articles = Articles(core.functions, core.clock, core.settings.voting_days)
-    lists = Lists(articles, Cuts(core.functions), Snapshots(core.valkey, core.clock))
-    return Parts([articles, lists], timers=timers(articles), personal_data=People(articles))
+    lists = ArticleLists(articles, GroupRankings(core.functions), Snapshots(core.valkey, core.clock))
+    return Parts([articles, lists], timers=timers(articles), personal_data=ArticlesPersonalData(articles))
 
 
 DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)

@@ -1,6 +1,6 @@
-"""What is always true of the keys of articles, beyond the lines in `keys.py`: votes, and the scores that follow.
+"""Invariants of articles that `keys.py` cannot declare: votes, scores and indexes.
 
-The formulas are written here once more, in Python: whoever checks a sum does not copy it.
+The scores are computed here a second time, in Python, so that the audit does not depend on the Lua code it checks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from plaza.articles.model import score
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
 from plaza.core.keyspace import Key
 
-MENDS = {
+REPAIRS = {
     "article": k.ARTICLE,
     "vote": k.ARTICLE,
     "group": k.ARTICLE,
-    "posted": k.ARTICLE,
-    "sized": k.GROUP,
+    "author_index": k.ARTICLE,
+    "group_size": k.GROUP,
 }
 
 _HOT_EPOCH, _HOT_SECONDS, _Z = 1134028003, 45_000, 1.281551565545
@@ -41,119 +41,119 @@ def _controversial(ups: int, downs: int) -> float:
     return (ups + downs) ** (min(ups, downs) / max(ups, downs)) if ups and downs else 0.0
 
 
-def _asks_votes(entry: Entry) -> Sequence[Command]:
+def _votes_commands(entry: Entry) -> Sequence[Command]:
     id = entry.parts[0]
     return (("SCARD", k.ARTICLE_UP(id)), ("SCARD", k.ARTICLE_DOWN(id)))
 
 
-def _votes(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_votes(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     ups, downs = replies
     votes = entry.value["votes"]
-    return None if votes == str(ups - downs) else f"votes is {votes}, with {ups} up and {downs} down"
+    return None if votes == str(ups - downs) else f"`votes` is {votes}, but the sets have {ups} up and {downs} down"
 
 
-def _asks_ranking(entry: Entry) -> Sequence[Command]:
+def _ranking_commands(entry: Entry) -> Sequence[Command]:
     id = entry.parts[0]
     scores = (("ZSCORE", key(), f"article:{id}") for key in k.RANKINGS.values())
-    return (*_asks_votes(entry), *scores, ("GET", k.ARTICLES_LAST()))
+    return (*_votes_commands(entry), *scores, ("GET", k.ARTICLES_LAST()))
 
 
-def _ranking(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_ranking(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     ups, downs, *scores, last = replies
     time, votes = float(entry.value["time"]), int(entry.value["votes"])
-    ought = {
+    expected = {
         "score": score(time, votes),
         "time": time,
         "hot": _hot(time, votes),
         "best": _best(ups, downs),
         "controversial": _controversial(ups, downs),
     }
-    for order, has in zip(k.RANKINGS, scores, strict=True):
-        if has is None or not math.isclose(has, ought[order], rel_tol=1e-9, abs_tol=1e-9):
-            return f"is at {has} in `{k.RANKINGS[order]()}`, and the formula gives {ought[order]}"
+    for order, found in zip(k.RANKINGS, scores, strict=True):
+        if found is None or not math.isclose(found, expected[order], rel_tol=1e-9, abs_tol=1e-9):
+            return f"its score in `{k.RANKINGS[order]()}` is {found}, but the formula gives {expected[order]}"
     if int(last or 0) < int(entry.parts[0]):
-        return f"has a higher id than `{k.ARTICLES_LAST()}`, which is {last}"
+        return f"its id is higher than `{k.ARTICLES_LAST()}`, which is {last}"
     return None
 
 
-def _asks_posted(entry: Entry) -> Sequence[Command]:
+def _author_index_commands(entry: Entry) -> Sequence[Command]:
     username = entry.value["author"].removeprefix("user:")
-    return (("ZSCORE", k.PERSON_ARTICLES(username), f"article:{entry.parts[0]}"),)
+    return (("ZSCORE", k.USER_ARTICLES(username), f"article:{entry.parts[0]}"),)
 
 
-def _posted(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_author_index(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if replies[0] == float(entry.value["time"]):
         return None
-    return "is not among what its author posted, or at another time"
+    return "is missing in its author's index, or has another time there"
 
 
-def _asks_cast(other: Key) -> Any:
-    def asks(entry: Entry) -> Sequence[Command]:
+def _voter_commands(other: Key) -> Any:
+    def commands(entry: Entry) -> Sequence[Command]:
         id = entry.parts[0]
         member = f"article:{id}"
-        return (("SISMEMBER", other(id), entry.member), ("ZSCORE", k.PERSON_VOTES(entry.ids[0]), member))
+        return (("SISMEMBER", other(id), entry.member), ("ZSCORE", k.USER_VOTES(entry.ids[0]), member))
 
-    return asks
+    return commands
 
 
-def _cast(sign: int) -> Any:
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        both, said = replies
+def _check_voter(sign: int) -> Any:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        both, indexed = replies
         if both:
-            return f"has {entry.member}, who is in the other set too"
-        return None if said == sign else f"has {entry.member}, whose own list says {said}"
+            return f"has {entry.member}, which is also in the other vote set"
+        return None if indexed == sign else f"has {entry.member}, but the user's index has {indexed}"
 
-    return judge
+    return check
 
 
-def _asks_voted(entry: Entry) -> Sequence[Command]:
+def _vote_set_commands(entry: Entry) -> Sequence[Command]:
     key = k.ARTICLE_UP if entry.value > 0 else k.ARTICLE_DOWN
     return (("SISMEMBER", key(entry.ids[0]), f"user:{entry.parts[0]}"),)
 
 
-def _voted(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    fits = replies[0] and entry.value in (1, -1)
-    return None if fits else f"has {entry.value:.0f} for {entry.member}, which knows of no such vote"
+def _check_vote_set(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    valid = replies[0] and entry.value in (1, -1)
+    return None if valid else f"has {entry.value:.0f} for {entry.member}, which has no such vote"
 
 
-def _asks_author(entry: Entry) -> Sequence[Command]:
+def _author_commands(entry: Entry) -> Sequence[Command]:
     return (("HMGET", k.ARTICLE(entry.ids[0]), "author", "time"),)
 
 
-def _author(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_author(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     author, time = replies[0]
-    fits = author is None or (author == f"user:{entry.parts[0]}" and float(time) == entry.value)
-    return None if fits else f"has {entry.member} at {entry.value}, and it is by {author} at {time}"
+    valid = author is None or (author == f"user:{entry.parts[0]}" and float(time) == entry.value)
+    return None if valid else f"has {entry.member} at {entry.value}, but its author is {author} and its time {time}"
 
 
-def _asks_size(entry: Entry) -> Sequence[Command]:
+def _size_commands(entry: Entry) -> Sequence[Command]:
     return (("SCARD", entry.name), ("ZSCORE", k.GROUPS(), entry.parts[0]))
 
 
-def _size(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    size, said = replies
-    return None if said == size else f"has {size} articles, and `{k.GROUPS()}` says {said}"
+def _check_size(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    size, listed = replies
+    return None if listed == size else f"has {size} articles, but `{k.GROUPS()}` has {listed}"
 
 
-def _asks_member(entry: Entry) -> Sequence[Command]:
+def _member_commands(entry: Entry) -> Sequence[Command]:
     return (("SISMEMBER", k.GROUP(entry.parts[0]), entry.member),)
 
 
-def _member(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+def _check_member(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None if replies[0] else f"has {entry.member}, which is not in the group"
 
 
 INVARIANTS = Invariants(
     [
-        Invariant("votes", k.ARTICLE, _asks_votes, _votes, per_key=True),
-        Invariant("ranking", k.ARTICLE, _asks_ranking, _ranking, per_key=True),
-        Invariant("author", k.ARTICLE, _asks_posted, _posted, per_key=True),
-        Invariant("votes", k.ARTICLE_UP, _asks_cast(k.ARTICLE_DOWN), _cast(1)),
-        Invariant("votes", k.ARTICLE_DOWN, _asks_cast(k.ARTICLE_UP), _cast(-1)),
-        Invariant("votes", k.PERSON_VOTES, _asks_voted, _voted),
-        Invariant("author", k.PERSON_ARTICLES, _asks_author, _author),
-        Invariant("size", k.GROUP, _asks_size, _size, "sized <group>", per_key=True),
-        *(Invariant("listed", key, _asks_member, _member) for key in k.CUTS.values()),
+        Invariant("votes", k.ARTICLE, _votes_commands, _check_votes, per_key=True),
+        Invariant("ranking", k.ARTICLE, _ranking_commands, _check_ranking, per_key=True),
+        Invariant("author", k.ARTICLE, _author_index_commands, _check_author_index, per_key=True),
+        Invariant("votes", k.ARTICLE_UP, _voter_commands(k.ARTICLE_DOWN), _check_voter(1)),
+        Invariant("votes", k.ARTICLE_DOWN, _voter_commands(k.ARTICLE_UP), _check_voter(-1)),
+        Invariant("votes", k.USER_VOTES, _vote_set_commands, _check_vote_set),
+        Invariant("author", k.USER_ARTICLES, _author_commands, _check_author),
+        Invariant("size", k.GROUP, _size_commands, _check_size, "group_size <group>", per_key=True),
+        *(Invariant("listed", key, _member_commands, _check_member) for key in k.GROUP_RANKINGS.values()),
     ],
-    MENDS,
+    REPAIRS,
 )

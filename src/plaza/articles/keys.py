@@ -1,11 +1,10 @@
-"""Every key of articles, with what is always true of it.
+"""The keys of articles and their invariants.
 
-An article owns its hash, its two vote sets and the names of its groups: on a cluster they share a slot, and a vote is
-one atomic step there. What ranks articles among each other (`score:`, `time:`, …) has no owner and follows from those
-facts. A group owns its members and the lists that are cut for it.
+An article owns its hash, its two vote sets and the names of its groups: on a cluster they share a slot, so a vote is
+one atomic step. The rankings of all articles (`score:`, `time:`, …) have no owner and are projections. A group owns its
+members and its rankings.
 
-Members are the document's `article:<id>` and `user:<username>` in both layouts: braces are how a cluster writes the
-name of a key, not what a key holds.
+Members are the document's `article:<id>` and `user:<username>` in both layouts; braces appear only in key names.
 """
 
 from __future__ import annotations
@@ -15,24 +14,26 @@ from typing import Final
 from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess, MirrorOf, Reference, RequiresKey
 from plaza.core.tokens import USERNAME
 
-# The owner of the links: on a cluster `{article:}link:…` stands beside the counter `article:`, so that looking for a
-# duplicate, taking the next id and claiming the link are one step.
+# The owner of the links: on a cluster `{article:}link:…` shares a slot with the counter `article:`, so that finding a
+# duplicate, taking the next id and claiming the link are one atomic step.
 COUNTER: Final = "article:"
 
+# How long a group's ranking lives: a vote shows in it after a minute at the latest.
 GROUP_SECONDS: Final = 60
+# How long the same link cannot be posted again.
 LINK_SECONDS: Final = 86_400
-# A build that goes on renews its lease with every step; one that stopped is forgotten after this.
+# Every step of a build renews its lease. After this time without a step another process may build.
 BUILDER_MS: Final = 5_000
 
 _MEMBER = "`article:<id>`"
 _HOLDS = "article:<article>"
 _EXISTS = Reference("article:<article>")
-_MEND = "article <article>"
+_REPAIR = "article <article>"
 
 ARTICLES_LAST = Key(
     "article:",
     "string",
-    "The last id given. It never falls.",
+    "The last id that was assigned. It never decreases.",
     contains="a whole number",
     element_regex="<count>",
     invariants=(Formula("no article has a higher id"),),
@@ -49,25 +50,25 @@ ARTICLE = Key(
         HashField("link", "an http or https address", required=True),
         HashField("author", "`user:<username>`", value_regex="user:<username>", required=True),
         HashField("time", "when it was posted, Unix seconds with fraction", value_regex="<seconds>", required=True),
-        HashField("votes", "votes up minus votes down", value_regex="-?<count>", required=True),
+        HashField("votes", "upvotes minus downvotes", value_regex="-?<count>", required=True),
     ),
     invariants=(
         Formula("`votes` is the size of `upvoted:<article>` minus that of `downvoted:<article>`"),
-        Formula("it stands in every ranking by its score there, and among what its author posted"),
+        Formula("it is in every ranking with its score, and in its author's index"),
     ),
-    repair=_MEND,
+    repair=_REPAIR,
     read=KeyAccess.PUBLIC,
     document="article:92617",
 )
 ARTICLE_UP = Key(
     "upvoted:<article>",
     "set",
-    "Who voted an article up. Who is found in both sets is an upvoter.",
+    "The users who voted an article up. A user found in both sets is an upvoter.",
     contains="`user:<username>`",
     owner="article",
     element_regex="user:<username>",
     invariants=(
-        RequiresKey("article:<article>", repair=_MEND),
+        RequiresKey("article:<article>", repair=_REPAIR),
         Formula("in the voter's `articles:<username>:voted` with 1"),
     ),
     repair="vote <article> <username>",
@@ -77,12 +78,12 @@ ARTICLE_UP = Key(
 ARTICLE_DOWN = Key(
     "downvoted:<article>",
     "set",
-    "Who voted an article down.",
+    "The users who voted an article down.",
     contains="`user:<username>`",
     owner="article",
     element_regex="user:<username>",
     invariants=(
-        RequiresKey("article:<article>", repair=_MEND),
+        RequiresKey("article:<article>", repair=_REPAIR),
         Formula("in the voter's `articles:<username>:voted` with -1"),
     ),
     repair="vote <article> <username>",
@@ -92,19 +93,19 @@ ARTICLE_DOWN = Key(
 ARTICLE_GROUPS = Key(
     "article:<article>:groups",
     "set",
-    "The groups an article is in: the fact that `group:<group>` follows.",
+    "The groups an article is in; `group:<group>` follows it.",
     contains="group name",
     owner="article",
     element_regex="<group>",
-    invariants=(RequiresKey("article:<article>", repair=_MEND), MirrorOf("group:<group>")),
+    invariants=(RequiresKey("article:<article>", repair=_REPAIR), MirrorOf("group:<group>")),
     repair="group <article> <group>",
     read=KeyAccess.PUBLIC,
 )
 ARTICLE_LINK = Key(
     "<counter>link:<digest>",
     "string",
-    "A link that was posted within a day, by the SHA-1 of its normal form. `<counter>` is always `article:`.",
-    contains="`<id> <when, Unix seconds> <operation>`",
+    "A link posted within the last day, by the SHA-1 of its normal form. `<counter>` is always `article:`.",
+    contains="`<id> <time, Unix seconds> <operation>`",
     owner="counter",
     element_regex=r"<article> <seconds> \S*",
     lifetime="a day",
@@ -117,27 +118,27 @@ def _ranking(name: str, score: str, document: str = "") -> Key:
     return Key(
         f"{name}:",
         "zset",
-        f"Every article by {name}.",
+        f"All articles by {name}.",
         contains=_MEMBER,
         score=score,
         element_regex=_HOLDS,
         invariants=(_EXISTS, Formula(f"score is {score}")),
-        repair=_MEND,
+        repair=_REPAIR,
         read=KeyAccess.PUBLIC,
         document=document,
     )
 
 
-def _cut(name: str, document: str = "") -> Key:
+def _group_ranking(name: str, document: str = "") -> Key:
     return Key(
         f"{name}:<group>",
         "zset",
-        f"The articles of a group by {name}: `{name}:` cut to `group:<group>`, built when someone reads it.",
+        f"A group's articles by {name}: `group:<group>` with the scores of `{name}:`, built on demand.",
         contains=_MEMBER,
         score=f"as in `{name}:` when it was built",
         owner="group",
         element_regex=_HOLDS,
-        invariants=(Formula("nothing that is not in `group:<group>`"),),
+        invariants=(Formula("each member is in `group:<group>`"),),
         repair="group <article> <group>",
         lifetime=f"{GROUP_SECONDS} seconds",
         ttl_seconds=GROUP_SECONDS,
@@ -149,7 +150,7 @@ def _cut(name: str, document: str = "") -> Key:
 ARTICLES_BY_TIME = _ranking("time", "`time` of the article", "time:")
 ARTICLES_BY_SCORE = _ranking("score", "`time + 432 × votes`", "score:")
 ARTICLES_BY_HOT = _ranking("hot", "`sign(votes) × log10(max(|votes|, 1)) + (time − 1134028003) / 45000`")
-ARTICLES_BY_BEST = _ranking("best", "the lower bound of Wilson's interval for the share of votes up, at 80%")
+ARTICLES_BY_BEST = _ranking("best", "the lower bound of the Wilson interval for the share of upvotes, at 80%")
 ARTICLES_BY_CONTROVERSIAL = _ranking(
     "controversial", "`(up + down) ^ (min(up, down) / max(up, down))`, 0 if either is 0"
 )
@@ -170,27 +171,27 @@ GROUP = Key(
     read=KeyAccess.PUBLIC,
     document="group:{group_name}",
 )
-GROUP_BY_SCORE = _cut("score", "score:{group_name}")
-GROUP_BY_TIME = _cut("time")
-GROUP_BY_HOT = _cut("hot")
-GROUP_BY_BEST = _cut("best")
-GROUP_BY_CONTROVERSIAL = _cut("controversial")
+GROUP_BY_SCORE = _group_ranking("score", "score:{group_name}")
+GROUP_BY_TIME = _group_ranking("time")
+GROUP_BY_HOT = _group_ranking("hot")
+GROUP_BY_BEST = _group_ranking("best")
+GROUP_BY_CONTROVERSIAL = _group_ranking("controversial")
 GROUP_BUILDING = Key(
     "building:<order>:<group>",
     "zset",
-    "A group's list while it is being built; then it is renamed.",
+    "A group's ranking while it is built; it is renamed when finished.",
     contains=_MEMBER,
-    score="as in the list it becomes",
+    score="as in the finished ranking",
     owner="group",
     element_regex=_HOLDS,
-    lifetime="a minute after the last step, if its builder stopped",
+    lifetime="60 seconds after the last step, if the builder stopped",
     ttl_seconds=GROUP_SECONDS,
     read=KeyAccess.ADMIN,
 )
 GROUP_BUILDER = Key(
     "builder:<order>:<group>",
     "string",
-    "Who builds a group's list: one at a time, of all processes.",
+    "The lease of the process that builds a group's ranking.",
     contains="a random token",
     owner="group",
     lifetime="5 seconds after the last step, if the builder stopped",
@@ -200,52 +201,52 @@ GROUP_BUILDER = Key(
 GROUPS = Key(
     "groups:",
     "zset",
-    "Every group that has articles.",
+    "All groups that have articles.",
     contains="group name",
-    score="how many articles it has",
+    score="its number of articles",
     element_regex="<group>",
     invariants=(Reference("group:<group>"),),
-    repair="sized <group>",
+    repair="group_size <group>",
     read=KeyAccess.PUBLIC,
 )
 
-ARTICLES_LEAVING = Key(
+ARTICLES_BEING_DELETED = Key(
     "articles:leaving",
     "set",
-    "Deleted articles that had so many votes that the last are still being removed.",
+    "Deleted articles whose votes are not all deleted yet.",
     contains="article id",
     element_regex="<article>",
     marks_deletion_of="article",
-    lifetime="until they are",
+    lifetime="until they are deleted",
     read=KeyAccess.ADMIN,
 )
 
-PERSON_ARTICLES = Key(
+USER_ARTICLES = Key(
     "articles:<username>:posted",
     "zset",
-    "What a person has posted, for export and removal.",
+    "A user's articles, for export and deletion.",
     contains=_MEMBER,
     score="`time` of the article",
     owner="username",
     element_regex=_HOLDS,
-    invariants=(_EXISTS, Formula("the author is this person")),
-    repair="posted <article> <username>",
+    invariants=(_EXISTS, Formula("the author is this user")),
+    repair="author_index <article> <username>",
     read=KeyAccess.SELF,
 )
-PERSON_VOTES = Key(
+USER_VOTES = Key(
     "articles:<username>:voted",
     "zset",
-    "What a person has voted on, for export and removal.",
+    "A user's votes, for export and deletion.",
     contains=_MEMBER,
     score="1 for up, -1 for down",
     owner="username",
     element_regex=_HOLDS,
-    invariants=(_EXISTS, Formula("the person is in that vote set")),
+    invariants=(_EXISTS, Formula("the user is in that vote set")),
     repair="vote <article> <username>",
     read=KeyAccess.SELF,
 )
 
-# By the names that the API has for them.
+# By the order's name in the API.
 RANKINGS: Final = {
     "score": ARTICLES_BY_SCORE,
     "time": ARTICLES_BY_TIME,
@@ -253,7 +254,7 @@ RANKINGS: Final = {
     "best": ARTICLES_BY_BEST,
     "controversial": ARTICLES_BY_CONTROVERSIAL,
 }
-CUTS: Final = {
+GROUP_RANKINGS: Final = {
     "score": GROUP_BY_SCORE,
     "time": GROUP_BY_TIME,
     "hot": GROUP_BY_HOT,

@@ -1,10 +1,24 @@
-"""The Lua library of articles: one file per noun, in the order in which they build on each other."""
+"""The Lua library of articles. Each file may use what the files before it define."""
 
 from __future__ import annotations
 
-from plaza.articles.keys import CATALOGUE
+from plaza.articles.keys import BUILDER_MS, CATALOGUE, GROUP_SECONDS, LINK_SECONDS, RANKINGS
+from plaza.articles.model import MAX_GROUPS, VOTE_SECONDS
 from plaza.core.functions import Library
 
-_NOUNS = ("source_data", "ranking", "votes", "groups", "articles", "group_rankings", "repair")
+_FILES = ("source_data", "ranking", "votes", "groups", "articles", "group_rankings", "repair")
 
-LIBRARY = Library.read("articles", CATALOGUE, "plaza.articles.lua", *_NOUNS)
+LIBRARY = Library.read(
+    "articles",
+    CATALOGUE,
+    "plaza.articles.lua",
+    *_FILES,
+    constants={
+        "ORDERS": list(RANKINGS),
+        "VOTE_SECONDS": VOTE_SECONDS,
+        "LINK_SECONDS": LINK_SECONDS,
+        "GROUP_SECONDS": GROUP_SECONDS,
+        "BUILDER_MS": BUILDER_MS,
+        "MAX_GROUPS": MAX_GROUPS,
+    },
+)

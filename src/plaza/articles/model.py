@@ -1,4 +1,4 @@
-"""What an article is, and the rules that need no Valkey."""
+"""The types of articles, and the validation that needs no Valkey."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Page, Pagination
 from plaza.core.validation_messages import in_words
 
-LONGEST_TITLE: Final = 300
-LONGEST_LINK: Final = 2_000
-MOST_GROUPS: Final = 20
+MAX_TITLE_LENGTH: Final = 300
+MAX_LINK_LENGTH: Final = 2_000
+MAX_GROUPS: Final = 20
 
-# A vote is worth 432 seconds: 200 of them keep an article where it is for a day.
+# A vote is worth 432 seconds: 200 votes lift an article by a day.
 VOTE_SECONDS: Final = 432
 
-# `$` alone would let a line break pass at the end.
+# `$` alone would accept a line break at the end.
 _GROUP = in_words(
-    "A group's name has 1 to 50 of a-z 0-9 - _ and begins with a letter or digit", r"^[a-z0-9][a-z0-9_-]{0,49}$(?!\n)"
+    "Use 1 to 50 characters of a-z, 0-9, - and _, beginning with a letter or digit", r"^[a-z0-9][a-z0-9_-]{0,49}$(?!\n)"
 )
 
-ArticleId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an article.")]
+ArticleId = Annotated[int, Meta(ge=1, lt=10**16, description="The id of an article.")]
 GroupName = Annotated[
-    str, Meta(pattern=_GROUP, description="1 to 50 of a-z, 0-9, `-` and `_`, beginning with a letter or digit.")
+    str,
+    Meta(pattern=_GROUP, description="1 to 50 characters of a-z, 0-9, `-` and `_`, beginning with a letter or digit."),
 ]
 Direction = Literal["up", "down"]
 Order = Literal["score", "time", "hot", "best", "controversial"]
 
 
 class DuplicateLink(Conflict):
-    title, code = "This link was posted within a day", "duplicate_link"
+    title, code = "The link was posted within a day", "duplicate_link"
 
 
 class VotingClosed(Conflict):
@@ -48,11 +49,11 @@ class TooManyGroups(Conflict):
 
 
 class NewArticle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An article to be posted."""
+    """An article to post."""
 
-    title: Annotated[str, Meta(description="1 to 300 characters; space around it is removed.")]
+    title: Annotated[str, Meta(description="1 to 300 characters; surrounding whitespace is removed.")]
     link: Annotated[str, Meta(description="An http or https address.")]
-    groups: Annotated[list[GroupName], Meta(max_length=MOST_GROUPS)] = []
+    groups: Annotated[list[GroupName], Meta(max_length=MAX_GROUPS)] = []
 
 
 class NewVote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +61,7 @@ class NewVote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Article(msgspec.Struct, frozen=True):
-    """An article, as one viewer sees it. `vote` is the viewer's own, null if there is none."""
+    """An article as one viewer sees it. `vote` is the viewer's own vote, or null."""
 
     id: int
     title: str
@@ -74,7 +75,7 @@ class Article(msgspec.Struct, frozen=True):
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """Where an article stands after a vote. `id` is the article's."""
+    """An article's votes and score after a vote. `id` is the article's."""
 
     id: int
     votes: int
@@ -82,20 +83,20 @@ class Vote(msgspec.Struct, frozen=True):
     vote: Direction | None
 
 
-class Membership(msgspec.Struct, frozen=True):
+class ArticleMembership(msgspec.Struct, frozen=True):
     """The groups an article is in. `id` is the article's."""
 
     id: int
     groups: list[str]
 
 
-class Deleted(msgspec.Struct, frozen=True):
+class DeletedArticle(msgspec.Struct, frozen=True):
     id: int
     deleted: bool = True
 
 
-class Group(msgspec.Struct, frozen=True):
-    """A group and how many articles it has. Its name is what it is known by."""
+class ArticleGroup(msgspec.Struct, frozen=True):
+    """A group and its number of articles. Its name is its id."""
 
     id: str
     name: str
@@ -103,9 +104,9 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class ArticlesQuery(Page, frozen=True):
-    """A page of articles: 25, as on a front page."""
+    """The query of a list of articles."""
 
-    limit: Annotated[int, Meta(ge=1, le=100, description="How many at most.")] = 25
+    limit: Annotated[int, Meta(ge=1, le=100, description="The maximum number of items.")] = 25
     order: Order = "score"
 
 
@@ -115,7 +116,7 @@ class ArticlesPage(msgspec.Struct, frozen=True):
 
 
 class GroupsPage(msgspec.Struct, frozen=True):
-    groups: list[Group]
+    groups: list[ArticleGroup]
     pagination: Pagination
 
 
@@ -123,22 +124,22 @@ def score(time: float, votes: int) -> float:
     return time + VOTE_SECONDS * votes
 
 
-# Control characters, halves of surrogate pairs, and what breaks a line. Joiners stay: emoji and scripts need them.
-_UNFIT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-# Joiners and spaces of no width: alone they are no title.
-_UNSEEN: Final = frozenset({"Cf", "Zs"})
+# Control characters, lone surrogates and line breaks. Joiners are allowed: emoji and some scripts need them.
+_FORBIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+# Joiners and zero-width spaces: a title of these alone would be invisible.
+_INVISIBLE_CATEGORIES: Final = frozenset({"Cf", "Zs"})
 
 
 def clean_title(title: str) -> str:
-    """A title as it is kept: without space around it, in one line."""
+    """The title as stored: trimmed, on one line. Raises Invalid."""
     title = title.strip()
-    if not 1 <= len(title) <= LONGEST_TITLE:
-        raise Invalid(f"The title has 1 to {LONGEST_TITLE} characters.", field="title")
-    kinds = {unicodedata.category(character) for character in title}
-    if kinds & _UNFIT:
-        raise Invalid("The title holds a line break or a control character.", field="title")
-    if kinds <= _UNSEEN:
-        raise Invalid("The title has nothing to see in it.", field="title")
+    if not 1 <= len(title) <= MAX_TITLE_LENGTH:
+        raise Invalid(f"The title must have 1 to {MAX_TITLE_LENGTH} characters.", field="title")
+    categories = {unicodedata.category(character) for character in title}
+    if categories & _FORBIDDEN_CATEGORIES:
+        raise Invalid("The title must not contain line breaks or control characters.", field="title")
+    if categories <= _INVISIBLE_CATEGORIES:
+        raise Invalid("The title must contain visible characters.", field="title")
     return title
 
 
@@ -148,47 +149,47 @@ _SPACE_OR_CONTROL: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]")
 
 
 def clean_link(link: str) -> str:
-    """A link as it is kept: scheme and host in lower case, without a default port."""
+    """The link as stored: scheme and host in lower case, without a default port. Raises Invalid."""
     link = link.strip()
-    if not 1 <= len(link) <= LONGEST_LINK:
-        raise Invalid(f"The link has 1 to {LONGEST_LINK} characters.", field="link")
+    if not 1 <= len(link) <= MAX_LINK_LENGTH:
+        raise Invalid(f"The link must have 1 to {MAX_LINK_LENGTH} characters.", field="link")
     try:
         link.encode()
         parts = urlsplit(link)
         host, port = parts.hostname, parts.port
-    except ValueError as error:  # half a surrogate, an unclosed bracket, a port that is no number
-        raise Invalid("The link is not a valid address.", field="link") from error
+    except ValueError as error:  # a lone surrogate, an unclosed bracket, a port that is not a number
+        raise Invalid("The link must be a valid web address.", field="link") from error
     if parts.scheme not in _DEFAULT_PORTS:
         raise Invalid("The link must begin with http:// or https://.", field="link")
     if "@" in parts.netloc:
-        # `https://bank.example@evil.example/` reads as one place and leads to another.
-        raise Invalid("The link must not hold a user name.", field="link")
+        # `https://bank.example@evil.example/` looks like one site and leads to another.
+        raise Invalid("The link must not contain a username.", field="link")
     if not host or _SPACE_OR_CONTROL.search(link) or not _is_host(host, parts.netloc):
-        raise Invalid("The link is not a valid address.", field="link")
-    place = f"[{host}]" if ":" in host else host
+        raise Invalid("The link must be a valid web address.", field="link")
+    netloc = f"[{host}]" if ":" in host else host
     if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
-        place = f"{place}:{port}"
-    return parts._replace(netloc=place).geturl()
+        netloc = f"{netloc}:{port}"
+    return parts._replace(netloc=netloc).geturl()
 
 
 def _is_host(host: str, netloc: str) -> bool:
-    if "[" in netloc:  # urlsplit takes `example.com[::1]` for `::1`
+    if "[" in netloc:  # urlsplit reads `example.com[::1]` as `::1`
         return _IPV6.fullmatch(netloc) is not None
-    return all(label and all(map(_is_in_names, label)) for label in host.removesuffix(".").split("."))
+    return all(label and all(map(_is_allowed_in_host, label)) for label in host.removesuffix(".").split("."))
 
 
-def _is_in_names(character: str) -> bool:
-    """Letters of any script, with the marks that many scripts need: browsers show `https://भारत.example/`."""
+def _is_allowed_in_host(character: str) -> bool:
+    """Letters of any script and combining marks, which many scripts need: browsers show `https://भारत.example/`."""
     return character.isalnum() or character in "-_" or unicodedata.category(character).startswith("M")
 
 
 def link_digest(link: str) -> str:
-    """What two links have in common that lead to the same place. `lua/articles.lua` has the same rule.
+    """The SHA-1 of a clean link's normal form, equal for links to the same page.
 
-    The fragment is the browser's own business, and no path is the path `/`.
+    The normal form has no fragment, and `/` for an empty path. `lua/articles.lua` computes the same.
     """
     found = re.match(r"([a-z]+://[^/?#]*)([^#]*)", link)
-    assert found is not None, "only clean links have a digest"
-    place, rest = found.groups()
-    normal = place + (rest if rest.startswith("/") else f"/{rest}")
+    assert found is not None, "the link must be clean"
+    site, rest = found.groups()
+    normal = site + (rest if rest.startswith("/") else f"/{rest}")
     return hashlib.sha1(normal.encode(), usedforsecurity=False).hexdigest()

@@ -1,17 +1,17 @@
-"""Articles over HTTP."""
+"""The HTTP routes of articles."""
 
 from __future__ import annotations
 
-from plaza.articles.lists import Lists
+from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
     Article,
     ArticleId,
+    ArticleMembership,
     ArticlesPage,
     ArticlesQuery,
-    Deleted,
+    DeletedArticle,
     GroupName,
     GroupsPage,
-    Membership,
     NewArticle,
     NewVote,
     Vote,
@@ -22,64 +22,64 @@ from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 
-route = Routes("articles", about="Links that people post and vote on.")
+route = Routes("articles", about="Links that users post and vote on.")
 
 
 @route.post("/articles", status=201, idempotent=True)
 async def post(actor: Actor, body: NewArticle, request: Request, articles: Articles) -> Article:
-    """Post an article; its author's own vote counts. The same link within a day is 409 with the first one's `id`."""
+    """Post an article. The author's vote counts. The same link within a day is 409 with the first article's `id`."""
     return await articles.post(actor, body, request.operation)
 
 
 @route.get("/articles")
-async def page(actor: Actor | None, query: ArticlesQuery, lists: Lists) -> ArticlesPage:
-    """All articles, 25 a page, by `score`, `time`, `hot`, `best` or `controversial`."""
-    return await lists.all(actor, query)
+async def list_all(actor: Actor | None, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
+    """List articles by `score`, `time`, `hot`, `best` or `controversial`, 25 a page by default."""
+    return await lists.list_articles(actor, query)
 
 
 @route.get("/articles/{id}")
 async def read(actor: Actor | None, id: ArticleId, articles: Articles) -> Article:
-    """One article; with credentials, `vote` is one's own."""
+    """Read an article. `vote` is the caller's own vote."""
     return await articles.read(actor, id)
 
 
 @route.delete("/articles/{id}")
-async def delete(actor: Actor, id: ArticleId, articles: Articles) -> Deleted:
-    """Remove an article and every trace of it: for its author and admins."""
+async def delete(actor: Actor, id: ArticleId, articles: Articles) -> DeletedArticle:
+    """Delete an article and its votes (its author or an admin)."""
     return await articles.delete(actor, id)
 
 
 @route.put("/articles/{id}/vote")
 async def vote(actor: Actor, id: ArticleId, body: NewVote, articles: Articles) -> Vote:
-    """Vote up or down, or switch. The same vote again changes nothing."""
+    """Vote an article up or down, or switch the vote. Repeating a vote changes nothing."""
     return await articles.vote(actor, id, body.direction)
 
 
 @route.delete("/articles/{id}/vote")
-async def take_back(actor: Actor, id: ArticleId, articles: Articles) -> Vote:
-    """Take one's vote back."""
+async def remove_vote(actor: Actor, id: ArticleId, articles: Articles) -> Vote:
+    """Remove the caller's vote."""
     return await articles.vote(actor, id, None)
 
 
 @route.put("/articles/{id}/groups/{name}")
-async def put_in_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> Membership:
-    """Put an article in a group: for its author and admins."""
+async def add_to_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
+    """Add an article to a group (its author or an admin)."""
     return await articles.group(actor, id, name, "in")
 
 
 @route.delete("/articles/{id}/groups/{name}")
-async def take_out_of_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> Membership:
-    """Take an article out of a group: for its author and admins."""
+async def remove_from_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
+    """Remove an article from a group (its author or an admin)."""
     return await articles.group(actor, id, name, "out")
 
 
 @route.get("/groups")
-async def groups(page: Page, lists: Lists) -> GroupsPage:
-    """Groups that have articles, the largest first."""
-    return await lists.groups(page)
+async def list_groups(page: Page, lists: ArticleLists) -> GroupsPage:
+    """List groups that have articles, largest first."""
+    return await lists.list_groups(page)
 
 
 @route.get("/groups/{name}/articles")
-async def page_of_group(actor: Actor | None, name: GroupName, query: ArticlesQuery, lists: Lists) -> ArticlesPage:
-    """A group's articles. A new vote shows within a minute."""
-    return await lists.of_group(actor, name, query)
+async def list_group(actor: Actor | None, name: GroupName, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
+    """List a group's articles. A new vote shows within a minute."""
+    return await lists.list_group(actor, name, query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from plaza.articles.lists import Lists
+from plaza.articles.lists import ArticleLists
 from plaza.core.domain import Core
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.live.schedule import EventSchedule
@@ -58,7 +58,7 @@ def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_name
     """What the pages need beside the domains' services, on an open core."""
     secret = core.settings.secret("jwt_secret")
     visitors = Visitors(known[Sessions], known[Present], known[Credentials])
-    notices = Noticeboard(known[EventSchedule], known[Lists], core.clock)
+    notices = Noticeboard(known[EventSchedule], known[ArticleLists], core.clock)
     return [
         Site(secret, visitors, notices.latest, core.clock, demo),
         notices,

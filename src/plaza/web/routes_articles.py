@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final, get_args
 from urllib.parse import quote
 
-from plaza.articles.lists import Lists
+from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
     Article,
     ArticleId,
@@ -46,7 +46,7 @@ assert set(ORDERS) == set(get_args(Order))
 async def articles(
     request: Request,
     site: Site,
-    lists: Lists,
+    lists: ArticleLists,
     articles: Articles,
     notices: Noticeboard,
     order: Order = "score",
@@ -54,7 +54,7 @@ async def articles(
 ) -> Response[str]:
     """All articles, in an order."""
     who = await site.visitors.of(request)
-    found = await lists.all(who.actor, ArticlesQuery(order=order, cursor=cursor))
+    found = await lists.list_articles(who.actor, ArticlesQuery(order=order, cursor=cursor))
     return await _list(site, request, who, notices, articles, found, "/app/articles", order, "Articles")
 
 
@@ -63,7 +63,7 @@ async def group(
     request: Request,
     site: Site,
     name: GroupName,
-    lists: Lists,
+    lists: ArticleLists,
     articles: Articles,
     notices: Noticeboard,
     order: Order = "score",
@@ -71,7 +71,7 @@ async def group(
 ) -> Response[str]:
     """A group's articles, in an order. A new vote counts here within a minute."""
     who = await site.visitors.of(request)
-    found = await lists.of_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
+    found = await lists.list_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
     return await _list(site, request, who, notices, articles, found, f"/app/groups/{quote(name)}", order, name)
 
 

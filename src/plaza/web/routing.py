@@ -4,10 +4,11 @@ a form is checked before its handler runs, and what was written in one that is r
     page = PageRoutes()
 
     @page.get("/articles")
-    async def articles(request: Request, site: Site, lists: Lists) -> Response[str]:
+    async def articles(request: Request, site: Site, lists: ArticleLists) -> Response[str]:
         '''Articles by score.'''
         who = await site.visitors.of(request)
-        return site.page(request, who, "articles.html", section="Articles", articles=await lists.all(who.actor, query))
+        found = await lists.list_articles(who.actor, query)
+        return site.page(request, who, "articles.html", section="Articles", articles=found)
 
     @page.post("/articles/{id}/vote")
     async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]: ...

@@ -11,7 +11,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from plaza.articles.lists import Lists
+from plaza.articles.lists import ArticleLists
 from plaza.articles.model import ArticlesQuery
 from plaza.core.clock import Clock
 from plaza.core.errors import PlazaError
@@ -28,7 +28,7 @@ GROUPS_SHOWN: Final = 12
 class Noticeboard:
     """The notices, as HTML."""
 
-    def __init__(self, programme: EventSchedule, lists: Lists, clock: Clock) -> None:
+    def __init__(self, programme: EventSchedule, lists: ArticleLists, clock: Clock) -> None:
         self._programme = programme
         self._lists = lists
         self._clock = clock
@@ -61,8 +61,8 @@ class Noticeboard:
         with contextlib.suppress(PlazaError):
             showings, articles, groups = await asyncio.gather(
                 self._programme.all(),
-                self._lists.all(None, ArticlesQuery(limit=SHOWN, order="hot")),
-                self._lists.groups(Page(limit=GROUPS_SHOWN)),
+                self._lists.list_articles(None, ArticlesQuery(limit=SHOWN, order="hot")),
+                self._lists.list_groups(Page(limit=GROUPS_SHOWN)),
             )
             self._groups = tuple((group.name, group.size) for group in groups.groups)
             self._notices = fragment("notices.html", showings=showings[:SHOWN], articles=articles.articles)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plaza.app import Plaza
-from plaza.articles.lists import Lists
+from plaza.articles.lists import ArticleLists
 from plaza.articles.model import ArticlesQuery, NewArticle
 from plaza.articles.service import Articles
 from plaza.challenges.daily_job import Roll
@@ -105,7 +105,7 @@ async def _articles(plaza: Plaza, community: SampleCommunity) -> None:
         community.articles.append(made.id)
     for id, name in itertools.product(community.articles, NAMES):
         await articles.vote(actor(name), id, "down" if name == "dora" else "up")
-    await plaza.get(Lists).of_group(None, "news", ArticlesQuery())
+    await plaza.get(ArticleLists).list_group(None, "news", ArticlesQuery())
 
 
 async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:

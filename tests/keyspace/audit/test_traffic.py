@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.app import Plaza
-from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_BY_SCORE, PERSON_VOTES
+from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_BY_SCORE, USER_VOTES
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.keyspace.audit import REPAIR, Audits, throttle
@@ -78,7 +78,7 @@ async def test_a_repair_during_writes_loses_no_write(
             await redis_client.zrem(USER_LIKED(name), post)
             await redis_client.hincrby(ARTICLE(article), "votes", -3)
             await redis_client.zincrby(ARTICLES_BY_SCORE(), 5, f"article:{article}")
-            await redis_client.zrem(PERSON_VOTES(name), f"article:{article}")
+            await redis_client.zrem(USER_VOTES(name), f"article:{article}")
             await asyncio.sleep(0.01)
 
     async def repair() -> int:

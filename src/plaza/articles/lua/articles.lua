@@ -1,101 +1,100 @@
--- An article's life: its id and link are claimed, it is written, renamed, read and deleted.
+-- Articles: claim an id and a link, write, rename, read and delete.
 
-local DAY = 86400
-local ABANDONED_SECONDS = 10   -- far longer than a post takes from its id to its article
-local SHED = 200               -- votes of each kind that one step removes
+local ABANDONED_SECONDS = 10   -- far longer than a post takes between its id and its article
+local DELETE_VOTES = 200       -- votes of each kind that one step deletes
 
--- posted: whether an article is this person's.
-projection('posted', function(id, username)
+-- author_index: whether an article is by this user, in the user's index.
+projection('author_index', function(id, username)
   local author, time = unpack(redis.call('HMGET', key.article(id), 'author', 'time'))
-  if author ~= 'user:' .. username then return {'ZREM', key.person_articles(username), member_of(id)} end
-  return {'ZADD', key.person_articles(username), time, member_of(id)}
+  if author ~= 'user:' .. username then return {'ZREM', key.user_articles(username), member_of(id)} end
+  return {'ZADD', key.user_articles(username), time, member_of(id)}
 end)
 
--- The normal form of a link, by which duplicates are known. `model.py` has lower-cased the host and dropped a default
--- port; the fragment is the browser's own business, and no path is the path `/`. Another writer's link may be anything:
--- one without a scheme was never claimed, and has no digest.
+-- The digest of a link's normal form, which identifies duplicates. `model.py` has lower-cased the host and dropped a
+-- default port; here the fragment is dropped and an empty path becomes `/`. Another service's link may be anything: a
+-- link without a scheme is never claimed and has no digest (nil).
 local function link_digest(link)
-  local place, rest = link:match('^([^#]*)'):match('^(%a+://[^/?]*)(.*)$')
-  if not place then return nil end
+  local site, rest = link:match('^([^#]*)'):match('^(%a+://[^/?]*)(.*)$')
+  if not site then return nil end
   if rest:sub(1, 1) ~= '/' then rest = '/' .. rest end
-  return redis.sha1hex(place .. rest)
+  return redis.sha1hex(site .. rest)
 end
 
--- unlinked: a deleted article no longer stands in the way of its link.
-projection('unlinked', function(id, link)
+-- link_release: the link of a deleted article can be posted again.
+projection('link_release', function(id, link)
   local digest = link_digest(link)
   if not digest or redis.call('EXISTS', key.article(id)) == 1 then return nil end
-  return perform('release', {key.article_link(key.articles_last(), digest)}, {id})
+  return perform('release_link', {key.article_link(key.articles_last(), digest)}, {id})
 end)
 
--- release: a link may be posted again.   KEYS link   ARGV id, as long as the link is this one's
-command('release', function(keys, args)
-  local taken = redis.call('GET', keys[1])
-  if taken and taken:match('^%d+') == args[1] then redis.call('DEL', keys[1]) end
+-- release_link: remove a claim if it belongs to this article.   KEYS link   ARGV id
+command('release_link', function(keys, args)
+  local claim = redis.call('GET', keys[1])
+  if claim and claim:match('^%d+') == args[1] then redis.call('DEL', keys[1]) end
 end)
 
--- The id for a link: a new one, or the same again for the same operation. Fails if the link was posted within a day.
--- `vanished` is an id that its taker never made an article of, as the caller has seen.
-local function claim(counter, link, time, operation, vanished)
-  local id, since, by = (redis.call('GET', link) or ''):match('^(%d+) (%S+) (%S*)$')
-  if id and tonumber(time) < tonumber(since) + DAY then
-    if by == operation then return id end
-    if id ~= vanished or tonumber(time) < tonumber(since) + ABANDONED_SECONDS then
-      fail('duplicate_link', 'This link was posted within a day.', {id = tonumber(id)})
+-- The id for a link: a new id, or the same one again for the same operation. Fails if the link was posted within a day.
+-- `abandoned` is a claimed id for which the caller found no article.
+local function claim(counter, link, time, operation, abandoned)
+  local id, claimed_at, claimed_by = (redis.call('GET', link) or ''):match('^(%d+) (%S+) (%S*)$')
+  if id and tonumber(time) < tonumber(claimed_at) + LINK_SECONDS then
+    if claimed_by == operation then return id end
+    if id ~= abandoned or tonumber(time) < tonumber(claimed_at) + ABANDONED_SECONDS then
+      fail('duplicate_link', 'This link was posted within a day. See the article with this id.', {id = tonumber(id)})
     end
   end
   id = text(redis.call('INCR', counter))
-  redis.call('SET', link, id .. ' ' .. time .. ' ' .. operation, 'EX', DAY)
+  redis.call('SET', link, id .. ' ' .. time .. ' ' .. operation, 'EX', LINK_SECONDS)
   return id
 end
 
--- Writes an article with its author's vote, unless it is there already. Returns when it was posted.
+-- Writes an article with its author's vote, unless it exists already. Returns when it was posted.
 -- keys article, up, down, groups   args id, title, link, username, time, group, …
 local function create(keys, args)
   local id, title, link, username, time = unpack(args)
-  local before = redis.call('HGET', keys[1], 'time')
-  if before then return before end
+  local existing = redis.call('HGET', keys[1], 'time')
+  if existing then return existing end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
-  project('dated', id)
-  project('posted', id, username)
-  project('ranked', id)
-  project('cast', id, username)
+  project('time_ranking', id)
+  project('author_index', id, username)
+  project('rankings', id)
+  project('voter_index', id, username)
   for i = 6, #args do
     redis.call('SADD', keys[4], args[i])
-    project('grouped', id, args[i])
+    project('group_member', id, args[i])
   end
   return time
 end
 
 if CLUSTERED then
-  -- claim: an id and a link for a new article.
-  -- KEYS counter, link   ARGV time, operation, vanished id or ''   Reply id
+  -- claim: take an id and claim a link for a new article.
+  -- KEYS counter, link   ARGV time, operation, abandoned id or ''   Reply id
   command('claim', function(keys, args)
     return claim(keys[1], keys[2], unpack(args))
   end)
 
-  -- create: an article under an id that was taken.
+  -- create: write an article under a claimed id.
   -- KEYS article, up, down, groups   ARGV id, title, link, username, time, group, …   Reply when it was posted
   command('create', create)
 else
-  -- post: claim and create in one step. An article's keys follow from its id, which nobody knows before; that they are
-  -- not declared is why a cluster does it in two steps.
+  -- post: claim and create in one step. The article's keys depend on the new id, so they cannot be declared in KEYS;
+  -- that is why a cluster needs two steps.
   -- KEYS counter, link   ARGV operation, title, link, username, time, group, …   Reply {id, when it was posted}
   command('post', function(keys, args)
     local id = claim(keys[1], keys[2], args[5], args[1], '')
     args[1] = id
-    local facts = {key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)}
-    return {id, create(facts, args)}
+    local article_keys = {key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)}
+    return {id, create(article_keys, args)}
   end)
 end
 
--- rename: an author or voter has another name from now on. Where the new name has voted already, that vote stands.
+-- rename: replace an author's or voter's name. If the new name has voted already, its vote stays.
 -- KEYS article, up, down   ARGV id, old name, new name
 command('rename', function(keys, args)
   local article, up, down = unpack(keys)
   local id, old, new = unpack(args)
-  if must_exist(article) == 'user:' .. old then redis.call('HSET', article, 'author', 'user:' .. new) end
+  if require_article(article) == 'user:' .. old then redis.call('HSET', article, 'author', 'user:' .. new) end
   local vote = vote_of(up, down, 'user:' .. old)
   if vote ~= 'none' then
     redis.call('SREM', up, 'user:' .. old)
@@ -103,56 +102,57 @@ command('rename', function(keys, args)
     if vote_of(up, down, 'user:' .. new) == 'none' then
       redis.call('SADD', vote == 'up' and up or down, 'user:' .. new)
     end
-    count(id, article, up, down)
+    count_votes(id, article, up, down)
   end
   for _, username in ipairs({old, new}) do
-    project('posted', id, username)
-    project('cast', id, username)
+    project('author_index', id, username)
+    project('voter_index', id, username)
   end
 end)
 
--- leaving: a deleted article whose votes are not all gone yet, so that a worker finds it.
-projection('leaving', function(id)
+-- deletion_queue: whether a deleted article still has votes, so that a worker finds it.
+projection('deletion_queue', function(id)
   local left = redis.call('EXISTS', key.article_up(id), key.article_down(id))
-  if left == 0 or redis.call('EXISTS', key.article(id)) == 1 then return {'SREM', key.articles_leaving(), id} end
-  return {'SADD', key.articles_leaving(), id}
+  if left == 0 or redis.call('EXISTS', key.article(id)) == 1 then return {'SREM', key.articles_being_deleted(), id} end
+  return {'SADD', key.articles_being_deleted(), id}
 end)
 
--- Removes some of a deleted article's votes, also from the lists of those who cast them. Returns how many are left.
-local function shed(id, up, down)
-  project('leaving', id)
+-- Deletes some votes of a deleted article, and their entries in the voters' indexes. Returns how many are left.
+local function delete_votes(id, up, down)
+  project('deletion_queue', id)
   for _, votes in ipairs({up, down}) do
-    for _, voter in ipairs(redis.call('SPOP', votes, SHED)) do project('cast', id, voter:sub(6)) end
+    for _, voter in ipairs(redis.call('SPOP', votes, DELETE_VOTES)) do project('voter_index', id, voter:sub(6)) end
   end
   return redis.call('SCARD', up) + redis.call('SCARD', down)
 end
 
--- delete: an article goes, with every trace; what many voters left is shed in further steps.
--- KEYS article, up, down, groups   ARGV id, username ('' for an admin)   Reply how many votes are still to be shed
+-- delete: delete an article and everything derived from it. Many votes need further steps of delete_votes.
+-- KEYS article, up, down, groups   ARGV id, username ('' for an admin)   Reply how many votes are left
 command('delete', function(keys, args)
   local article, up, down, in_groups = unpack(keys)
   local id = args[1]
-  local author = must_exist(article)
-  must_be_author(author, args[2])
+  local author = require_article(article)
+  require_author(author, args[2])
   local link = redis.call('HGET', article, 'link')
   local groups = redis.call('SMEMBERS', in_groups)
   redis.call('DEL', article, in_groups)
-  project('dated', id)
-  project('posted', id, author:sub(6))
-  project('ranked', id)
-  if link then project('unlinked', id, link) end
-  for _, group in ipairs(groups) do project('grouped', id, group) end
-  return shed(id, up, down)
+  project('time_ranking', id)
+  project('author_index', id, author:sub(6))
+  project('rankings', id)
+  if link then project('link_release', id, link) end
+  for _, group in ipairs(groups) do project('group_member', id, group) end
+  return delete_votes(id, up, down)
 end)
 
--- shed: goes on with the votes of a deleted article.   KEYS article, up, down   ARGV id   Reply how many are left
-command('shed', function(keys, args)
-  if redis.call('EXISTS', keys[1]) == 0 then return shed(args[1], keys[2], keys[3]) end
-  project('leaving', args[1])
+-- delete_votes: delete more votes of a deleted article.
+-- KEYS article, up, down   ARGV id   Reply how many are left
+command('delete_votes', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return delete_votes(args[1], keys[2], keys[3]) end
+  project('deletion_queue', args[1])
   return 0
 end)
 
--- An article as one viewer sees it, or nil:
+-- An article as one viewer sees it, or false:
 -- {title, link, author, time, votes, groups joined by commas, viewer's vote}
 local function read(viewer, article, in_groups, up, down)
   local row = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
@@ -163,7 +163,7 @@ local function read(viewer, article, in_groups, up, down)
 end
 
 if CLUSTERED then
-  -- read: an article.   KEYS article, groups, up, down   ARGV viewer's username or ''   Reply as above
+  -- read: one article.   KEYS article, groups, up, down   ARGV viewer's username or ''   Reply as above
   query('read', function(keys, args)
     return read(args[1], unpack(keys))
   end)

@@ -1,9 +1,8 @@
--- Where articles stand in each order. All follow from an article's time and vote sets, so they change with votes alone.
+-- The rankings of all articles. Scores follow from an article's time and vote sets, so only votes change them.
 
-local MOVING = {'score', 'hot', 'best', 'controversial'} -- with every vote
-local VOTE_SECONDS = 432       -- 86,400 s a day / 200 votes: with 200 votes an article stays up for a day
-local HOT_EPOCH = 1134028003   -- 8 December 2005; any fixed moment gives the same order
-local HOT_SECONDS = 45000      -- ten times the votes are worth twelve and a half hours
+local MOVING_ORDERS = {'score', 'hot', 'best', 'controversial'} -- their scores change with every vote
+local HOT_EPOCH = 1134028003   -- 8 December 2005; any fixed time gives the same order
+local HOT_SECONDS = 45000      -- ten times the votes are worth 12.5 hours
 local Z = 1.281551565545       -- 80% confidence
 
 local function hot(votes, time)
@@ -23,7 +22,7 @@ local function controversial(ups, downs)
   return (ups + downs) ^ (math.min(ups, downs) / math.max(ups, downs))
 end
 
--- What an article scores in each order, or nil if it is gone.
+-- An article's score in each order; nil if the article does not exist.
 local function scores_of(id)
   local time, votes = unpack(redis.call('HMGET', key.article(id), 'time', 'votes'))
   if not time then return nil end
@@ -40,10 +39,10 @@ end
 
 local function ranking(order) return key['articles_by_' .. order]() end
 
--- ranked: where an article stands in every order that votes move.
-projection('ranked', function(id)
+-- rankings: an article's score in every order that votes change.
+projection('rankings', function(id)
   local scores, commands = scores_of(id), {}
-  for _, order in ipairs(MOVING) do
+  for _, order in ipairs(MOVING_ORDERS) do
     if scores then
       commands[#commands + 1] = {'ZADD', ranking(order), scores[order], member_of(id)}
     else
@@ -53,8 +52,8 @@ projection('ranked', function(id)
   return commands
 end)
 
--- dated: when an article was posted.
-projection('dated', function(id)
+-- time_ranking: an article's place by time.
+projection('time_ranking', function(id)
   local time = redis.call('HGET', key.article(id), 'time')
   if not time then return {'ZREM', key.articles_by_time(), member_of(id)} end
   return {'ZADD', key.articles_by_time(), time, member_of(id)}

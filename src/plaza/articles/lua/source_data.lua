@@ -1,31 +1,31 @@
--- Articles: the keys, and how their facts are read. The other files, one per noun, have the atomic writes.
+-- The keys of articles, and how their source data is read. The other files have the commands and projections.
 --
 -- article:<id>          hash   title, link, author, time, votes      \
--- upvoted:<id>          set    user:<username>                       | facts of the article
+-- upvoted:<id>          set    user:<username>                       | source data of the article
 -- downvoted:<id>        set    user:<username>                       |
 -- article:<id>:groups   set    group name                            /
--- article:              string the last id                           \ facts of the counter
--- article:link:<digest> string id, time and operation that took it   /
--- group:<group>         set    article:<id>                          \ facts of the group, and
--- <order>:<group>       zset   cut from <order>:, for a minute       / lists that it may forget
--- time: score: hot: best: controversial: groups: articles:leaving articles:<username>:*   effects
-
-local ORDERS = {'score', 'time', 'hot', 'best', 'controversial'}
+-- article:              string the last id                           \ source data of the counter
+-- article:link:<digest> string id, time and operation of the claim   /
+-- group:<group>         set    article:<id>                          \ source data of the group, and
+-- <order>:<group>       zset   built from <order>:, for a minute     / rankings built on demand
+-- time: score: hot: best: controversial: groups: articles:leaving articles:<username>:*   projections
 
 local function member_of(id) return 'article:' .. id end
 
-local function must_exist(article)
+local function require_article(article)
   local author, time, votes = unpack(redis.call('HMGET', article, 'author', 'time', 'votes'))
-  if not author then fail('not_found', 'There is no such article.') end
+  if not author then fail('not_found', 'This article does not exist.') end
   return author, time, votes
 end
 
--- Who may change an article; '' is an admin.
-local function must_be_author(author, username)
-  if username ~= '' and author ~= 'user:' .. username then fail('forbidden', 'This is for the author or an admin.') end
+-- `username` must be the author; '' is an admin, who may change any article.
+local function require_author(author, username)
+  if username ~= '' and author ~= 'user:' .. username then
+    fail('forbidden', 'Only the author or an admin may do this.')
+  end
 end
 
--- Who is found in both sets is an upvoter.
+-- A user found in both sets is an upvoter.
 local function vote_of(up, down, voter)
   if redis.call('SISMEMBER', up, voter) == 1 then return 'up' end
   if redis.call('SISMEMBER', down, voter) == 1 then return 'down' end

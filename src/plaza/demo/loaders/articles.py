@@ -14,7 +14,7 @@ from functools import cache
 from random import Random
 from typing import Final
 
-from plaza.articles.keys import PERSON_ARTICLES
+from plaza.articles.keys import USER_ARTICLES
 from plaza.articles.model import Direction, NewArticle
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
@@ -54,7 +54,7 @@ class ArticlesLoader:
 
     async def _post(self, written: GeneratedArticle) -> int:
         at = f"{written.at / 1000:.3f}"
-        listed = PERSON_ARTICLES(written.author)
+        listed = USER_ARTICLES(written.author)
         found = await self._valkey.call("ZRANGEBYSCORE", listed, at, at, "LIMIT", 0, 1)
         if found:
             id = int(found[0].partition(":")[2])

@@ -63,12 +63,12 @@ async def a_group_without_articles_is_listed(client: Any, community: SampleCommu
 
 @corruptions.found_as("articles:<username>:voted", "votes")
 async def a_users_votes_have_an_extra_article(client: Any, community: SampleCommunity) -> None:
-    await client.zadd(a.PERSON_VOTES("dora"), {f"article:{community.articles[0]}": 1})
+    await client.zadd(a.USER_VOTES("dora"), {f"article:{community.articles[0]}": 1})
 
 
 @corruptions.found_as("articles:<username>:posted", "author")
 async def a_user_has_an_article_of_another_author(client: Any, community: SampleCommunity) -> None:
-    await client.zadd(a.PERSON_ARTICLES("dora"), {f"article:{community.articles[0]}": 5})
+    await client.zadd(a.USER_ARTICLES("dora"), {f"article:{community.articles[0]}": 5})
 
 
 @corruptions.found_as("article:<article>", "ranking")
