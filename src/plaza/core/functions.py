@@ -1,11 +1,10 @@
-"""Builds each domain's Lua library, loads it, and calls its verbs.
+"""Builds and loads the Lua libraries of domains, and calls their commands and queries.
 
-A library is the prelude, the catalogue's key names and the domain's own Lua, in that order. Its functions are
-registered under names that end in a hash of the whole source, so a process always runs exactly the code it was
-shipped with: while a rolling upgrade lasts, old and new libraries stand side by side. That is safe only as long as
-both mean the same by the keys. When they no longer do, `GENERATION` is raised: the first new process removes the
-libraries of older generations, and an older process finds its functions gone and says so with 503 instead of running
-old code on new keys.
+A library is its constants and key names, the prelude and the domain's own Lua, in that order. Its functions have names
+that end in a hash of the whole source, so a process always runs exactly the code it was shipped with. During a
+rolling upgrade old and new libraries exist side by side. That is safe while both mean the same by the keys. When a
+change breaks that, raise `GENERATION`: the first new process removes the libraries of older generations, and an older
+process fails with 503 instead of running old code on new keys.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from plaza.core.valkey import Arg, ReplyError, Valkey
 from plaza.core.valkey.calls import with_command
 from plaza.core.valkey.connection import pack
 
-# Raise it in the commit that changes what an existing key means.
+# Raise it in a commit that changes the meaning of an existing key.
 GENERATION = 1
 
-# A caller applies its effects within milliseconds; one that takes longer than this is stalled, and too late.
+# A caller applies its updates within milliseconds. After this time it is stalled, and nodes reject its updates.
 PROJECTION_MS = 5_000
 
 _PROJECTION = re.compile(r"^projection\('(\w+)'", re.MULTILINE)
@@ -114,7 +113,7 @@ def _refuse_duplicate_projections(lua: str) -> None:
 
 @dataclass(frozen=True)
 class BuiltLibrary:
-    """A library as Valkey gets it."""
+    """A library's source, ready for FUNCTION LOAD."""
 
     name: str
     version: str
@@ -122,7 +121,7 @@ class BuiltLibrary:
 
 
 class Functions:
-    """The verbs and questions of all libraries, on one server or a cluster."""
+    """The commands and queries of all libraries, on one server or a cluster."""
 
     def __init__(self, valkey: Valkey, libraries: Sequence[Library], *, projection_ms: int = PROJECTION_MS) -> None:
         self.valkey = valkey
@@ -131,76 +130,75 @@ class Functions:
         self.outbox = Outbox(self._run, valkey)
 
     async def load(self) -> None:
-        """Put our libraries on every primary that lacks them, and remove those of older generations."""
+        """Load the libraries on every primary that lacks them, and remove those of older generations."""
         for node in self.valkey.primaries():
-            there = await _names(node)
+            loaded = await _names(node)
             for name, built in self.built.items():
-                await _load(node, name, built, there)
-        await self._note_use()
+                await _load(node, name, built, loaded)
+        await self._record_use()
 
-    async def run(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
-        """Perform a verb of the owner of `keys[0]`. One round trip on one server; its effects are settled on return."""
+    async def run(self, command: str, keys: Sequence[str], *args: Arg) -> Any:
+        """Run a command of the owner of `keys[0]` and complete its projections. One round trip on one server."""
         if self.valkey.clustered:
-            return await self.outbox.run(verb, keys, args)
-        return await self._run(verb, keys, args)
+            return await self.outbox.run(command, keys, args)
+        return await self._run(command, keys, args)
 
-    async def run_deferred(self, verb: str, keys: Sequence[str], *args: Arg) -> Any:
-        """Perform a verb; on a cluster its effects may follow a moment later. One round trip on both."""
+    async def run_deferred(self, command: str, keys: Sequence[str], *args: Arg) -> Any:
+        """Run a command; on a cluster its projections are completed in the background. One round trip."""
         if self.valkey.clustered:
-            return await self.outbox.run_deferred(verb, keys, args)
-        return await self._run(verb, keys, args)
+            return await self.outbox.run_deferred(command, keys, args)
+        return await self._run(command, keys, args)
 
-    async def query(self, question: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
-        """Put a question: one round trip, changes nothing. With `raw` the answer is bytes, whatever they are."""
-        return await self._run(question, keys, args, read_only=True, raw=raw)
+    async def query(self, query: str, keys: Sequence[str], *args: Arg, raw: bool = False) -> Any:
+        """Run a query. One round trip. With `raw` the reply is bytes in RESP2 shapes."""
+        return await self._run(query, keys, args, read_only=True, raw=raw)
 
-    async def query_tracked(self, question: str, keys: Sequence[str], *args: Arg, store: Callable[[Any], None]) -> Any:
-        """Put a question, and have Valkey tell `on_invalidate` when a key that it read changes. One round trip.
+    async def query_tracked(self, query: str, keys: Sequence[str], *args: Arg, store: Callable[[Any], None]) -> Any:
+        """Run a query whose keys Valkey tracks: `on_invalidate` is called when one changes. One round trip.
 
-        `keep(answer)` is called before the news of any later change: what it stores, that news can drop.
+        `store(reply)` is called before the invalidation of any later change, so what it stores cannot become stale.
         """
-
-        (answer,) = await self.query_with_batch(question, keys, args, (), store=store)
-        return answer
+        (reply,) = await self.query_with_batch(query, keys, args, (), store=store)
+        return reply
 
     async def query_with_batch(
         self,
-        question: str,
+        query: str,
         keys: Sequence[str],
         args: Sequence[Arg],
-        beside: Sequence[Sequence[Arg]],
+        batch: Sequence[Sequence[Arg]],
         *,
         store: Callable[[Any], None],
     ) -> list[Any]:
-        """As `ask_tracked`, with a batch in the same round trip: all answers, the question's first."""
+        """As `query_tracked`, with a batch in the same round trip. Returns all replies, the query's first."""
 
-        def kept(answer: Any) -> Any:
-            store(answer)
-            return answer
+        def store_and_return(reply: Any) -> Any:
+            store(reply)
+            return reply
 
-        command = self.query_command(question, keys, *args)
+        command = self.query_command(query, keys, *args)
         try:
-            return await self.valkey.tracked_with_batch(command, beside, kept)
+            return await self.valkey.tracked_with_batch(command, batch, store_and_return)
         except ReplyError as error:
             if not is_function_missing(error) and not _is_untracked(error):
                 raise _as_plaza_error(error) from None
-        return [await self.query(question, keys, *args), *await self.valkey.batch(beside)]
+        return [await self.query(query, keys, *args), *await self.valkey.batch(batch)]
 
-    def query_command(self, question: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
-        """A question as a command, for a batch."""
-        return ("FCALL_RO", self._versioned(question), len(keys), *keys, *args)
+    def query_command(self, query: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
+        """Return a query as a Valkey command, for a batch."""
+        return ("FCALL_RO", self._versioned(query), len(keys), *keys, *args)
 
     def run_command(self, function: str, keys: Sequence[str], *args: Arg) -> tuple[Arg, ...]:
-        """A function that writes and has no effects, as a command for a batch."""
+        """Return a function that writes and has no projections as a Valkey command, for a batch."""
         return ("FCALL", self._versioned(function), len(keys), *keys, *args)
 
-    async def query_each(self, question: str, each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
-        """The same question about many owners, by the keys of each. One round trip, also on a cluster."""
-        commands = [self.query_command(question, keys, *args) for keys in each]
+    async def query_each(self, query: str, keys_of_each: Sequence[Sequence[str]], *args: Arg) -> list[Any]:
+        """Run the same query for many owners, given the keys of each. One round trip, also on a cluster."""
+        commands = [self.query_command(query, keys, *args) for keys in keys_of_each]
         replies = await self.valkey.batch(commands, return_errors=True)
         for i, reply in enumerate(replies):
             if isinstance(reply, ReplyError) and is_function_missing(reply):
-                replies[i] = await self.query(question, each[i], *args)
+                replies[i] = await self.query(query, keys_of_each[i], *args)
             elif isinstance(reply, ReplyError):
                 with_command(pack(commands[i]), reply)
                 raise _as_plaza_error(reply)
@@ -217,7 +215,7 @@ class Functions:
         except ReplyError as error:
             if not is_function_missing(error):
                 raise _as_plaza_error(error) from None
-        # A node without our library: a new primary, or one that an operator emptied. The call has not run.
+        # The node lacks the library: it is a new primary, or was flushed. The call has not run.
         await self.load()
         try:
             return await self.valkey.fcall(name, keys, *args, read_only=read_only, raw=raw)
@@ -227,24 +225,24 @@ class Functions:
     def _versioned(self, function: str) -> str:
         return f"{function}_{self.built[function.partition('_')[0]].version}"
 
-    async def _note_use(self) -> None:
+    async def _record_use(self) -> None:
         now = int(time.time() * 1000)
         fields = [part for built in self.built.values() for part in (built.name, now)]
         if fields:
             await self.valkey.call("HSET", core.LIBRARIES(), *fields)
 
     async def remove_unused_libraries(self, unused_ms: int = 24 * 3_600_000) -> list[str]:
-        """Remove libraries that no process has used for a day; every worker notes its own as used meanwhile."""
-        await self._note_use()
+        """Remove libraries that no process has used for a day, and return their names. Workers call this regularly."""
+        await self._record_use()
         used = await self.valkey.call("HGETALL", core.LIBRARIES())
         limit = time.time() * 1000 - unused_ms
-        gone = [name for name, last in used.items() if float(last) < limit]
+        unused = [name for name, last in used.items() if float(last) < limit]
         for node in self.valkey.primaries():
-            for name in await _names(node) & set(gone):
+            for name in await _names(node) & set(unused):
                 await node.call("FUNCTION", "DELETE", name)
-        if gone:
-            await self.valkey.call("HDEL", core.LIBRARIES(), *gone)
-        return gone
+        if unused:
+            await self.valkey.call("HDEL", core.LIBRARIES(), *unused)
+        return unused
 
 
 _JSON = json.JSONDecoder()
@@ -256,11 +254,11 @@ async def _names(node: Valkey) -> set[str]:
     return {library["library_name"] for library in libraries}
 
 
-async def _load(node: Valkey, domain: str, built: BuiltLibrary, there: set[str]) -> None:
-    others = [match for match in map(_NAME.fullmatch, there) if match and match[1] == domain]
+async def _load(node: Valkey, domain: str, built: BuiltLibrary, loaded: set[str]) -> None:
+    others = [match for match in map(_NAME.fullmatch, loaded) if match and match[1] == domain]
     if any(int(match[2]) > GENERATION for match in others):
         raise OutdatedProcess("A newer Plaza has changed what the keys mean. Upgrade this process.")
-    if built.name not in there:
+    if built.name not in loaded:
         await _load_once(node, built)
     for match in others:
         if int(match[2]) < GENERATION:
@@ -271,26 +269,25 @@ async def _load_once(node: Valkey, built: BuiltLibrary) -> None:
     try:
         await node.call("FUNCTION", "LOAD", built.code)
     except ReplyError as error:
-        if (
-            f"Library '{built.name}' already exists" not in error.message
-        ):  # another process was quicker with the same library
+        # Another process may have loaded the same library meanwhile.
+        if f"Library '{built.name}' already exists" not in error.message:
             raise
 
 
 def is_function_missing(error: ReplyError) -> bool:
-    """Whether a node lacks our library: `load` again, and repeat the call, which has not run."""
+    """Whether a node lacks the library. The call has not run: `load` and repeat it."""
     return "Function not found" in error.message
 
 
 def _is_untracked(error: ReplyError) -> bool:
-    # A Valkey user who may not track keys reads them all the same.
+    # The Valkey user may read keys but not track them.
     return error.message.startswith("ERR CLIENT CACHING")
 
 
 def _as_plaza_error(error: ReplyError) -> Exception:
-    """The error of a Lua `fail(code, detail, extra)`; any other reply error stays what it is."""
+    """Return the Python error of a Lua `fail(code, detail, extra)`, or any other error unchanged."""
     if error.code != "PLAZA":
         return error
     _, code, rest = error.message.split(" ", 2)
-    says, _ = _JSON.raw_decode(rest)  # Valkey adds where in the script it was raised
-    return PlazaError.by_code.get(code, PlazaError)(**says)
+    members, _ = _JSON.raw_decode(rest)  # Valkey appends the place in the script
+    return PlazaError.by_code.get(code, PlazaError)(**members)

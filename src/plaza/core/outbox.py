@@ -1,16 +1,16 @@
-"""Settles on a cluster what one server does at once: the effects of an operation on keys of other owners.
+"""Completes commands on a cluster: applies their projection updates to keys of other owners.
 
-A verb changes its owner's facts, leaves a note beside them in the same atomic step, and returns the commands that
-follow from the facts (`prelude.lua` says how they are made). The caller applies them here and settles the note:
+A command changes its owner's source data, writes an outbox entry beside it in the same atomic step, and returns the
+projection updates (`prelude.lua` computes them). The caller applies the updates and settles the entry:
 
-    1  verb            facts + note, on the owner's node
-    2  apply           every effect on its own node, together; verbs of other owners start here too
-    3  settle          the note goes, or says that the effects must be computed once more
+    1  command         source data and outbox entry, on the owner's node
+    2  apply           each update on its own node, in parallel; commands of other owners start here too
+    3  settle          removes the entry, or returns updates that must be computed again
 
-If the caller dies on the way, the note stays, and `recover` in a worker does the rest. An effect that stalls past its
-deadline is refused by the node that should apply it, and a worker touches only notes much older than that deadline,
-so nothing lands after the worker's word. A caller that lives and only lost a connection need not wait so long: it has
-the node end that connection for good (`valkey/ghosts.py`), and computes once more what it carried.
+If the caller dies, the entry stays, and `recover` in a worker completes it. A node rejects an update that arrives after
+its deadline, and a worker recovers only entries much older than that deadline. So no update arrives after the
+worker's. A caller that only lost a connection does not wait that long: it kills the old connection on the server
+(`valkey/connection_fencing.py`), then computes its updates again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import itertools
 import json
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import cache
 from time import monotonic
@@ -31,23 +31,24 @@ import structlog
 
 from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
+from plaza.core.sequences import chunks
 from plaza.core.valkey import Arg, Valkey
 from plaza.core.valkey.slots import SLOTS, hash_tag, key_slot
 
-# Notes this old belong to nobody: three times the time that effects may take, so that nodes' clocks may differ too.
+# The caller of an entry this old is dead: three times PROJECTION_MS, which allows for clocks that differ.
 ABANDONED_MS = 15_000
 
-# How long a caller goes on when it is turned away: less than ABANDONED_MS, after which its note is a worker's.
-INSIST_SECONDS = 10
+# How long a caller retries when a node is overloaded. Below ABANDONED_MS: after that a worker owns the entry.
+RETRY_SECONDS = 10
 
-# With so many operations still to be settled, whoever begins another waits for it: a crowd must not run ahead for ever.
-BEHIND = 500
+# With more operations than this in progress, `run_deferred` waits for its own, so that the backlog stays bounded.
+MAX_IN_PROGRESS = 500
 
-# Whoever waits for others' operations looks this often.
-SETTLED_SECONDS = 0.1
+# How often `wait_until_settled` checks again.
+SETTLED_POLL_SECONDS = 0.1
 
-# How many slots one batch asks about; all of them take 32 batches, whatever the number of keys.
-SLOTS_A_BATCH = 512
+# Slots read in one batch: reading all of them takes 32 batches.
+SLOTS_PER_BATCH = 512
 
 log = structlog.get_logger("plaza.outbox")
 
@@ -55,12 +56,12 @@ Run = Callable[[str, Sequence[str], Sequence[Arg]], Awaitable[Any]]
 
 
 class UpdateTooLate(Conflict):
-    title, code = "An effect came too late to be applied", "too_late"
+    title, code = "An update came too late to be applied", "too_late"
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """Where an owner's unsettled operations are noted: its hash, and the set by which workers find it."""
+    """Where the outbox entries of an owner are: its hash, and the set that lists the hash for workers."""
 
     library: str
     pending: str
@@ -74,7 +75,7 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdates:
-    """What an operation still has to do: the commands, and until when."""
+    """The updates an operation still has to apply, and its deadline (Unix milliseconds)."""
 
     op: str
     deadline: str
@@ -86,112 +87,112 @@ class PendingUpdates:
 
 
 class Outbox:
-    """Performs verbs with everything that follows from them."""
+    """Runs commands on a cluster and completes their projections."""
 
     def __init__(self, run: Run, valkey: Valkey) -> None:
         self._run = run
         self._valkey = valkey
         self._ops = map(f"{secrets.token_hex(6)}-{{}}".format, itertools.count())
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def run(self, verb: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
-        """Run a verb and settle its effects; at most five round trips in sequence while nobody else is in the way."""
-        reply, settling = await self._start(verb, keys, args, deadline)
+    async def run(self, command: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
+        """Run a command and settle it. At most five sequential round trips without contention."""
+        reply, settling = await self._start(command, keys, args, deadline)
         if settling is not None:
-            # A caller that is cancelled now leaves nothing half done: the settling goes on without it.
+            # If the caller is cancelled now, settling goes on without it.
             await asyncio.shield(settling)
         return reply
 
-    async def run_deferred(self, verb: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
-        """Run a verb whose effects nobody waits for: its facts and its note are safe on return, one round trip."""
-        reply, settling = await self._start(verb, keys, args, "")
-        if settling is not None and self.in_progress > BEHIND:
+    async def run_deferred(self, command: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
+        """Run a command and settle it in the background. One round trip: source data and outbox entry are stored."""
+        reply, settling = await self._start(command, keys, args, "")
+        if settling is not None and self.in_progress > MAX_IN_PROGRESS:
             await asyncio.shield(settling)
         return reply
 
     async def _start(
-        self, verb: str, keys: Sequence[str], args: Sequence[Arg], deadline: str
+        self, command: str, keys: Sequence[str], args: Sequence[Arg], deadline: str
     ) -> tuple[Any, asyncio.Task[None] | None]:
-        """Run a verb; its facts are safe on return, its effects follow in the task."""
-        library = verb.partition("_")[0]
-        note, op = OutboxEntry.for_key(library, keys[0]), next(self._ops)
-        run = self._insist if deadline else self._run  # what a caller asked for itself may be refused to it
+        """Run a command. Returns its reply and the task that settles it, if it has updates."""
+        library = command.partition("_")[0]
+        entry, op = OutboxEntry.for_key(library, keys[0]), next(self._ops)
+        # A command that follows from another one is retried; a caller's own command may fail as overloaded.
+        run = self._run_with_retries if deadline else self._run
         try:
-            reply = await run(verb, [*keys, note.pending, note.slot], [op, deadline, *args])
+            reply = await run(command, [*keys, entry.pending, entry.slot], [op, deadline, *args])
         except Unavailable as error:
             if getattr(error, "may_have_run", True):
-                taking_up = self._keep(self._take_up(note, op, error))
-                if deadline:  # whoever performed it waits for all that follows; who asked for it hears that it failed
-                    await asyncio.shield(taking_up)
+                resuming = self._in_background(self._resume(entry, op, error))
+                if deadline:  # the operation that performed it waits for all of its updates
+                    await asyncio.shield(resuming)
             raise
         if len(reply) == 1:
             return reply[0], None
-        return reply[0], self._keep(self._settle(note, PendingUpdates.from_reply(reply[1])))
+        return reply[0], self._in_background(self._settle(entry, PendingUpdates.from_reply(reply[1])))
 
-    def _keep(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _settle(self, note: OutboxEntry, work: PendingUpdates) -> None:
-        """Apply and settle until the owner's facts and the effects agree. A lost node leaves it to a worker."""
+    async def _settle(self, entry: OutboxEntry, updates: PendingUpdates) -> None:
+        """Apply and settle until nothing is left to compute again. If a node is away, a worker does it later."""
         try:
-            again: PendingUpdates | None = work
+            again: PendingUpdates | None = updates
             while again is not None:
-                again = await self._apply_and_settle(note, again)
+                again = await self._apply_and_settle(entry, again)
         except Unavailable:
-            # The facts and the note are safe: the worker will find it when the node is back.
             return
 
-    async def _apply_and_settle(self, note: OutboxEntry, work: PendingUpdates) -> PendingUpdates | None:
+    async def _apply_and_settle(self, entry: OutboxEntry, updates: PendingUpdates) -> PendingUpdates | None:
         try:
-            started, late = await self._apply(note.library, work), 0
+            started, late = await self._apply(entry.library, updates), 0
         except UpdateTooLate:
             started, late = [], 1
-        reply = await self._tell(note, work.op, late)
-        # What the effects set off in turn has notes of its own; the request waits for it all the same.
+        reply = await self._settle_once(entry, updates.op, late)
+        # Commands performed by updates have outbox entries of their own. The request waits for them too.
         await asyncio.gather(*started)
         return PendingUpdates.from_reply(reply) if reply else None
 
-    async def _apply(self, library: str, work: PendingUpdates) -> list[asyncio.Task[None]]:
+    async def _apply(self, library: str, updates: PendingUpdates) -> list[asyncio.Task[None]]:
         calls: list[Awaitable[Any]] = []
-        for command in work.commands:
+        for command in updates.commands:
             if command[0] == "PERFORM":
-                calls.append(self._start(*_performed(library, command), work.deadline))
+                calls.append(self._start(*_parse_perform(library, command), updates.deadline))
             else:
                 name, key, *rest = command
-                calls.append(self._insist(f"{library}_apply", [key], [work.deadline, name, *rest]))
-        # All must have come back before anything is settled: one still under way could land on newer effects.
+                calls.append(self._run_with_retries(f"{library}_apply", [key], [updates.deadline, name, *rest]))
+        # Wait for all before settling: one still in progress could overwrite a newer update.
         results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
         failed = [result for result in results if isinstance(result, BaseException)]
         for error in failed:
-            if not isinstance(error, UpdateTooLate) and not await _is_over(error):
+            if not isinstance(error, UpdateTooLate) and not await _is_connection_dead(error):
                 raise error
         if failed:
             raise UpdateTooLate
-        started = (r[1] for r, c in zip(results, work.commands, strict=True) if c[0] == "PERFORM")
+        started = (r[1] for r, c in zip(results, updates.commands, strict=True) if c[0] == "PERFORM")
         return [task for task in started if task is not None]
 
-    async def _tell(self, note: OutboxEntry, op: str, late: int) -> Any:
-        """Settle. If the connection breaks, nobody knows what was said: then all of it is computed once more."""
+    async def _settle_once(self, entry: OutboxEntry, op: str, late: int) -> Any:
+        """Call `settle`. If its reply is lost with the connection, call it again so that all updates are recomputed."""
         while True:
             try:
-                return await self._insist(f"{note.library}_settle", [note.pending, note.slot], [op, late])
+                return await self._run_with_retries(f"{entry.library}_settle", [entry.pending, entry.slot], [op, late])
             except Unavailable as error:
-                if not await _is_over(error):
+                if not await _is_connection_dead(error):
                     raise
             late = 1
 
-    async def _take_up(self, note: OutboxEntry, op: str, error: Unavailable) -> None:
-        """A verb's answer was lost with its connection. If it ran its note is there: do what it would have said."""
+    async def _resume(self, entry: OutboxEntry, op: str, error: Unavailable) -> None:
+        """Settle a command whose reply was lost with its connection. If it ran, its outbox entry exists."""
         with contextlib.suppress(Unavailable):
-            if await _is_over(error) and (reply := await self._tell(note, op, 1)):
-                await self._settle(note, PendingUpdates.from_reply(reply))
+            if await _is_connection_dead(error) and (reply := await self._settle_once(entry, op, 1)):
+                await self._settle(entry, PendingUpdates.from_reply(reply))
 
-    async def _insist(self, function: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
-        """Run what has to follow. Turned away before it ran, as by a crowd, it is tried again for a while."""
-        until = monotonic() + INSIST_SECONDS
+    async def _run_with_retries(self, function: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
+        """Run a function; while it fails without having run, as on an overloaded node, try again for a while."""
+        until = monotonic() + RETRY_SECONDS
         while True:
             try:
                 return await self._run(function, keys, args)
@@ -201,87 +202,88 @@ class Outbox:
             await asyncio.sleep(random.uniform(0.02, 0.2))
 
     async def recover(self, abandoned_ms: int = ABANDONED_MS) -> int:
-        """Settle what callers left behind when they died. Returns how many owners needed it."""
-        owners = [owner for first in range(0, SLOTS, SLOTS_A_BATCH) for owner in await self._noted(first)]
-        return sum([await self._try_owner(slot, pending, abandoned_ms) for slot, pending in owners])
+        """Settle the outbox entries of callers that died. Returns how many owners had some."""
+        owners = [owner for tags in chunks(_slot_tags(), SLOTS_PER_BATCH) for owner in await self._owners(tags)]
+        return sum([await self._try_recover_owner(slot, pending, abandoned_ms) for slot, pending in owners])
 
-    async def _try_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
+    async def _try_recover_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
         try:
             return await self._recover_owner(slot, pending, abandoned_ms)
         except Unavailable:
             raise
         except Exception:
-            # One note that cannot be read, or whose domain is not installed here, must not keep the others waiting.
-            log.exception("a note could not be settled", pending=pending)
+            # One entry that is unreadable, or whose domain is not installed here, must not block the others.
+            log.exception("outbox_entry_unreadable", pending=pending)
             return False
 
-    async def _noted(self, first: int) -> list[tuple[str, str]]:
-        slots = [core.PENDING_SLOT(tag) for tag in _slot_tags()[first : first + SLOTS_A_BATCH]]
+    async def _owners(self, tags: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the owners with outbox entries in some slots, as (set of the slot, hash of the owner)."""
+        slots = [core.PENDING_SLOT(tag) for tag in tags]
         members = await self._valkey.batch([("SMEMBERS", slot) for slot in slots])
         return [(slot, pending) for slot, found in zip(slots, members, strict=True) for pending in found]
 
     async def _recover_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
         library = pending.split(":")[1]
-        note = OutboxEntry(library, pending, slot)
-        reply = await self._run(f"{library}_take", [pending, slot], [next(self._ops), abandoned_ms])
+        entry = OutboxEntry(library, pending, slot)
+        reply = await self._run(f"{library}_recover", [pending, slot], [next(self._ops), abandoned_ms])
         if not reply:
             return False
-        await self._settle(note, PendingUpdates.from_reply(reply))
+        await self._settle(entry, PendingUpdates.from_reply(reply))
         return True
 
     async def wait_until_settled(self, name: str, abandoned_ms: int = ABANDONED_MS) -> None:
-        """Wait until no note speaks of a name: until its callers are done, or a worker is in the place of the dead.
+        """Wait until no outbox entry contains a name, such as a username.
 
-        Of a popular name somebody speaks at every moment. But what was begun before this call is settled by the time
-        that its note would have been abandoned and taken over, twice; for later ones nobody waits.
+        A popular name has entries at every moment. What started before this call is settled after two times
+        `abandoned_ms` at the latest, so the wait ends then.
         """
         until = monotonic() + 2 * abandoned_ms / 1000
-        while self._valkey.clustered and monotonic() < until and await self._speaking_of(name):
+        while self._valkey.clustered and monotonic() < until and await self._has_entry_with(name):
             if not await self.recover(abandoned_ms):
-                await asyncio.sleep(SETTLED_SECONDS)
+                await asyncio.sleep(SETTLED_POLL_SECONDS)
 
-    async def _speaking_of(self, name: str) -> bool:
-        for first in range(0, SLOTS, SLOTS_A_BATCH):
-            owners = [pending for _, pending in await self._noted(first)]
+    async def _has_entry_with(self, name: str) -> bool:
+        for tags in chunks(_slot_tags(), SLOTS_PER_BATCH):
+            owners = [pending for _, pending in await self._owners(tags)]
             for fields in await self._valkey.batch([("HVALS", pending) for pending in owners]):
-                if any(name in _words(note) for note in fields if note.startswith("{")):
+                if any(name in _words(entry) for entry in fields if entry.startswith("{")):
                     return True
         return False
 
     @property
     def in_progress(self) -> int:
         """How many operations are being settled now."""
-        return len(self._under_way)
+        return len(self._tasks)
 
     async def drain(self) -> None:
-        """Wait for what is being settled, before the connection closes."""
-        while self._under_way:
-            await asyncio.gather(*self._under_way, return_exceptions=True)
+        """Wait for the operations in progress, before the connection closes."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _is_over(error: BaseException) -> bool:
-    """Whether what was lost with a connection can do nothing any more. Otherwise only time tells, and a worker."""
+async def _is_connection_dead(error: BaseException) -> bool:
+    """Whether the connection that broke is killed, so nothing it carried can still run. If not, a worker recovers."""
     fenced = getattr(error, "fenced", None)
     return fenced is not None and await fenced.kill()
 
 
-def _words(note: str) -> set[str]:
-    """Every word of the statements in a note."""
-    return {word for statement in json.loads(note)["todo"] for word in json.loads(statement)}
+def _words(entry: str) -> set[str]:
+    """Return every word of the updates in an outbox entry."""
+    return {word for update in json.loads(entry)["todo"] for word in json.loads(update)}
 
 
-def _performed(library: str, command: list[str]) -> tuple[str, list[str], list[str]]:
+def _parse_perform(library: str, command: list[str]) -> tuple[str, list[str], list[str]]:
     count = int(command[2])
     return f"{library}_{command[1]}", command[3 : 3 + count], command[3 + count :]
 
 
 @cache
 def _slot_tags() -> list[str]:
-    """For every slot a short tag that hashes to it, so that a key can be put beside any owner."""
+    """Return for every slot a short hash tag, so that a key can be placed in the slot of any owner."""
     tags: dict[int, str] = {}
-    for word in itertools.chain.from_iterable(
-        map("".join, itertools.product("0123456789abcdefghijklmnopqrstuvwxyz", repeat=size)) for size in (1, 2, 3, 4)
-    ):
+    letters = "0123456789abcdefghijklmnopqrstuvwxyz"
+    words = (map("".join, itertools.product(letters, repeat=size)) for size in (1, 2, 3, 4))
+    for word in itertools.chain.from_iterable(words):
         tags.setdefault(key_slot(word), word)
         if len(tags) == SLOTS:
             break

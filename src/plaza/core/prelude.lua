@@ -1,34 +1,34 @@
--- What every Plaza library starts with. The loader writes before it:
---   LIBRARY    the domain's name            VERSION    a hash of the whole source
---   CLUSTERED  whether keys have braces     PROJECTION_MS  how long effects may take to be applied
---   key        the catalogue's names, as functions of their parts
+-- The start of every Plaza library. The loader writes before it:
+--   LIBRARY    the library's name           VERSION        a hash of the whole source
+--   CLUSTERED  true on a cluster            PROJECTION_MS  how long applying projection updates may take
+--   key        key names, as functions of their parts, and the constants that the library declares in Python
 --
--- A library is made of verbs, questions and recipes.
+-- A library registers commands, queries and projections.
 --
--- A *verb* checks, changes the facts of its one owner, and says which effects that has:
+-- A *command* checks, changes the source data of one owner, and requests projection updates:
 --     command('like', function(keys, args) … project('ranked', post, tag) … return reply end)
--- A *question* only reads:  query('page', function(keys, args) … end)
--- A *recipe* is what some other key should say about an owner, computed from that owner's facts as they are now:
+-- A *query* only reads:  query('page', function(keys, args) … end)
+-- A *projection* computes the value of a derived key from an owner's current source data:
 --     projection('ranked', function(post, tag) return {'ZADD', key.hashtag_ranked(tag), score, post} end)
--- It returns one command on one key, several in a table, or nil for none. Its result is absolute and repeatable
--- (`ZADD` of a computed score, never a bare `INCR`), for it may be applied twice, or again later. For one subject it
--- always speaks of the same keys: what it would add on some facts, it removes on others. Where the other
--- key is itself a fact with effects of its own, the recipe returns perform('verb', {keys}, {args}).
+-- It returns one Valkey command on one key, a table of commands, or nil. The result must be absolute and repeatable
+-- (`ZADD` with a computed score, never a bare `INCR`), because it can be applied twice, or again later. For one subject
+-- it always writes the same keys: what it adds in one state, it removes in the other. If the other key is source
+-- data with projections of its own, the projection returns perform('command', {keys}, {args}).
 --
--- On one server a verb's effects run at once, inside the same atomic function. On a cluster the other keys live
--- elsewhere, so the verb leaves a note beside its facts and returns the commands: its caller applies them and settles
--- the note; if the caller dies, a worker does. Settling is what keeps two operations' effects, which may arrive in
--- either order, from leaving an old value behind: see settle() below.
+-- On one server the updates run in the same atomic function. On a cluster the other keys are on other nodes, so
+-- the command writes an outbox entry beside its source data and returns the updates. The caller applies them and settles
+-- the entry; if the caller dies, a worker does. Updates of two operations can arrive in any order; settle() below makes
+-- sure that no old value remains.
 
-local commands_by_name, projections, subjects = {}, {}, {}
-local asked = {} -- recipes that the running verb wants, in order
+local commands_by_name, projections, subject_sizes = {}, {}, {}
+local requested = {} -- the updates that the running command has requested, in order: {projection, argument, …}
 
--- Ends the function with the Python error of that code. Check before you write: writes are not taken back.
--- `extra` holds further members of the answer, such as {field = 'link'}.
+-- Ends the function with the Python error of that code. Check before you write: nothing is rolled back.
+-- `extra` has further members of the error response, such as {field = 'link'}.
 local function fail(code, detail, extra)
-  local says = extra or {}
-  says.detail = detail
-  error({err = 'PLAZA ' .. code .. ' ' .. cjson.encode(says)})
+  local members = extra or {}
+  members.detail = detail
+  error({err = 'PLAZA ' .. code .. ' ' .. cjson.encode(members)})
 end
 
 local function clock_ms()
@@ -42,45 +42,45 @@ local function now(given)
   return tonumber(given)
 end
 
--- Refuses what a job writes after it has lost its lease. `kept` is a key beside the facts it guards that remembers the
--- highest fencing token seen (on one server the job's own key.fence() will do); a token of '' is not under a lease.
-local function fence(kept, token)
+-- Rejects writes of a job that has lost its lease. `fence_key` stores the highest fencing token seen, beside the data
+-- that it guards (on one server the job's own key.fence() will do). The token '' means: not under a lease.
+local function fence(fence_key, token)
   if token == '' then return end
-  local given, highest = tonumber(token), tonumber(redis.call('GET', kept) or 0)
+  local given, highest = tonumber(token), tonumber(redis.call('GET', fence_key) or 0)
   if given < highest then fail('fenced', 'Another run has taken over.') end
-  if given > highest then redis.call('SET', kept, token) end
+  if given > highest then redis.call('SET', fence_key, token) end
 end
 
--- Numbers as text that loses nothing: a Lua number in a reply or an argument would be cut to an integer.
+-- Formats numbers without loss: Valkey would cut a Lua number in a reply or an argument to an integer.
 local function text(value)
   if type(value) ~= 'number' then return value end
   if value == math.floor(value) and math.abs(value) < 1e15 then return string.format('%.0f', value) end
   return string.format('%.17g', value)
 end
 
--- `subject` is how many of its arguments, from the first, say what the recipe speaks of; all of them if it is left out.
--- The rest may differ from one operation to the next (a time, a text) without making it another statement:
--- two operations that speak of the same must know each other.
-local function projection(name, compute, subject)
+-- `subject_size` is how many arguments, from the first, identify what the projection writes; all of them by default.
+-- The other arguments (a time, a text) may differ between operations on the same subject. Such operations must find
+-- each other in the outbox.
+local function projection(name, compute, subject_size)
   projections[name] = compute
-  subjects[name] = subject
+  subject_sizes[name] = subject_size
 end
 
--- Asks for a recipe's commands once the verb is through. Recipes get their arguments as text, in both layouts.
+-- Requests a projection update, computed when the command has ended. Arguments become text, in both layouts.
 local function project(name, ...)
-  local wanted = {name, ...}
-  for i = 2, #wanted do wanted[i] = text(wanted[i]) end
-  asked[#asked + 1] = wanted
+  local update = {name, ...}
+  for i = 2, #update do update[i] = text(update[i]) end
+  requested[#requested + 1] = update
 end
 
 local function perform(name, keys, args)
-  local command = {'PERFORM', name, #keys}
-  for _, k in ipairs(keys) do command[#command + 1] = k end
-  for _, a in ipairs(args) do command[#command + 1] = text(a) end
-  return command
+  local call = {'PERFORM', name, #keys}
+  for _, k in ipairs(keys) do call[#call + 1] = k end
+  for _, a in ipairs(args) do call[#call + 1] = text(a) end
+  return call
 end
 
--- Something happened, for consumers to react to. It may be told twice: whoever listens must not mind.
+-- Adds an event to a stream. It can be added twice, so consumers must be idempotent.
 local function event(stream, ...)
   project('event', stream, ...)
 end
@@ -88,9 +88,9 @@ projection('event', function(stream, ...)
   return {'XADD', key.events(stream), '*', ...}
 end)
 
--- Appends the commands that a recipe gives now.
-local function compute(commands, wanted)
-  local result = projections[wanted[1]](unpack(wanted, 2))
+-- Computes an update and appends its Valkey commands to a list.
+local function append_commands(commands, update)
+  local result = projections[update[1]](unpack(update, 2))
   if not result or #result == 0 then return end
   if type(result[1]) ~= 'table' then result = {result} end
   for _, command in ipairs(result) do
@@ -99,17 +99,17 @@ local function compute(commands, wanted)
   end
 end
 
-local function take_asked()
-  local taken = asked
-  asked = {}
+local function take_requested()
+  local taken = requested
+  requested = {}
   return taken
 end
 
--- One server: applies effects until none is left. A performed verb may ask for more.
+-- One server: applies updates until none is left. A performed command can request more.
 local function run_projections()
-  while #asked > 0 do
+  while #requested > 0 do
     local commands = {}
-    for _, wanted in ipairs(take_asked()) do compute(commands, wanted) end
+    for _, update in ipairs(take_requested()) do append_commands(commands, update) end
     for _, command in ipairs(commands) do
       if command[1] == 'PERFORM' then
         local count = tonumber(command[3])
@@ -121,113 +121,114 @@ local function run_projections()
   end
 end
 
--- Cluster. The owner's `pending` hash holds, until all is settled:
---   <op>         the note of an operation: {at = when its effects were computed, todo = {statement, …},
+-- Cluster: the outbox. The owner's hash `pending` has these fields until all updates are settled:
+--   <op>         the outbox entry of an operation: {at = when its updates were computed, todo = {update, …},
 --                dirty = {subject = true, …}}
---   <subject>    the operation that spoke of it last
--- A statement is a recipe's name with its arguments, as JSON, and its subject the part of them that says of what; `slot` is the set by which a worker finds the hash.
+--   <subject>    the latest operation on that subject
+-- An update is a projection's name and arguments, as JSON. Its subject is the part of them that identifies what is
+-- written. The set `slot` lists the hashes of a slot, so that workers find them.
 
-local function subject_of(statement)
-  local wanted = cjson.decode(statement)
-  local size = subjects[wanted[1]]
-  return size and cjson.encode({unpack(wanted, 1, 1 + size)}) or statement
+local function subject_of(update)
+  local decoded = cjson.decode(update)
+  local size = subject_sizes[decoded[1]]
+  return size and cjson.encode({unpack(decoded, 1, 1 + size)}) or update
 end
 
 local function read_outbox_entry(pending, op)
-  local note = redis.call('HGET', pending, op)
-  return note and cjson.decode(note)
+  local entry = redis.call('HGET', pending, op)
+  return entry and cjson.decode(entry)
 end
 
--- Writes the note of an operation that is about to compute all of its recipes, and returns what its caller has to do:
--- {op, deadline, command, …}
-local function work_of(pending, slot, op, todo)
-  local note = {at = clock_ms(), todo = todo}
-  local fields = {op, cjson.encode(note)}
-  local work = {op, text(note.at + PROJECTION_MS)}
-  for _, statement in ipairs(todo) do
-    fields[#fields + 1] = subject_of(statement)
+-- Writes the outbox entry of an operation and computes its updates. Returns {op, deadline, command, …} for the caller.
+local function write_updates(pending, slot, op, todo)
+  local entry = {at = clock_ms(), todo = todo}
+  local fields = {op, cjson.encode(entry)}
+  local reply = {op, text(entry.at + PROJECTION_MS)}
+  for _, update in ipairs(todo) do
+    fields[#fields + 1] = subject_of(update)
     fields[#fields + 1] = op
-    compute(work, cjson.decode(statement))
+    append_commands(reply, cjson.decode(update))
   end
   redis.call('HSET', pending, unpack(fields))
   redis.call('SADD', slot, pending)
-  return work
+  return reply
 end
 
--- Appends a statement, unless its subject is there.
-local function add_once(todo, there, statement)
-  local subject = subject_of(statement)
-  if there[subject] then return end
-  there[subject] = true
-  todo[#todo + 1] = statement
+-- Appends an update, unless the list has one with the same subject.
+local function add_once(todo, subjects, update)
+  local subject = subject_of(update)
+  if subjects[subject] then return end
+  subjects[subject] = true
+  todo[#todo + 1] = update
 end
 
 local function write_outbox_entry(pending, slot, op)
-  local todo, there = {}, {}
-  for _, wanted in ipairs(take_asked()) do add_once(todo, there, cjson.encode(wanted)) end
-  return work_of(pending, slot, op, todo)
+  local todo, subjects = {}, {}
+  for _, update in ipairs(take_requested()) do add_once(todo, subjects, cjson.encode(update)) end
+  return write_updates(pending, slot, op, todo)
 end
 
 local function mark_dirty(pending, op, subject)
-  local note = read_outbox_entry(pending, op)
-  note.dirty = note.dirty or {}
-  note.dirty[subject] = true
-  redis.call('HSET', pending, op, cjson.encode(note))
+  local entry = read_outbox_entry(pending, op)
+  entry.dirty = entry.dirty or {}
+  entry.dirty[subject] = true
+  redis.call('HSET', pending, op, cjson.encode(entry))
 end
 
--- settle: an operation says that its effects have been applied.
--- KEYS pending, slot   ARGV op, late ('1' if some were refused)   Reply nil when done, else work
+-- settle: removes an outbox entry after its updates have been applied.
+-- KEYS pending, slot   ARGV op, late ('1' if a node rejected an update as too late)
+-- Reply nil when done, else {op, deadline, command, …} to apply and settle again
 --
--- For each subject: if nobody has spoken of it since, ours was the last word. If a later operation has and is still
--- under way, ours may have landed on top of its: it is marked dirty there, and that operation will compute it once more.
--- If the later one is gone already, we compute it again ourselves, from the facts as they are now.
+-- For each subject: if no later operation has written it, it is done. If a later operation has and is still in progress,
+-- our update may have overwritten its value: mark the subject dirty there, and that operation computes it again. If
+-- the later operation is settled already, we compute the subject again from the current source data.
 local function settle(keys, args)
   local pending, slot, op, late = keys[1], keys[2], args[1], args[2] == '1'
-  local note = read_outbox_entry(pending, op)
-  if not note then return nil end -- a worker took it over
+  local entry = read_outbox_entry(pending, op)
+  if not entry then return nil end -- a worker has recovered it
   local again, done = {}, {op}
-  for _, statement in ipairs(note.todo) do
-    local subject = subject_of(statement)
+  for _, update in ipairs(entry.todo) do
+    local subject = subject_of(update)
     local latest = redis.call('HGET', pending, subject)
     if latest and latest ~= op then
       mark_dirty(pending, latest, subject)
-    elseif latest and not late and not (note.dirty and note.dirty[subject]) then
+    elseif latest and not late and not (entry.dirty and entry.dirty[subject]) then
       done[#done + 1] = subject
     else
-      again[#again + 1] = statement
+      again[#again + 1] = update
     end
   end
   redis.call('HDEL', pending, unpack(done))
-  if #again > 0 then return work_of(pending, slot, op, again) end
+  if #again > 0 then return write_updates(pending, slot, op, again) end
   if redis.call('EXISTS', pending) == 0 then redis.call('SREM', slot, pending) end
 end
 
--- take: a worker takes over the notes whose callers are gone for sure.
--- KEYS pending, slot   ARGV op (the worker's), age_ms   Reply nil if there is none, else work
+-- recover: a worker takes over the outbox entries of callers that died.
+-- KEYS pending, slot   ARGV op (the worker's), age_ms   Reply nil if there is none, else {op, deadline, command, …}
 --
--- `age_ms` is well above PROJECTION_MS, so no effect of theirs can land any more: apply() would refuse it.
-local function take(keys, args)
+-- `age_ms` is much longer than PROJECTION_MS, so no update of such a caller can still arrive: apply() rejects it.
+local function recover(keys, args)
   local pending, slot, op = keys[1], keys[2], args[1]
-  local oldest, todo, there = clock_ms() - tonumber(args[2]), {}, {}
+  local oldest, todo, subjects = clock_ms() - tonumber(args[2]), {}, {}
   local fields = redis.call('HGETALL', pending)
   for i = 1, #fields, 2 do
-    local note = fields[i + 1]:sub(1, 1) == '{' and cjson.decode(fields[i + 1])
-    if note and note.at <= oldest then
+    local entry = fields[i + 1]:sub(1, 1) == '{' and cjson.decode(fields[i + 1])
+    if entry and entry.at <= oldest then
       redis.call('HDEL', pending, fields[i])
-      for _, statement in ipairs(note.todo) do add_once(todo, there, statement) end
+      for _, update in ipairs(entry.todo) do add_once(todo, subjects, update) end
     end
   end
-  if #todo > 0 then return work_of(pending, slot, op, todo) end
+  if #todo > 0 then return write_updates(pending, slot, op, todo) end
   if #fields == 0 then redis.call('SREM', slot, pending) end
 end
 
 local function refuse_late(deadline)
   if deadline ~= '' and clock_ms() > tonumber(deadline) then
-    fail('too_late', 'This effect came too late to be applied.')
+    fail('too_late', 'This update came too late to be applied.')
   end
 end
 
--- apply: one effect, unless it is too late.   KEYS key   ARGV deadline, command, arguments after the key
+-- apply: applies one update before its deadline.   KEYS key   ARGV deadline, command, arguments after the key
 local function apply(keys, args)
   refuse_late(args[1])
   return redis.call(args[2], keys[1], unpack(args, 3))
@@ -241,36 +242,37 @@ local function register(name, callback, flags)
   })
 end
 
-local function query(name, answer)
-  register(name, answer, {'no-writes'})
+local function query(name, callback)
+  register(name, callback, {'no-writes'})
 end
 
-local function command(name, act)
-  commands_by_name[name] = act
+local function command(name, callback)
+  commands_by_name[name] = callback
   if not CLUSTERED then
     register(name, function(keys, args)
-      asked = {}
-      local reply = act(keys, args)
+      requested = {}
+      local reply = callback(keys, args)
       run_projections()
       return reply
     end)
     return
   end
-  -- KEYS the owner's, then pending, slot   ARGV op, deadline ('' for none), then the verb's   Reply {reply, work}
+  -- KEYS the owner's, then pending, slot   ARGV op, deadline ('' for none), then the command's
+  -- Reply {reply}, or {reply, {op, deadline, command, …}}
   register(name, function(keys, args)
-    asked = {}
+    requested = {}
     local slot, pending = table.remove(keys), table.remove(keys)
     local op, deadline = table.remove(args, 1), table.remove(args, 1)
     refuse_late(deadline)
-    local reply = act(keys, args)
+    local reply = callback(keys, args)
     if reply == nil then reply = false end
-    if #asked == 0 then return {reply} end
+    if #requested == 0 then return {reply} end
     return {reply, write_outbox_entry(pending, slot, op)}
   end)
 end
 
 if CLUSTERED then
   register('settle', settle)
-  register('take', take)
+  register('recover', recover)
   register('apply', apply)
 end
