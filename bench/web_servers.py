@@ -19,6 +19,7 @@ import uvicorn
 from msgspec import Meta
 
 from plaza.core.auth import Actor, Auth
+from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import make_app
 from plaza.core.http.routes import Routes
 from plaza.core.http.uvicorn_protocol import Inbound
@@ -101,9 +102,9 @@ def plaza() -> Any:
 
     by_depth: list[Callable[..., Any]] = [other, other_id, other_name]
     for template in templates()[:-1]:
-        route.get(template)(by_depth[template.count("{")])
+        route.get(template, access=PUBLIC)(by_depth[template.count("{")])
 
-    @route.post("/articles", status=201)
+    @route.post("/articles", access=AUTHENTICATED, status=201)
     async def create(actor: Actor, body: NewArticle) -> Article:
         return Article(1, body.title, body.link, body.groups, f"user:{actor.name}", 1, 1.5)
 

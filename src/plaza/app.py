@@ -44,12 +44,14 @@ from plaza.keyspace.proxy import execution
 from plaza.keyspace.proxy import routes as proxy
 from plaza.keyspace.proxy.service import Proxy
 from plaza.live import domain as live
+from plaza.live.viewers import ViewerAuthenticator
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
 from plaza.social.sync import Sync
 from plaza.valkey_discovery import connected
 from plaza.web import pages
+from plaza.web.routing import SitePageAccess
 from plaza.web.site import Site
 from plaza.worker import Worker
 
@@ -97,7 +99,8 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             idempotency=Idempotency(core.valkey),
             observer=requests,
             strays=pages.STRAYS if _shows_pages(domains) else {},
-            visitor=services[Site].visitors.name if _shows_pages(domains) else None,
+            pages=SitePageAccess(services[Site]) if _shows_pages(domains) else None,
+            viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
             explain=services[WrongTypeReporter].explain,
             draining=draining,
         )

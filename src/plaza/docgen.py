@@ -11,12 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from plaza.app import catalogues, route_groups
 from plaza.cli import parser
 from plaza.core import metrics
-from plaza.core.auth import Actor
 from plaza.core.http.routes import Route, Routes
 from plaza.core.settings import Settings, variable
 from plaza.keyspace import catalogue_docs as keys
@@ -104,13 +103,9 @@ def routes_page(groups: Sequence[Routes]) -> str:
     for tag in dict.fromkeys(group.tag for group in groups):
         lines += [f"## {tag}\n", "| route | who | |", "|---|---|---|"]
         routes = [route for group in groups if group.tag == tag for route in group.routes]
-        lines += [f"| `{r.method} {r.template}` | {_who(r)} | {_about(r)} |" for r in routes]
+        lines += [f"| `{r.method} {r.template}` | {r.access.value} | {_about(r)} |" for r in routes]
         lines.append("")
     return "\n".join(lines)
-
-
-def _who(route: Route) -> str:
-    return "credentials" if get_type_hints(route.handler).get("actor") is Actor else "anyone"
 
 
 def _about(route: Route) -> str:

@@ -20,9 +20,9 @@ from plaza.articles.keys import (
 )
 from plaza.articles.model import Article, DuplicateLink, NewArticle, clean_link, clean_title, link_digest
 from plaza.articles.service import Articles
-from plaza.core.auth import API, Actor
+from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
-from plaza.core.errors import Forbidden, Invalid
+from plaza.core.errors import Invalid
 from tests.articles.conftest import Post, user
 from tests.round_trips import count_round_trips
 
@@ -125,12 +125,6 @@ async def test_a_link_claimed_by_a_process_that_died_can_be_posted_again(
     assert (await articles.post(ana, NewArticle("A title", LINK), "op")).id == 2
     with pytest.raises(DuplicateLink):
         await articles.post(ana, NewArticle("A title", LINK), "another")
-
-
-async def test_an_api_key_cannot_post(articles: Articles, redis_client: Any) -> None:
-    with pytest.raises(Forbidden):
-        await articles.post(API, NewArticle("A title", LINK), "op")
-    assert await redis_client.exists(ARTICLES_LAST()) == 0
 
 
 async def test_a_post_is_one_round_trip_on_one_server_and_five_on_a_cluster(articles: Articles, post: Post) -> None:

@@ -17,9 +17,9 @@ from plaza.articles.keys import (
 )
 from plaza.articles.model import Direction, VotingClosed
 from plaza.articles.service import Articles
-from plaza.core.auth import API, Actor
+from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
-from plaza.core.errors import Forbidden, NotFound
+from plaza.core.errors import NotFound
 from tests.articles.conftest import VOTING_DAYS, Post, user
 from tests.round_trips import count_round_trips
 
@@ -99,12 +99,6 @@ async def test_with_zero_days_voting_never_closes(
     article = await post()
     clock.advance(days=4000)
     assert (await Articles(articles.functions, clock, 0).vote(ben, article.id, "up")).votes == 2
-
-
-async def test_an_api_key_cannot_vote(articles: Articles, post: Post) -> None:
-    article = await post()
-    with pytest.raises(Forbidden):
-        await articles.vote(API, article.id, "up")
 
 
 async def test_a_user_found_in_both_sets_is_an_upvoter(

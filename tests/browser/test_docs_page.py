@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from plaza.core.http.access import PUBLIC
 from plaza.core.http.app import App, make_app
 from plaza.core.http.responses import EVENTS, Event
 from plaza.core.http.routes import Routes
@@ -18,12 +19,12 @@ from tests.core.sample_domain import AUTH, SETTINGS, Shelf, Thing, token
 evil = Routes("evil", about="<img src=x onerror=alert(1)>")
 
 
-@evil.get("/<b>")
+@evil.get("/<b>", access=PUBLIC)
 async def text() -> None:
     """<script>alert(1)</script> and `<b>`."""
 
 
-@evil.get("/ticks", media_type=EVENTS)
+@evil.get("/ticks", access=PUBLIC, media_type=EVENTS)
 async def ticks() -> AsyncIterator[Event[Thing]]:
     """Two things, and then it ends."""
     for number in (1, 2):

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from plaza.core.auth import Actor, Auth
 from plaza.core.errors import Conflict, Forbidden, Gone, NotFound, PlazaError, TooFast, Unavailable
+from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import App, make_app
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Event, Response
@@ -66,7 +67,7 @@ class Shelf:
     valkey: Valkey | None = None
 
 
-@route.post("/things", status=201, idempotent=True)
+@route.post("/things", access=AUTHENTICATED, status=201, idempotent=True)
 async def create(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -> Thing:
     """Put a thing on the shelf.
 
@@ -81,7 +82,7 @@ async def create(actor: Actor, body: NewThing, request: Request, shelf: Shelf) -
     return shelf.things[-1]
 
 
-@route.get("/things")
+@route.get("/things", access=PUBLIC)
 async def browse(
     page: Page,
     shelf: Shelf,
@@ -102,54 +103,54 @@ async def browse(
     }
 
 
-@route.get("/things/{thing}")
+@route.get("/things/{thing}", access=PUBLIC)
 async def read(thing: ThingId, shelf: Shelf) -> Thing:
     if thing > len(shelf.things):
         raise NotFound("No such thing.", id=thing)
     return shelf.things[thing - 1]
 
 
-@route.patch("/things/{thing}")
+@route.patch("/things/{thing}", access=AUTHENTICATED)
 async def change(actor: Actor, thing: ThingId, body: Change) -> Change:
     return body
 
 
-@route.delete("/things/{thing}")
+@route.delete("/things/{thing}", access=AUTHENTICATED)
 async def remove(actor: Actor, thing: ThingId) -> None:
     """Take a thing away."""
 
 
-@route.post("/things/{thing}/like")
+@route.post("/things/{thing}/like", access=AUTHENTICATED)
 async def like(actor: Actor, thing: ThingId) -> dict[str, Any]:
     return {"liked": thing, "by": actor.name}
 
 
-@route.post("/uploads", body_limit=1000)
+@route.post("/uploads", access=PUBLIC, body_limit=1000)
 async def upload(body: bytes) -> dict[str, int]:
     return {"size": len(body)}
 
 
-@route.get("/echo/{text}")
+@route.get("/echo/{text}", access=PUBLIC)
 async def echo(text: str) -> dict[str, str]:
     return {"text": text}
 
 
-@route.get("/users/{username}/posts")
+@route.get("/users/{username}/posts", access=PUBLIC)
 async def posts_of(username: str) -> dict[str, str]:
     return {"posts_of": username}
 
 
-@route.get("/users/me/export")
+@route.get("/users/me/export", access=AUTHENTICATED)
 async def export(actor: Actor) -> dict[str, str]:
     return {"export_of": actor.name}
 
 
-@route.get("/users/{username}")
+@route.get("/users/{username}", access=PUBLIC)
 async def user(username: str) -> dict[str, str]:
     return {"user": username}
 
 
-@route.get("/me")
+@route.get("/me", access=PUBLIC)
 async def whoami(actor: Actor | None, request: Request) -> dict[str, Any]:
     return {"name": actor and actor.name, "address": request.address, "secure": request.secure}
 
@@ -165,7 +166,7 @@ ERRORS: dict[str, Exception] = {
 }
 
 
-@route.get("/errors/{name}")
+@route.get("/errors/{name}", access=PUBLIC)
 async def fail(name: str) -> None:
     raise ERRORS[name]
 
@@ -174,17 +175,17 @@ def plain_error(error: PlazaError, request: Request) -> Response[Any]:
     return Response({"error": f"ERR {error.detail}"}, status=error.status)
 
 
-@route.post("/other-protocol", on_error=plain_error)
+@route.post("/other-protocol", access=AUTHENTICATED, on_error=plain_error)
 async def other_protocol(actor: Actor, body: NewThing) -> None:
     """Has errors in a form of its own."""
 
 
-@route.get("/slow")
+@route.get("/slow", access=PUBLIC)
 async def slow_read(shelf: Shelf) -> dict[str, bool]:
     return await _slow(shelf)
 
 
-@route.post("/slow")
+@route.post("/slow", access=PUBLIC)
 async def slow_write(shelf: Shelf) -> dict[str, bool]:
     return await _slow(shelf)
 
@@ -201,7 +202,7 @@ async def _slow(shelf: Shelf) -> dict[str, bool]:
     return {"done": True}
 
 
-@route.get("/trips/{count}")
+@route.get("/trips/{count}", access=PUBLIC)
 async def trips(count: int, shelf: Shelf) -> dict[str, int]:
     assert shelf.valkey is not None
     for _ in range(count):
@@ -209,7 +210,7 @@ async def trips(count: int, shelf: Shelf) -> dict[str, int]:
     return {"trips": count}
 
 
-@route.get("/events", media_type=EVENTS)
+@route.get("/events", access=PUBLIC, media_type=EVENTS)
 async def events(shelf: Shelf, count: int = 3) -> AsyncIterator[Event[Any]]:
     try:
         for i in range(count):
@@ -221,7 +222,7 @@ async def events(shelf: Shelf, count: int = 3) -> AsyncIterator[Event[Any]]:
         shelf.events.append("closed")
 
 
-@route.get("/rows.csv", media_type="text/csv; charset=utf-8")
+@route.get("/rows.csv", access=PUBLIC, media_type="text/csv; charset=utf-8")
 async def rows(shelf: Shelf, count: int = 3) -> AsyncIterator[str]:
     try:
         for i in range(count):
@@ -233,19 +234,19 @@ async def rows(shelf: Shelf, count: int = 3) -> AsyncIterator[str]:
         shelf.events.append("closed")
 
 
-@route.get("/broken.csv", media_type="text/csv")
+@route.get("/broken.csv", access=PUBLIC, media_type="text/csv")
 async def broken() -> AsyncIterator[bytes]:
     yield b"half of "
     raise ZeroDivisionError("a secret of the inside")
 
 
-@route.get("/page")
+@route.get("/page", access=PUBLIC)
 async def page() -> Response[str]:
     headers = [("content-security-policy", "default-src 'self'"), ("set-cookie", "a=1"), ("set-cookie", "b=2")]
     return Response("<p>ü</p>", status=203, headers=headers, media_type="text/html; charset=utf-8")
 
 
-@route.get("/split")
+@route.get("/split", access=PUBLIC)
 async def split() -> Response[str]:
     return Response("x", headers=[("location", "/a\r\nset-cookie: evil=1")])
 

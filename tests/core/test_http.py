@@ -144,7 +144,10 @@ async def test_no_or_bad_credentials_are_401(app: App) -> None:
 async def test_a_route_of_another_protocol_has_errors_in_its_own_form(app: App) -> None:
     async with client_of(app) as client:
         nobody = await client.post("/other-protocol", json={})
-        assert (nobody.status_code, nobody.json()) == (401, {"error": "ERR This needs credentials."})
+        assert (nobody.status_code, nobody.json()) == (
+            401,
+            {"error": "ERR This needs authentication. Send a token or an API key."},
+        )
         assert nobody.headers["content-type"] == "application/json"
         wrong = await client.post("/other-protocol", json={}, headers=token())
         assert (wrong.status_code, wrong.json()) == (422, {"error": "ERR Missing field: title."})

@@ -14,6 +14,7 @@ import pytest
 from plaza.core.auth import ADMIN, USER, Actor, Auth
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
+from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import make_app
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import Idempotency
@@ -77,15 +78,15 @@ class Door:
 def routes() -> Routes:
     route = Routes("things")
 
-    @route.get("/who")
+    @route.get("/who", access=AUTHENTICATED)
     async def who(actor: Actor) -> Who:
         return Who(actor.name, actor.role)
 
-    @route.get("/open", limit=None)
+    @route.get("/open", access=PUBLIC, limit=None)
     async def open_to_all(actor: Actor | None) -> Who:
         return Who("", "") if actor is None else Who(actor.name, actor.role)
 
-    @route.post("/things", status=201, idempotent=True)
+    @route.post("/things", access=AUTHENTICATED, status=201, idempotent=True)
     async def make(actor: Actor, body: NewThing, things: Things) -> Thing:
         return await things.make(actor, body.name)
 

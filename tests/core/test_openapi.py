@@ -13,6 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
+from plaza.core.http.access import PUBLIC
 from plaza.core.http.app import make_app
 from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.core.http.routes import Routes
@@ -23,18 +24,18 @@ from tests.http_servers import client_of
 extra = Routes("extra", prefix="/extra", about="More kinds of answers.")
 
 
-@extra.get("/ticks", media_type=EVENTS)
+@extra.get("/ticks", access=PUBLIC, media_type=EVENTS)
 async def ticks() -> AsyncIterator[Event[Thing]]:
     """Things, as they come."""
     yield Event(data=Thing(1, "Lamp", "ana"))
 
 
-@extra.post("/jobs", also={202: Thing, 204: None})
+@extra.post("/jobs", access=PUBLIC, also={202: Thing, 204: None})
 async def start(actor: Actor | None, body: dict[str, int]) -> Response[Things]:
     return Response(None, status=204)
 
 
-@extra.get("/hidden", listed=False)
+@extra.get("/hidden", access=PUBLIC, listed=False)
 async def hidden() -> None:
     """Nobody's business."""
 
@@ -192,8 +193,8 @@ def test_two_handlers_of_one_name_and_tag_are_refused() -> None:
 
     async def twin() -> None: ...
 
-    group.get("/a")(twin)
-    group.get("/b")(twin)
+    group.get("/a", access=PUBLIC)(twin)
+    group.get("/b", access=PUBLIC)(twin)
     app = make_app([group], auth=AUTH, settings=SETTINGS)
     with pytest.raises(AssertionError, match="twins_twin"):
         app.documents.openapi  # noqa: B018
@@ -205,7 +206,7 @@ def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
 
     def with_handler(path: str, handler: Any) -> None:
         group = Routes("wrong")
-        group.get(path)(handler)
+        group.get(path, access=PUBLIC)(handler)
         make_app([group], auth=AUTH, settings=SETTINGS)
 
     async def wants_service(nowhere: Nowhere) -> None: ...
@@ -230,7 +231,7 @@ def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
 def test_a_struct_may_name_its_query_parameters_otherwise() -> None:
     group = Routes("spans")
 
-    @group.get("/spans")
+    @group.get("/spans", access=PUBLIC)
     async def handler(span: Span) -> Span:
         return span
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from plaza.app import Plaza, running
-from plaza.core.auth import API, Actor
-from plaza.core.errors import Forbidden, NotFound
+from plaza.core.errors import NotFound
 from plaza.core.settings import DemoMode, Settings
 from plaza.demo.generator import SMALL_COMMUNITY, CommunityPlan
 from plaza.demo.keys import DEMO
@@ -71,13 +70,11 @@ async def test_of_many_workers_one_simulates(peopled: Plaza, redis_client: Any, 
 
 async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, demo: Demo, redis_client: Any) -> None:
     assert "robin" in {account.username for account in await demo.accounts(HERE)}
-    with pytest.raises(Forbidden):
-        await demo.switch(Actor("mira", "user"), False)
-    await demo.switch(API, False)
+    await demo.switch(False)
     assert await demo.turn() == LOOK_SECONDS
     assert not await redis_client.exists("job:demo.simulate")
     assert await demo.accounts(HERE) == []
-    await demo.switch(API, True)
+    await demo.switch(True)
     assert len(await demo.accounts(HERE)) >= 4
 
 
@@ -120,5 +117,5 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
 
 async def test_there_is_nothing_to_switch_where_there_is_no_demo(demo: Demo) -> None:
     with pytest.raises(NotFound):
-        await demo.switch(API, True)
+        await demo.switch(True)
     assert await demo.accounts(HERE) == []

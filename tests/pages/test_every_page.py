@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from plaza.app import Plaza
-from plaza.core.auth import API
 from plaza.live.model import EventDeclaration
 from plaza.live.service import LiveService
 from plaza.shop.items import Items
@@ -33,7 +32,7 @@ async def url(plaza: Plaza) -> AsyncIterator[str]:
 async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Plaza) -> None:
     async with Surfer(url) as bob:
         await bob.sign_up("bob")
-    item = (await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 1), "one")).id
+    item = (await plaza.get(Items).create(NewItem("Lamp", "Bright.", "9.00", 1), "one")).id
     await plaza.get(LiveService).declare("fair", EventDeclaration(title="The fair", sessions=["stage"]))
     made = await ana.post("/app/posts", data={**await ana.form("/app/sign-in"), "next": "", "content": "Hi #all"})
     post = made.headers["location"]

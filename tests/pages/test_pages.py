@@ -196,11 +196,11 @@ async def test_where_voting_has_ended_no_arrow_can_be_pressed(ana: Surfer, plaza
 
 
 async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: Surfer, plaza: Plaza) -> None:
-    item = await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 3), "one")
+    item = await plaza.get(Items).create(NewItem("Lamp", "Bright.", "9.00", 3), "one")
     path = f"/app/shop/items/{item.id}"
     states = [(await guest.get(path)).headers["cache-status"] for _ in range(3)]
     assert states[-1].startswith("plaza; hit"), states
-    await plaza.get(Items).change(API, item.id, ItemChange(price="8.50"))
+    await plaza.get(Items).change(item.id, ItemChange(price="8.50"))
     assert "8.50" in (await guest.get(path)).text
 
 
@@ -228,9 +228,9 @@ async def test_an_event_may_be_called_anything(guest: Surfer, plaza: Plaza) -> N
 
 
 async def test_a_cart_that_cannot_be_ordered_leads_back_to_the_cart(guest: Surfer, plaza: Plaza) -> None:
-    item = await plaza.get(Items).create(API, NewItem("Bell", "", "9.00", 1), "one")
+    item = await plaza.get(Items).create(NewItem("Bell", "", "9.00", 1), "one")
     await guest.fill(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="1")
-    await plaza.get(Items).change(API, item.id, ItemChange(qty=0))
+    await plaza.get(Items).change(item.id, ItemChange(qty=0))
     answer = await guest.fill("/app/shop/checkout", page="/app/shop/cart")
     assert answer.status_code == 409
     assert "/app/sign-in?next=/app/shop/cart" in answer.text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plaza.app import Plaza, running
-from plaza.core.auth import API, Actor
+from plaza.core.auth import Actor
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.demo.service import Demo
@@ -240,7 +240,7 @@ async def test_forms_count_against_the_person_whose_session_it_is(server: Server
 
 
 async def test_a_new_password_ends_every_session_and_leaves_the_cart(ana: Surfer, plaza: Plaza, url: str) -> None:
-    item = await plaza.get(Items).create(API, NewItem("Lamp", "Bright.", "9.00", 3), "one")
+    item = await plaza.get(Items).create(NewItem("Lamp", "Bright.", "9.00", 3), "one")
     await ana.fill(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="2")
     accounts = plaza.get(Accounts)
     async with Surfer(url) as thief:

@@ -185,7 +185,7 @@ _numbers = itertools.count()
 
 async def offer_in(shop: Shop, name: str = "GTab 7inch", price: str = "19.90", qty: int = 10) -> Item:
     """Offer an item."""
-    return await shop.items.create(ADMIN, NewItem(name, "A tablet.", price, qty), f"test-{next(_numbers)}")
+    return await shop.items.create(NewItem(name, "A tablet.", price, qty), f"test-{next(_numbers)}")
 
 
 @pytest.fixture

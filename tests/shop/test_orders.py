@@ -18,7 +18,7 @@ from plaza.shop.keys import SHOP_CART, SHOP_INV, SHOP_LOGINS
 from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
 from plaza.shop.orders import AGAIN_SECONDS
 from plaza.shop.tables import ITEMS, LINES, ORDERS
-from tests.shop.conftest import ADMIN, Book, Offer, Shop, assemble, offer_in
+from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 from tests.waiting import eventually
 
 
@@ -70,10 +70,10 @@ async def test_prices_are_those_of_the_moment(both: Shop) -> None:
     item = await offer_in(both, price="1.00")
     token = await both.token()
     await both.carts.put(token, item.id, 2)
-    await both.items.change(ADMIN, item.id, ItemChange(price="1.50"))
+    await both.items.change(item.id, ItemChange(price="1.50"))
     _, order = await both.orders.check_out(token)
     assert order.total == "3.00"
-    await both.items.change(ADMIN, item.id, ItemChange(price="9.00", name="renamed"))
+    await both.items.change(item.id, ItemChange(price="9.00", name="renamed"))
     visit, _ = await both.sessions.visit(token)
     assert (await both.orders.page(visit, Page())).orders == [order]
 

@@ -15,7 +15,7 @@ from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_PAGE_TAG, SHOP_POPU
 from plaza.shop.model import ItemChange
 from plaza.shop.pages import Page, Pages, Rules, Served, not_modified, page_hash
 from tests.servers import Cluster, Server
-from tests.shop.conftest import ADMIN, Offer, Shop
+from tests.shop.conftest import Offer, Shop
 from tests.waiting import eventually
 
 PAGE = page_hash(["a page"])
@@ -302,7 +302,7 @@ async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) ->
     assert b"Only 3 left" in served.page.body
     assert (await shop.storefront.item(item.id, await shop.token())).how.startswith("hit")
     shop.clock.advance(seconds=2)
-    await shop.items.change(ADMIN, item.id, ItemChange(name="A tablet", qty=0))
+    await shop.items.change(item.id, ItemChange(name="A tablet", qty=0))
     shop.clock.advance(seconds=2)
     changed = await shop.storefront.item(item.id, None)
     assert b"A tablet" in changed.page.body

@@ -14,7 +14,7 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.postgres import Postgres
 from tests.servers import Server
-from tests.shop.conftest import ADMIN, Book, assemble, offer_in
+from tests.shop.conftest import Book, assemble, offer_in
 from tests.timeouts import TIME_LIMIT_SECONDS
 from tests.waiting import eventually
 
@@ -59,7 +59,7 @@ async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_i
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
         shop = assemble(functions, sql, clock, people)
         item = await offer_in(shop, qty=5)
-        await shop.caching.schedule(ADMIN, item.id, 10)
+        await shop.caching.schedule(item.id, 10)
         await shop.rows.turn()
         name = url.partition("?")[0].rpartition("/")[2]
         await postgres.run(

@@ -19,7 +19,7 @@ from plaza.shop import connect
 from plaza.shop.keys import SHOP_DELAYS, SHOP_INV, SHOP_ROW, SHOP_SCHEDULE
 from plaza.shop.rows import BRIEF_SECONDS, DUE_LEASE_SECONDS, Data, RowCache
 from tests.servers import Cluster, Server
-from tests.shop.conftest import ADMIN, Offer, Shop
+from tests.shop.conftest import Offer, Shop
 from tests.waiting import eventually
 
 
@@ -368,15 +368,15 @@ async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_as_th
 
 async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer) -> None:
     one, two = await offer(), await offer()
-    await shop.caching.schedule(ADMIN, one.id, 30)
-    row = await shop.caching.schedule(ADMIN, two.id, 5)
+    await shop.caching.schedule(one.id, 30)
+    row = await shop.caching.schedule(two.id, 5)
     assert (row.id, row.delay, row.due_at) == (two.id, 5.0, shop.clock.now_s())
     shop.clock.advance(seconds=2)
-    state = await shop.caching.state(ADMIN, Page())
+    state = await shop.caching.state(Page())
     assert [row.id for row in state.rows] == [two.id, one.id]
     assert (state.scheduled, state.late_seconds) == (2, 2.0)
-    await shop.caching.remove(ADMIN, one.id)
-    assert (await shop.caching.state(ADMIN, Page())).scheduled == 1
+    await shop.caching.remove(one.id)
+    assert (await shop.caching.state(Page())).scheduled == 1
 
 
 async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(

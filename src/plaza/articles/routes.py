@@ -18,6 +18,7 @@ from plaza.articles.model import (
 )
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
+from plaza.core.http.access import AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
@@ -25,61 +26,61 @@ from plaza.core.paging import Page
 route = Routes("articles", about="Links that users post and vote on.")
 
 
-@route.post("/articles", status=201, idempotent=True)
+@route.post("/articles", access=USER, status=201, idempotent=True)
 async def post(actor: Actor, body: NewArticle, request: Request, articles: Articles) -> Article:
     """Post an article. The author's vote counts. The same link within a day is 409 with the first article's `id`."""
     return await articles.post(actor, body, request.operation)
 
 
-@route.get("/articles")
+@route.get("/articles", access=PUBLIC)
 async def list_all(actor: Actor | None, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
     """List articles by `score`, `time`, `hot`, `best` or `controversial`, 25 a page by default."""
     return await lists.list_articles(actor, query)
 
 
-@route.get("/articles/{id}")
+@route.get("/articles/{id}", access=PUBLIC)
 async def read(actor: Actor | None, id: ArticleId, articles: Articles) -> Article:
     """Read an article. `vote` is the caller's own vote."""
     return await articles.read(actor, id)
 
 
-@route.delete("/articles/{id}")
+@route.delete("/articles/{id}", access=AUTHENTICATED)
 async def delete(actor: Actor, id: ArticleId, articles: Articles) -> DeletedArticle:
     """Delete an article and its votes (its author or an admin)."""
     return await articles.delete(actor, id)
 
 
-@route.put("/articles/{id}/vote")
+@route.put("/articles/{id}/vote", access=USER)
 async def vote(actor: Actor, id: ArticleId, body: NewVote, articles: Articles) -> Vote:
     """Vote an article up or down, or switch the vote. Repeating a vote changes nothing."""
     return await articles.vote(actor, id, body.direction)
 
 
-@route.delete("/articles/{id}/vote")
+@route.delete("/articles/{id}/vote", access=USER)
 async def remove_vote(actor: Actor, id: ArticleId, articles: Articles) -> Vote:
     """Remove the caller's vote."""
     return await articles.vote(actor, id, None)
 
 
-@route.put("/articles/{id}/groups/{name}")
+@route.put("/articles/{id}/groups/{name}", access=AUTHENTICATED)
 async def add_to_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
     """Add an article to a group (its author or an admin)."""
     return await articles.group(actor, id, name, "in")
 
 
-@route.delete("/articles/{id}/groups/{name}")
+@route.delete("/articles/{id}/groups/{name}", access=AUTHENTICATED)
 async def remove_from_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
     """Remove an article from a group (its author or an admin)."""
     return await articles.group(actor, id, name, "out")
 
 
-@route.get("/groups")
+@route.get("/groups", access=PUBLIC)
 async def list_groups(page: Page, lists: ArticleLists) -> GroupsPage:
     """List groups that have articles, largest first."""
     return await lists.list_groups(page)
 
 
-@route.get("/groups/{name}/articles")
+@route.get("/groups/{name}/articles", access=PUBLIC)
 async def list_group(actor: Actor | None, name: GroupName, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
     """List a group's articles. A new vote shows within a minute."""
     return await lists.list_group(actor, name, query)

@@ -21,7 +21,6 @@ from plaza.challenges.rebuild import Progress, Rebuilding, paged
 from plaza.challenges.recommendation.training import Fitting
 from plaza.challenges.table_state import Place, Survey, survey
 from plaza.challenges.tables import ARRIVAL, BY_NAME, CHALLENGE, NOTED, POST, REACTION, REMOVAL, pool_of
-from plaza.core.auth import ADMIN, Actor
 from plaza.core.leases import Leases
 
 # What must be made anew when the count of a table does not fit.
@@ -58,10 +57,6 @@ class Roll:
         self._leases = leases
         self._fitting = Fitting(derived)
         self._rebuilding = Rebuilding(derived)
-
-    async def ask(self, actor: Actor) -> Rolled:
-        actor.require(ADMIN)
-        return await self.run()
 
     async def run(self, progress: Progress = lambda step, done, total: None, *, anew: bool = False) -> Rolled:
         """Roll; with `anew`, from the tables alone. Of several at once, one after the other."""

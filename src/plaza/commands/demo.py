@@ -27,12 +27,11 @@ def add(commands: Commands) -> None:
 
 
 def _demo(given: argparse.Namespace) -> int:
-    from plaza.core.auth import API
     from plaza.demo.progress_bars import make
     from plaza.demo.service import Demo
 
     if given.switch is not None:
-        with_plaza(lambda plaza: plaza.get(Demo).switch(API, given.switch == "on"))
+        with_plaza(lambda plaza: plaza.get(Demo).switch(given.switch == "on"))
         print(f"The demo is {given.switch}.")
         return 0
     made = with_plaza(lambda plaza: make(plaza.get(Demo).loader, given.seed, given.users, given.posts))

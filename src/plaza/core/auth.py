@@ -17,7 +17,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
-from plaza.core.tokens import OLDEST_SECONDS, ROLES, Claims, Role, Tokens
+from plaza.core.tokens import OLDEST_SECONDS, Claims, Role, Tokens
 
 USER: Final[Role] = "user"
 MODEL: Final[Role] = "model"
@@ -46,17 +46,6 @@ class Actor:
     @property
     def is_admin(self) -> bool:
         return self.role == ADMIN
-
-    def require(self, role: Role) -> None:
-        """Refuse who has not at least this role: an admin may do what a model may, a model what a user may.
-
-        The API key has an admin's rights but is nobody: it cannot like, vote or post, which `USER` and `MODEL` stand
-        for, since there is no name to write down.
-        """
-        if self.via_key and role != ADMIN:
-            raise Forbidden("This is done by a person; the API key is nobody.")
-        if ROLES.index(self.role) < ROLES.index(role):
-            raise Forbidden(f"This needs the role {role}.")
 
     def require_self_or_admin(self, name: str) -> None:
         """Refuse who is neither that person nor an admin."""

@@ -9,6 +9,7 @@ import msgspec
 
 from plaza import __version__
 from plaza.core.errors import Unavailable
+from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
@@ -77,25 +78,25 @@ class System:
         return "ok"
 
 
-@route.get("/healthz", limit=None)
+@route.get("/healthz", access=PUBLIC, limit=None)
 async def healthz() -> Health:
     """The process runs. Asks nothing of others, so that a restart is not the answer to Valkey being away."""
     return Health()
 
 
-@route.get("/readyz", limit=None)
+@route.get("/readyz", access=PUBLIC, limit=None)
 async def readyz(system: System) -> Readiness:
     """Valkey and SQL answer; 503 otherwise, and while the process is ending."""
     return await system.ready()
 
 
-@route.get("/ping", limit=None)
+@route.get("/ping", access=PUBLIC, limit=None)
 async def ping() -> Pong:
     """Answers, and does nothing else."""
     return Pong()
 
 
-@route.get("/", limit=None, any_query=True)
+@route.get("/", access=PUBLIC, limit=None, any_query=True)
 async def welcome(request: Request) -> Response[Welcome]:
     """Where to look. A browser is sent to the pages for people."""
     headers = [("vary", "accept")]

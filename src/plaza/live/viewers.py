@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from msgspec import DecodeError, Struct, json
 
-from plaza.core.auth import USER, Auth
+from plaza.core.auth import USER, Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import TooFast, Unauthenticated
 from plaza.core.http.request import Request
@@ -133,29 +133,25 @@ class ViewerAuthenticator:
         self._places = places
         self._throttle = HeartbeatThrottle(clock) if settings.rate_limits else None
 
-    async def watcher(self, request: Request) -> Viewer:
+    async def watcher(self, actor: Actor, request: Request) -> Viewer:
         """Who beats. No I/O, but for the day's salt where addresses are hashed."""
-        name, groups = self._who(request.headers)
         address = request.address
         if self._throttle is not None:
             policy = POLICIES["heartbeat"]
-            self._throttle.take(name, policy.user)
+            self._throttle.take(actor.name, policy.user)
             self._throttle.take(f"@{address_subject(address)}", policy.address)
         country = self._places.country(address, request.headers, request.proxied)
-        return Viewer(name, await self._places.stored(address), country, groups)
+        return Viewer(actor.name, await self._places.stored(address), country, actor.groups)
 
-    def _who(self, headers: Mapping[str, str]) -> tuple[str, tuple[str, ...] | None]:
+    def actor(self, headers: Mapping[str, str]) -> Actor | None:
+        """The viewer of a viewer token, or the user of a user token. No I/O."""
         for name in _HEADERS:
             credential = headers.get(name, "").strip()
             if name == "authorization":
                 credential = credential.partition(" ")[2].strip()
             if self.tokens.is_one(credential):
-                return self._by_viewer_token(credential), None
-        actor = self._auth.actor(headers)
-        if actor is None:
-            raise Unauthenticated("A heartbeat needs a user's token or a viewer token.")
-        actor.require(USER)
-        return actor.name, actor.groups
+                return Actor(self._by_viewer_token(credential), USER)
+        return self._auth.actor(headers)
 
     def _by_viewer_token(self, token: str) -> str:
         claims = self.tokens.read(token)

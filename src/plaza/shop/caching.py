@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plaza.core.auth import ADMIN, Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, ids_in_sorted_set, page_by_position
@@ -22,22 +21,19 @@ class Caching:
         self._items = items
         self._clock = clock
 
-    async def schedule(self, actor: Actor, id: int, delay: float) -> CachedRow:
+    async def schedule(self, id: int, delay: float) -> CachedRow:
         """Copy an item's row every so many seconds; 0 or less takes it out of the cache."""
-        actor.require(ADMIN)
         await self._items.read(id)
         await self._items.rows.schedule(str(id), delay)
         (row,) = await self._rows([str(id)])
         return row or CachedRow(id, None, None)
 
-    async def remove(self, actor: Actor, id: int) -> None:
+    async def remove(self, id: int) -> None:
         """Take an item's row out of the cache."""
-        actor.require(ADMIN)
         await self._items.rows.schedule(str(id), 0)
 
-    async def state(self, actor: Actor, page: Page) -> CacheState:
+    async def state(self, page: Page) -> CacheState:
         """The scheduled rows, those that are copied most often first. Three round trips."""
-        actor.require(ADMIN)
         key = SHOP_DELAYS()
         paged = await page_by_position(
             key, page, ids_in_sorted_set(self._functions, key, newest_first=False), self._rows

@@ -197,7 +197,6 @@ class Accounts:
 
         Two round trips, besides the limit's and those of sessions that end.
         """
-        actor.require("user")
         name, now, stamp = actor.name, self.clock.now_ms(), self.auth.stamp(actor.name)
         await self.limiter.take("auth", name, address)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")

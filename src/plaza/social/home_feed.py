@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from plaza.core.auth import USER as A_USER
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
@@ -67,7 +66,6 @@ class Home:
 
     async def page(self, actor: Actor, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """A page. Two round trips on one server when warm; one for each 500 followed and two more when built."""
-        actor.require(A_USER)
         me, view = actor.name, View(actor, users, followed=True)
         load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
         return await page_by_position(TMP_HOME(me), page, partial(self._after, me), load, seen)

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from plaza.core.auth import ADMIN, Actor
-from plaza.core.errors import Forbidden
+from plaza.core.http.access import API_KEY
 from plaza.core.http.routes import Routes
-from plaza.social.sync import MOST_RECORDS, Kind, Results, Sync
+from plaza.social.sync import MOST_RECORDS, Results, Sync
 
 route = Routes("sync", prefix="/sync", about="Taking over what another system knows.")
 
@@ -20,44 +19,37 @@ Records = Annotated[list[Any], Meta(max_length=MOST_RECORDS, description="What t
 BODY_LIMIT = 32 * 1024 * 1024
 
 
-async def _take(actor: Actor, kind: Kind, records: list[Any], sync: Sync) -> Results:
-    actor.require(ADMIN)
-    if not actor.via_key:
-        raise Forbidden("Sync is for servers: use the API key.")
-    return Results(await sync.take(kind, records))
-
-
-@route.post("/users", body_limit=BODY_LIMIT)
-async def users(actor: Actor, body: Records, sync: Sync) -> Results:
+@route.post("/users", access=API_KEY, body_limit=BODY_LIMIT)
+async def users(body: Records, sync: Sync) -> Results:
     """Users: `{username}` and whatever else of the profile is known. A result per record."""
-    return await _take(actor, "user", body, sync)
+    return Results(await sync.take("user", body))
 
 
-@route.post("/follows", body_limit=BODY_LIMIT)
-async def follows(actor: Actor, body: Records, sync: Sync) -> Results:
+@route.post("/follows", access=API_KEY, body_limit=BODY_LIMIT)
+async def follows(body: Records, sync: Sync) -> Results:
     """Follows: `{follower, following, created_at?}`. A result per record."""
-    return await _take(actor, "follow", body, sync)
+    return Results(await sync.take("follow", body))
 
 
-@route.post("/posts", body_limit=BODY_LIMIT)
-async def posts(actor: Actor, body: Records, sync: Sync) -> Results:
+@route.post("/posts", access=API_KEY, body_limit=BODY_LIMIT)
+async def posts(body: Records, sync: Sync) -> Results:
     """Posts: `{id, username, content, media_url?, hashtags?, created_at?}`. A result per record."""
-    return await _take(actor, "post", body, sync)
+    return Results(await sync.take("post", body))
 
 
-@route.post("/likes", body_limit=BODY_LIMIT)
-async def likes(actor: Actor, body: Records, sync: Sync) -> Results:
+@route.post("/likes", access=API_KEY, body_limit=BODY_LIMIT)
+async def likes(body: Records, sync: Sync) -> Results:
     """Likes: `{username, post_id, created_at?}`. A result per record."""
-    return await _take(actor, "like", body, sync)
+    return Results(await sync.take("like", body))
 
 
-@route.post("/bookmarks", body_limit=BODY_LIMIT)
-async def bookmarks(actor: Actor, body: Records, sync: Sync) -> Results:
+@route.post("/bookmarks", access=API_KEY, body_limit=BODY_LIMIT)
+async def bookmarks(body: Records, sync: Sync) -> Results:
     """Bookmarks: `{username, post_id, created_at?}`. A result per record."""
-    return await _take(actor, "bookmark", body, sync)
+    return Results(await sync.take("bookmark", body))
 
 
-@route.post("/comments", body_limit=BODY_LIMIT)
-async def comments(actor: Actor, body: Records, sync: Sync) -> Results:
+@route.post("/comments", access=API_KEY, body_limit=BODY_LIMIT)
+async def comments(body: Records, sync: Sync) -> Results:
     """Comments: `{id, post_id, username, content, created_at?}`. A result per record."""
-    return await _take(actor, "comment", body, sync)
+    return Results(await sync.take("comment", body))

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from plaza.core.auth import ADMIN, Actor, Auth
-from plaza.core.auth import USER as A_USER
+from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
@@ -99,12 +98,10 @@ class People:
 
     async def give_role(self, actor: Actor, name: str, role: Role) -> User:
         """Give a role, which the next tokens carry. One round trip."""
-        actor.require(ADMIN)
         return user_of(as_dict(await self.functions.run("social_change_role", [USER(name)], name, role)))
 
     async def suspend(self, actor: Actor, name: str, *, on: bool) -> User:
         """Suspend an account, or lift it. Its tokens are void from now on. Two round trips."""
-        actor.require(ADMIN)
         by, at = actor.name if on else "", self.auth.stamp(name)
         reply = as_dict(await self.functions.run("social_suspend", [USER(name), AUTH_USER(name)], name, by, at))
         if on:
@@ -200,7 +197,6 @@ class People:
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)
 
     def _toward(self, actor: Actor, target: str) -> str:
-        actor.require(A_USER)
         if actor.name == target:
             raise NotYourself("This is done with others, not with oneself.", field="username")
         return actor.name

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from plaza.core.auth import Actor
-
 
 class DemoAccount(NamedTuple):
     username: str
@@ -22,5 +20,5 @@ class DemoAccounts(Protocol):
     async def is_on(self) -> bool | None:
         """Whether it is on; None if there is none."""
 
-    async def switch(self, actor: Actor, on: bool) -> object:
+    async def switch(self, on: bool) -> object:
         """Turn it on or off, as an admin."""

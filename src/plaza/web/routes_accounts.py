@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
+from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.shop.cookies import clear_cookie, token_of
@@ -22,25 +23,25 @@ from plaza.web.site import Site
 page = PageRoutes()
 
 
-@page.get("/assets/{version}/{name}", limit=None)
+@page.get("/assets/{version}/{name}", access=PUBLIC, limit=None)
 async def asset(version: str, name: str) -> Response[bytes]:
     """A style or a script of the pages."""
     return assets.asset(version, name)
 
 
-@page.get("/avatars/{username}", limit=None, media_type="image/svg+xml")
+@page.get("/avatars/{username}", access=PUBLIC, limit=None, media_type="image/svg+xml")
 async def avatar(username: Username) -> Response[str]:
     """The tile that stands for a person, as a file."""
     return Response(avatars.file(username), headers=[("cache-control", "public, max-age=86400")])
 
 
-@page.get("/sign-in")
+@page.get("/sign-in", access=PUBLIC)
 async def sign_in_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
     """Where people sign in; with the demo on, also its accounts."""
     return await sign_in.sign_in_page(request, site, local(next))
 
 
-@page.post("/sign-in", limit=None)  # tries are counted by the name that is tried
+@page.post("/sign-in", access=PUBLIC, limit=None)  # tries are counted by the name that is tried
 async def submit_sign_in(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
     """Sign in by name and password."""
     fields = forms.fields_of(body)
@@ -55,7 +56,7 @@ async def submit_sign_in(request: Request, body: bytes, site: Site, sessions: Se
     return sign_in.let_in(request, site, await site.visitors.behind(request, visit), next, draft)
 
 
-@page.post("/sign-in/as")
+@page.post("/sign-in/as", access=PUBLIC)
 async def switch(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
     """Look around as one of the demo's accounts. Nobody else's account opens so."""
     fields = forms.fields_of(body)
@@ -66,7 +67,7 @@ async def switch(request: Request, body: bytes, site: Site, sessions: Sessions) 
     return sign_in.let_in(request, site, who, local(fields.get(forms.NEXT)), carried_by(fields))
 
 
-@page.get("/sign-up")
+@page.get("/sign-up", access=PUBLIC)
 async def sign_up_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
     """Where people make an account."""
     return await _sign_up(request, site, local(next))
@@ -78,7 +79,7 @@ async def _sign_up(request: Request, site: Site, next: str, *, status: int = 200
     return site.page(request, who, "sign-up.html", status=status, here=next, to=next, **given)
 
 
-@page.post("/sign-up", limit=None)
+@page.post("/sign-up", access=PUBLIC, limit=None)
 async def sign_up(request: Request, body: bytes, site: Site, sessions: Sessions, accounts: Accounts) -> Response[str]:
     """Make an account and sign in."""
     fields = forms.fields_of(body)
@@ -103,7 +104,7 @@ async def _joined(request: Request, given: Registration, sessions: Sessions, acc
     return await sessions.admit(token_of(request), new.user.username)
 
 
-@page.post("/sign-out", limit=None)  # whoever did too much may go
+@page.post("/sign-out", access=PUBLIC, limit=None)  # whoever did too much may go
 async def sign_out(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
     """End the session."""
     await sessions.logout(token_of(request))

@@ -20,6 +20,7 @@ from plaza.articles.model import (
 )
 from plaza.articles.service import Articles
 from plaza.core.errors import Conflict, Invalid, NotFound
+from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web import article_html, forms
@@ -42,7 +43,7 @@ ORDERS: Final = {
 assert set(ORDERS) == set(get_args(Order))
 
 
-@page.get("/articles")
+@page.get("/articles", access=PUBLIC)
 async def articles(
     request: Request,
     site: Site,
@@ -58,7 +59,7 @@ async def articles(
     return await _list(site, request, who, notices, articles, found, "/app/articles", order, "Articles")
 
 
-@page.get("/groups/{name}")
+@page.get("/groups/{name}", access=PUBLIC)
 async def group(
     request: Request,
     site: Site,
@@ -100,7 +101,7 @@ async def _list(
     )
 
 
-@page.get("/articles/new")
+@page.get("/articles/new", access=USER)
 async def new_article(request: Request, site: Site) -> Response[str]:
     """Where one posts an article."""
     who = await site.visitors.of(request)
@@ -113,7 +114,7 @@ def _form(site: Site, request: Request, who: Visitor, *, status: int = 200, **sa
     return site.page(request, who, "article-new.html", section="Articles", status=status, **given)
 
 
-@page.post("/articles")
+@page.post("/articles", access=USER)
 async def post_article(request: Request, body: bytes, site: Site, articles: Articles) -> Response[str]:
     """Post an article; its author's own vote counts."""
     who = await site.visitors.of(request)
@@ -129,7 +130,7 @@ async def post_article(request: Request, body: bytes, site: Site, articles: Arti
     return site.done(request, who, b"", f"/app/articles/{made.id}")
 
 
-@page.get("/articles/{id}")
+@page.get("/articles/{id}", access=PUBLIC)
 async def article(request: Request, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
     """One article."""
     who = await site.visitors.of(request)
@@ -138,7 +139,7 @@ async def article(request: Request, site: Site, id: ArticleId, articles: Article
     return site.page(request, who, "article.html", section="Articles", article=found, author=author_of(found), **votes)
 
 
-@page.post("/articles/{id}/vote")
+@page.post("/articles/{id}/vote", access=USER)
 async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
     """Vote up or down, switch, or take the vote back."""
     who = await site.visitors.of(request)
@@ -154,7 +155,7 @@ async def vote(request: Request, body: bytes, site: Site, id: ArticleId, article
     )
 
 
-@page.post("/articles/{id}/delete")
+@page.post("/articles/{id}/delete", access=USER)
 async def delete(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
     """Remove one's own article."""
     who = await site.visitors.of(request)

@@ -26,6 +26,7 @@ from plaza.challenges.posts import Posts
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.service import Challenges
 from plaza.core.errors import Invalid
+from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
@@ -51,7 +52,7 @@ def _tabs(on: str) -> dict[str, Any]:
     return {"tabs": tabs("Challenges", TABS, on)}
 
 
-@page.get("/challenges")
+@page.get("/challenges", access=PUBLIC)
 async def challenges(
     request: Request, site: Site, service: Challenges, standings: Standings, cursor: str | None = None
 ) -> Response[str]:
@@ -71,7 +72,7 @@ async def challenges(
     )
 
 
-@page.get("/challenges/for-you")
+@page.get("/challenges/for-you", access=USER)
 async def recommendations(request: Request, site: Site, recommender: Recommender) -> Response[str]:
     """Recent posts for the reader, each with the reason why."""
     who = await site.visitors.of(request)
@@ -81,7 +82,7 @@ async def recommendations(request: Request, site: Site, recommender: Recommender
     return site.page(request, who, "for-you.html", section="Challenges", rows=rows, **_tabs("For you"))
 
 
-@page.get("/challenges/new")
+@page.get("/challenges/new", access=USER)
 async def new_challenge(request: Request, site: Site) -> Response[str]:
     """Where one starts a challenge."""
     who = await site.visitors.of(request)
@@ -95,7 +96,7 @@ def _form(site: Site, request: Request, who: Visitor, *, status: int = 200, **sa
     return site.page(request, who, "challenge-new.html", section="Challenges", **shown)
 
 
-@page.post("/challenges")
+@page.post("/challenges", access=USER)
 async def create(request: Request, body: bytes, site: Site, service: Challenges) -> Response[str]:
     """Start a challenge."""
     who = await site.visitors.of(request)
@@ -111,7 +112,7 @@ async def create(request: Request, body: bytes, site: Site, service: Challenges)
     return site.done(request, who, b"", f"/app/challenges/{made.id}")
 
 
-@page.get("/challenges/{id}")
+@page.get("/challenges/{id}", access=PUBLIC)
 async def challenge(
     request: Request,
     site: Site,
@@ -157,7 +158,7 @@ def today(site: Site) -> str:
     return f"{datetime.fromtimestamp(site.clock.now_s(), UTC):%Y-%m-%d}"
 
 
-@page.post("/challenges/{id}/join")
+@page.post("/challenges/{id}/join", access=USER)
 async def join(
     request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
 ) -> Response[str]:
@@ -171,7 +172,7 @@ async def join(
     return site.done(request, who, body, f"/app/challenges/{id}", "challenge-changed.html", said=said, **head)
 
 
-@page.post("/challenges/{id}/track")
+@page.post("/challenges/{id}/track", access=USER)
 async def track(
     request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
 ) -> Response[str]:
@@ -184,7 +185,7 @@ async def track(
     return site.done(request, who, body, to, "challenge-changed.html", said="Today counts.", **head)
 
 
-@page.post("/challenges/{id}/posts")
+@page.post("/challenges/{id}/posts", access=USER)
 async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts: Posts) -> Response[str]:
     """Tell something in a challenge that one is a member of."""
     who = await site.visitors.of(request)
@@ -196,7 +197,7 @@ async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts
     return site.done(request, who, body, to, "told-new.html", said="Posted.", told=told, challenge={"id": id})
 
 
-@page.post("/challenges/posts/{id}/reaction")
+@page.post("/challenges/posts/{id}/reaction", access=USER)
 async def react(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
     """React to a post, or take the reaction back."""
     who = await site.visitors.of(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page, PageResult
@@ -33,7 +34,7 @@ def feed(
     return site.page(request, who, "feed.html", rows=cards, more=more, **{**given, **said})
 
 
-@page.get("")
+@page.get("", access=PUBLIC)
 async def explore(
     request: Request, site: Site, feeds: Feeds, notices: Noticeboard, cursor: str | None = None
 ) -> Response[str]:
@@ -45,13 +46,13 @@ async def explore(
     return feed(site, request, who, found, "/app", section="Explore", title="Explore", **said)
 
 
-@page.get("/")
+@page.get("/", access=PUBLIC)
 async def explore_too() -> Response[str]:
     """The same with a slash, as people type it."""
     return Response(status=308, headers=[("location", HOME)])
 
 
-@page.get("/following")
+@page.get("/following", access=USER)
 async def following(request: Request, site: Site, home: Home, cursor: str | None = None) -> Response[str]:
     """The posts of everyone one follows, newest first."""
     who = await site.visitors.of(request)
@@ -60,7 +61,7 @@ async def following(request: Request, site: Site, home: Home, cursor: str | None
     return feed(site, request, who, found, "/app/following", section="Following", title="Following", empty=empty)
 
 
-@page.get("/bookmarks")
+@page.get("/bookmarks", access=USER)
 async def bookmarks(request: Request, site: Site, feeds: Feeds, cursor: str | None = None) -> Response[str]:
     """What one has bookmarked, latest first. Nobody else sees it."""
     who = await site.visitors.of(request)
@@ -69,7 +70,7 @@ async def bookmarks(request: Request, site: Site, feeds: Feeds, cursor: str | No
     return feed(site, request, who, found, "/app/bookmarks", title="Bookmarks", **said)
 
 
-@page.get("/tags/{tag}")
+@page.get("/tags/{tag}", access=USER)
 async def tag_by_time(request: Request, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Response[str]:
     """Posts with a tag, newest first."""
     who = await site.visitors.of(request)
@@ -77,7 +78,7 @@ async def tag_by_time(request: Request, site: Site, tag: str, feeds: Feeds, curs
     return _tag(site, request, who, found, tag, ranked=False)
 
 
-@page.get("/tags/{tag}/ranked")
+@page.get("/tags/{tag}/ranked", access=USER)
 async def tag_by_rank(request: Request, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Response[str]:
     """Posts with a tag, best first."""
     who = await site.visitors.of(request)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from plaza.core.errors import NotFound
+from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.live.model import EventId
@@ -28,14 +29,14 @@ class Watching(Struct):
     sessions: dict[str, int]
 
 
-@page.get("/events")
+@page.get("/events", access=PUBLIC)
 async def events(request: Request, site: Site, programme: EventSchedule) -> Response[str]:
     """What is on."""
     who = await site.visitors.of(request)
     return site.page(request, who, "events.html", section="Events", showings=await programme.all())
 
 
-@page.get("/events/{event}")
+@page.get("/events/{event}", access=PUBLIC)
 async def event(
     request: Request,
     site: Site,
@@ -63,7 +64,7 @@ async def event(
     )
 
 
-@page.get("/events/{event}/watching", media_type=EVENTS)
+@page.get("/events/{event}/watching", access=PUBLIC, media_type=EVENTS)
 async def watching(
     request: Request, event: EventId, programme: EventSchedule, feeds: FigureStreams
 ) -> Response[Event[Watching]]:

@@ -1,4 +1,4 @@
-"""For operators: who watches what, now and in the last hours. All of it needs an admin.
+"""For operators: who watches what, now and in the last hours.
 
 The figures of an audience are the live domain's, which sends them every second; without a script the page says the
 same, as of when it was loaded.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.live.model import SLOT_MS, AudienceStatistics, EventId, LiveFigures
@@ -19,7 +20,6 @@ from plaza.web import charts, rendering
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text_html import exact
-from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
@@ -36,26 +36,18 @@ def tabs(on: str) -> dict[str, Any]:
     return {"tabs": rendering.tabs("For operators", every, on)}
 
 
-async def operator(request: Request, site: Site) -> Visitor:
-    """Who asks, who must be an admin."""
-    who = await site.visitors.of(request)
-    who.admin()
-    return who
-
-
-@page.get("/operator")
-async def start(request: Request, site: Site) -> Response[str]:
+@page.get("/operator", access=ADMIN)
+async def start() -> Response[str]:
     """The first of the operators' pages."""
-    await operator(request, site)
     return Response(status=303, headers=[("location", "/app/operator/live")])
 
 
-@page.get("/operator/live")
+@page.get("/operator/live", access=ADMIN)
 async def live(
     request: Request, site: Site, programme: EventSchedule, figures: AudienceFigures, event: EventId | None = None
 ) -> Response[str]:
     """Who watches an event: by session, country and group, and the last hours in steps of five minutes."""
-    who = await operator(request, site)
+    who = await site.visitors.of(request)
     showings = await programme.all()
     chosen = event or (showings[0].id if showings else "")
     context: dict[str, Any] = {"showings": showings, "event": chosen, "title": chosen, "now_figures": None}
@@ -91,10 +83,9 @@ def _shares(now: LiveFigures) -> dict[str, Any]:
     return {"shares": [(name, kind, charts.shares(counts), next(more)) for name, kind, counts in parts]}
 
 
-@page.get("/operator/live/stream", media_type=EVENTS)
+@page.get("/operator/live/stream", access=ADMIN, media_type=EVENTS)
 async def stream(request: Request, site: Site, feeds: FigureStreams, event: EventId) -> Response[Event[LiveFigures]]:
     """The figures of an event every second, as server-sent events."""
-    await operator(request, site)
     # Whoever comes new is shown the last two minutes too, if somebody has been watching.
     return Response(_figures(feeds, event, request.headers.get("last-event-id") or "0"))
 

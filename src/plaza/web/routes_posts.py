@@ -7,6 +7,7 @@ from contextlib import suppress
 from markupsafe import Markup
 
 from plaza.core.errors import Forbidden, Invalid, NotFound
+from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
@@ -20,7 +21,7 @@ from plaza.web.text_html import ROOM, cut, fitting, older
 page = PageRoutes()
 
 
-@page.post("/posts")
+@page.post("/posts", access=USER)
 async def create(request: Request, body: bytes, site: Site, social: Posts) -> Response[str]:
     """Post something."""
     who = await site.visitors.of(request)
@@ -29,7 +30,7 @@ async def create(request: Request, body: bytes, site: Site, social: Posts) -> Re
     return site.done(request, who, body, f"/app/posts/{made.id}", "posted.html", said="Posted.", card=card)
 
 
-@page.get("/posts/{id}")
+@page.get("/posts/{id}", access=PUBLIC)
 async def post(request: Request, site: Site, id: PostId, social: Posts, cursor: str | None = None) -> Response[str]:
     """A post with what is said below it."""
     who = await site.visitors.of(request)
@@ -53,7 +54,7 @@ async def post(request: Request, site: Site, id: PostId, social: Posts, cursor: 
     )
 
 
-@page.post("/posts/{id}/like")
+@page.post("/posts/{id}/like", access=USER)
 async def like(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Like a post, or take the like back."""
     who = await site.visitors.of(request)
@@ -62,7 +63,7 @@ async def like(request: Request, body: bytes, site: Site, id: PostId, social: Po
     return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
 
 
-@page.post("/posts/{id}/bookmark")
+@page.post("/posts/{id}/bookmark", access=USER)
 async def bookmark(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Bookmark a post, or take the bookmark away."""
     who = await site.visitors.of(request)
@@ -71,17 +72,17 @@ async def bookmark(request: Request, body: bytes, site: Site, id: PostId, social
     return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
 
 
-@page.post("/posts/{id}/ban")
+@page.post("/posts/{id}/ban", access=ADMIN)
 async def ban(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Take a post out of every feed, or bring it back: for admins."""
     who = await site.visitors.of(request)
     on = forms.is_on(body)
-    found = await social.ban(who.admin(), id, on=on)
+    found = await social.ban(who.person(), id, on=on)
     said = "It is banned." if on else "It is back."
     return site.done(request, who, body, f"/app/posts/{id}", "ban.html", said=said, post=found)
 
 
-@page.post("/posts/{id}/delete")
+@page.post("/posts/{id}/delete", access=USER)
 async def delete(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Delete one's own post."""
     who = await site.visitors.of(request)
@@ -90,7 +91,7 @@ async def delete(request: Request, body: bytes, site: Site, id: PostId, social: 
     return site.done(request, who, b"", "/app")
 
 
-@page.post("/posts/{id}/comments")
+@page.post("/posts/{id}/comments", access=USER)
 async def comment(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Say something below a post."""
     who = await site.visitors.of(request)
@@ -104,7 +105,7 @@ async def comment(request: Request, body: bytes, site: Site, id: PostId, social:
     return site.done(request, who, body, to, "commented.html", said="Commented.", **said)
 
 
-@page.get("/posts/{id}/edit")
+@page.get("/posts/{id}/edit", access=USER)
 async def edit_page(request: Request, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Where one changes what one's own post says."""
     who = await site.visitors.of(request)
@@ -114,7 +115,7 @@ async def edit_page(request: Request, site: Site, id: PostId, social: Posts) -> 
     return site.page(request, who, "post-edit.html", id=id, content=found.content, problem="")
 
 
-@page.post("/posts/{id}/edit")
+@page.post("/posts/{id}/edit", access=USER)
 async def edit(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
     """Change what one's own post says. What it said before is kept."""
     who = await site.visitors.of(request)
@@ -128,7 +129,7 @@ async def edit(request: Request, body: bytes, site: Site, id: PostId, social: Po
     return site.done(request, who, b"", f"/app/posts/{id}")
 
 
-@page.post("/posts/{id}/comments/{comment}/delete")
+@page.post("/posts/{id}/comments/{comment}/delete", access=USER)
 async def uncomment(
     request: Request, body: bytes, site: Site, id: PostId, comment: CommentId, social: Posts
 ) -> Response[str]:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from msgspec import json
 
 from plaza.core.errors import Forbidden, Invalid, NotFound, PlazaError, TooFast
+from plaza.core.http.access import USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response
 from plaza.core.paging import Page
@@ -44,7 +45,7 @@ def own_tabs(on: str) -> Markup:
     )
 
 
-@page.get("/profile")
+@page.get("/profile", access=USER)
 async def own_profile(request: Request, site: Site, people: People) -> Response[str]:
     """Where one changes one's own profile."""
     who = await site.visitors.of(request)
@@ -57,7 +58,7 @@ def _profile(site: Site, request: Request, who: Visitor, user: Any, *, status: i
     return site.page(request, who, "profile-edit.html", status=status, user=user, here="/app/profile", **given)
 
 
-@page.post("/profile")
+@page.post("/profile", access=USER)
 async def change_profile(request: Request, body: bytes, site: Site, people: People) -> Response[str]:
     """Change one's own profile."""
     who = await site.visitors.of(request)
@@ -72,7 +73,7 @@ async def change_profile(request: Request, body: bytes, site: Site, people: Peop
     return site.done(request, who, b"", user_path(who.name))
 
 
-@page.get("/account")
+@page.get("/account", access=USER)
 async def account(request: Request, site: Site, sessions: Sessions, changed: str = "") -> Response[str]:
     """The password, where one is signed in, what is held, and the way out."""
     return await _account(request, site, sessions, changed=changed == "password")
@@ -91,7 +92,7 @@ async def _sessions(request: Request, sessions: Sessions) -> list[Session]:
     return (await sessions.page(visit, Page(limit=MOST_SESSIONS))).sessions
 
 
-@page.post("/account/sessions/{id}/end")
+@page.post("/account/sessions/{id}/end", access=USER)
 async def end_session(request: Request, body: bytes, site: Site, id: SessionId, sessions: Sessions) -> Response[str]:
     """Sign out somewhere else."""
     who = await site.visitors.of(request)
@@ -103,7 +104,7 @@ async def end_session(request: Request, body: bytes, site: Site, id: SessionId, 
     return site.done(request, who, body, "/app/account", "sessions.html", said="Signed out there.", sessions=own)
 
 
-@page.post("/account/password", limit=None)  # tries are counted by the name
+@page.post("/account/password", access=USER, limit=None)  # tries are counted by the name
 async def change_password(
     request: Request, body: bytes, site: Site, accounts: Accounts, sessions: Sessions
 ) -> Response[str]:
@@ -118,7 +119,7 @@ async def change_password(
     return Response(status=303, headers=[*new.cookie, ("location", "/app/account?changed=password")])
 
 
-@page.get("/account/export", media_type=JSON)
+@page.get("/account/export", access=USER, media_type=JSON)
 async def export(request: Request, site: Site, exports: Export) -> Response[bytes]:
     """Everything held about one, as a file."""
     who = await site.visitors.of(request)
@@ -127,7 +128,7 @@ async def export(request: Request, site: Site, exports: Export) -> Response[byte
     return Response(held, headers=[named, ("cache-control", "no-store")], media_type=JSON)
 
 
-@page.post("/account/leave", limit=None)
+@page.post("/account/leave", access=USER, limit=None)
 async def leave(
     request: Request, body: bytes, site: Site, credentials: Credentials, sessions: Sessions, leaving: Leaving
 ) -> Response[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from plaza.core.errors import Conflict
+from plaza.core.http.access import PUBLIC, SESSION
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
@@ -37,7 +38,7 @@ def _tabs(on: str) -> dict[str, Any]:
     return {"tabs": tabs("Shop", TABS, on), "section": "Shop"}
 
 
-@page.get("/shop")
+@page.get("/shop", access=PUBLIC)
 async def shop(request: Request, site: Site, items: Items, cursor: str | None = None) -> Response[str]:
     """Items, the newest first."""
     who = await site.visitors.of(request)
@@ -46,7 +47,7 @@ async def shop(request: Request, site: Site, items: Items, cursor: str | None = 
     return site.page(request, who, "shop.html", title="Shop", rows=tiles(found.items), more=more, **_tabs("New"))
 
 
-@page.get("/shop/popular")
+@page.get("/shop/popular", access=PUBLIC)
 async def popular(request: Request, site: Site, views: Views, cursor: str | None = None) -> Response[str]:
     """Items, the most viewed first."""
     who = await site.visitors.of(request)
@@ -55,7 +56,7 @@ async def popular(request: Request, site: Site, views: Views, cursor: str | None
     return site.page(request, who, "shop.html", title="Popular", rows=tiles(found.items), more=more, **_tabs("Popular"))
 
 
-@page.get("/shop/seen")
+@page.get("/shop/seen", access=SESSION)
 async def seen(request: Request, site: Site, views: Views) -> Response[str]:
     """What this visitor has looked at, the newest first."""
     visit, found = await views.recently(token_of(request), Page(limit=24))
@@ -63,7 +64,7 @@ async def seen(request: Request, site: Site, views: Views) -> Response[str]:
     return site.page(request, who, "shop.html", title="Seen lately", rows=tiles(found.items), more="", **_tabs("Seen"))
 
 
-@page.get("/shop/items/{id}")
+@page.get("/shop/items/{id}", access=SESSION)
 async def item(request: Request, site: Site, id: ItemId, views: Views, products: Products) -> Response[str]:
     """An item, which counts as a view. What is the same for everybody comes from the page cache."""
     visit, found = await views.view(token_of(request), id)
@@ -76,7 +77,7 @@ async def item(request: Request, site: Site, id: ItemId, views: Views, products:
     return answer
 
 
-@page.get("/shop/cart")
+@page.get("/shop/cart", access=SESSION)
 async def cart(request: Request, site: Site, carts: Carts) -> Response[str]:
     """The cart, at today's prices."""
     visit, found = await carts.read(token_of(request))
@@ -84,7 +85,7 @@ async def cart(request: Request, site: Site, carts: Carts) -> Response[str]:
     return site.page(request, who, "cart.html", cart=found, problem="", **_tabs("Cart"))
 
 
-@page.post("/shop/cart/{id}")
+@page.post("/shop/cart/{id}", access=SESSION)
 async def put(request: Request, body: bytes, site: Site, id: ItemId, carts: Carts) -> Response[str]:
     """Want so many of an item; 0 removes it."""
     visit, found = await carts.put(token_of(request), id, forms.read(body, NewQuantity).qty)
@@ -97,13 +98,13 @@ def _said(cart: Cart, id: int) -> str:
     return "Taken out of the cart." if line is None else f"{line.qty} in the cart."
 
 
-@page.get("/shop/checkout")
+@page.get("/shop/checkout", access=PUBLIC)
 async def checking_out() -> Response[str]:
     """Back to the cart, from the address at which an order that failed was told of."""
     return Response(status=303, headers=[("location", "/app/shop/cart")])
 
 
-@page.post("/shop/checkout")
+@page.post("/shop/checkout", access=SESSION)
 async def check_out(request: Request, body: bytes, site: Site, carts: Carts, orders: Orders) -> Response[str]:
     """Order what is in the cart. One cart makes one order."""
     try:
@@ -122,7 +123,7 @@ async def check_out(request: Request, body: bytes, site: Site, carts: Carts, ord
     return site.done(request, who, b"", f"/app/shop/orders#order-{order.id}")
 
 
-@page.get("/shop/orders")
+@page.get("/shop/orders", access=SESSION)
 async def own_orders(
     request: Request, site: Site, sessions: Sessions, orders: Orders, cursor: str | None = None
 ) -> Response[str]:

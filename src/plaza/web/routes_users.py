@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page, PageResult
@@ -30,7 +31,7 @@ async def _head(who: Visitor, username: str, people: People, credentials: Creden
     return {"user": user, "other": other, "follows": ties.follows, "mutes": ties.mutes, "suspended": suspended}
 
 
-@page.get("/people/{username}")
+@page.get("/people/{username}", access=PUBLIC)
 async def profile(
     request: Request,
     site: Site,
@@ -54,7 +55,7 @@ async def profile(
     return site.page(request, who, "profile.html", **head, rows=cards, more=more)
 
 
-@page.get("/people/{username}/{side}")
+@page.get("/people/{username}/{side}", access=PUBLIC)
 async def circle(
     request: Request,
     site: Site,
@@ -73,7 +74,7 @@ async def circle(
     return site.page(request, who, "people.html", **head, side=side, people=found.items, more=more)
 
 
-@page.post("/people/{username}/follow")
+@page.post("/people/{username}/follow", access=USER)
 async def follow(
     request: Request, body: bytes, site: Site, username: Username, people: People, credentials: Credentials
 ) -> Response[str]:
@@ -86,18 +87,18 @@ async def follow(
     return site.done(request, who, body, user_path(username), "follow.html", said=said, **head)
 
 
-@page.post("/people/{username}/suspend")
+@page.post("/people/{username}/suspend", access=ADMIN)
 async def suspend(request: Request, body: bytes, site: Site, username: Username, people: People) -> Response[str]:
     """Suspend an account, or lift that: for admins."""
     who = await site.visitors.of(request)
     on = forms.is_on(body)
-    user = await people.suspend(who.admin(), username, on=on)
+    user = await people.suspend(who.person(), username, on=on)
     said = f"{username} is suspended." if on else f"{username} may sign in again."
     piece = {"user": user, "suspended": on}
     return site.done(request, who, body, user_path(username), "suspension.html", said=said, **piece)
 
 
-@page.post("/people/{username}/mute")
+@page.post("/people/{username}/mute", access=USER)
 async def mute(request: Request, body: bytes, site: Site, username: Username, people: People) -> Response[str]:
     """Keep someone's posts out of one's feeds, or no longer."""
     who = await site.visitors.of(request)
@@ -108,7 +109,7 @@ async def mute(request: Request, body: bytes, site: Site, username: Username, pe
     return site.done(request, who, body, user_path(username), "muted.html", said=said, **row)
 
 
-@page.post("/people/{username}/block")
+@page.post("/people/{username}/block", access=USER)
 async def block(request: Request, body: bytes, site: Site, username: Username, people: People) -> Response[str]:
     """Block someone, whose page is gone then, or no longer."""
     who = await site.visitors.of(request)
@@ -121,14 +122,14 @@ async def block(request: Request, body: bytes, site: Site, username: Username, p
     return site.done(request, who, body, user_path(username), "kept-away-row.html", said=said, **row)
 
 
-@page.get("/blocked")
+@page.get("/blocked", access=USER)
 async def blocked(request: Request, site: Site, people: People, cursor: str | None = None) -> Response[str]:
     """Whom one blocks, latest first."""
     who = await site.visitors.of(request)
     return _kept_away(request, site, who, await people.blocked(who.person(), Page(cursor=cursor)), "block", "Blocked")
 
 
-@page.get("/muted")
+@page.get("/muted", access=USER)
 async def muted(request: Request, site: Site, people: People, cursor: str | None = None) -> Response[str]:
     """Whom one mutes, latest first."""
     who = await site.visitors.of(request)

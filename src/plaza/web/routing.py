@@ -10,23 +10,24 @@ a form is checked before its handler runs, and what was written in one that is r
         found = await lists.list_articles(who.actor, query)
         return site.page(request, who, "articles.html", section="Articles", articles=found)
 
-    @page.post("/articles/{id}/vote")
+    @page.post("/articles/{id}/vote", access=USER)
     async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]: ...
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
+from plaza.core.http.request import Request
 from plaza.core.http.routes import Handler, Method, Options, Routes
 from plaza.web.problem_pages import problem_page
 from plaza.web.rendering import HTML
 from plaza.web.security import HOME, StaleForm
 from plaza.web.sign_in import turned_away
+from plaza.web.site import Site
 
 
 class PageRoutes(Routes):
@@ -40,29 +41,25 @@ class PageRoutes(Routes):
         options["listed"] = False
         options["any_query"] = True  # people link to pages with whatever their mailer adds
         options["on_error"] = problem_page
-        options["visited"] = method == "POST"
-        add = super()._adder(method, path, options)
+        options["by_cookie"] = True
         assert method in ("GET", "POST"), "a form knows no other"
-        return add if method == "GET" else lambda handler: _added(add, handler)
+        return super()._adder(method, path, options)
 
 
-def _added(add: Callable[[Any], Any], handler: Handler) -> Handler:
-    add(_checked(handler))
-    return handler
+class SitePageAccess:
+    """Recognises users of pages by their session cookie, and guards forms. The HTTP layer calls it (`PageAccess`)."""
 
+    def __init__(self, site: Site) -> None:
+        self._site = site
 
-def _checked(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler that runs only for forms of our own."""
-    names = list(inspect.signature(handler).parameters)
-    request_at, body_at, site_at = (names.index(name) for name in ("request", "body", "site"))
+    async def signed_in(self, request: Request) -> Actor | None:
+        """The signed-in user; None for a guest. No round trip if the session is cached."""
+        return (await self._site.visitors.of(request)).actor
 
-    @functools.wraps(handler)
-    async def checked(*arguments: Any) -> Any:
-        request, site = arguments[request_at], arguments[site_at]
+    async def run_form(self, request: Request, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a form's handler if one of our own pages made the form for this session."""
         try:
-            site.require_own_form(request, arguments[body_at])
-            return await handler(*arguments)
+            self._site.require_own_form(request, request.body)
+            return await run()
         except (StaleForm, Unauthenticated) as error:
-            return await turned_away(request, site, error)
-
-    return checked
+            return await turned_away(request, self._site, error)

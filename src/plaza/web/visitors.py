@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from plaza.core.auth import ADMIN, Actor
+from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
 from plaza.shop.cookies import set_cookie, token_of
@@ -34,16 +34,10 @@ class Visitor:
         return self.actor is not None and self.actor.is_admin
 
     def person(self) -> Actor:
-        """The person; nobody is asked to sign in."""
+        """The signed-in user, which `access=USER` and `access=ADMIN` guarantee."""
         if self.actor is None:
             raise Unauthenticated("Sign in to do this.")
         return self.actor
-
-    def admin(self) -> Actor:
-        """The person, who must be an admin."""
-        actor = self.person()
-        actor.require(ADMIN)
-        return actor
 
 
 NOBODY = Visitor()
@@ -58,17 +52,22 @@ class Visitors:
         self._credentials = credentials
 
     async def of(self, request: Request) -> Visitor:
-        """Who asks. Without a cookie nobody, and no session is begun. No round trip for who is at hand."""
+        """The visitor of a request, looked up once. Without a cookie nobody, and no session is begun.
+
+        No round trip if the session is cached.
+        """
+        if request.visitor is None:
+            request.visitor = await self._find(request)
+        found: Visitor = request.visitor
+        return found
+
+    async def _find(self, request: Request) -> Visitor:
         token = token_of(request)
         if token is None:
             return NOBODY
         visit = await self._present.visit(token)
         # A guest whose cookie stands for nothing keeps it: the forms of pages that are open are made from it.
         return Visitor(token) if visit is None else await self.behind(request, visit)
-
-    async def name(self, request: Request) -> str | None:
-        """Whose limit a form counts against, beside its address: the person's, if one is signed in."""
-        return (await self.of(request)).name or None
 
     async def at_the_door(self, request: Request) -> Visitor:
         """Who asks to come in. The form needs a cookie, but nothing is written down for it: anybody may knock."""

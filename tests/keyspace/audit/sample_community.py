@@ -135,9 +135,9 @@ async def _live(plaza: Plaza) -> None:
 async def _shop(plaza: Plaza, community: SampleCommunity) -> None:
     sessions, items, carts, views = plaza.get(Sessions), plaza.get(Items), plaza.get(Carts), plaza.get(Views)
     for i in range(3):
-        item = await items.create(ADMIN, NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
+        item = await items.create(NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
         community.items.append(item.id)
-        await plaza.get(Caching).schedule(ADMIN, item.id, 3600)
+        await plaza.get(Caching).schedule(item.id, 3600)
     guest, _ = await views.view(None, community.items[0])
     community.guest = guest.token
     await carts.put(community.guest, community.items[0], 2)

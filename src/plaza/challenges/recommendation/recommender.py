@@ -31,7 +31,7 @@ from plaza.challenges.projection import Derived
 from plaza.challenges.recommendation.candidates import Candidates
 from plaza.challenges.recommendation.ranking import MOST_ALIKE, Candidate, Menu, Own, Taste, alike, one_of_each
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
-from plaza.core.auth import USER, Actor
+from plaza.core.auth import Actor
 from plaza.core.domain import BlockLists
 from plaza.core.valkey import Arg
 
@@ -94,7 +94,6 @@ class Recommender:
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
         """Posts with the reason for each. One round trip, and a second to remember what is shown for the first time."""
-        actor.require(USER)
         today = self._derived.today()
         taste = await self._taste(actor.name, today, await self._own(actor.name, today))
         posts = await self._candidates.of(taste.pool | await self._newest(actor.name, taste))

@@ -16,9 +16,10 @@ import structlog
 
 from plaza import __version__
 from plaza.core import metrics
-from plaza.core.auth import Auth
-from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, TooLarge, Unauthenticated, Unavailable
+from plaza.core.auth import Actor, Auth
+from plaza.core.errors import Forbidden, MethodNotAllowed, NotFound, PlazaError, TooLarge, Unauthenticated, Unavailable
 from plaza.core.http import meta_routes as about
+from plaza.core.http.access import VIEWER, require_access
 from plaza.core.http.endpoint import Endpoint, Reply
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import Documents
@@ -53,8 +54,18 @@ _TRIPS = b'valkey;desc="%d round trips";dur='
 log = structlog.get_logger("plaza.http")
 
 
-# The name of whoever's cookie a request brings, if they are signed in.
-Visitor = Callable[[Request], Awaitable[str | None]]
+# Reads a viewer token or a user token from headers; raises `Unauthenticated` where neither is valid.
+ViewerAuth = Callable[[Mapping[str, str]], Actor | None]
+
+
+class PageAccess(Protocol):
+    """Recognises users of pages by their session cookie, and guards forms."""
+
+    async def signed_in(self, request: Request) -> Actor | None:
+        """The user of the session cookie; None if nobody is signed in."""
+
+    async def run_form(self, request: Request, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Check that one of our pages made the form, then run its handler."""
 
 
 class Observer(Protocol):
@@ -76,7 +87,8 @@ class App:
         idempotency: Idempotency | None,
         observer: Observer | None,
         strays: Mapping[str, ErrorResponse],
-        visitor: Visitor | None,
+        pages: PageAccess | None,
+        viewer_auth: ViewerAuth | None,
         explain: ExplainError,
         draining: asyncio.Event | None = None,
     ) -> None:
@@ -86,7 +98,8 @@ class App:
         self.limiter = limiter
         self.idempotency = idempotency
         self.observer = observer
-        self.visitor = visitor
+        self.pages = pages
+        self.viewer_auth = viewer_auth
         self.explain = explain
         self.proxies = Proxies(settings.trusted_proxies)
         self.cors = Cors(settings.cors_origins) if settings.cors_origins else None
@@ -165,17 +178,16 @@ class App:
         return self.strays.get(first)
 
     async def _respond(self, request: Request, endpoint: Endpoint, receive: Receive) -> Reply:
-        """Who asks, and may they ask so often; then what the handler says."""
-        if endpoint.wants_actor:
-            await self._identify(request, endpoint)
-        if endpoint.route.visited:  # also to be told of: who is refused gets back what they wrote
+        """Check access and the rate limit, then run the handler."""
+        if endpoint.is_form:
+            # Read first: a refused form is shown again with what the user wrote. Its access is checked in `_act`,
+            # after the form itself.
             await self._read(request, endpoint, receive)
+        elif endpoint.identifies:
+            await self._authorize(request, endpoint)
         if self.limiter is None or endpoint.limit is None:
             return await self._act(request, endpoint, receive)
-        name = self._name(request)
-        if name is None and endpoint.route.visited and self.visitor is not None:
-            name = await self.visitor(request)
-        taken = self.limiter.take(endpoint.limit, name, request.address)
+        taken = self.limiter.take(endpoint.limit, await self._limited_name(request, endpoint), request.address)
         if not endpoint.safe:
             request.limits = await taken
             return await self._act(request, endpoint, receive)
@@ -187,23 +199,31 @@ class App:
         finally:
             request.limits = await verdict
 
-    async def _identify(self, request: Request, endpoint: Endpoint) -> None:
-        """Who asks. Asking with wrong credentials, or none where some are needed, counts against the address."""
+    async def _authorize(self, request: Request, endpoint: Endpoint) -> None:
+        """Identify the caller and check the route's access: the one place that does. A refusal counts as a request."""
         try:
-            request.actor = self.auth.actor(request.headers)
-            if request.actor is None and endpoint.needs_actor:
-                raise Unauthenticated("This needs credentials.")
-        except Unauthenticated:
-            if self.limiter is not None and endpoint.limit is not None:
-                with suppress(Unavailable):  # then nothing is counted, and the answer is no all the same
-                    request.limits = await self.limiter.take(endpoint.limit, None, request.address)
+            request.actor = await self._identify(request, endpoint)
+            require_access(endpoint.access, request.actor, by_cookie=endpoint.route.by_cookie)
+        except (Unauthenticated, Forbidden):
+            if self.limiter is not None and endpoint.limit is not None and request.limits is None:
+                name = None if request.actor is None else request.actor.name
+                with suppress(Unavailable):  # then nothing is counted, and the request is refused all the same
+                    request.limits = await self.limiter.take(endpoint.limit, name, request.address)
             raise
 
-    def _name(self, request: Request) -> str | None:
-        """Whose limit a request counts against. Where no credentials are needed, bad ones are nobody's."""
-        if request.actor is None:
+    async def _identify(self, request: Request, endpoint: Endpoint) -> Actor | None:
+        """The caller, by the credentials that the route accepts. Without I/O, except for session cookies."""
+        if endpoint.route.by_cookie:
+            return None if self.pages is None else await self.pages.signed_in(request)
+        if endpoint.access is VIEWER and self.viewer_auth is not None:
+            return self.viewer_auth(request.headers)
+        return self.auth.actor(request.headers)
+
+    async def _limited_name(self, request: Request, endpoint: Endpoint) -> str | None:
+        """The user whose limit a request counts against. Where no credentials are needed, wrong ones are ignored."""
+        if request.actor is None and (endpoint.is_form or not endpoint.route.by_cookie):
             with suppress(Unauthenticated):
-                request.actor = self.auth.actor(request.headers)
+                request.actor = await self._identify(request, endpoint)
         return None if request.actor is None else request.actor.name
 
     async def _act(self, request: Request, endpoint: Endpoint, receive: Receive) -> Reply:
@@ -212,13 +232,23 @@ class App:
             arguments = endpoint.arguments(request)
             with Watch(receive):
                 return endpoint.reply(await endpoint.handler(*arguments))
-        if not endpoint.route.visited:
-            await self._read(request, endpoint, receive)
+        if endpoint.is_form:
+            return endpoint.reply(await self._run_form(request, endpoint))
+        await self._read(request, endpoint, receive)
         arguments = endpoint.arguments(request)
         key = request.headers.get("idempotency-key") if endpoint.route.idempotent is True else None
         if key is None or self.idempotency is None:
             return endpoint.reply(await endpoint.handler(*arguments))
         return await self._once(self.idempotency, key, request, endpoint, arguments)
+
+    async def _run_form(self, request: Request, endpoint: Endpoint) -> Any:
+        assert self.pages is not None, "forms need `pages`"
+
+        async def run() -> Any:
+            await self._authorize(request, endpoint)
+            return await endpoint.handler(*endpoint.arguments(request))
+
+        return await self.pages.run_form(request, run)
 
     async def _read(self, request: Request, endpoint: Endpoint, receive: Receive) -> None:
         self._refuse_strange_pages(request)
@@ -326,16 +356,17 @@ def make_app(
     idempotency: Idempotency | None = None,
     observer: Observer | None = None,
     strays: Mapping[str, ErrorResponse] | None = None,
-    visitor: Visitor | None = None,
+    pages: PageAccess | None = None,
+    viewer_auth: ViewerAuth | None = None,
     explain: ExplainError = unexplained,
     draining: asyncio.Event | None = None,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
 
-    `services` are what handlers ask for by type; `observer` hears of each answer; `strays` says, by the first segment
-    of a path, how errors look where there is no route; `visitor` whose a cookie is, for routes that are `visited`;
-    `explain` what an error means, where that has to be looked up; `draining` is set by `App.drain`, so that others
-    see it too.
+    `services` are what handlers ask for by type; `observer` hears of each response; `strays` says, by the first segment
+    of a path, how errors look where there is no route; `pages` and `viewer_auth` identify callers of routes that take
+    the session cookie or a viewer token; `explain` says what an error means, where that has to be looked up;
+    `draining` is set by `App.drain`, so that others see it too.
     """
     groups = (*routes, about.route)
     endpoints: list[Endpoint] = []
@@ -351,7 +382,8 @@ def make_app(
         idempotency=idempotency,
         observer=observer,
         strays=strays or {},
-        visitor=visitor,
+        pages=pages,
+        viewer_auth=viewer_auth,
         explain=explain,
         draining=draining,
     )

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from plaza.core.errors import BadRequest, Invalid, Unauthenticated
+from plaza.core.errors import BadRequest, Invalid
 from plaza.core.http.handler_signature import Parameter, Signature, allows_none, query_fields
 from plaza.core.http.problem_details import BadJson, invalid
 from plaza.core.http.request import Request
@@ -42,21 +42,11 @@ def _extract(parameter: Parameter, path_order: list[str], services: Mapping[type
     if parameter.kind == "body":
         return _from_body(parameter.type)
     if parameter.kind == "actor":
-        return _actor_or_none if allows_none(parameter.type) else _actor
+        return lambda call: call.actor
     if parameter.kind == "call":
         return lambda call: call
     service = services[parameter.type]
     return lambda call: service
-
-
-def _actor(request: Request) -> Any:
-    if request.actor is None:
-        raise Unauthenticated("This needs credentials.")
-    return request.actor
-
-
-def _actor_or_none(request: Request) -> Any:
-    return request.actor
 
 
 def _from_path(parameter: Parameter, index: int) -> Extract:

@@ -46,11 +46,13 @@ class Endpoint:
         "_extract",
         "_headers",
         "_takes_query",
+        "access",
         "body_limit",
         "body_may_be_empty",
         "handler",
+        "identifies",
+        "is_form",
         "limit",
-        "needs_actor",
         "route",
         "safe",
         "signature",
@@ -63,13 +65,16 @@ class Endpoint:
         self.route = route
         self.signature = read_signature(route, services)
         self.safe = route.safe
+        self.access = route.access
+        self.is_form = route.by_cookie and not route.safe
         self.limit = route.limit
         self.body_limit = route.body_limit
         self.status = route.status
         self.takes_body = bool(self.signature.of_kind("body"))
         self.body_may_be_empty = may_be_empty(self.signature.body())
         self.wants_actor = bool(self.signature.of_kind("actor"))
-        self.needs_actor = self.signature.needs_actor()
+        # Wrong credentials are refused also where none are needed, if the handler asks who calls.
+        self.identifies = self.wants_actor or not route.access.is_open
         self.handler = _as_coroutine(route.handler)
         self._headers = standard_headers(route.media_type)
         self._extract = extractors(self.signature, route.template, services)

@@ -48,9 +48,6 @@ class Signature:
         """The body's type; None where the route takes none."""
         return next((parameter.type for parameter in self.of_kind("body")), None)
 
-    def needs_actor(self) -> bool:
-        return any(not allows_none(parameter.type) for parameter in self.of_kind("actor"))
-
 
 def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
     """Read a handler's signature. What cannot be supplied is refused now, with the route's name."""
@@ -64,6 +61,8 @@ def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
         if kind in ("path", "query"):
             _require_readable(route, name, hints[name])
         parameters.append(Parameter(name, _label(name, hints[name]), kind, hints[name], default))
+    needs_actor = any(not allows_none(parameter.type) for parameter in parameters if parameter.kind == "actor")
+    assert not (needs_actor and route.access.is_open), f"{_title(route)}: `actor` may be None where access is open"
     assert _is_async(route.handler), f"{_title(route)}: a handler is async"
     assert not (route.safe and "body" in hints), f"{_title(route)}: GET has no body"
     missing = in_path - {parameter.label for parameter in parameters if parameter.kind == "path"}

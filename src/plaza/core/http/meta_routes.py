@@ -12,6 +12,7 @@ from typing import Any
 
 from plaza.core import metrics
 from plaza.core.errors import NotFound
+from plaza.core.http.access import PUBLIC
 from plaza.core.http.headers import PAGE_POLICY
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response, encode
@@ -63,26 +64,26 @@ class Documents:
         return Document(encode(self._describe()), JSON)
 
 
-@route.get("/metrics", limit=None, media_type=metrics.CONTENT_TYPE)
+@route.get("/metrics", access=PUBLIC, limit=None, media_type=metrics.CONTENT_TYPE)
 async def show_metrics() -> Response[str]:
     """Numbers for Prometheus."""
     # Adding up the files of many processes takes a while, and others should not wait for it.
     return Response(await asyncio.to_thread(metrics.exposition))
 
 
-@route.get("/openapi.json", limit=None)
+@route.get("/openapi.json", access=PUBLIC, limit=None)
 async def openapi(request: Request, documents: Documents) -> Response[Any]:
     """This document."""
     return documents.openapi.answer(request)
 
 
-@route.get("/docs", limit=None, listed=False, any_query=True)
+@route.get("/docs", access=PUBLIC, limit=None, listed=False, any_query=True)
 async def docs(request: Request, documents: Documents) -> Response[bytes]:
     """A page that shows the OpenAPI document and lets one try it."""
     return documents.page.answer(request)
 
 
-@route.get("/docs/{name}", limit=None, listed=False)
+@route.get("/docs/{name}", access=PUBLIC, limit=None, listed=False)
 async def docs_asset(request: Request, name: str, documents: Documents) -> Response[bytes]:
     """A script or style of that page."""
     file = documents.files.get(name)

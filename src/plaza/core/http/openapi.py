@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from plaza.core.errors import PlazaError
+from plaza.core.http.access import Access
 from plaza.core.http.endpoint import Endpoint
 from plaza.core.http.handler_signature import Signature, query_fields
 from plaza.core.http.problem_details import PROBLEM, Problem
@@ -27,6 +28,23 @@ CREDENTIALS: dict[str, Any] = {
     "authorizationHeader": {"type": "apiKey", "in": "header", "name": "x-authorization", "description": "A JWT."},
     "accessToken": {"type": "apiKey", "in": "header", "name": "x-access-token", "description": "A JWT."},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "For servers: admin rights."},
+    "sessionCookie": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "plaza",
+        "description": "The session, `__Host-plaza` on https. Without one a new session starts.",
+    },
+}
+
+_TOKENS = ("bearer", "authorizationHeader", "accessToken")
+_SCHEMES: dict[Access, tuple[str, ...]] = {
+    Access.PUBLIC: (*_TOKENS, "apiKey"),
+    Access.AUTHENTICATED: (*_TOKENS, "apiKey"),
+    Access.USER: _TOKENS,
+    Access.ADMIN: (*_TOKENS, "apiKey"),
+    Access.API_KEY: ("apiKey", "bearer"),
+    Access.SESSION: ("sessionCookie",),
+    Access.VIEWER: _TOKENS,
 }
 
 # On every answer, whatever it is.
@@ -120,10 +138,17 @@ def _operation(endpoint: Endpoint, name: str, schemas: Schemas) -> dict[str, Any
         operation["parameters"] = parameters
     if endpoint.takes_body:
         operation["requestBody"] = _request_body(endpoint, schemas)
-    if endpoint.wants_actor:
-        operation["security"] = [{scheme: []} for scheme in CREDENTIALS] + ([] if endpoint.needs_actor else [{}])
+    if endpoint.identifies or endpoint.access is Access.SESSION:
+        operation["security"] = _security(endpoint.access)
     operation["responses"] = _responses(endpoint, schemas)
     return operation
+
+
+def _security(access: Access) -> list[dict[str, list[str]]]:
+    """The credentials that an operation accepts, each with the role it needs; `{}` where none are needed."""
+    roles = ["admin"] if access is Access.ADMIN else []
+    accepted = [{scheme: roles if scheme in _TOKENS else []} for scheme in _SCHEMES[access]]
+    return [*accepted, {}] if access.is_open else accepted
 
 
 def _parameters(signature: Signature, schemas: Schemas) -> list[dict[str, Any]]:
@@ -192,9 +217,9 @@ def _expected_errors(endpoint: Endpoint) -> list[int]:
     expected = [503]
     if signature.of_kind("path", "query", "fields") or not endpoint.safe:
         expected += [400, 422]
-    if endpoint.wants_actor:
+    if endpoint.identifies:
         expected += [401]
-    if endpoint.needs_actor:
+    if not endpoint.access.is_open:
         expected += [403]
     if signature.of_kind("path"):
         expected += [404]

@@ -34,6 +34,7 @@ class Request:
         "template",
         "usage",
         "values",
+        "visitor",
     )
 
     def __init__(self, scope: dict[str, Any], proxies: Proxies) -> None:
@@ -52,6 +53,7 @@ class Request:
         self.values: list[str] = []  # path parameters, as they came
         self.template = ""  # the route's; empty where none was found
         self.limits: LimitState | None = None  # where the caller stands
+        self.visitor: Any = None  # who looks at a page, once the pages have found out
         self.streams = False  # the answer goes on for as long as someone listens
         self._proxies = proxies
         self._address: str | None = None

@@ -2,7 +2,7 @@
 
     route = Routes("articles")
 
-    @route.post("/articles", status=201, idempotent=True)
+    @route.post("/articles", access=USER, status=201, idempotent=True)
     async def create(actor: Actor, body: NewArticle, articles: Articles) -> Article:
         return await articles.create(actor, body)
 
@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, TypeVar, Unpack
 
 from plaza.core.errors import PlazaError
+from plaza.core.http.access import Access
 from plaza.core.http.responses import JSON, Response
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ class Named:
 class Options(TypedDict, total=False):
     """What a route may say of itself beside its path."""
 
+    access: Required[Access]  # who may call it
     status: int  # of success; 200
     limit: str | None  # the kind of rate limit it counts against; "read" for GET, else "write"
-    visited: bool  # sent from a page: without a token it counts against whoever its cookie stands for
+    by_cookie: bool  # a page or its form: the session cookie identifies the caller, headers do not
     # An `Idempotency-Key` is honoured; "itself": by the handler, since an answer that holds tokens is not kept.
     idempotent: bool | Literal["itself"]
     caller: Callable[[Request], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
@@ -65,9 +67,10 @@ class Route:
     template: str
     handler: Callable[..., Any]
     tag: str
+    access: Access
     status: int = 200
     limit: str | None = None
-    visited: bool = False
+    by_cookie: bool = False
     idempotent: bool | Literal["itself"] = False
     caller: Callable[[Request], str] | None = None
     body_limit: int = BODY_LIMIT

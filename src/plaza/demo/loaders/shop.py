@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from plaza.core.auth import API
 from plaza.core.valkey import Valkey
 from plaza.demo.phrases import bank
 from plaza.shop.items import Items
@@ -18,7 +17,7 @@ class ShopLoader:
     async def load(self, batch: int, size: int) -> int:
         stock = bank("shop")["items"][batch * size : (batch + 1) * size]
         for place, (name, price, qty, views, description) in enumerate(stock, batch * size):
-            item = await self._items.create(API, NewItem(name, description, price, qty), f"demo item {place}")
+            item = await self._items.create(NewItem(name, description, price, qty), f"demo item {place}")
             # As if it had been looked at so often before; whoever has looked since counts from there.
             await self._valkey.call("ZADD", SHOP_POPULAR(), "NX", -views, item.id)
         return len(stock)

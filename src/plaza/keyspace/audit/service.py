@@ -8,7 +8,6 @@ from time import monotonic
 import msgspec
 import structlog
 
-from plaza.core.auth import ADMIN, Actor
 from plaza.core.errors import Invalid
 from plaza.core.functions import Library
 from plaza.core.leases import LeaseHeld, Leases
@@ -51,10 +50,9 @@ class Audits:
         async with self._leases.hold(_JOB):
             return await self._run(mode, on_progress)
 
-    async def start(self, actor: Actor, mode: str = AUDIT) -> None:
+    async def start(self, mode: str = AUDIT) -> None:
         """Start an audit in the background; `state` reports its progress. Raises `LeaseHeld` if an audit is running."""
-        actor.require(ADMIN)
-        if (self._task is not None and not self._task.done()) or (await self.state(actor)).running is not None:
+        if (self._task is not None and not self._task.done()) or (await self.state()).running is not None:
             raise LeaseHeld("An audit is already running. Wait until it ends.")
         started = asyncio.Event()
         self._task = asyncio.create_task(self.run(mode, lambda _: started.set()))
@@ -62,9 +60,8 @@ class Audits:
         self._task.add_done_callback(lambda _: started.set())  # it may fail before its first progress
         await started.wait()
 
-    async def state(self, actor: Actor) -> AuditState:
+    async def state(self) -> AuditState:
         """The reports of the running and the last audit. One round trip."""
-        actor.require(ADMIN)
         running, last = await self._valkey.batch([("GET", AUDIT_RUNNING()), ("GET", AUDIT_LAST())])
         return AuditState(_decode(running) if running else None, _decode(last) if last else None)
 

@@ -9,6 +9,7 @@ import msgspec
 
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
+from plaza.core.http.access import AUTHENTICATED
 from plaza.core.http.problem_details import problem
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response
@@ -40,7 +41,7 @@ def _on_error(error: PlazaError, request: Request) -> Response[Any]:
     return answer
 
 
-_OPTIONS = Options(limit="proxy", takes=JSON, body_limit=BODY_BYTES, on_error=_on_error)
+_OPTIONS = Options(access=AUTHENTICATED, limit="proxy", takes=JSON, body_limit=BODY_BYTES, on_error=_on_error)
 
 
 def _string(request: Request) -> Callable[[bytes], str]:
