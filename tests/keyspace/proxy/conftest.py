@@ -1,4 +1,4 @@
-"""The proxy's routes on a real Valkey, over a small community that a plain Redis client wrote."""
+"""The proxy's routes on a real Valkey, with data that a plain Redis client wrote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY: Final = SETTINGS.api_key
 
 POST: Final = "11111111-1111-4111-8111-111111111111"
 BANNED: Final = "22222222-2222-4222-8222-222222222222"
-# What no answer to anybody may hold.
+# No response may contain this.
 SECRET: Final = "$argon2id$a-secret"
 
 
@@ -46,8 +46,8 @@ async def app(valkey: Valkey) -> App:
 
 
 @dataclass
-class Door:
-    """One caller of the proxy."""
+class ProxyClient:
+    """A caller of the proxy."""
 
     http: httpx.AsyncClient
     bearer: str
@@ -55,11 +55,11 @@ class Door:
     async def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         return await self.http.post(path, json=body, headers={"authorization": f"Bearer {self.bearer}", **headers})
 
-    async def ask(self, *words: Any) -> Any:
-        """The answer to one command; of a refused one, its error."""
-        answer = await self.post("/", list(words))
-        body = answer.json()
-        assert answer.status_code == (200 if "result" in body else 400), body
+    async def run(self, *words: Any) -> Any:
+        """Run one command. Returns its result, or the error of a refused one."""
+        response = await self.post("/", list(words))
+        body = response.json()
+        assert response.status_code == (200 if "result" in body else 400), body
         return body["result"] if "result" in body else body["error"]
 
 
@@ -71,11 +71,11 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 async def community(valkey: Valkey, redis_client: Any) -> None:
-    """Two people, a post, a banned post, and what must not be seen of them."""
+    """Two users, a post, a banned post and secrets."""
     for name in ("ana", "bob"):
         profile = {"username": name, "display_name": name.title(), "bio": f"I am {name}", "role": "user"}
         counters = {"postCount": 1, "followerCount": 1, "followingCount": 0, "created_at": 1, "version": 1}
-        private = {"email": f"{name}@private.example", "custom": f"{name}'s own", "password_hash": SECRET}
+        private = {"email": f"{name}@private.example", "custom": f"{name}'s field", "password_hash": SECRET}
         await redis_client.hset(social.USER(name), mapping={**profile, **counters, **private})
         await redis_client.zadd(social.USER_BOOKMARKED(name), {POST: 5})
         await redis_client.zadd(social.USER_BLOCKED(name), {f"{name}s-enemy": 5})
@@ -95,11 +95,11 @@ async def community(valkey: Valkey, redis_client: Any) -> None:
 
 
 @pytest.fixture
-def ana(http: httpx.AsyncClient, community: None) -> Door:
-    return Door(http, token())
+def ana(http: httpx.AsyncClient, community: None) -> ProxyClient:
+    return ProxyClient(http, token())
 
 
 @pytest.fixture
-def server_(http: httpx.AsyncClient, community: None) -> Door:
-    """A server, with the API key."""
-    return Door(http, KEY)
+def api_key_client(http: httpx.AsyncClient, community: None) -> ProxyClient:
+    """A client with the API key."""
+    return ProxyClient(http, KEY)

@@ -1,4 +1,4 @@
-"""The table of commands, held against Valkey's own and against the guide."""
+"""The table of commands agrees with Valkey's command table and with the guide."""
 
 from __future__ import annotations
 
@@ -7,39 +7,45 @@ from pathlib import Path
 from typing import Any
 
 from plaza.keyspace.proxy import encoding, execution, service
-from plaza.keyspace.proxy.access_rules import LONGEST_CUSTOM
-from plaza.keyspace.proxy.commands import COMMANDS, GREETINGS, LONGEST_VALUE, CommandSpec, read
+from plaza.keyspace.proxy.access_rules import MAX_FIELD_NAME_CHARACTERS
+from plaza.keyspace.proxy.commands import (
+    COMMANDS,
+    CONNECTION_COMMANDS,
+    MAX_VALUE_CHARACTERS,
+    CommandSpec,
+    parse_command,
+)
 from tests.servers import Server
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "proxy.md").read_text()
-WORDS = {
+ARGUMENTS = {
     "index": "1", "integer": "1", "offset": "1", "limit": "1", "count": "1", "cursor": "0", "score": "1", "bound": "1",
     "lex": "-", "pattern": "*",
 }  # fmt: skip
 
 
-def with_everything(command: CommandSpec) -> list[str]:
-    """A command with all that it takes, each key another one."""
+def with_all_arguments(command: CommandSpec) -> list[str]:
+    """A command with all its arguments and options, each key different."""
     words = [command.name]
-    kinds = [*command.words, *command.many * 3, *(kind for some in command.options.values() for kind in some)]
-    for i, kind in enumerate([*command.words, *command.many * 3]):
-        words.append(WORDS.get(kind, f"{kind}{i}"))
+    kinds = [*command.arguments, *command.repeated * 3, *(kind for kinds in command.options.values() for kind in kinds)]
+    for i, kind in enumerate([*command.arguments, *command.repeated * 3]):
+        words.append(ARGUMENTS.get(kind, f"{kind}{i}"))
     for name, more in command.options.items():
-        words += [name, *(WORDS[kind] for kind in more)]
+        words += [name, *(ARGUMENTS[kind] for kind in more)]
     assert len(words) == 1 + len(kinds) + len(command.options)
     return words
 
 
-def test_keys_are_where_valkey_finds_them(session_server: Server) -> None:
+def test_keys_are_found_where_valkey_finds_them(session_server: Server) -> None:
     with session_server.redis_client() as valkey:
         for command in COMMANDS.values():
-            words = with_everything(command)
-            if command.name == "ZRANGE":  # which cannot have all its options at once
+            words = with_all_arguments(command)
+            if command.name == "ZRANGE":  # its options exclude each other
                 words = ["ZRANGE", "key0", "1", "1", "WITHSCORES", "REV", "BYSCORE", "LIMIT", "0", "5"]
-            assert read(words).keys == valkey.command_getkeys(*words), words
+            assert parse_command(words).keys == valkey.command_getkeys(*words), words
 
 
-def test_commands_read_or_write_as_the_table_says_and_none_does_more(session_server: Server) -> None:
+def test_commands_read_or_write_as_declared(session_server: Server) -> None:
     with session_server.redis_client() as valkey:
         known: dict[str, Any] = valkey.command()
     for name, command in COMMANDS.items():
@@ -50,15 +56,16 @@ def test_commands_read_or_write_as_the_table_says_and_none_does_more(session_ser
 
 def test_the_guide_names_every_command_and_the_real_limits() -> None:
     listed = GUIDE.partition("## Commands")[2].partition("## Limits")[0]
-    assert set(re.findall(r"\b[A-Z]{3,}\b", listed)) == {*COMMANDS, *GREETINGS}
-    told = GUIDE.replace("\n", " ")
+    assert set(re.findall(r"\b[A-Z]{3,}\b", listed)) == {*COMMANDS, *CONNECTION_COMMANDS}
+    text = GUIDE.replace("\n", " ")
     for limit in (
-        f"{encoding.MOST_COMMANDS} commands, {encoding.MOST_WORDS:,} words, {encoding.BODY_BYTES // 1024} KiB",
-        f"{service.SECONDS:g} seconds",
-        f"{service.MOST_ELEMENTS:,} elements",
-        f"{service.MOST_BYTES // 2**20} MiB",
-        f"up to {LONGEST_CUSTOM} characters",
-        f"at most {LONGEST_VALUE:,} characters, "
-        f"a profile {execution.MOST_FIELDS} fields and {execution.MOST_BYTES:,} bytes",
+        f"{encoding.MAX_COMMANDS} commands, {encoding.MAX_ARGUMENTS:,} arguments, "
+        f"{encoding.MAX_BODY_BYTES // 1024} KiB",
+        f"{service.TIMEOUT_SECONDS:g} seconds",
+        f"{service.MAX_ELEMENTS:,} elements",
+        f"{service.MAX_RESULT_BYTES // 2**20} MiB",
+        f"up to {MAX_FIELD_NAME_CHARACTERS} characters",
+        f"at most {MAX_VALUE_CHARACTERS:,} characters, "
+        f"a profile {execution.MAX_PROFILE_FIELDS} fields and {execution.MAX_PROFILE_BYTES:,} bytes",
     ):
-        assert limit in told, limit
+        assert limit in text, limit

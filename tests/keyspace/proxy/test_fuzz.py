@@ -1,7 +1,7 @@
-"""Tens of thousands of command arrays by a person who means harm, half right and half broken.
+"""Tens of thousands of random command arrays, half valid and half broken, from a hostile user and a server.
 
-The keyspace has every family of the catalogue, and whatever is not for that person carries a mark. No answer has the
-mark, no key but the person's own profile changes, and of that nothing but the fields that are theirs.
+The keyspace has a key of every family, and everything that the user may not read contains a mark. No response contains
+the mark, and no key changes but the user's own profile, in the fields that the user may write.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pytest
 
 from plaza.core.keyspace import Key, KeyAccess, Layout
 from plaza.keyspace.proxy.commands import COMMANDS
-from plaza.keyspace.proxy.encoding import MOST_COMMANDS
+from plaza.keyspace.proxy.encoding import MAX_COMMANDS
 from plaza.social import keys as social
-from tests.keyspace.proxy.conftest import KEY, Door, token
+from tests.keyspace.proxy.conftest import KEY, ProxyClient, token
 from tests.keyspace.sample_keys import BANNED, MARK, POST, SECRET, dump_all, families, is_open, parts_of, write_all
 
-CALLS: Final = 120  # of 256 commands each, on one server and on a cluster
+REQUESTS: Final = 120  # of 256 commands each, on one server and on a cluster
 SEED: Final = 20_261_115
 
-# Commands that Valkey has and the proxy has not, or that look like one it has.
+# Commands that the proxy does not have.
 HOSTILE: Final = re.findall(
     "[A-Z_]+",
     """
@@ -46,10 +46,10 @@ def names(key: Key) -> list[str]:
 
 
 class Attacker:
-    """Makes commands."""
+    """Generates commands."""
 
     def __init__(self, seed: int) -> None:
-        self.pick = random.Random(seed)
+        self.random = random.Random(seed)
         self.names = sorted({name for key in families() for name in names(key)})
         declared = [field.name for key in families() for field in key.fields]
         self.fields = [
@@ -66,10 +66,10 @@ class Attacker:
         ]
 
     def key(self) -> Any:
-        name = self.pick.choice(self.names)
-        if self.pick.random() < 0.6:
-            name = self.pick.choice(("user:me", "user:bob", f"post:{BANNED}", f"comment:{BANNED}", "auth:ana", name))
-        twist = self.pick.random()
+        name = self.random.choice(self.names)
+        if self.random.random() < 0.6:
+            name = self.random.choice(("user:me", "user:bob", f"post:{BANNED}", f"comment:{BANNED}", "auth:ana", name))
+        twist = self.random.random()
         if twist < 0.8:
             return name
         head, _, tail = name.partition(":")
@@ -78,51 +78,53 @@ class Attacker:
             f"{{x}}{name}", name.replace("me", "me*"), name.replace("bob", "bob\0"), name.replace("bob", "b?b"), [name],
             name.replace(":", "："), f"tmp:home:me:{name}", {"key": name}, None, True, 7, f"{name} {name}", name[::-1],
         )  # fmt: skip
-        return self.pick.choice(twisted)
+        return self.random.choice(twisted)
 
-    def word(self) -> Any:
-        kind = self.pick.random()
+    def argument(self) -> Any:
+        kind = self.random.random()
         if kind < 0.45:
-            return self.pick.choice(self.fields)
+            return self.random.choice(self.fields)
         if kind < 0.6:
-            return self.pick.choice(OPTIONS)
+            return self.random.choice(OPTIONS)
         if kind < 0.8:
-            return self.pick.choice(NUMBERS)
+            return self.random.choice(NUMBERS)
         return (
-            self.key() if kind < 0.95 else self.pick.choice(["*", "x" * 9_000, "\ud7ff", "🎪", "auth:*->password_hash"])
+            self.key()
+            if kind < 0.95
+            else self.random.choice(["*", "x" * 9_000, "\ud7ff", "🎪", "auth:*->password_hash"])
         )
 
     def command(self) -> list[Any]:
-        chance = self.pick.random()
+        chance = self.random.random()
         if chance < 0.15:
-            return [self.pick.choice(HOSTILE), *(self.word() for _ in range(self.pick.randrange(5)))]
-        command = self.pick.choice([*COMMANDS.values(), COMMANDS["HSET"], COMMANDS["HMGET"]])
-        name = command.name.lower() if self.pick.random() < 0.3 else command.name
-        words: list[Any] = [self.fitting(kind) for kind in command.words]
-        for _ in range(self.pick.randrange(1, 3) if command.many else 0):
-            words += [self.fitting(kind) for kind in command.many]
+            return [self.random.choice(HOSTILE), *(self.argument() for _ in range(self.random.randrange(5)))]
+        command = self.random.choice([*COMMANDS.values(), COMMANDS["HSET"], COMMANDS["HMGET"]])
+        name = command.name.lower() if self.random.random() < 0.3 else command.name
+        words: list[Any] = [self.valid_argument(kind) for kind in command.arguments]
+        for _ in range(self.random.randrange(1, 3) if command.repeated else 0):
+            words += [self.valid_argument(kind) for kind in command.repeated]
         for option, kinds in command.options.items():
-            if self.pick.random() < 0.3:
-                words += [option, *(self.fitting(kind) for kind in kinds)]
-        if self.pick.random() < 0.15:
-            words.insert(self.pick.randrange(len(words) + 1), self.word())
+            if self.random.random() < 0.3:
+                words += [option, *(self.valid_argument(kind) for kind in kinds)]
+        if self.random.random() < 0.15:
+            words.insert(self.random.randrange(len(words) + 1), self.argument())
         return [name, *words]
 
-    def fitting(self, kind: str) -> Any:
-        if self.pick.random() < 0.05:
-            return self.word()
+    def valid_argument(self, kind: str) -> Any:
+        if self.random.random() < 0.05:
+            return self.argument()
         if kind == "key":
             return self.key()
         if kind == "field":
-            return self.pick.choice(self.fields)
+            return self.random.choice(self.fields)
         if kind in ("value", "member", "pattern"):
-            return self.pick.choice(["open", "7", "ana", "*", 12, False])
+            return self.random.choice(["open", "7", "ana", "*", 12, False])
         likely: dict[str, list[Any]] = {"score": ["-inf", "+inf", 0], "lex": ["-", "+"], "cursor": [0]}
-        return self.pick.choice(likely.get(kind, [0, 1, -1, 50]))
+        return self.random.choice(likely.get(kind, [0, 1, -1, 50]))
 
 
 def forbidden() -> set[str]:
-    """The names of keys of which ana may learn nothing at all."""
+    """The names of keys that ana may not read at all."""
     return {
         name for key in families() if not is_open(key.read, "ana")
         for name in names(key)
@@ -132,64 +134,62 @@ def forbidden() -> set[str]:
 
 
 @pytest.fixture
-async def everything(http: httpx.AsyncClient, redis_client: Any) -> None:
+async def all_families(http: httpx.AsyncClient, redis_client: Any) -> None:
     await write_all(redis_client)
 
 
-@pytest.mark.usefixtures("everything")
-async def test_no_command_array_of_a_person_reads_or_writes_what_is_not_theirs(
-    http: httpx.AsyncClient, redis_client: Any
-) -> None:
-    attacker, ana, closed = Attacker(SEED), Door(http, token()), forbidden()
+@pytest.mark.usefixtures("all_families")
+async def test_no_command_of_a_user_reads_or_writes_data_of_others(http: httpx.AsyncClient, redis_client: Any) -> None:
+    attacker, ana, closed = Attacker(SEED), ProxyClient(http, token()), forbidden()
     before = await dump_all(redis_client)
     performed = 0
-    for _ in range(CALLS):
+    for _ in range(REQUESTS):
         commands, outcomes = await attack(attacker, ana, (MARK, SECRET))
         performed += sum(not str(outcome).startswith("ERR") for outcome in outcomes)
         for words, outcome in zip(commands, outcomes, strict=True):
             if _must_fail(words, closed):
                 assert str(outcome).startswith(("ERR", "WRONGTYPE")), words
-    assert performed > CALLS * MOST_COMMANDS / 40, "nothing is proved if all is refused"
-    only_written(before, await dump_all(redis_client), {social.USER("ana")})
+    assert performed > REQUESTS * MAX_COMMANDS / 40, "too many commands are refused to prove anything"
+    assert_only_profiles_changed(before, await dump_all(redis_client), {social.USER("ana")})
 
 
-@pytest.mark.usefixtures("everything")
-async def test_no_command_array_of_a_server_reads_a_secret_or_writes_but_into_profiles(
+@pytest.mark.usefixtures("all_families")
+async def test_no_command_of_a_server_reads_a_secret_or_writes_outside_profiles(
     http: httpx.AsyncClient, redis_client: Any
 ) -> None:
-    attacker, server = Attacker(SEED + 1), Door(http, KEY)
+    attacker, server = Attacker(SEED + 1), ProxyClient(http, KEY)
     before = await dump_all(redis_client)
-    for _ in range(CALLS // 4):
+    for _ in range(REQUESTS // 4):
         await attack(attacker, server, (SECRET,))
-    only_written(before, await dump_all(redis_client), {social.USER("ana"), social.USER("bob")})
+    assert_only_profiles_changed(before, await dump_all(redis_client), {social.USER("ana"), social.USER("bob")})
 
 
-async def attack(attacker: Attacker, door: Door, marks: tuple[str, ...]) -> tuple[list[list[Any]], list[Any]]:
-    """One call. What it says of each command, where that is said in a row; no answer has a mark."""
-    commands = [attacker.command() for _ in range(MOST_COMMANDS)]
-    path = attacker.pick.choice(["/", "/", "/redis/write", "/pipeline", "/multi-exec"])
-    answer = await door.post(path, commands if path != "/multi-exec" else commands[:2])
-    assert not any(mark in answer.text for mark in marks), _culprits(commands, answer.json())
-    return (commands, answer.json()) if path == "/" else ([], [])
+async def attack(attacker: Attacker, client: ProxyClient, marks: tuple[str, ...]) -> tuple[list[list[Any]], list[Any]]:
+    """Send one request and check that the response has no mark. Returns the outcome of each command for `POST /`."""
+    commands = [attacker.command() for _ in range(MAX_COMMANDS)]
+    path = attacker.random.choice(["/", "/", "/redis/write", "/pipeline", "/multi-exec"])
+    response = await client.post(path, commands if path != "/multi-exec" else commands[:2])
+    assert not any(mark in response.text for mark in marks), _leaks(commands, response.json())
+    return (commands, response.json()) if path == "/" else ([], [])
 
 
-def only_written(before: dict[str, Any], after: dict[str, Any], profiles: set[str]) -> None:
-    """Nothing has changed but these, and nothing in them but what their people may write."""
+def assert_only_profiles_changed(before: dict[str, Any], after: dict[str, Any], profiles: set[str]) -> None:
+    """Check that only these profiles changed, and in them only writable fields."""
     others = [{name: value for name, value in dump.items() if name not in profiles} for dump in (before, after)]
     assert others[0] == others[1]
-    kept = [field.name for field in social.USER.fields if field.write is KeyAccess.NONE]
+    read_only = [field.name for field in social.USER.fields if field.write is KeyAccess.NONE]
     for profile in profiles:
-        assert [after[profile].get(name) for name in kept] == [before[profile].get(name) for name in kept]
-    assert any(after[profile] != before[profile] for profile in profiles), "nothing was ever written"
+        assert [after[profile].get(name) for name in read_only] == [before[profile].get(name) for name in read_only]
+    assert any(after[profile] != before[profile] for profile in profiles), "no write succeeded"
 
 
 def _must_fail(words: list[Any], closed: set[str]) -> bool:
-    """What says nothing that could carry the mark is refused all the same: how many, how long, whether at all."""
+    """Whether a command must be refused although its reply could not contain the mark: sizes, existence."""
     if len(words) < 2 or not isinstance(words[1], str):
         return False
     return words[1] in closed or (words[1] == "user:bob" and words[0].upper() not in ("HGET", "HMGET", "ECHO"))
 
 
-def _culprits(commands: list[list[Any]], outcomes: Any) -> list[Any]:
+def _leaks(commands: list[list[Any]], outcomes: Any) -> list[Any]:
     rows = outcomes["results"] if isinstance(outcomes, dict) else outcomes
     return [pair for pair in zip(commands, rows, strict=False) if "not-for-an" in str(pair[1])]

@@ -1,4 +1,4 @@
-"""How much one may ask of the proxy, and what it says while Valkey is away."""
+"""Limits of the proxy, and its errors while Valkey is not available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plaza.core.valkey import Valkey
 from plaza.keyspace.proxy import execution, routes, service
 from plaza.keyspace.proxy.service import Proxy
 from tests.http_servers import client_of
-from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, Door, token
+from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, ProxyClient, token
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import connect_for_test
 
@@ -29,7 +29,7 @@ POLICIES = {
 
 
 @pytest.mark.usefixtures("community")
-async def test_calls_are_limited_and_writes_among_them_more(valkey: Valkey) -> None:
+async def test_requests_are_limited_and_writes_more_strictly(valkey: Valkey) -> None:
     functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
     await functions.load()
     limiter = Limiter(functions, policies=POLICIES)
@@ -43,25 +43,25 @@ async def test_calls_are_limited_and_writes_among_them_more(valkey: Valkey) -> N
     )
     write, read = ["HSET", "user:me", "a", "b"], ["HGET", "user:me", "a"]
     async with client_of(app) as http:
-        ana = Door(http, token())
-        answers = [await ana.post("/", words) for words in (write, write, write, read, read, read, read)]
-        assert [answer.status_code for answer in answers] == [200, 200, 429, 200, 200, 200, 429]
-        for refused in (answers[2], answers[-1]):
+        ana = ProxyClient(http, token())
+        responses = [await ana.post("/", words) for words in (write, write, write, read, read, read, read)]
+        assert [response.status_code for response in responses] == [200, 200, 429, 200, 200, 200, 429]
+        for refused in (responses[2], responses[-1]):
             assert refused.json()["error"].startswith("ERR Too many requests")
             assert int(refused.headers["retry-after"]) > 0
-        server = Door(http, KEY)
-        assert [await server.ask("HGET", "user:ana", "a") for _ in range(8)] == ["b"] * 8  # our own servers
+        server = ProxyClient(http, KEY)
+        assert [await server.run("HGET", "user:ana", "a") for _ in range(8)] == ["b"] * 8  # the API key has no limit
 
 
-def count_round_trips(answer: httpx.Response) -> int:
-    """As the answer itself says."""
-    timing = re.search(r'desc="(\d+) round trip', answer.headers["server-timing"])
+def count_round_trips(response: httpx.Response) -> int:
+    """From the Server-Timing header."""
+    timing = re.search(r'desc="(\d+) round trip', response.headers["server-timing"])
     assert timing is not None
     return int(timing[1])
 
 
 @pytest.mark.usefixtures("community")
-async def test_what_is_refused_costs_no_round_trip_and_the_rest_of_a_call_one(ana: Door) -> None:
+async def test_refused_commands_cost_no_round_trip_and_all_others_one(ana: ProxyClient) -> None:
     refused = await ana.post("/pipeline", [["GET", "auth:ana"], ["KEYS", "*"], ["HGETALL", "user:bob"], ["PING"]])
     assert count_round_trips(refused) == 0
     feed: list[Any] = [["HGETALL", "user:me"], ["ZRANGE", "explore:feed", 0, -1], ["SCARD", "user:bob:followers"]]
@@ -69,15 +69,15 @@ async def test_what_is_refused_costs_no_round_trip_and_the_rest_of_a_call_one(an
     assert count_round_trips(await ana.post("/", ["HSET", "user:me", "a", "b"])) == 1
 
 
-async def test_a_server_that_was_emptied_of_functions_gets_them_again(ana: Door, place: Server | Cluster) -> None:
+async def test_functions_are_loaded_again_after_a_flush(ana: ProxyClient, place: Server | Cluster) -> None:
     for node in place.nodes if isinstance(place, Cluster) else [place]:
         with node.redis_client() as redis_client:
             redis_client.execute_command("FUNCTION", "FLUSH")
-    assert await ana.ask("HSET", "user:me", "a", "b") == 1
-    assert len(await ana.ask("SMEMBERS", "user:bob:followers")) == 2
+    assert await ana.run("HSET", "user:me", "a", "b") == 1
+    assert len(await ana.run("SMEMBERS", "user:bob:followers")) == 2
 
 
-async def test_while_valkey_hangs_or_is_full_a_call_ends_in_its_time_and_says_so(
+async def test_a_request_fails_in_time_while_valkey_hangs_or_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with running_server() as server:
@@ -87,24 +87,24 @@ async def test_while_valkey_hangs_or_is_full_a_call_ends_in_its_time_and_says_so
             proxy = Proxy(functions, Limiter(functions, on=False), catalogues())
             app = make_app([routes.route], {Proxy: proxy}, auth=AUTH, settings=SETTINGS)
             async with client_of(app) as http:
-                await _hang(server, Door(http, token()), monkeypatch)
-                await _fill(server, Door(http, token()))
+                await _hang(server, ProxyClient(http, token()), monkeypatch)
+                await _fill(server, ProxyClient(http, token()))
 
 
-async def _hang(server: Server, ana: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await ana.ask("ZCARD", "explore:feed") == 0
+async def _hang(server: Server, ana: ProxyClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await ana.run("ZCARD", "explore:feed") == 0
     server.pause()
-    with monkeypatch.context() as hasty:
-        hasty.setattr(service, "SECONDS", 0.2)
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "TIMEOUT_SECONDS", 0.2)
         for path, body in (("/", ["ZCARD", "explore:feed"]), ("/multi-exec", [["ZCARD", "explore:feed"]])):
             away: httpx.Response = await ana.post(path, body)
             assert (away.status_code, away.json()["error"]) == (503, "ERR Valkey is away or busy.")
             assert away.headers["retry-after"]
     server.resume()
-    assert await ana.ask("ZCARD", "explore:feed") == 0
+    assert await ana.run("ZCARD", "explore:feed") == 0
 
 
-async def _fill(server: Server, ana: Door) -> None:
+async def _fill(server: Server, ana: ProxyClient) -> None:
     write = ["HSET", "user:me", "a", "b"]
     with server.redis_client() as redis_client:
         redis_client.hset("user:ana", "username", "ana")

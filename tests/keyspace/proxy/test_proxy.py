@@ -1,4 +1,4 @@
-"""What a caller of the proxy reads and writes, and what not."""
+"""What callers of the proxy can and cannot read and write."""
 
 from __future__ import annotations
 
@@ -8,36 +8,38 @@ from typing import Any, Final
 import httpx
 
 from plaza.social import keys as social
-from tests.keyspace.proxy.conftest import BANNED, POST, SECRET, Door, token
+from tests.keyspace.proxy.conftest import BANNED, POST, SECRET, ProxyClient, token
 
 
-async def test_own_keys_are_read_whole_and_me_is_the_caller(ana: Door) -> None:
-    mine = await ana.ask("HGETALL", "user:me")
+async def test_own_keys_are_readable_and_me_is_the_caller(ana: ProxyClient) -> None:
+    mine = await ana.run("HGETALL", "user:me")
     profile = dict(zip(mine[::2], mine[1::2], strict=True))
     assert profile["email"] == "ana@private.example"
-    assert profile["custom"] == "ana's own"
+    assert profile["custom"] == "ana's field"
     assert SECRET not in mine
-    assert await ana.ask("hget", "user:AUTH", "username") == "ana"
-    assert await ana.ask("ZRANGE", "user:me:bookmarked", 0, -1, "WITHSCORES") == [POST, "5"]
-    assert await ana.ask("ZRANGE", "user:ana:blocked", 0, 10) == ["anas-enemy"]
-    assert await ana.ask("HKEYS", "user:me") == mine[::2]
-    assert await ana.ask("HVALS", "user:me") == mine[1::2]
-    assert await ana.ask("HSCAN", "user:me", 0, "COUNT", 1000) == ["0", mine]
-    assert await ana.ask("HSCAN", "user:me", 0, "MATCH", "p*", "COUNT", 1000, "NOVALUES") == ["0", ["postCount"]]
+    assert await ana.run("hget", "user:AUTH", "username") == "ana"
+    assert await ana.run("ZRANGE", "user:me:bookmarked", 0, -1, "WITHSCORES") == [POST, "5"]
+    assert await ana.run("ZRANGE", "user:ana:blocked", 0, 10) == ["anas-enemy"]
+    assert await ana.run("HKEYS", "user:me") == mine[::2]
+    assert await ana.run("HVALS", "user:me") == mine[1::2]
+    assert await ana.run("HSCAN", "user:me", 0, "COUNT", 1000) == ["0", mine]
+    assert await ana.run("HSCAN", "user:me", 0, "MATCH", "p*", "COUNT", 1000, "NOVALUES") == ["0", ["postCount"]]
     assert "password_hash" not in profile
-    assert (await ana.ask("HGET", "user:menace", "bio")) is None  # not `user:me` and something behind it
+    assert (await ana.run("HGET", "user:menace", "bio")) is None  # `me` is only the whole part of a name
 
 
-async def test_public_families_are_read_and_hashes_without_what_is_for_admins(ana: Door, server_: Door) -> None:
-    assert await ana.ask("ZREVRANGE", "explore:feed", 0, 9, "WITHSCORES") == [POST, "1700000000123"]
-    assert sorted(await ana.ask("SMEMBERS", "user:bob:followers")) == ["cia", "dee"]
-    assert await ana.ask("SMISMEMBER", f"post:{POST}:likes", "cia", "eve") == [1, 0]
-    assert await ana.ask("HMGET", f"post:{POST}", "content", "likesCount") == ["words of 1111", "2"]
-    assert "user_version" not in await ana.ask("HGETALL", f"post:{POST}")
-    assert "user_version" in await server_.ask("HGETALL", f"post:{POST}")
-    assert await ana.ask("EXISTS", "explore:feed", f"post:{POST}", "explore:feed", "users:models") == 3
-    assert await ana.ask("MGET", "article:", "inv:7") == [None, None]
-    assert await ana.ask("HLEN", "explore:feed") == "WRONGTYPE Operation against a key holding the wrong kind of value"
+async def test_public_keys_are_readable_without_the_fields_for_admins(
+    ana: ProxyClient, api_key_client: ProxyClient
+) -> None:
+    assert await ana.run("ZREVRANGE", "explore:feed", 0, 9, "WITHSCORES") == [POST, "1700000000123"]
+    assert sorted(await ana.run("SMEMBERS", "user:bob:followers")) == ["cia", "dee"]
+    assert await ana.run("SMISMEMBER", f"post:{POST}:likes", "cia", "eve") == [1, 0]
+    assert await ana.run("HMGET", f"post:{POST}", "content", "likesCount") == ["words of 1111", "2"]
+    assert "user_version" not in await ana.run("HGETALL", f"post:{POST}")
+    assert "user_version" in await api_key_client.run("HGETALL", f"post:{POST}")
+    assert await ana.run("EXISTS", "explore:feed", f"post:{POST}", "explore:feed", "users:models") == 3
+    assert await ana.run("MGET", "article:", "inv:7") == [None, None]
+    assert await ana.run("HLEN", "explore:feed") == "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
 ON_BANNED: Final = BANNED.replace("2", "4")
@@ -84,44 +86,44 @@ REFUSED: Final[list[list[Any]]] = [
 ]
 
 
-async def test_what_is_not_allowed_is_refused_and_changes_nothing(ana: Door, redis_client: Any) -> None:
+async def test_forbidden_commands_are_refused_and_change_nothing(ana: ProxyClient, redis_client: Any) -> None:
     before = await redis_client.hgetall(social.USER("ana"))
-    answer = await ana.post("/", REFUSED)
-    assert answer.status_code == 200
-    taken = [words for words, error in zip(REFUSED, answer.json(), strict=True) if not str(error).startswith("ERR ")]
-    assert taken == []
-    assert SECRET not in answer.text
+    response = await ana.post("/", REFUSED)
+    assert response.status_code == 200
+    accepted = [
+        words for words, error in zip(REFUSED, response.json(), strict=True) if not str(error).startswith("ERR ")
+    ]
+    assert accepted == []
+    assert SECRET not in response.text
     assert await redis_client.hgetall(social.USER("ana")) == before
 
 
-async def test_own_custom_fields_are_written_and_nothing_is_made_that_was_not_there(
-    ana: Door, redis_client: Any
-) -> None:
+async def test_custom_fields_are_writable_and_no_profile_is_created(ana: ProxyClient, redis_client: Any) -> None:
     me = social.USER("ana")
-    assert await ana.ask("HSET", "user:me", "bio", "new", "n", 9007199254740993, "x", 1e-7, "on", True) == 3
+    assert await ana.run("HSET", "user:me", "bio", "new", "n", 9007199254740993, "x", 1e-7, "on", True) == 3
     assert await redis_client.hmget(me, "bio", "n", "x", "on") == ["new", "9007199254740993", "1e-07", "true"]
-    assert await ana.ask("HINCRBY", "user:me", "n", 1) == 9007199254740994
-    assert await ana.ask("HDEL", "user:me", "x", "on", "email") == 3
-    assert (await ana.ask("HINCRBY", "user:me", "bio", 1)).startswith("ERR hash value is not an integer")
-    ghost = Door(ana.http, token("ghost"))
-    assert await ghost.ask("HSET", "user:me", "bio", "boo") == "ERR there is no such profile"
-    assert await redis_client.exists(social.USER("ghost")) == 0
+    assert await ana.run("HINCRBY", "user:me", "n", 1) == 9007199254740994
+    assert await ana.run("HDEL", "user:me", "x", "on", "email") == 3
+    assert (await ana.run("HINCRBY", "user:me", "bio", 1)).startswith("ERR hash value is not an integer")
+    carl = ProxyClient(ana.http, token("carl"))
+    assert await carl.run("HSET", "user:me", "bio", "hi") == "ERR no such profile"
+    assert await redis_client.exists(social.USER("carl")) == 0
 
 
-async def test_a_profile_stays_small(ana: Door, redis_client: Any) -> None:
+async def test_a_profile_is_limited_in_size(ana: ProxyClient, redis_client: Any) -> None:
     pairs = [word for i in range(120) for word in (f"f{i}", "v")]
-    assert "at most 128 fields" in await ana.ask("HSET", "user:me", *pairs)
-    assert await ana.ask("HSET", "user:me", *pairs[:20]) == 10
+    assert "at most 128 fields" in await ana.run("HSET", "user:me", *pairs)
+    assert await ana.run("HSET", "user:me", *pairs[:20]) == 10
     for i in range(7):
-        assert await ana.ask("HSET", "user:me", f"big{i}", "x" * 4_000) == 1
-    assert "32768 bytes" in await ana.ask("HSET", "user:me", "big7", "x" * 4_000, "big8", "x" * 4_000)
+        assert await ana.run("HSET", "user:me", f"big{i}", "x" * 4_000) == 1
+    assert "32768 bytes" in await ana.run("HSET", "user:me", "big7", "x" * 4_000, "big8", "x" * 4_000)
     assert await redis_client.hlen(social.USER("ana")) < 40
 
 
-async def test_a_banned_post_looks_absent_but_to_admins(ana: Door, server_: Door) -> None:
-    admin = Door(ana.http, token("root", "admin"))
-    bob = Door(ana.http, token("bob"))
-    asked: list[tuple[Any, Any]] = [
+async def test_a_banned_post_looks_absent_except_to_admins(ana: ProxyClient, api_key_client: ProxyClient) -> None:
+    admin = ProxyClient(ana.http, token("root", "admin"))
+    bob = ProxyClient(ana.http, token("bob"))
+    reads: list[tuple[Any, Any]] = [
         (("HGETALL", f"post:{BANNED}"), []),
         (("HMGET", f"post:{BANNED}", "content", "id"), [None, None]),
         (("SMEMBERS", f"post:{BANNED}:likes"), []),
@@ -135,59 +137,59 @@ async def test_a_banned_post_looks_absent_but_to_admins(ana: Door, server_: Door
         (("HGET", f"comment:{ON_BANNED}", "content"), None),
         (("HGETALL", f"comment:{ON_BANNED}"), []),
     ]
-    for words, absent in asked:
-        assert await ana.ask(*words) == await bob.ask(*words) == absent
-        assert await admin.ask(*words) == await server_.ask(*words) != absent
-    assert await ana.ask("HMGET", f"comment:{POST.replace('1', '3')}", "post_id", "content") == [POST, "well said"]
+    for words, absent in reads:
+        assert await ana.run(*words) == await bob.run(*words) == absent
+        assert await admin.run(*words) == await api_key_client.run(*words) != absent
+    assert await ana.run("HMGET", f"comment:{POST.replace('1', '3')}", "post_id", "content") == [POST, "well said"]
     there = [["HGET", f"comment:{ON_BANNED}", "content"], ["HGET", f"comment:{ON_BANNED}", "id"]]
     assert (await ana.post("/multi-exec", there)).json() == [{"result": None}] * 2
 
 
-async def test_an_admin_sees_more_than_a_person_and_less_than_a_server(
-    ana: Door, server_: Door, redis_client: Any
+async def test_an_admin_sees_more_than_a_user_and_less_than_a_server(
+    ana: ProxyClient, api_key_client: ProxyClient, redis_client: Any
 ) -> None:
-    admin = Door(ana.http, token("root", "admin"))
-    assert await admin.ask("SMEMBERS", f"post:{POST}:bookmarks") == ["ana"]
-    assert "ERR not allowed" in await admin.ask("HGET", "user:bob", "email")
-    assert "ERR not allowed" in await admin.ask("HSET", "user:bob", "bio", "x")
-    assert await server_.ask("HGET", "user:bob", "email") == "bob@private.example"
-    assert SECRET not in await server_.ask("HGETALL", "user:bob")
-    assert await server_.ask("HSET", "user:bob", "bio", "edited") == 0
+    admin = ProxyClient(ana.http, token("root", "admin"))
+    assert await admin.run("SMEMBERS", f"post:{POST}:bookmarks") == ["ana"]
+    assert "ERR not allowed" in await admin.run("HGET", "user:bob", "email")
+    assert "ERR not allowed" in await admin.run("HSET", "user:bob", "bio", "x")
+    assert await api_key_client.run("HGET", "user:bob", "email") == "bob@private.example"
+    assert SECRET not in await api_key_client.run("HGETALL", "user:bob")
+    assert await api_key_client.run("HSET", "user:bob", "bio", "edited") == 0
     assert await redis_client.hget(social.USER("bob"), "bio") == "edited"
     for words in (("HINCRBY", "user:bob", "postCount", 1), ("HGETALL", "auth:bob"), ("HGET", "user:me", "bio")):
-        assert (await server_.ask(*words)).startswith("ERR ")
+        assert (await api_key_client.run(*words)).startswith("ERR ")
 
 
-async def test_long_answers_are_refused_before_they_are_made(ana: Door, redis_client: Any) -> None:
+async def test_long_results_are_refused_before_they_are_read(ana: ProxyClient, redis_client: Any) -> None:
     many = social.USER_FOLLOWERS("many")
     for first in range(0, 12_000, 3_000):
         await redis_client.sadd(many, *(f"u{i}" for i in range(first, first + 3_000)))
     await redis_client.zadd(social.USERS_REGULAR(), {f"u{i}": i for i in range(12_000)})
-    assert "12000 elements" in await ana.ask("SMEMBERS", "user:many:followers")
-    assert "12000 elements" in await ana.ask("ZRANGE", "users:regular", 0, -1)
-    assert "12000 elements" in await ana.ask("ZREVRANGEBYSCORE", "users:regular", "+inf", "-inf")
-    assert await ana.ask("ZRANGE", "users:regular", 10, -11_989) == ["u10", "u11"]
-    assert await ana.ask("ZRANGE", "users:regular", "(5", 7, "BYSCORE") == ["u6", "u7"]
-    assert await ana.ask("ZRANGE", "users:regular", 7, 6, "BYSCORE", "REV", "LIMIT", 0, 1) == ["u7"]
-    cursor, some = await ana.ask("SSCAN", "user:many:followers", 0, "COUNT", 1000)
+    assert "12000 elements" in await ana.run("SMEMBERS", "user:many:followers")
+    assert "12000 elements" in await ana.run("ZRANGE", "users:regular", 0, -1)
+    assert "12000 elements" in await ana.run("ZREVRANGEBYSCORE", "users:regular", "+inf", "-inf")
+    assert await ana.run("ZRANGE", "users:regular", 10, -11_989) == ["u10", "u11"]
+    assert await ana.run("ZRANGE", "users:regular", "(5", 7, "BYSCORE") == ["u6", "u7"]
+    assert await ana.run("ZRANGE", "users:regular", 7, 6, "BYSCORE", "REV", "LIMIT", 0, 1) == ["u7"]
+    cursor, members = await ana.run("SSCAN", "user:many:followers", 0, "COUNT", 1000)
     assert cursor != "0"
-    assert 900 < len(some) < 1_200
+    assert 900 < len(members) < 1_200
     both = (await ana.post("/", [["ZRANGE", "users:regular", 0, 6_000]] * 2)).json()
     assert all("5000 are allowed" in error for error in both)  # each gets its share
     assert "at most 256 commands" in (await ana.post("/", [["PING"]] * 257)).text
-    assert "4096 words" in (await ana.post("/", [["MGET", *["article:"] * 4_096]])).text
-    await ana.ask("HSET", "user:me", "wide", "\U0001f3aa" * 4_000)
+    assert "4096 arguments" in (await ana.post("/", [["MGET", *["article:"] * 4_096]])).text
+    await ana.run("HSET", "user:me", "wide", "\U0001f3aa" * 4_000)
     repeated = await ana.post("/", [["HMGET", "user:me", *["wide"] * 400], ["PING"], ["HINCRBY", "user:me", "n", 1]])
-    assert repeated.json() == ["ERR the answers of this call are too large"] * 2 + [1]
+    assert repeated.json() == ["ERR the results of this request are too large"] * 2 + [1]
 
 
-async def test_the_four_forms(ana: Door, server_: Door) -> None:
+async def test_the_four_routes_return_their_formats(ana: ProxyClient, api_key_client: ProxyClient) -> None:
     commands = [["HGET", "user:me", "bio"], ["KEYS", "*"], ["PING"]]
     refused = "ERR unknown or forbidden command 'keys'"
     assert (await ana.post("/", commands)).json() == ["I am ana", refused, "PONG"]
     written = await ana.post("/redis/write", commands)
     assert written.json() == {"results": ["I am ana", refused, "PONG"], "username": "ana"}
-    assert (await server_.post("/redis/write", [["PING"]])).json() == {"results": ["PONG"], "username": None}
+    assert (await api_key_client.post("/redis/write", [["PING"]])).json() == {"results": ["PONG"], "username": None}
     assert (await ana.post("/redis/write", commands[0])).json() == {"result": "I am ana"}
     piped = await ana.post("/pipeline", commands)
     assert piped.json() == [{"result": "I am ana"}, {"error": refused}, {"result": "PONG"}]
@@ -196,14 +198,14 @@ async def test_the_four_forms(ana: Door, server_: Door) -> None:
     aborted = await ana.post("/multi-exec", [["HSET", "user:me", "n", 7], ["KEYS", "*"]])
     discarded = f"EXECABORT Transaction discarded because of: {refused}"
     assert aborted.json() == [{"error": discarded}, {"error": refused}]
-    assert await ana.ask("HGET", "user:me", "n") == "1"
+    assert await ana.run("HGET", "user:me", "n") == "1"
 
 
-async def test_strings_in_base64_if_asked_for(ana: Door, redis_client: Any) -> None:
+async def test_strings_are_returned_in_base64_on_request(ana: ProxyClient, redis_client: Any) -> None:
     await redis_client.hset(social.USER("ana"), "raw", b"\xff\x00")
     encoded = await ana.post("/", ["HGET", "user:me", "raw"], **{"upstash-encoding": "base64"})
     assert encoded.json() == {"result": b64encode(b"\xff\x00").decode()}
-    assert (await ana.ask("HGET", "user:me", "raw")) == "\ufffd\0"
+    assert (await ana.run("HGET", "user:me", "raw")) == "\ufffd\0"
     feed = await ana.post(
         "/pipeline", [["ZRANGE", "explore:feed", 0, 1, "WITHSCORES"], ["ECHO", "OK"]], **{"upstash-encoding": "base64"}
     )
@@ -213,15 +215,15 @@ async def test_strings_in_base64_if_asked_for(ana: Door, redis_client: Any) -> N
     ]
 
 
-async def test_calls_that_are_none_say_so_where_clients_look(http: httpx.AsyncClient, ana: Door) -> None:
-    nobody = await http.post("/", json=["PING"])
-    assert (nobody.status_code, nobody.json()["code"]) == (401, "unauthenticated")
-    assert nobody.json()["error"].startswith("ERR ")
+async def test_invalid_requests_return_an_error_for_clients(http: httpx.AsyncClient, ana: ProxyClient) -> None:
+    anonymous = await http.post("/", json=["PING"])
+    assert (anonymous.status_code, anonymous.json()["code"]) == (401, "unauthenticated")
+    assert anonymous.json()["error"].startswith("ERR ")
     for body in (b"", b"{}", b"[]", b'["PING"', b"[NaN]", b"[" * 100_000, b"\xff", b'"PING"', b"null"):
         bad = await http.post("/pipeline", content=body, headers={"authorization": f"Bearer {ana.bearer}"})
         assert (bad.status_code, bad.json()["code"]) == (400, "bad_json")
         assert bad.json()["error"].startswith("ERR ")
-    halves = await http.post("/", content=b'["ECHO", "\\ud800"]', headers={"authorization": f"Bearer {ana.bearer}"})
-    assert halves.status_code == 400
+    surrogate = await http.post("/", content=b'["ECHO", "\\ud800"]', headers={"authorization": f"Bearer {ana.bearer}"})
+    assert surrogate.status_code == 400
     large = await ana.post("/", ["ECHO", "x" * 300_000])
     assert (large.status_code, large.json()["error"][:4]) == (413, "ERR ")

@@ -1,6 +1,6 @@
-"""Valkey over HTTP, as far as the catalogue allows: what is not declared there as readable or writable is refused.
+"""Valkey commands over HTTP, limited to what the key catalogues declare as readable or writable.
 
-`commands.py` knows which commands there are and what each of their words is; `rules.py` what a caller may do with a
-key, derived from its declaration; `plans.py` makes of a command what is sent to Valkey; `service.py` sends it;
-`forms.py` reads and writes JSON as the two protocols have it; `routes.py` are the four routes.
+`commands` is the allow-list of commands and their arguments. `access_rules` decides what a caller may do with a key,
+from its declaration. `execution` turns a permitted command into the steps sent to Valkey. `service` sends them.
+`encoding` converts between JSON and commands. `routes` are the four routes.
 """

@@ -1,11 +1,11 @@
-"""What a caller may do with a key: nothing but what its declaration says.
+"""Decides what a caller may do with a key, from the key's declaration alone.
 
-Three kinds of callers: a person, an admin by token, a server with the API key. A person reads what is public and what
-is their own; an admin also what is marked for admins; a server everything but secrets. Nobody but its person, or a
-server, writes a profile, and nothing else is written at all.
+There are three kinds of callers: a user, an admin with a token, and a server with the API key. A user reads public keys
+and their own. An admin also reads what is marked for admins. A server reads everything but secrets. Only profiles are
+writable, by their user or by a server.
 
-Names are the documents', whatever the layout: `post:<id>:likes` is looked up as such and written with braces where
-Valkey is a cluster. A name that no family has is refused.
+Names are the documented ones in every layout: `post:<id>:likes` is matched as such, and written with braces if Valkey
+is a cluster. A name that no catalogue declares is refused.
 """
 
 from __future__ import annotations
@@ -21,167 +21,169 @@ from plaza.core.auth import Actor
 from plaza.core.keyspace import Catalogue, HashField, HiddenWhile, Key, KeyAccess, Layout
 from plaza.core.tokens import RESERVED
 from plaza.keyspace.families import KeyFamilies
-from plaza.keyspace.proxy.commands import LONGEST_WORD, ParsedCommand, Refused
+from plaza.keyspace.proxy.commands import MAX_ARGUMENT_CHARACTERS, ParsedCommand, Refused
 
-# The part of a pattern that says whose a key is. In its place `me` and `AUTH` mean the caller.
-WHOSE: Final = "username"
-# Of a profile that is not one's own, only single fields can be asked for, so that each is looked at.
-BY_FIELD: Final = frozenset({"HGET", "HMGET"})
-LONGEST_CUSTOM: Final = 64
-# A declared field that is no longer than this is one line.
-ONE_LINE: Final = 200
+# The part of a pattern that names the user a key belongs to. `me` and `AUTH` in its place mean the caller.
+OWNER_PART: Final = "username"
+# The commands allowed on another user's profile: they name each field, so each field can be checked.
+FIELD_READS: Final = frozenset({"HGET", "HMGET"})
+MAX_FIELD_NAME_CHARACTERS: Final = 64
+# A declared field of at most this length is a single line.
+MAX_LINE_CHARACTERS: Final = 200
 
 
-class Rank(IntEnum):
-    PERSON = 0
+class CallerKind(IntEnum):
+    USER = 0
     ADMIN = 1
     SERVER = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. A server is nobody: it has no keys of its own."""
+    """The caller of the proxy. A server has no name and therefore no keys of its own."""
 
     name: str | None
-    rank: Rank
+    kind: CallerKind
 
     @classmethod
-    def by(cls, actor: Actor) -> Caller:
+    def from_actor(cls, actor: Actor) -> Caller:
         if actor.via_key:
-            return cls(None, Rank.SERVER)
-        return cls(actor.name, Rank.ADMIN if actor.is_admin else Rank.PERSON)
+            return cls(None, CallerKind.SERVER)
+        return cls(actor.name, CallerKind.ADMIN if actor.is_admin else CallerKind.USER)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetKey:
-    """A key that somebody named: its family, the ids in it, and how the caller stands to it."""
+    """A key that a caller named: its declaration, the ids in its name, and the caller's relation to it."""
 
-    family: Key
+    key: Key
     parts: tuple[str, ...]
-    own: bool
-    rank: Rank
+    is_own: bool
+    caller: CallerKind
 
     def name(self, layout: Layout) -> str:
-        return self.family.name(layout, *self.parts)
+        return self.key.name(layout, *self.parts)
 
     def allows(self, access: KeyAccess) -> bool:
-        """Whether what is marked so is for this caller."""
+        """Whether the caller has this access."""
         if access is KeyAccess.PUBLIC:
             return True
         if access is KeyAccess.SELF:
-            return self.own or self.rank is Rank.SERVER
-        return access is KeyAccess.ADMIN and self.rank >= Rank.ADMIN
+            return self.is_own or self.caller is CallerKind.SERVER
+        return access is KeyAccess.ADMIN and self.caller >= CallerKind.ADMIN
 
-    def shows(self, field: str) -> bool:
-        """Whether a field of this hash is for this caller."""
-        return self.allows(self._declared(field).read)
+    def can_read_field(self, field: str) -> bool:
+        """Whether the caller may read a field of this hash."""
+        return self.allows(self._declaration(field).read)
 
-    def _declared(self, field: str) -> HashField:
-        """The declaration of a field. What a person added to their profile is theirs; any other stranger is not."""
-        for declared in self.family.fields:
+    def _declaration(self, field: str) -> HashField:
+        """The declaration of a field. An undeclared field of a profile belongs to its user; any other is for admins."""
+        for declared in self.key.fields:
             if declared.name == field:
                 return declared
-        if not self.family.fields:
-            return HashField(field, "", self.family.read)
-        custom = KeyAccess.SELF if self.family.write is KeyAccess.SELF else KeyAccess.ADMIN
-        return HashField(field, "", read=custom, write=self.family.write)
+        if not self.key.fields:
+            return HashField(field, "", self.key.read)
+        custom = KeyAccess.SELF if self.key.write is KeyAccess.SELF else KeyAccess.ADMIN
+        return HashField(field, "", read=custom, write=self.key.write)
 
     @property
-    def private(self) -> bool:
-        """Whether there are fields in it that are somebody else's alone."""
-        return not self.allows(KeyAccess.SELF) and any(f.read is KeyAccess.SELF for f in self.family.fields)
+    def has_private_fields(self) -> bool:
+        """Whether the hash has declared fields that only another user may read."""
+        return not self.allows(KeyAccess.SELF) and any(f.read is KeyAccess.SELF for f in self.key.fields)
 
-    def permit_reading(self, asked: ParsedCommand) -> None:
-        family, command = self.family, asked.command
-        if not self.allows(family.read):
-            raise Refused(f"ERR not allowed: {family.pattern} is for {family.read.value}")
-        self._require_type(asked)
-        if not family.fields or family.type != "hash":
+    def check_read(self, command: ParsedCommand) -> None:
+        """Refuse a read that the declaration does not allow."""
+        key = self.key
+        if not self.allows(key.read):
+            raise Refused(f"ERR not allowed: {key.pattern} is for {key.read.value}")
+        self._check_type(command)
+        if not key.fields or key.type != "hash":
             return
-        if self.private and command.name not in BY_FIELD:
-            raise Refused(f"ERR not allowed: of another's {family.pattern} only HGET and HMGET of public fields")
-        for field in asked.fields:
-            if not self.shows(field):
-                raise Refused(f"ERR not allowed: the field '{field[:LONGEST_CUSTOM]}' is not public")
+        if self.has_private_fields and command.spec.name not in FIELD_READS:
+            raise Refused(f"ERR not allowed: of another's {key.pattern} only HGET and HMGET of public fields")
+        for field in command.fields:
+            if not self.can_read_field(field):
+                raise Refused(f"ERR not allowed: the field '{field[:MAX_FIELD_NAME_CHARACTERS]}' is not public")
 
-    def permit_writing(self, asked: ParsedCommand) -> None:
-        if not self.allows(self.family.write) or self.family.write is not KeyAccess.SELF:
-            raise Refused(f"ERR not allowed: {self.family.pattern} is not written through here")
-        self._require_type(asked)
-        values = asked.found.get("value", [])
-        for i, name in enumerate(asked.fields):
-            field = self._declared(name)
-            if not self.allows(field.write) or self._pretends(name):
-                raise Refused(f"ERR not allowed: the field '{name[:LONGEST_CUSTOM]}' is not written through here")
-            if field in self.family.fields and values:
-                _require_text(field, values[i])
+    def check_write(self, command: ParsedCommand) -> None:
+        """Refuse a write that the declaration does not allow."""
+        if not self.allows(self.key.write) or self.key.write is not KeyAccess.SELF:
+            raise Refused(f"ERR not allowed: {self.key.pattern} is read-only here")
+        self._check_type(command)
+        values = command.by_kind.get("value", [])
+        for i, name in enumerate(command.fields):
+            field = self._declaration(name)
+            if not self.allows(field.write) or self._is_reserved(name):
+                raise Refused(f"ERR not allowed: the field '{name[:MAX_FIELD_NAME_CHARACTERS]}' is read-only here")
+            if field in self.key.fields and values:
+                _check_text(field, values[i])
 
-    def _require_type(self, asked: ParsedCommand) -> None:
-        # Before anything is sent: a rule for hashes is never asked about a set, nor the other way round.
-        if asked.command.on not in (None, self.family.type):
+    def _check_type(self, command: ParsedCommand) -> None:
+        # Checked before anything is sent: the field rules of hashes must not be applied to a set, or the reverse.
+        if command.spec.key_type not in (None, self.key.type):
             raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
 
-    def _pretends(self, name: str) -> bool:
-        """Whether a custom name is none, or could be taken for one that is not to be written: `Role`, `post_count`."""
-        if any(declared.name == name for declared in self.family.fields):
+    def _is_reserved(self, name: str) -> bool:
+        """Whether a custom name is invalid, or looks like a read-only field: `Role`, `post_count`."""
+        if any(declared.name == name for declared in self.key.fields):
             return False
-        if len(name) > LONGEST_CUSTOM or not name.isprintable():
+        if len(name) > MAX_FIELD_NAME_CHARACTERS or not name.isprintable():
             return True
-        return _folded(name) in _guarded(self.family)
+        return _folded(name) in _folded_read_only_fields(self.key)
 
 
 @cache
-def _guarded(family: Key) -> frozenset[str]:
-    return frozenset(_folded(field.name) for field in family.fields if field.write is KeyAccess.NONE)
+def _folded_read_only_fields(key: Key) -> frozenset[str]:
+    return frozenset(_folded(field.name) for field in key.fields if field.write is KeyAccess.NONE)
 
 
 def _folded(name: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKC", name).casefold() if c.isalnum())
 
 
-def _require_text(field: HashField, value: str) -> None:
-    """What a declared field may hold: text of the length that the routes allow, too."""
+def _check_text(field: HashField, value: str) -> None:
+    """Refuse a value that the HTTP routes would not accept for this field either."""
     if len(value) > field.max_length:
         raise Refused(f"ERR {field.name} has at most {field.max_length} characters")
-    allowed = "" if field.max_length <= ONE_LINE else "\n\t\r"
+    allowed = "" if field.max_length <= MAX_LINE_CHARACTERS else "\n\t\r"
     if any(unicodedata.category(c) in ("Cc", "Zl", "Zp") and c not in allowed for c in value):
-        raise Refused(f"ERR {field.name} has no control characters")
+        raise Refused(f"ERR {field.name} must not contain control characters")
 
 
 class AccessRules:
-    """The whole catalogue, asked by name."""
+    """Finds the key that a caller names, and what may hide it."""
 
     def __init__(self, catalogues: Sequence[Catalogue]) -> None:
         self._families = KeyFamilies(catalogues, Layout.PLAIN)
         self._by_pattern = {key.pattern: key for catalogue in catalogues for _, key in catalogue}
 
-    def place(self, caller: Caller, name: str) -> TargetKey:
-        """Which key a name means to a caller."""
-        match = self._families.match(name) if len(name) <= LONGEST_WORD else None
+    def target(self, caller: Caller, name: str) -> TargetKey:
+        """The key that a name means for a caller."""
+        match = self._families.match(name) if len(name) <= MAX_ARGUMENT_CHARACTERS else None
         if match is None:
-            raise Refused(f"ERR not allowed: no such key as '{name[:LONGEST_CUSTOM]}'")
-        key, parts, own = match[0].key, match[1], False
-        if WHOSE in key.parts:
-            at = key.parts.index(WHOSE)
-            if parts[at] in RESERVED:
+            raise Refused(f"ERR not allowed: no such key as '{name[:MAX_FIELD_NAME_CHARACTERS]}'")
+        key, parts, is_own = match[0].key, match[1], False
+        if OWNER_PART in key.parts:
+            index = key.parts.index(OWNER_PART)
+            if parts[index] in RESERVED:
                 if caller.name is None:
-                    raise Refused("ERR the API key is nobody: name a user")
-                parts = (*parts[:at], caller.name, *parts[at + 1 :])
-            own = parts[at] == caller.name
-        return TargetKey(key, parts, own, caller.rank)
+                    raise Refused("ERR the API key has no user: name one instead of me or AUTH")
+                parts = (*parts[:index], caller.name, *parts[index + 1 :])
+            is_own = parts[index] == caller.name
+        return TargetKey(key, parts, is_own, caller.kind)
 
-    def hiding(self, place: TargetKey) -> tuple[TargetKey, str] | None:
-        """The hash, and the field in it, that hide a key from this caller if they are there."""
-        hidden = place.family.hidden
-        if hidden is None or hidden.via or place.rank >= Rank.ADMIN:
+    def hiding_hash(self, target: TargetKey) -> tuple[TargetKey, str] | None:
+        """The hash of the same owner, and the field in it, that hide the key from this caller if the field exists."""
+        hidden = target.key.hidden
+        if hidden is None or hidden.via or target.caller >= CallerKind.ADMIN:
             return None
-        family = self._by_pattern[hidden.pattern]
-        ids = dict(zip(place.family.parts, place.parts, strict=True))
-        return TargetKey(family, tuple(ids[part] for part in family.parts), place.own, place.rank), hidden.field
+        key = self._by_pattern[hidden.pattern]
+        ids = dict(zip(target.key.parts, target.parts, strict=True))
+        return TargetKey(key, tuple(ids[part] for part in key.parts), target.is_own, target.caller), hidden.field
 
-    def behind(self, place: TargetKey) -> tuple[Key, HiddenWhile] | None:
-        """The same where the hash is another owner's, whom a field of the key itself names."""
-        hidden = place.family.hidden
-        if hidden is None or not hidden.via or place.rank >= Rank.ADMIN:
+    def hiding_reference(self, target: TargetKey) -> tuple[Key, HiddenWhile] | None:
+        """The same for a hash of another owner, whose id is in the field `via` of the key itself."""
+        hidden = target.key.hidden
+        if hidden is None or not hidden.via or target.caller >= CallerKind.ADMIN:
             return None
         return self._by_pattern[hidden.pattern], hidden

@@ -1,9 +1,8 @@
-"""Which commands there are, and what each of their words is.
+"""The commands that the proxy accepts, and the kind of each of their arguments.
 
-An allow-list: a command that is not here is refused, and so is a word that is not what its place asks for. Keys are
-found by their place, never by what they look like, so no option can smuggle in another one. Left out on purpose is what
-enumerates the keyspace (`SCAN`, `KEYS`), reads by patterns (`SORT`), combines sets at any cost (`ZUNION`, `SINTER`) or
-waits.
+This is an allow-list: other commands are refused, and so is an argument of the wrong kind. Keys are found by their
+position, never by what they look like, so an option cannot add another key. Left out on purpose are commands that list
+the keyspace (`SCAN`, `KEYS`), read keys by pattern (`SORT`), combine sets at any cost (`ZUNION`, `SINTER`) or block.
 """
 
 from __future__ import annotations
@@ -16,19 +15,18 @@ from typing import Any, Final
 from plaza.core.errors import BadRequest
 from plaza.core.keyspace import KeyType
 
-# A range of so many elements is a page; of a longer one it is looked first how long it is.
-PAGE: Final = 100
-# Elements that a range by score may step over: Valkey walks past each.
-MOST_OFFSET: Final = 10_000
-# Elements that one step of a scan may look at.
-MOST_COUNT: Final = 1_000
-# Characters of a word, and of a value to be stored.
-LONGEST_WORD: Final = 512
-LONGEST_VALUE: Final = 4_096
+# A range of at most this many elements is sent at once; for a longer one the length is read first.
+PAGE_ELEMENTS: Final = 100
+# Elements that a range by score may skip: Valkey steps over each of them.
+MAX_OFFSET: Final = 10_000
+# The largest COUNT of a scan.
+MAX_SCAN_COUNT: Final = 1_000
+MAX_ARGUMENT_CHARACTERS: Final = 512
+MAX_VALUE_CHARACTERS: Final = 4_096
 
 
 class Refused(BadRequest):
-    """A command that is not performed. Its text is an error reply, prefix and all."""
+    """A command that is not run. Its text is a Valkey error reply with its prefix."""
 
     title, code = "The command is refused", "refused"
 
@@ -39,195 +37,204 @@ def syntax_error() -> Refused:
 
 _SCORE = r"\(?(?:[+-]?inf|[+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
 _LEX = r"[-+]|[\[(].*"
-_WORDS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
-    kind: (re.compile(pattern, re.DOTALL | re.IGNORECASE | re.ASCII), says)
-    for kind, pattern, says in (
+_KINDS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
+    kind: (re.compile(pattern, re.DOTALL | re.IGNORECASE | re.ASCII), error)
+    for kind, pattern, error in (
         ("key", ".+", "ERR a key needs a name"),
         ("field", ".+", "ERR a field needs a name"),
         ("member", ".*", ""),
         ("value", ".*", ""),
         ("index", r"-?\d{1,18}", "ERR value is not an integer or out of range"),
         ("integer", r"-?\d{1,19}", "ERR value is not an integer or out of range"),
-        ("offset", r"\d{1,5}", f"ERR the offset must be 0 to {MOST_OFFSET}"),
+        ("offset", r"\d{1,5}", f"ERR the offset must be 0 to {MAX_OFFSET}"),
         ("limit", r"-?\d{1,9}", "ERR value is not an integer or out of range"),
-        ("count", r"\d{1,4}", f"ERR the count must be 1 to {MOST_COUNT}"),
+        ("count", r"\d{1,4}", f"ERR the count must be 1 to {MAX_SCAN_COUNT}"),
         ("cursor", r"\d{1,20}", "ERR invalid cursor"),
         ("score", _SCORE, "ERR min or max is not a float"),
         ("lex", _LEX, "ERR min or max not valid string range item"),
         ("bound", f"{_SCORE}|{_LEX}", "ERR min or max is not valid"),
-        # Each star of a pattern may be tried at every character.
+        # Matching may try every star at every character.
         ("pattern", r"[^*]*(?:\*[^*]*){0,3}", "ERR a pattern has at most three stars"),
     )
 }
-_AT_MOST: Final = {"offset": MOST_OFFSET, "count": MOST_COUNT}
+_MAXIMUM: Final = {"offset": MAX_OFFSET, "count": MAX_SCAN_COUNT}
 
 
-def check(kind: str, word: str) -> None:
-    """Refuse a word that is not what its place asks for."""
-    if len(word) > (LONGEST_VALUE if kind == "value" else LONGEST_WORD):
+def check(kind: str, argument: str) -> None:
+    """Refuse an argument that is not of the kind its position requires."""
+    if len(argument) > (MAX_VALUE_CHARACTERS if kind == "value" else MAX_ARGUMENT_CHARACTERS):
         raise Refused(f"ERR a {kind} is too long")
-    pattern, says = _WORDS[kind]
-    if not pattern.fullmatch(word) or (kind in _AT_MOST and int(word) > _AT_MOST[kind]):
-        raise Refused(says)
+    pattern, error = _KINDS[kind]
+    if not pattern.fullmatch(argument) or (kind in _MAXIMUM and int(argument) > _MAXIMUM[kind]):
+        raise Refused(error)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """A command: `words` stand after its name, then either `many`, once or more often, or `options` in any order."""
+    """A command: the kinds of its `arguments`, then either `repeated` ones, once or more, or `options` in any order."""
 
     name: str
-    on: KeyType | None  # what its key must be; None for any
-    absent: Callable[[ParsedCommand], Any]  # what it answers where there is no such key
-    words: tuple[str, ...] = ("key",)
-    many: tuple[str, ...] = ()
+    key_type: KeyType | None  # the type its key must have; None for any
+    reply_if_absent: Callable[[ParsedCommand], Any]  # its reply if the key does not exist
+    arguments: tuple[str, ...] = ("key",)
+    repeated: tuple[str, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    size: Callable[[ParsedCommand], tuple[str, ...] | None] | None = None  # how to ask how long the answer would be
+    # The command that returns the length of its reply, without the key; None if the reply is short.
+    length_command: Callable[[ParsedCommand], tuple[str, ...] | None] | None = None
     writes: bool = False
 
-    def read(self, words: list[str]) -> ParsedCommand:
-        """What somebody asks for, or why they may not."""
+    def parse(self, words: list[str]) -> ParsedCommand:
+        """Check the arguments of a command. Raises `Refused` if one is wrong."""
         given = words[1:]
-        places = len(self.words)
-        rest = given[places:]
-        if len(given) < places or (self.many and (not rest or len(rest) % len(self.many))):
+        fixed = len(self.arguments)
+        rest = given[fixed:]
+        if len(given) < fixed or (self.repeated and (not rest or len(rest) % len(self.repeated))):
             raise Refused(f"ERR wrong number of arguments for '{self.name.lower()}' command")
-        asked = ParsedCommand(self, given)
-        for kind, word in zip(self.words + self.many * (len(rest) // max(len(self.many), 1)), given, strict=False):
-            check(kind, word)
-            asked.found.setdefault(kind, []).append(word)
-        if not self.many:
-            self._read_options(rest, asked)
-        return asked
+        parsed = ParsedCommand(self, given)
+        kinds = self.arguments + self.repeated * (len(rest) // max(len(self.repeated), 1))
+        for kind, argument in zip(kinds, given, strict=False):
+            check(kind, argument)
+            parsed.by_kind.setdefault(kind, []).append(argument)
+        if not self.repeated:
+            self._parse_options(rest, parsed)
+        return parsed
 
-    def _read_options(self, rest: list[str], asked: ParsedCommand) -> None:
+    def _parse_options(self, rest: list[str], parsed: ParsedCommand) -> None:
         while rest:
             name = rest[0].upper()
             kinds = self.options.get(name)
-            if kinds is None or name in asked.options or len(rest) <= len(kinds):
+            if kinds is None or name in parsed.options or len(rest) <= len(kinds):
                 raise syntax_error()
-            asked.options[name] = rest[1 : 1 + len(kinds)]
-            for kind, word in zip(kinds, asked.options[name], strict=True):
-                check(kind, word)
+            parsed.options[name] = rest[1 : 1 + len(kinds)]
+            for kind, argument in zip(kinds, parsed.options[name], strict=True):
+                check(kind, argument)
             rest = rest[1 + len(kinds) :]
 
 
 @dataclass(slots=True)
 class ParsedCommand:
-    """A command as somebody gave it: its words by what they are."""
+    """A checked command of a caller, with its arguments by kind."""
 
-    command: CommandSpec
-    given: list[str]  # all after the name
-    found: dict[str, list[str]] = field(default_factory=dict)
+    spec: CommandSpec
+    arguments: list[str]  # all after the name
+    by_kind: dict[str, list[str]] = field(default_factory=dict)
     options: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def keys(self) -> list[str]:
-        return self.found.get("key", [])
+        return self.by_kind.get("key", [])
 
     @property
     def fields(self) -> list[str]:
-        return self.found.get("field", [])
+        return self.by_kind.get("field", [])
 
 
 def _always(value: Any) -> Callable[[ParsedCommand], Any]:
-    return lambda asked: value
+    return lambda command: value
 
 
-def _each(value: Any, kind: str) -> Callable[[ParsedCommand], Any]:
-    return lambda asked: [value] * len(asked.found[kind])
+def _for_each(value: Any, kind: str) -> Callable[[ParsedCommand], Any]:
+    return lambda command: [value] * len(command.by_kind[kind])
 
 
-NIL, ZERO, NOTHING = _always(None), _always(0), _always([])
-NOT_THERE, NO_MORE = _always(-2), _always([b"0", []])
+NIL, ZERO, EMPTY = _always(None), _always(0), _always([])
+NO_SUCH_KEY, SCAN_END = _always(-2), _always([b"0", []])
 
 
-def _whole(count: str) -> Callable[[ParsedCommand], tuple[str, ...] | None]:
-    return lambda asked: (count,)
+def _size(command_name: str) -> Callable[[ParsedCommand], tuple[str, ...] | None]:
+    return lambda command: (command_name,)
 
 
-def _span(asked: ParsedCommand) -> tuple[str, ...] | None:
-    """Of a range by place: nothing to ask if its ends say that it is a page."""
-    first, last = (int(place) for place in asked.given[1:3])
-    if (first < 0) == (last < 0) and last - first < PAGE:
+def _index_range(command: ParsedCommand) -> tuple[str, ...] | None:
+    """The length command of a range by index; None if its bounds show that it is a page."""
+    first, last = (int(bound) for bound in command.arguments[1:3])
+    if (first < 0) == (last < 0) and last - first < PAGE_ELEMENTS:
         return None
-    return ("LLEN" if asked.command.on == "list" else "ZCARD", *asked.given[1:3])
+    return ("LLEN" if command.spec.key_type == "list" else "ZCARD", *command.arguments[1:3])
 
 
-def _stretch(asked: ParsedCommand) -> tuple[str, ...] | None:
-    """Of a range by score, or by name."""
-    limit = asked.options.get("LIMIT")
-    if limit is not None and 0 <= int(limit[1]) <= PAGE:
+def _value_range(command: ParsedCommand) -> tuple[str, ...] | None:
+    """The length command of a range by score or by member; None if LIMIT makes it a page."""
+    limit = command.options.get("LIMIT")
+    if limit is not None and 0 <= int(limit[1]) <= PAGE_ELEMENTS:
         return None
-    first, last = asked.given[1:3]
-    if "REV" in asked.command.name or "REV" in asked.options:
+    first, last = command.arguments[1:3]
+    if "REV" in command.spec.name or "REV" in command.options:
         first, last = last, first
-    return ("ZLEXCOUNT" if "BYLEX" in asked.options or "LEX" in asked.command.name else "ZCOUNT", first, last)
+    return ("ZLEXCOUNT" if "BYLEX" in command.options or "LEX" in command.spec.name else "ZCOUNT", first, last)
 
 
-def _range(asked: ParsedCommand) -> tuple[str, ...] | None:
-    """Of `ZRANGE`, which is all of these."""
-    if {"BYSCORE", "BYLEX"} <= asked.options.keys():
+def _zrange(command: ParsedCommand) -> tuple[str, ...] | None:
+    """The length command of `ZRANGE`, which selects by index, score or member."""
+    if {"BYSCORE", "BYLEX"} <= command.options.keys():
         raise syntax_error()
-    kind = "score" if "BYSCORE" in asked.options else "lex" if "BYLEX" in asked.options else "index"
-    for bound in asked.given[1:3]:
+    kind = "score" if "BYSCORE" in command.options else "lex" if "BYLEX" in command.options else "index"
+    for bound in command.arguments[1:3]:
         check(kind, bound)
     if kind != "index":
-        return _stretch(asked)
-    if "LIMIT" in asked.options:
+        return _value_range(command)
+    if "LIMIT" in command.options:
         raise syntax_error()
-    return _span(asked)
+    return _index_range(command)
 
 
 _SCAN: Final = {"MATCH": ("pattern",), "COUNT": ("count",)}
 _SCORES: Final = {"WITHSCORES": ()}
 _LIMIT: Final = {"LIMIT": ("offset", "limit")}
 _INDICES: Final = ("key", "index", "index")
-_BETWEEN: Final = ("key", "score", "score")
-_LEXICAL: Final = ("key", "lex", "lex")
-_ZRANGE: Final = {"BYSCORE": (), "BYLEX": (), "REV": (), **_LIMIT, **_SCORES}
+_SCORE_BOUNDS: Final = ("key", "score", "score")
+_LEX_BOUNDS: Final = ("key", "lex", "lex")
+_ZRANGE_OPTIONS: Final = {"BYSCORE": (), "BYLEX": (), "REV": (), **_LIMIT, **_SCORES}
+_SCORES_AND_LIMIT: Final = {**_SCORES, **_LIMIT}
 
 COMMANDS: Final[Mapping[str, CommandSpec]] = {
-    command.name: command
-    for command in (
+    spec.name: spec
+    for spec in (
         CommandSpec("EXISTS", None, ZERO, (), ("key",)),
         CommandSpec("TYPE", None, _always(b"none")),
-        CommandSpec("TTL", None, NOT_THERE),
-        CommandSpec("PTTL", None, NOT_THERE),
-        CommandSpec("EXPIRETIME", None, NOT_THERE),
-        CommandSpec("PEXPIRETIME", None, NOT_THERE),
+        CommandSpec("TTL", None, NO_SUCH_KEY),
+        CommandSpec("PTTL", None, NO_SUCH_KEY),
+        CommandSpec("EXPIRETIME", None, NO_SUCH_KEY),
+        CommandSpec("PEXPIRETIME", None, NO_SUCH_KEY),
         CommandSpec("GET", "string", NIL),
         CommandSpec("MGET", "string", NIL, (), ("key",)),
         CommandSpec("STRLEN", "string", ZERO),
         CommandSpec("GETRANGE", "string", _always(b""), _INDICES),
         CommandSpec("HGET", "hash", NIL, ("key", "field")),
-        CommandSpec("HMGET", "hash", _each(None, "field"), ("key",), ("field",)),
-        CommandSpec("HGETALL", "hash", NOTHING, size=_whole("HLEN")),
-        CommandSpec("HKEYS", "hash", NOTHING, size=_whole("HLEN")),
-        CommandSpec("HVALS", "hash", NOTHING, size=_whole("HLEN")),
+        CommandSpec("HMGET", "hash", _for_each(None, "field"), ("key",), ("field",)),
+        CommandSpec("HGETALL", "hash", EMPTY, length_command=_size("HLEN")),
+        CommandSpec("HKEYS", "hash", EMPTY, length_command=_size("HLEN")),
+        CommandSpec("HVALS", "hash", EMPTY, length_command=_size("HLEN")),
         CommandSpec("HLEN", "hash", ZERO),
         CommandSpec("HEXISTS", "hash", ZERO, ("key", "field")),
         CommandSpec("HSTRLEN", "hash", ZERO, ("key", "field")),
-        CommandSpec("HSCAN", "hash", NO_MORE, ("key", "cursor"), options={**_SCAN, "NOVALUES": ()}),
-        CommandSpec("SMEMBERS", "set", NOTHING, size=_whole("SCARD")),
+        CommandSpec("HSCAN", "hash", SCAN_END, ("key", "cursor"), options={**_SCAN, "NOVALUES": ()}),
+        CommandSpec("SMEMBERS", "set", EMPTY, length_command=_size("SCARD")),
         CommandSpec("SISMEMBER", "set", ZERO, ("key", "member")),
-        CommandSpec("SMISMEMBER", "set", _each(0, "member"), ("key",), ("member",)),
+        CommandSpec("SMISMEMBER", "set", _for_each(0, "member"), ("key",), ("member",)),
         CommandSpec("SCARD", "set", ZERO),
-        CommandSpec("SSCAN", "set", NO_MORE, ("key", "cursor"), options=_SCAN),
-        CommandSpec("ZRANGE", "zset", NOTHING, ("key", "bound", "bound"), options=_ZRANGE, size=_range),
-        CommandSpec("ZREVRANGE", "zset", NOTHING, _INDICES, options=_SCORES, size=_span),
-        CommandSpec("ZRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
-        CommandSpec("ZREVRANGEBYSCORE", "zset", NOTHING, _BETWEEN, options={**_SCORES, **_LIMIT}, size=_stretch),
-        CommandSpec("ZRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
-        CommandSpec("ZREVRANGEBYLEX", "zset", NOTHING, _LEXICAL, options=_LIMIT, size=_stretch),
+        CommandSpec("SSCAN", "set", SCAN_END, ("key", "cursor"), options=_SCAN),
+        CommandSpec(
+            "ZRANGE", "zset", EMPTY, ("key", "bound", "bound"), options=_ZRANGE_OPTIONS, length_command=_zrange
+        ),
+        CommandSpec("ZREVRANGE", "zset", EMPTY, _INDICES, options=_SCORES, length_command=_index_range),
+        CommandSpec(
+            "ZRANGEBYSCORE", "zset", EMPTY, _SCORE_BOUNDS, options=_SCORES_AND_LIMIT, length_command=_value_range
+        ),
+        CommandSpec(
+            "ZREVRANGEBYSCORE", "zset", EMPTY, _SCORE_BOUNDS, options=_SCORES_AND_LIMIT, length_command=_value_range
+        ),
+        CommandSpec("ZRANGEBYLEX", "zset", EMPTY, _LEX_BOUNDS, options=_LIMIT, length_command=_value_range),
+        CommandSpec("ZREVRANGEBYLEX", "zset", EMPTY, _LEX_BOUNDS, options=_LIMIT, length_command=_value_range),
         CommandSpec("ZSCORE", "zset", NIL, ("key", "member")),
-        CommandSpec("ZMSCORE", "zset", _each(None, "member"), ("key",), ("member",)),
+        CommandSpec("ZMSCORE", "zset", _for_each(None, "member"), ("key",), ("member",)),
         CommandSpec("ZRANK", "zset", NIL, ("key", "member")),
         CommandSpec("ZREVRANK", "zset", NIL, ("key", "member")),
         CommandSpec("ZCARD", "zset", ZERO),
-        CommandSpec("ZCOUNT", "zset", ZERO, _BETWEEN),
-        CommandSpec("ZLEXCOUNT", "zset", ZERO, _LEXICAL),
-        CommandSpec("ZSCAN", "zset", NO_MORE, ("key", "cursor"), options=_SCAN),
-        CommandSpec("LRANGE", "list", NOTHING, _INDICES, size=_span),
+        CommandSpec("ZCOUNT", "zset", ZERO, _SCORE_BOUNDS),
+        CommandSpec("ZLEXCOUNT", "zset", ZERO, _LEX_BOUNDS),
+        CommandSpec("ZSCAN", "zset", SCAN_END, ("key", "cursor"), options=_SCAN),
+        CommandSpec("LRANGE", "list", EMPTY, _INDICES, length_command=_index_range),
         CommandSpec("LLEN", "list", ZERO),
         CommandSpec("LINDEX", "list", NIL, ("key", "index")),
         CommandSpec("HSET", "hash", ZERO, ("key",), ("field", "value"), writes=True),
@@ -235,19 +242,19 @@ COMMANDS: Final[Mapping[str, CommandSpec]] = {
         CommandSpec("HINCRBY", "hash", ZERO, ("key", "field", "integer"), writes=True),
     )
 }
-# Clients ask these to see whether anybody is there; they concern no key and are answered here.
-GREETINGS: Final[Mapping[str, CommandSpec]] = {
+# Clients use these to test the connection. They have no key, and the proxy replies to them itself.
+CONNECTION_COMMANDS: Final[Mapping[str, CommandSpec]] = {
     "PING": CommandSpec("PING", None, _always(b"PONG"), ()),
-    "ECHO": CommandSpec("ECHO", None, lambda asked: asked.given[0].encode(), ("value",)),
+    "ECHO": CommandSpec("ECHO", None, lambda command: command.arguments[0].encode(), ("value",)),
 }
 
 
-def read(words: list[str]) -> ParsedCommand:
-    """Which command this is, and of what."""
+def parse_command(words: list[str]) -> ParsedCommand:
+    """Find and check a command. Raises `Refused` if it is not in the allow-list or an argument is wrong."""
     if not words:
         raise Refused("ERR a command is an array of strings, numbers and booleans")
     name = words[0].upper()
-    command = COMMANDS.get(name) or GREETINGS.get(name)
-    if command is None:
+    spec = COMMANDS.get(name) or CONNECTION_COMMANDS.get(name)
+    if spec is None:
         raise Refused(f"ERR unknown or forbidden command '{name[:32].lower()}'")
-    return command.read(words)
+    return spec.parse(words)

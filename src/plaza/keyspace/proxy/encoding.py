@@ -1,7 +1,7 @@
-"""Commands out of JSON, answers into JSON.
+"""Converts JSON request bodies to commands, and replies to JSON.
 
-A number is taken as it was written: `9007199254740993` and `1e-7` reach Valkey with every digit, which they would not
-by way of a float. Answers have RESP2 shapes; a string that is no UTF-8 has to be asked for in base64.
+Numbers are passed on as they are written: `9007199254740993` and `1e-7` reach Valkey with every digit, which a float
+would lose. Replies have RESP2 shapes. Bytes that are not UTF-8 can be requested in base64.
 """
 
 from __future__ import annotations
@@ -16,69 +16,68 @@ from plaza.core.http.problem_details import BadJson
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.service import Outcome
 
-MOST_COMMANDS: Final = 256
-MOST_WORDS: Final = 4_096
-# All that these commands can need. While a body is read nobody else is served, and one of nothing but brackets takes
-# twelve milliseconds at this size.
-BODY_BYTES: Final = 256 * 1024
+MAX_COMMANDS: Final = 256
+MAX_ARGUMENTS: Final = 4_096
+# Enough for these commands. Parsing blocks the process, and a body of nothing but brackets takes 12 ms at this size.
+MAX_BODY_BYTES: Final = 256 * 1024
 
 _OK: Final = b"OK"
-_NO_CALL: Final = "The body is not a JSON array of a command or of commands."
-_TOO_LONG: Final = f"ERR a call has at most {MOST_COMMANDS} commands and {MOST_WORDS} words"
+_NOT_COMMANDS: Final = "The body is not a command or an array of commands. Send a JSON array."
+_TOO_LONG: Final = f"ERR a request has at most {MAX_COMMANDS} commands and {MAX_ARGUMENTS} arguments"
 
-# What is in an array is left as it was written until the array is known not to be too long.
-_array: Callable[[bytes | msgspec.Raw], list[msgspec.Raw]] = msgspec.json.Decoder(
-    Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MOST_WORDS)]
+# Items stay undecoded until the length of the array is checked.
+_decode_array: Callable[[bytes | msgspec.Raw], list[msgspec.Raw]] = msgspec.json.Decoder(
+    Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_ARGUMENTS)]
 ).decode
-_string = msgspec.json.Decoder(str).decode
+_decode_string = msgspec.json.Decoder(str).decode
 
 
-def parse(body: bytes) -> list[msgspec.Raw]:
-    """The array that every form of a call is."""
-    found = _items(body)
-    if not found:
-        raise BadJson(_NO_CALL)
-    return found
+def parse_body(body: bytes) -> list[msgspec.Raw]:
+    """The items of the request's array, undecoded."""
+    items = _items(body)
+    if not items:
+        raise BadJson(_NOT_COMMANDS)
+    return items
 
 
 def _items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     try:
-        return _array(text)
-    except msgspec.ValidationError as error:  # too long, or no array at all
-        raise (Refused(_TOO_LONG) if bytes(text).lstrip()[:1] == b"[" else BadJson(_NO_CALL)) from error
+        return _decode_array(text)
+    except msgspec.ValidationError as error:  # too long, or not an array
+        raise (Refused(_TOO_LONG) if bytes(text).lstrip()[:1] == b"[" else BadJson(_NOT_COMMANDS)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadJson(_NO_CALL) from error
+        raise BadJson(_NOT_COMMANDS) from error
 
 
-def is_single(found: list[msgspec.Raw]) -> bool:
-    """Whether a call is one command, and not an array of them."""
-    return bytes(found[0])[:1] == b'"'
+def is_single(items: list[msgspec.Raw]) -> bool:
+    """Whether the request is one command and not an array of commands."""
+    return bytes(items[0])[:1] == b'"'
 
 
-def command_of(found: list[msgspec.Raw]) -> list[str]:
-    """The words of one command; none at all if one of them is none, which is refused then."""
-    words = [_word(bytes(item)) for item in found]
+def decode_command(items: list[msgspec.Raw]) -> list[str]:
+    """The words of one command; empty, and refused later, if an item is not a string, number or boolean."""
+    words = [_word(bytes(item)) for item in items]
     return [word for word in words if word is not None] if None not in words else []
 
 
-def commands_in(found: list[msgspec.Raw]) -> list[list[str]]:
-    """The commands of a call. One that is none stays in its place, as an empty one, and is refused there."""
-    if len(found) > MOST_COMMANDS:
+def decode_commands(items: list[msgspec.Raw]) -> list[list[str]]:
+    """The commands of a request. An invalid one stays in its place as an empty command, and is refused later."""
+    if len(items) > MAX_COMMANDS:
         raise Refused(_TOO_LONG)
-    arrays = [_items(item) if bytes(item)[:1] == b"[" else [] for item in found]
-    if sum(map(len, arrays)) > MOST_WORDS:
+    arrays = [_items(item) if bytes(item)[:1] == b"[" else [] for item in items]
+    if sum(map(len, arrays)) > MAX_ARGUMENTS:
         raise Refused(_TOO_LONG)
-    return [command_of(words) for words in arrays]
+    return [decode_command(array) for array in arrays]
 
 
-def _word(written: bytes) -> str | None:
-    """A string, a number as it was written, or a boolean."""
-    if written[:1] == b'"':
+def _word(raw: bytes) -> str | None:
+    """A string, a number as it is written, or a boolean."""
+    if raw[:1] == b'"':
         try:
-            return _string(written)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # half a character, which no encoding has
-            raise BadJson(_NO_CALL) from error
-    return None if written[:1] in (b"[", b"{", b"n") else written.decode()
+            return _decode_string(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a lone surrogate
+            raise BadJson(_NOT_COMMANDS) from error
+    return None if raw[:1] in (b"[", b"{", b"n") else raw.decode()
 
 
 def as_text(value: bytes) -> str:
@@ -89,22 +88,22 @@ def as_base64(value: bytes) -> str:
     return "OK" if value == _OK else b64encode(value).decode()
 
 
-def plain(value: Any, string: Callable[[bytes], str]) -> Any:
-    """A reply as JSON has it, with strings as asked for."""
+def to_json(value: Any, encode: Callable[[bytes], str]) -> Any:
+    """A reply as JSON, with its strings encoded by `encode`."""
     if isinstance(value, bytes):
-        return string(value)
+        return encode(value)
     if isinstance(value, list):
-        return [plain(item, string) for item in value]
+        return [to_json(item, encode) for item in value]
     return value
 
 
-def in_place(outcomes: Sequence[Outcome], string: Callable[[bytes], str]) -> list[Any]:
-    """Answers in a row, and the error of what was refused in its place."""
-    return [str(outcome) if isinstance(outcome, Refused) else plain(outcome, string) for outcome in outcomes]
+def to_list(outcomes: Sequence[Outcome], encode: Callable[[bytes], str]) -> list[Any]:
+    """The results in order, with the error text in the place of a refused command."""
+    return [str(outcome) if isinstance(outcome, Refused) else to_json(outcome, encode) for outcome in outcomes]
 
 
-def wrapped(outcome: Outcome, string: Callable[[bytes], str]) -> dict[str, Any]:
-    """An answer as Upstash has it."""
+def to_object(outcome: Outcome, encode: Callable[[bytes], str]) -> dict[str, Any]:
+    """The result as an Upstash object: `{"result": …}` or `{"error": …}`."""
     if isinstance(outcome, Refused):
         return {"error": str(outcome)}
-    return {"result": plain(outcome, string)}
+    return {"result": to_json(outcome, encode)}

@@ -1,7 +1,7 @@
-"""From a command that somebody gives to what is sent to Valkey, and back from its replies to an answer.
+"""Turns a permitted command into steps for Valkey, and their replies into one result.
 
-What is sent has one key each, so that it has one place in a cluster and one rule: `MGET` and `EXISTS` of several keys
-become several commands, and their replies one answer again.
+Each step has one key, so that it has one slot on a cluster and one access rule. `MGET` and `EXISTS` of several keys
+become several steps, and their replies are combined again.
 """
 
 from __future__ import annotations
@@ -14,167 +14,186 @@ from plaza.core.functions import Functions, Library
 from plaza.core.keyspace import Catalogue, HiddenWhile, Key, KeyAccess
 from plaza.core.valkey import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller, TargetKey
-from plaza.keyspace.proxy.commands import ParsedCommand, Refused, read
+from plaza.keyspace.proxy.commands import ParsedCommand, Refused, parse_command
 
 LIBRARY: Final = Library.read("proxy", Catalogue("proxy", {}, {}), "plaza.keyspace.proxy", "proxy")
 
-# What a profile may grow to through the proxy. All of it is read at once, so it stays as small as one page.
-MOST_FIELDS: Final = 128
-MOST_BYTES: Final = 32_768
+# The largest profile that the proxy writes. Profiles are read as a whole, so they must stay as small as one page.
+MAX_PROFILE_FIELDS: Final = 128
+MAX_PROFILE_BYTES: Final = 32_768
 
 Step = tuple[Arg, ...]
-# From the replies, and from whether what was looked for is there, to the answer.
+# (replies, whether each follow-up step found that the key is hidden) → result
 Finish = Callable[[list[Any], list[bool]], Any]
+Reference = tuple[Key, HiddenWhile]
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPlan:
-    """A permitted command: its steps, given how many elements an answer may have, and what their replies come to."""
+    """A permitted command: its steps, given the largest allowed number of elements, and how to combine the replies."""
 
-    asked: ParsedCommand
-    count: int  # of steps
+    command: ParsedCommand
+    step_count: int
     steps: Callable[[int], list[Step]]
     finish: Finish
-    sized: bool = False  # the answer may be long
-    # What to ask, now that the replies tell of whom; `finish` hears what was said to it.
-    look: Callable[[list[Any]], list[Step | None]] = lambda replies: []
+    may_be_long: bool = False
+    # Further steps that depend on the replies: they check whether the key is hidden.
+    follow_up: Callable[[list[Any]], list[Step | None]] = lambda replies: []
 
     @property
     def writes(self) -> bool:
-        return self.asked.command.writes
+        return self.command.spec.writes
 
 
 class CommandPlanner:
+    """Plans the commands of a caller."""
+
     def __init__(self, rules: AccessRules, functions: Functions) -> None:
         self._rules = rules
         self._functions = functions
         self._layout = functions.valkey.layout
 
     def plan(self, caller: Caller, words: list[str]) -> CommandPlan:
-        """What a command takes, or `Refused`. No round trip."""
-        asked = read(words)
-        places = [self._rules.place(caller, key) for key in asked.keys]
-        for place in places:
-            if asked.command.writes:
-                place.permit_writing(asked)
+        """Plan a command. Raises `Refused` if it is not permitted. No round trip."""
+        command = parse_command(words)
+        targets = [self._rules.target(caller, key) for key in command.keys]
+        for target in targets:
+            if command.spec.writes:
+                target.check_write(command)
             else:
-                place.permit_reading(asked)
-        if asked.command.many == ("key",):
-            return self._several(asked, places)
-        if not places:
-            return CommandPlan(asked, 0, lambda most: [], lambda replies, looked: asked.command.absent(asked))
-        return self._single(asked, places[0])
-
-    def _single(self, asked: ParsedCommand, place: TargetKey) -> CommandPlan:
-        size = _size(asked, place)
-        rest = asked.given[1:]
-        # Which value is whose is seen only beside its field's name.
-        name = "HGETALL" if asked.command.name == "HVALS" and place.family.fields else asked.command.name
-
-        def finish(replies: list[Any], looked: list[bool]) -> Any:
-            if any(looked):
-                return asked.command.absent(asked)
-            heard = _heard(asked, replies[0])
-            return int(heard) if name == "HINCRBY" else _shown(asked, place, heard)
-
-        if asked.command.writes:
-            key = place.name(self._layout)
-            write = self._functions.run_command("proxy_write", [key], MOST_FIELDS, MOST_BYTES, name, *rest)
-            return CommandPlan(asked, 1, lambda most: [write], finish)
-        behind = self._rules.behind(place)
-        if behind is not None:
-            steps = [self._step(name, place, rest, (), 0), self._who(place, behind)]
+                target.check_read(command)
+        if command.spec.repeated == ("key",):
+            return self._plan_many_keys(command, targets)
+        if not targets:
             return CommandPlan(
-                asked, 2, lambda most: steps, finish, look=lambda replies: [self._look(behind, replies[1])]
+                command, 0, lambda most: [], lambda replies, hidden: command.spec.reply_if_absent(command)
             )
-        return CommandPlan(asked, 1, lambda most: [self._step(name, place, rest, size, most)], finish, sized=bool(size))
+        return self._plan_one_key(command, targets[0])
 
-    def _several(self, asked: ParsedCommand, places: list[TargetKey]) -> CommandPlan:
-        """A step for each key; after them, for each that somebody may be behind, one that tells who."""
-        name, count = "GET" if asked.command.name == "MGET" else asked.command.name, len(places)
-        behind = {i: found for i, place in enumerate(places) if (found := self._rules.behind(place))}
-        steps = [self._step(name, place, [], (), 0) for place in places]
-        steps += [self._who(places[i], found) for i, found in behind.items()]
+    def _plan_one_key(self, command: ParsedCommand, target: TargetKey) -> CommandPlan:
+        length = _length_command(command, target)
+        rest = command.arguments[1:]
+        # The values of HVALS can only be filtered together with their field names.
+        name = "HGETALL" if command.spec.name == "HVALS" and target.key.fields else command.spec.name
 
-        def look(replies: list[Any]) -> list[Step | None]:
-            return [self._look(found, who) for found, who in zip(behind.values(), replies[count:], strict=True)]
+        def finish(replies: list[Any], hidden: list[bool]) -> Any:
+            if any(hidden):
+                return command.spec.reply_if_absent(command)
+            reply = _checked_reply(command, replies[0])
+            return int(reply) if name == "HINCRBY" else _readable_fields(command, target, reply)
 
-        def finish(replies: list[Any], looked: list[bool]) -> Any:
-            hidden = {i for i, there in zip(behind, looked, strict=True) if there}
+        if command.spec.writes:
+            key = target.name(self._layout)
+            write = self._functions.run_command(
+                "proxy_write", [key], MAX_PROFILE_FIELDS, MAX_PROFILE_BYTES, name, *rest
+            )
+            return CommandPlan(command, 1, lambda most: [write], finish)
+        reference = self._rules.hiding_reference(target)
+        if reference is not None:
+            steps = [self._step(name, target, rest, (), 0), self._read_reference(target, reference)]
+            return CommandPlan(
+                command,
+                2,
+                lambda most: steps,
+                finish,
+                follow_up=lambda replies: [self._check_hidden(reference, replies[1])],
+            )
+        return CommandPlan(
+            command,
+            1,
+            lambda most: [self._step(name, target, rest, length, most)],
+            finish,
+            may_be_long=bool(length),
+        )
+
+    def _plan_many_keys(self, command: ParsedCommand, targets: list[TargetKey]) -> CommandPlan:
+        """One step per key, then one step per key that another owner's hash may hide: it reads that owner's id."""
+        name, count = "GET" if command.spec.name == "MGET" else command.spec.name, len(targets)
+        references = {i: found for i, target in enumerate(targets) if (found := self._rules.hiding_reference(target))}
+        steps = [self._step(name, target, [], (), 0) for target in targets]
+        steps += [self._read_reference(targets[i], reference) for i, reference in references.items()]
+
+        def follow_up(replies: list[Any]) -> list[Step | None]:
+            pairs = zip(references.values(), replies[count:], strict=True)
+            return [self._check_hidden(reference, id) for reference, id in pairs]
+
+        def finish(replies: list[Any], hidden: list[bool]) -> Any:
+            absent = {i for i, is_hidden in zip(references, hidden, strict=True) if is_hidden}
             if name == "GET":
-                return [None if _is(reply, "WRONGTYPE") else _heard(asked, reply) for reply in replies]
-            return sum(_heard(asked, reply) for i, reply in enumerate(replies[:count]) if i not in hidden)
+                return [None if _has_code(reply, "WRONGTYPE") else _checked_reply(command, reply) for reply in replies]
+            return sum(_checked_reply(command, reply) for i, reply in enumerate(replies[:count]) if i not in absent)
 
-        return CommandPlan(asked, len(steps), lambda most: steps, finish, look=look)
+        return CommandPlan(command, len(steps), lambda most: steps, finish, follow_up=follow_up)
 
-    def _who(self, place: TargetKey, behind: tuple[Key, HiddenWhile]) -> Step:
-        """Asks who is behind a key."""
-        return ("HGET", place.name(self._layout), behind[1].via)
+    def _read_reference(self, target: TargetKey, reference: Reference) -> Step:
+        """Reads the id of the owner whose hash may hide the key."""
+        return ("HGET", target.name(self._layout), reference[1].via)
 
-    def _look(self, behind: tuple[Key, HiddenWhile], who: Any) -> Step | None:
-        """Asks whether that one hides it."""
-        family, hidden = behind
-        return ("HEXISTS", family.name(self._layout, _text(who)), hidden.field) if isinstance(who, bytes) else None
+    def _check_hidden(self, reference: Reference, id: Any) -> Step | None:
+        """Checks whether that hash hides the key."""
+        key, hidden = reference
+        return ("HEXISTS", key.name(self._layout, _text(id)), hidden.field) if isinstance(id, bytes) else None
 
-    def _step(self, name: str, place: TargetKey, rest: list[str], size: tuple[str, ...], most: int) -> Step:
-        """One command on one key; by way of a function where the answer must be looked at first."""
-        key, hiding = place.name(self._layout), self._rules.hiding(place)
-        if not hiding and not size:
+    def _step(self, name: str, target: TargetKey, rest: list[str], length: tuple[str, ...], most: int) -> Step:
+        """One command on one key; a Lua query if the key may be hidden or the reply too long."""
+        key, hiding = target.name(self._layout), self._rules.hiding_hash(target)
+        if not hiding and not length:
             return (name, key, *rest)
         keys = [key, hiding[0].name(self._layout)] if hiding else [key]
         field = hiding[1] if hiding else ""
-        looked: Step = (field, most, len(size), *size, name, *rest)
-        return self._functions.query_command("proxy_read", keys, *looked)
+        arguments: Step = (field, most, len(length), *length, name, *rest)
+        return self._functions.query_command("proxy_read", keys, *arguments)
 
 
-def _size(asked: ParsedCommand, place: TargetKey) -> tuple[str, ...]:
-    """What asks how long an answer would be; nothing where that is known, as of a hash whose fields are declared."""
-    if asked.command.size is None:
+def _length_command(command: ParsedCommand, target: TargetKey) -> tuple[str, ...]:
+    """The command that reads the reply's length; empty if it is bounded, as for a hash with declared fields."""
+    if command.spec.length_command is None:
         return ()
-    size = asked.command.size(asked) or ()
-    declared = place.family.fields and place.family.write is KeyAccess.NONE
-    return () if declared else size
+    length = command.spec.length_command(command) or ()
+    has_fixed_fields = target.key.fields and target.key.write is KeyAccess.NONE
+    return () if has_fixed_fields else length
 
 
-def _is(reply: Any, code: str) -> bool:
+def _has_code(reply: Any, code: str) -> bool:
     return isinstance(reply, ReplyError) and reply.code == code
 
 
-def _heard(asked: ParsedCommand, reply: Any) -> Any:
-    """A reply as the caller may hear it."""
-    if _is(reply, "HIDDEN"):
-        return asked.command.absent(asked)
+def _checked_reply(command: ParsedCommand, reply: Any) -> Any:
+    """The reply. Raises `Refused` for an error; a hidden key looks absent."""
+    if _has_code(reply, "HIDDEN"):
+        return command.spec.reply_if_absent(command)
     if isinstance(reply, ReplyError | NotReady):
         raise Refused(_without_script(reply.message))
     return reply
 
 
 def _without_script(message: str) -> str:
-    """Valkey adds where in a function an error arose, which is ours to know."""
+    """The error without the Lua function and line, which callers need not see."""
     return message.partition(" script: ")[0]
 
 
-def _shown(asked: ParsedCommand, place: TargetKey, reply: Any) -> Any:
-    """Of a whole hash, or of what a scan came by, the fields that are for this caller."""
-    name = asked.command.name
-    if not place.family.fields or name not in ("HGETALL", "HKEYS", "HVALS", "HSCAN"):
+def _readable_fields(command: ParsedCommand, target: TargetKey, reply: Any) -> Any:
+    """The reply of a command that returns whole hashes, without the fields that the caller may not read."""
+    name = command.spec.name
+    if not target.key.fields or name not in ("HGETALL", "HKEYS", "HVALS", "HSCAN"):
         return reply
     if name == "HSCAN":
         cursor, found = reply
-        return [cursor, _names(place, found) if "NOVALUES" in asked.options else _pairs(place, found)]
+        no_values = "NOVALUES" in command.options
+        return [cursor, _readable_names(target, found) if no_values else _readable_pairs(target, found)]
     if name == "HKEYS":
-        return _names(place, reply)
-    pairs = _pairs(place, reply)
+        return _readable_names(target, reply)
+    pairs = _readable_pairs(target, reply)
     return pairs[1::2] if name == "HVALS" else pairs
 
 
-def _names(place: TargetKey, names: list[bytes]) -> list[bytes]:
-    return [name for name in names if place.shows(_text(name))]
+def _readable_names(target: TargetKey, names: list[bytes]) -> list[bytes]:
+    return [name for name in names if target.can_read_field(_text(name))]
 
 
-def _pairs(place: TargetKey, flat: list[bytes]) -> list[bytes]:
+def _readable_pairs(target: TargetKey, flat: list[bytes]) -> list[bytes]:
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [part for name, value in pairs if place.shows(_text(name)) for part in (name, value)]
+    return [part for name, value in pairs if target.can_read_field(_text(name)) for part in (name, value)]
 
 
 def _text(name: bytes) -> str:

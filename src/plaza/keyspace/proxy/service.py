@@ -1,7 +1,8 @@
-"""Commands of a caller, performed as far as they are permitted.
+"""Runs the permitted commands of a caller.
 
-What is refused costs no round trip; all that is permitted of a call takes one. A call is limited in what it says
-(`forms.py`), in the elements and bytes of its answers, and in time, so that no caller keeps Valkey or us from others.
+A refused command costs no round trip; all permitted commands of a request take one. A request is limited in its size
+(`encoding`), in the elements and bytes of its results, and in time, so that one caller cannot block Valkey or this
+process for others.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from plaza.keyspace.proxy.access_rules import AccessRules, Caller
 from plaza.keyspace.proxy.commands import Refused
 from plaza.keyspace.proxy.execution import CommandPlan, CommandPlanner, Step
 
-# Of all long answers of a call together; each gets an equal share.
-MOST_ELEMENTS: Final = 10_000
-# Of all answers of a call together. A field that is named a thousand times is answered a thousand times.
-MOST_BYTES: Final = 4 * 1024 * 1024
-SECONDS: Final = 2.0
+# For all long results of a request together; each gets an equal share.
+MAX_ELEMENTS: Final = 10_000
+# For all results of a request together: a field that is named a thousand times is returned a thousand times.
+MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
+TIMEOUT_SECONDS: Final = 2.0
 
-_TOO_LARGE: Final = "ERR the answers of this call are too large"
+_TOO_LARGE: Final = "ERR the results of this request are too large"
 
 Outcome = Any | Refused
 
 
 class Proxy:
-    """Valkey, by the rules of the catalogue."""
+    """Runs commands under the access rules of the key catalogues."""
 
     def __init__(self, functions: Functions, limiter: Limiter, catalogues: Sequence[Catalogue]) -> None:
         self._functions = functions
@@ -40,29 +41,29 @@ class Proxy:
         self._planner = CommandPlanner(AccessRules(catalogues), functions)
 
     async def run(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
-        """Each command's answer, or `Refused` in its place. One round trip, and one more if something is written."""
+        """Each command's result, or `Refused` in its place. One round trip, and one more if there is a write."""
         plans = self._plans(actor, commands)
         permitted = [plan for plan in plans if isinstance(plan, CommandPlan)]
-        answers = iter(await self._answers(permitted, await self._perform(actor, address, permitted, atomic=False)))
-        return [next(answers) if isinstance(plan, CommandPlan) else plan for plan in plans]
+        results = iter(await self._results(permitted, await self._send(actor, address, permitted, atomic=False)))
+        return [next(results) if isinstance(plan, CommandPlan) else plan for plan in plans]
 
     async def transact(self, actor: Actor, address: str, commands: Sequence[list[str]]) -> list[Outcome]:
-        """All commands in one atomic step, or none. If one is not permitted it says so in its place, and the others
-        there that they were not performed: clients of the protocol make their ordinary error of that."""
+        """Run all commands in one transaction, or none. If one is refused, its place has its error and the other
+        places an `EXECABORT` error, which Upstash clients raise as usual."""
         planned = self._plans(actor, commands)
         plans = [plan for plan in planned if isinstance(plan, CommandPlan)]
         if refused := [plan for plan in planned if isinstance(plan, Refused)]:
-            # With the reason, since a client tells of the first error in the row.
+            # With the reason, because clients show only the first error.
             discarded = Refused(f"EXECABORT Transaction discarded because of: {refused[0]}")
             return [discarded if isinstance(plan, CommandPlan) else plan for plan in planned]
         try:
-            replies = await self._perform(actor, address, plans, atomic=True)
-        except ReplyError as error:  # the transaction itself was refused: its keys live in different places
+            replies = await self._send(actor, address, plans, atomic=True)
+        except ReplyError as error:  # the transaction itself was refused: its keys are in different slots
             raise Refused(error.message) from None
-        return await self._answers(plans, replies)
+        return await self._results(plans, replies)
 
     def _plans(self, actor: Actor, commands: Sequence[list[str]]) -> list[CommandPlan | Refused]:
-        caller = Caller.by(actor)
+        caller = Caller.from_actor(actor)
         return [self._plan(caller, words) for words in commands]
 
     def _plan(self, caller: Caller, words: list[str]) -> CommandPlan | Refused:
@@ -71,60 +72,64 @@ class Proxy:
         except Refused as refused:
             return refused
 
-    async def _perform(self, actor: Actor, address: str, plans: Sequence[CommandPlan], *, atomic: bool) -> list[Any]:
+    async def _send(self, actor: Actor, address: str, plans: Sequence[CommandPlan], *, atomic: bool) -> list[Any]:
         if any(plan.writes for plan in plans):
             await self._limiter.take("write", actor.name, address)
-        share = MOST_ELEMENTS // max(1, sum(plan.sized for plan in plans))
+        share = MAX_ELEMENTS // max(1, sum(plan.may_be_long for plan in plans))
         steps = [step for plan in plans for step in plan.steps(share)]
         if not steps:
             return []
         send = self._valkey.multi if atomic else self._valkey.batch
-        replies = await self._again(steps, await send(steps, raw=True, return_errors=True, timeout=SECONDS))
+        replies = await self._retry_missing(
+            steps, await send(steps, raw=True, return_errors=True, timeout=TIMEOUT_SECONDS)
+        )
         if all(isinstance(reply, NotReady) for reply in replies):
-            raise replies[0]  # nothing can be done now: that is not the commands' fault
+            raise replies[0]  # Valkey is not ready, which is no error of the commands
         return replies
 
-    async def _again(self, steps: Sequence[Step], replies: list[Any]) -> list[Any]:
-        """Repeat what did not run because a node lacks our functions: a new primary, or one that was emptied."""
+    async def _retry_missing(self, steps: Sequence[Step], replies: list[Any]) -> list[Any]:
+        """Send steps again that failed because a node has no Lua functions: a new primary, or one that was flushed."""
         missing = [i for i, reply in enumerate(replies) if isinstance(reply, ReplyError) and is_function_missing(reply)]
         if missing:
             await self._functions.load()
-            again = await self._valkey.batch([steps[i] for i in missing], raw=True, return_errors=True, timeout=SECONDS)
-            for i, reply in zip(missing, again, strict=True):
+            retried = await self._valkey.batch(
+                [steps[i] for i in missing], raw=True, return_errors=True, timeout=TIMEOUT_SECONDS
+            )
+            for i, reply in zip(missing, retried, strict=True):
                 replies[i] = reply
         return replies
 
-    async def _answers(self, plans: Sequence[CommandPlan], replies: list[Any]) -> list[Outcome]:
-        """What the replies, which came in a row, come to."""
+    async def _results(self, plans: Sequence[CommandPlan], replies: list[Any]) -> list[Outcome]:
+        """The results of the plans, from the replies of all steps in order."""
         rest = iter(replies)
-        shares = [list(islice(rest, plan.count)) for plan in plans]
-        looked = await self._looked(plans, shares)
-        answers: list[Outcome] = []
-        room = MOST_BYTES
-        for plan, own, said in zip(plans, shares, looked, strict=True):
-            room -= _weight(own)
-            # A write is never said to be refused once it is done; its answer is a number anyway.
-            fits = room >= 0 or plan.writes
-            answers.append(_finish(plan, own, said) if fits else Refused(_TOO_LARGE))
-        return answers
+        shares = [list(islice(rest, plan.step_count)) for plan in plans]
+        hidden = await self._hidden(plans, shares)
+        results: list[Outcome] = []
+        bytes_left = MAX_RESULT_BYTES
+        for plan, own, own_hidden in zip(plans, shares, hidden, strict=True):
+            bytes_left -= _string_bytes(own)
+            # A write that was run must not be reported as refused; its result is only a number.
+            fits = bytes_left >= 0 or plan.writes
+            results.append(_finish(plan, own, own_hidden) if fits else Refused(_TOO_LARGE))
+        return results
 
-    async def _looked(self, plans: Sequence[CommandPlan], shares: Sequence[list[Any]]) -> list[list[bool]]:
-        """Whether replies are about what is hidden: a comment on a banned post. A round trip if one may be."""
-        looks = [plan.look(own) for plan, own in zip(plans, shares, strict=True)]
-        steps = [step for look in looks for step in look if step is not None]
-        found = iter(await self._valkey.batch(steps, raw=True, timeout=SECONDS))
-        return [[step is not None and bool(next(found)) for step in look] for look in looks]
+    async def _hidden(self, plans: Sequence[CommandPlan], shares: Sequence[list[Any]]) -> list[list[bool]]:
+        """Whether each key is hidden, such as a comment on a banned post. One round trip if any key may be."""
+        follow_ups = [plan.follow_up(own) for plan, own in zip(plans, shares, strict=True)]
+        steps = [step for follow_up in follow_ups for step in follow_up if step is not None]
+        found = iter(await self._valkey.batch(steps, raw=True, timeout=TIMEOUT_SECONDS))
+        return [[step is not None and bool(next(found)) for step in follow_up] for follow_up in follow_ups]
 
 
-def _finish(plan: CommandPlan, replies: list[Any], looked: list[bool]) -> Outcome:
+def _finish(plan: CommandPlan, replies: list[Any], hidden: list[bool]) -> Outcome:
     try:
-        return plan.finish(replies, looked)
+        return plan.finish(replies, hidden)
     except Refused as refused:
         return refused
 
 
-def _weight(reply: Any) -> int:
-    """Bytes of strings."""
+def _string_bytes(reply: Any) -> int:
+    """The total size of the strings in a reply."""
     if isinstance(reply, list):
-        return sum(map(_weight, reply))
+        return sum(map(_string_bytes, reply))
     return len(reply) if isinstance(reply, bytes) else 0
