@@ -22,13 +22,15 @@ from starlette.routing import Route
 
 from bench.harness import Operation, compare, show
 from bench.peers.shop_caches import Aiocache, Cashews, Starsessions, page_app
+from plaza.caching.connection import connect
+from plaza.caching.keys import ROW_DELAYS, ROW_SCHEDULE
+from plaza.caching.middleware import PageCacheMiddleware
+from plaza.caching.row_cache import RowCache
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
-from plaza.shop import PageCache, RowCache, connect
-from plaza.shop.keys import SHOP_DELAYS, SHOP_SCHEDULE
+from plaza.sessions.service import Sessions
 from plaza.shop.model import Login
-from plaza.shop.sessions import Sessions
 from tests.servers import running_server
 
 OURS = "plaza"
@@ -143,7 +145,7 @@ async def hits(what: str, contenders: Mapping[str, tuple[Operation, int]]) -> No
 async def pages_and_rows(functions: Functions, port: int) -> None:
     origin = Origin()
     cashews, aiocache = Cashews(port, origin.render, origin.load), Aiocache(port, origin.render, origin.load)
-    ours = Door(PageCache(page_app(origin.render), functions), "/page")
+    ours = Door(PageCacheMiddleware(page_app(origin.render), functions), "/page")
     peers = {"cashews": Door(cashews.app, "/page"), "aiocache": Door(aiocache.app, "/page")}
     rows = RowCache(functions, origin.load_many)
     await rows.schedule("273", 300)  # as a worker keeps it
@@ -208,14 +210,14 @@ async def worker(functions: Functions) -> None:
     now = time.time()
     for id, delay in delays.items():
         await functions.valkey.batch(
-            [("ZADD", SHOP_DELAYS(), delay, id), ("ZADD", SHOP_SCHEDULE(), now + 4 + chance.uniform(0, delay), id)]
+            [("ZADD", ROW_DELAYS(), delay, id), ("ZADD", ROW_SCHEDULE(), now + 4 + chance.uniform(0, delay), id)]
         )
     await asyncio.sleep(max(0.0, now + 4 - time.time()))
-    task = asyncio.create_task(RowCache(functions, origin.load_many).work())
+    task = asyncio.create_task(RowCache(functions, origin.load_many).worker.run())
     lags, used = [], time.process_time()
     for _ in range(100):
         await asyncio.sleep(0.05)
-        ((_, first),) = await functions.valkey.call("ZRANGE", SHOP_SCHEDULE(), 0, 0, "WITHSCORES")
+        ((_, first),) = await functions.valkey.call("ZRANGE", ROW_SCHEDULE(), 0, 0, "WITHSCORES")
         lags.append(max(0.0, time.time() - float(first)))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -13,7 +13,7 @@ import os
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from plaza.shop import PageCache
+from plaza.caching.middleware import PageCacheMiddleware
 
 stock = {7: 3}
 pages = FastAPI()
@@ -30,4 +30,4 @@ async def sold(id: int) -> dict[str, int]:
     return {"pages_dropped": await app.purge(f"item-{id}")}
 
 
-app = PageCache(pages, store=os.environ.get("VALKEY", "valkey://localhost:6379"))
+app = PageCacheMiddleware(pages, store=os.environ.get("VALKEY", "valkey://localhost:6379"))

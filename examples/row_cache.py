@@ -9,7 +9,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.shop import RowCache, connect
+from plaza.caching.connection import connect
+from plaza.caching.row_cache import RowCache
 
 database = sqlite3.connect(":memory:", check_same_thread=False)
 database.row_factory = sqlite3.Row
@@ -28,7 +29,7 @@ async def main() -> None:
     async with connect(os.environ.get("VALKEY", "valkey://localhost:6379")) as store:
         rows = RowCache(store, load)
         await rows.schedule("273", delay=0.2)  # copied five times a second …
-        worker = asyncio.create_task(rows.work())  # … by this process and any other that does the same
+        worker = asyncio.create_task(rows.worker.run())  # … by this process and any other that does the same
         print(await rows.get("273"))
         database.execute("UPDATE items SET qty = 628")
         await asyncio.sleep(0.5)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from plaza import worker
 from plaza.articles import domain as articles
+from plaza.caching import domain as caching
 from plaza.challenges import domain as challenges
 from plaza.core import health, keys, paging, rate_limits
 from plaza.core.auth import Auth
@@ -57,7 +58,14 @@ from plaza.worker import Worker
 
 T = TypeVar("T")
 
-DOMAINS: tuple[Domain, ...] = (social.DOMAIN, articles.DOMAIN, challenges.DOMAIN, live.DOMAIN, shop.DOMAIN)
+DOMAINS: tuple[Domain, ...] = (
+    social.DOMAIN,
+    articles.DOMAIN,
+    challenges.DOMAIN,
+    live.DOMAIN,
+    caching.DOMAIN,
+    shop.DOMAIN,
+)
 # Those of no domain.
 LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRARY, *worker.LIBRARIES)
 

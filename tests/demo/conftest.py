@@ -17,7 +17,7 @@ from tests.servers import Cluster, Server
 from tests.social.consistency import Facts, read_all
 
 # What the passing of time, a worker's turn or a second start changes though nobody did anything.
-PASSING = {"libraries", "job", "lease", "fence", "demo_runs", "hashtag_ranked", "ranking_due", "clg_turn", "shop_row"}
+PASSING = {"libraries", "job", "lease", "fence", "demo_runs", "hashtag_ranked", "ranking_due", "clg_turn", "row_state"}
 
 
 @pytest.fixture

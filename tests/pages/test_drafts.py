@@ -12,7 +12,7 @@ from plaza.app import Plaza, running
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.demo.service import Demo
-from plaza.shop.sessions import Sessions
+from plaza.sessions.service import Sessions
 from plaza.web.demo import DemoAccount
 from tests.http_servers import serving
 from tests.pages.conftest import Surfer

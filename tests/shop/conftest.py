@@ -13,6 +13,10 @@ import httpx
 import pytest
 
 from plaza.app import running
+from plaza.caching.item_views import ItemViews
+from plaza.caching.library import LIBRARY as CACHING_LIBRARY
+from plaza.caching.page_cache import PageCache
+from plaza.caching.row_cache import RowCache
 from plaza.core import paging
 from plaza.core.auth import Actor
 from plaza.core.clock import ManualClock
@@ -24,16 +28,14 @@ from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from plaza.shop.caching import Caching
+from plaza.sessions.service import Limits, Sessions
+from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items, loader
 from plaza.shop.library import LIBRARY
 from plaza.shop.model import Item, Login, NewItem
 from plaza.shop.orders import Orders
-from plaza.shop.pages import Pages
 from plaza.shop.personal_data import Shoppers
-from plaza.shop.rows import RowCache
-from plaza.shop.sessions import Limits, Sessions
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 from tests.http_servers import client_of
@@ -69,12 +71,13 @@ class Shop:
     revocations: Revocations
     sessions: Sessions
     rows: RowCache
-    pages: Pages
+    pages: PageCache
     items: Items
+    item_views: ItemViews
     views: Views
     carts: Carts
     orders: Orders
-    caching: Caching
+    cache_admin: CacheAdmin
     storefront: Storefront
     shoppers: Shoppers
 
@@ -111,9 +114,10 @@ class Shop:
 def assemble(functions: Functions, sql: Sql, clock: ManualClock, book: Book, limits: Limits | None = None) -> Shop:
     revocations = Revocations(functions.valkey, clock=clock)
     sessions = Sessions(functions, clock, accounts=book, revocations=revocations, limits=limits)
-    rows, pages = RowCache(functions, loader(sql), clock=clock), Pages(functions, clock=clock)
+    rows, pages = RowCache(functions, loader(sql), clock=clock), PageCache(functions, clock=clock)
     items = Items(sql, rows, pages.purge)
     orders = Orders(sql, sessions, items, clock)
+    item_views = ItemViews(functions, clock)
     return Shop(
         functions=functions,
         sql=sql,
@@ -123,10 +127,11 @@ def assemble(functions: Functions, sql: Sql, clock: ManualClock, book: Book, lim
         rows=rows,
         pages=pages,
         items=items,
-        views=Views(sessions, items, Snapshots(functions.valkey, clock), clock),
+        item_views=item_views,
+        views=Views(sessions, items, item_views, Snapshots(functions.valkey, clock)),
         carts=Carts(sessions, items),
         orders=orders,
-        caching=Caching(functions, items, clock),
+        cache_admin=CacheAdmin(functions, items, clock),
         storefront=Storefront(items, pages),
         shoppers=Shoppers(sessions, orders),
     )
@@ -134,7 +139,7 @@ def assemble(functions: Functions, sql: Sql, clock: ManualClock, book: Book, lim
 
 @pytest.fixture
 async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
-    functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
+    functions = Functions(valkey, [LIBRARY, CACHING_LIBRARY, paging.LIBRARY])
     await functions.load()
     yield functions
     await functions.outbox.drain()

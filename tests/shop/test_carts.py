@@ -11,9 +11,9 @@ import pytest
 
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
+from plaza.sessions.service import GRACE_SECONDS, new_token
 from plaza.shop.keys import SHOP_ACCOUNT_CART, SHOP_CART, of_account
 from plaza.shop.model import MOST_LINES, CartFull, NewQuantity
-from plaza.shop.sessions import GRACE_SECONDS, new_token
 from tests.shop.conftest import Offer, Shop
 
 

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from sqlalchemy import insert
 
+from plaza.caching.keys import CACHED_ROW, ITEM_VIEWS, ROW_DELAYS
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
 from plaza.shop.items import loader
-from plaza.shop.keys import SHOP_CART, SHOP_DELAYS, SHOP_INV, SHOP_POPULAR, SHOP_VIEWED
+from plaza.shop.keys import SHOP_CART, SHOP_VIEWED
 from plaza.shop.model import ItemChange, NewItem, hundredths, price_text
 from plaza.shop.tables import ITEMS
 from tests.shop.conftest import Offer, Shop
@@ -21,7 +22,7 @@ from tests.shop.conftest import Offer, Shop
 
 async def test_a_stranger_reads_an_items_row_as_the_document_says(offer: Offer, redis_client: Any) -> None:
     item = await offer(name="GTab 7inch", price="19.9", qty=629)
-    row = json.loads(await redis_client.get(SHOP_INV(item.id)))
+    row = json.loads(await redis_client.get(CACHED_ROW(item.id)))
     assert row["qty"] == 629
     assert row["name"] == "GTab 7inch"
     assert row["description"] == "A tablet."
@@ -33,7 +34,7 @@ async def test_a_change_shows_at_once_in_the_cached_row(shop: Shop, offer: Offer
     await shop.items.read(item.id)
     changed = await shop.items.change(item.id, ItemChange(price="7", qty=3))
     assert (changed.price, changed.qty, changed.name) == ("7.00", 3, "GTab 7inch")
-    assert json.loads(await redis_client.get(SHOP_INV(item.id)))["price"] == "7.00"
+    assert json.loads(await redis_client.get(CACHED_ROW(item.id)))["price"] == "7.00"
     assert await shop.items.read(item.id) == changed
 
 
@@ -67,25 +68,25 @@ async def test_a_row_that_another_service_wrote_by_the_document_does_no_harm(
 ) -> None:
     item = await offer()
     for text in ('{"qty":629, "name": "GTab 7inch", "description": "..."}', "no JSON", '"text"'):
-        await redis_client.set(SHOP_INV(item.id), text)
+        await redis_client.set(CACHED_ROW(item.id), text)
         assert await shop.items.read(item.id) == item
-        await redis_client.set(SHOP_INV(item.id), text)
+        await redis_client.set(CACHED_ROW(item.id), text)
         assert (await shop.items.page(Page())).items == [item]
-        await redis_client.set(SHOP_INV(item.id), text)
+        await redis_client.set(CACHED_ROW(item.id), text)
         assert (await shop.views.view(None, item.id))[1] == item
 
 
 async def test_what_others_wrote_that_is_no_item_stands_in_no_list(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item, token = await offer(), await shop.token()
     strange = {"item1": -23, "a b": -22, "007": -21, str(item.id): -1}
-    await redis_client.set(SHOP_INV("item1"), '{"qty":629, "name": "GTab 7inch", "description": "..."}')
-    await redis_client.zadd(SHOP_POPULAR(), strange)
+    await redis_client.set(CACHED_ROW("item1"), '{"qty":629, "name": "GTab 7inch", "description": "..."}')
+    await redis_client.zadd(ITEM_VIEWS(), strange)
     await redis_client.zadd(SHOP_VIEWED(token), strange)
-    await redis_client.zadd(SHOP_DELAYS(), dict.fromkeys(strange, 5))
+    await redis_client.zadd(ROW_DELAYS(), dict.fromkeys(strange, 5))
     await redis_client.hset(SHOP_CART(token), mapping={"item1": "10", str(item.id): "3", "2": "many", "3": "-1"})
     assert (await shop.views.popular(Page())).items == [item]
     assert (await shop.views.recently(token, Page()))[1].items == [item]
-    assert [row.id for row in (await shop.caching.state(Page())).rows] == [item.id]
+    assert [row.id for row in (await shop.cache_admin.state(Page())).rows] == [item.id]
     assert await shop.lines(token) == {item.id: 3}
     _, order = await shop.orders.check_out(token)
     assert [(line.id, line.qty) for line in order.items] == [(item.id, 3)]

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from plaza.caching.keys import CACHED_ROW
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.shop.keys import SHOP_CART, SHOP_INV, SHOP_LOGINS
+from plaza.shop.keys import SHOP_CART, SHOP_LOGINS
 from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
 from plaza.shop.orders import AGAIN_SECONDS
 from plaza.shop.tables import ITEMS, LINES, ORDERS
@@ -60,7 +61,7 @@ async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_on
         assert await redis_client.exists(SHOP_CART(token)) == 0
         for item, qty in zip((one, two), left, strict=True):
             assert await stock(both, item.id) == qty
-            assert json.loads(await redis_client.get(SHOP_INV(item.id)))["qty"] == qty
+            assert json.loads(await redis_client.get(CACHED_ROW(item.id)))["qty"] == qty
         visit, _ = await both.sessions.visit(token)
         assert (await both.orders.page(visit, Page())).orders == [order]
 
@@ -123,7 +124,7 @@ async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None
     assert (await stock(both, one.id), await stock(both, two.id)) == (0, 0)
 
 
-@pytest.mark.parametrize("moment", ["shop_fill_row", "shop_purge", "shop_ordered"])
+@pytest.mark.parametrize("moment", ["caching_fill_row", "caching_purge", "shop_ordered"])
 async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
     shop: Shop, offer: Offer, redis_client: Any, moment: str
 ) -> None:
@@ -139,7 +140,7 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         _, order = await shop.orders.check_out(token)
         assert [(line.id, line.qty) for line in order.items] == [(item.id, 2)]
         assert await stock(shop, item.id) == before - 2
-        assert json.loads(await redis_client.get(SHOP_INV(item.id)))["qty"] == before - 2
+        assert json.loads(await redis_client.get(CACHED_ROW(item.id)))["qty"] == before - 2
         assert await shop.lines(token) == {other.id: 1}, "what was added since is for the next order"
         _, second = await shop.orders.check_out(token)
         assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from plaza.caching import item_views
+from plaza.caching.keys import ITEM_VIEWS
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
-from plaza.shop import views
-from plaza.shop.keys import SHOP_POPULAR, SHOP_VIEWED
+from plaza.shop.keys import SHOP_VIEWED
 from tests.shop.conftest import Offer, Shop
 
 
@@ -22,7 +23,7 @@ async def test_strangers_see_views_as_the_document_says(shop: Shop, offer: Offer
         visit, item = await shop.views.view(token, id)
         assert not visit.new
         assert item.id == id
-    assert await redis_client.zrange(SHOP_POPULAR(), 0, -1, withscores=True) == [
+    assert await redis_client.zrange(ITEM_VIEWS(), 0, -1, withscores=True) == [
         (str(one.id), -2.0),
         (str(two.id), -1.0),
     ]
@@ -51,7 +52,7 @@ async def test_a_view_of_nothing_counts_nothing(shop: Shop, redis_client: Any) -
     token = await shop.token()
     with pytest.raises(NotFound):
         await shop.views.view(token, 12345)
-    assert await redis_client.exists(SHOP_POPULAR()) == 0
+    assert await redis_client.exists(ITEM_VIEWS()) == 0
     assert await redis_client.exists(SHOP_VIEWED(token)) == 0
 
 
@@ -61,9 +62,9 @@ async def test_a_view_counts_once_also_if_the_row_was_not_cached_or_the_session_
     item = await offer()
     for cookie in (None, "EB9382CA-0376-4558-B271-EA230BDB7EAF", await shop.token()):
         await shop.rows.schedule(str(item.id), 0)
-        before = await redis_client.zscore(SHOP_POPULAR(), item.id) or 0
+        before = await redis_client.zscore(ITEM_VIEWS(), item.id) or 0
         visit, _ = await shop.views.view(cookie, item.id)
-        assert await redis_client.zscore(SHOP_POPULAR(), item.id) == before - 1
+        assert await redis_client.zscore(ITEM_VIEWS(), item.id) == before - 1
         assert await redis_client.zrange(SHOP_VIEWED(visit.token), 0, -1) == [str(item.id)]
 
 
@@ -80,18 +81,18 @@ async def test_popular_items_come_by_views(shop: Shop, offer: Offer) -> None:
 
 
 async def test_views_are_halved_once_in_five_minutes_whoever_asks(shop: Shop, redis_client: Any) -> None:
-    await redis_client.zadd(SHOP_POPULAR(), {"1": -8.0, "2": -3.0})
-    await asyncio.gather(*(shop.views.halve() for _ in range(5)))
-    assert await redis_client.zscore(SHOP_POPULAR(), "1") == -4
-    shop.clock.advance(seconds=views.HALVE_SECONDS)
-    await asyncio.gather(*(shop.views.halve() for _ in range(5)))
-    assert await redis_client.zrange(SHOP_POPULAR(), 0, -1, withscores=True) == [("1", -2.0), ("2", -0.75)]
+    await redis_client.zadd(ITEM_VIEWS(), {"1": -8.0, "2": -3.0})
+    await asyncio.gather(*(shop.item_views.halve() for _ in range(5)))
+    assert await redis_client.zscore(ITEM_VIEWS(), "1") == -4
+    shop.clock.advance(seconds=item_views.HALVE_SECONDS)
+    await asyncio.gather(*(shop.item_views.halve() for _ in range(5)))
+    assert await redis_client.zrange(ITEM_VIEWS(), 0, -1, withscores=True) == [("1", -2.0), ("2", -0.75)]
 
 
 async def test_the_least_viewed_are_cut(shop: Shop, redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST_POPULAR", 10)
-    monkeypatch.setattr(views, "CUT_STEP", 3)
-    await redis_client.zadd(SHOP_POPULAR(), {str(n): -n for n in range(1, 31)})
-    await shop.views.halve()
-    left = await redis_client.zrange(SHOP_POPULAR(), 0, -1, withscores=True)
+    monkeypatch.setattr(item_views, "MAX_ITEMS", 10)
+    monkeypatch.setattr(item_views, "REMOVE_BATCH", 3)
+    await redis_client.zadd(ITEM_VIEWS(), {str(n): -n for n in range(1, 31)})
+    await shop.item_views.halve()
+    left = await redis_client.zrange(ITEM_VIEWS(), 0, -1, withscores=True)
     assert left == [(str(n), -n / 2) for n in range(30, 20, -1)]

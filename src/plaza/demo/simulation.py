@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from plaza.articles.keys import ARTICLES_BY_TIME
 from plaza.articles.service import Articles
+from plaza.caching.keys import ITEM_VIEWS
 from plaza.challenges.model import CATEGORY_NAMES, NewTracking
 from plaza.challenges.model import NewPost as NewChallengePost
 from plaza.challenges.posts import Posts as ChallengePosts
@@ -26,7 +27,6 @@ from plaza.demo.audience import DemoAudience
 from plaza.demo.phrases import bank, fill
 from plaza.demo.users import CommunityUsers, DemoUser
 from plaza.live.service import LiveService
-from plaza.shop.keys import SHOP_POPULAR
 from plaza.shop.views import Views
 from plaza.social.keys import EXPLORE_FEED, USER
 from plaza.social.model import NewComment, NewPost
@@ -148,7 +148,7 @@ class DemoSimulation:
 
     async def _look(self, person: DemoUser, actor: Actor) -> object:
         """A guest looks at an item: at a popular one rather than another."""
-        items: list[str] = await self._valkey.call("ZRANGE", SHOP_POPULAR(), 0, RECENT - 1)
+        items: list[str] = await self._valkey.call("ZRANGE", ITEM_VIEWS(), 0, RECENT - 1)
         guest = None if len(self._guests) < GUESTS else self._one(self._guests)
         visit, seen = await self._views.view(guest, int(self._one(items, 1.5)))
         if guest is None:

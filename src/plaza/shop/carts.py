@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from plaza.sessions.service import Sessions, Visit, is_token
 from plaza.shop.items import Items
-from plaza.shop.keys import SHOP_INV, of_account
+from plaza.shop.keys import of_account
 from plaza.shop.model import MOST_LINES, Cart, CartFull, Item, Line, SessionMoved, hundredths, lines_of, price_text
-from plaza.shop.sessions import Sessions, Visit, is_token
 
 
 class Carts:
@@ -27,41 +27,28 @@ class Carts:
         return visit, await self._priced(flat)
 
     async def put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, Cart]:
-        """Want so many of an item; 0 removes it. One round trip if the item's row is cached, one for the rows."""
-        put = self._put_apart if self._functions.valkey.clustered else self._put
-        visit, reply = await put(cookie, id, qty)
+        """Set the quantity of an item in the cart; 0 removes it. Two round trips; on a cluster four in sequence."""
+        if qty:
+            await self._items.read(id)  # 404 for an unknown item
+        visit, reply = await self._put_line(cookie, id, qty)
         if not reply:
-            raise SessionMoved("Log in is under way: ask again with the new cookie.")
-        how, *flat = reply
-        if how == "full":
-            raise CartFull(f"A cart has {MOST_LINES} lines at most.")
+            raise SessionMoved("A login has replaced this session. Repeat the request with the new cookie.")
+        result, *flat = reply
+        if result == "full":
+            raise CartFull(f"A cart has at most {MOST_LINES} lines. Remove one first.")
         if visit.was_guest:
             flat = [*await self._sessions.cart_before(visit.token), str(id), str(qty)]
         return visit, await self._priced(flat)
 
-    async def _put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
-        visit, reply = await self._sessions.visit(cookie, "shop_put", id, qty, "0", keys=[SHOP_INV(id)])
-        if reply and reply[0] == "unknown":
-            await self._items.read(id)
-            _, reply = await self._sessions.visit(visit.token, "shop_put", id, qty, "1", keys=[SHOP_INV(id)])
-        return visit, reply
-
-    async def _put_apart(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
-        """On a cluster, where the item, the session and the account may live apart: four round trips in sequence."""
-
-        async def known() -> None:
-            if qty:
-                await self._items.read(id)
-
-        async def signed_in() -> str | None:
-            return await self._sessions.peek(cookie) if cookie is not None and is_token(cookie) else None
-
-        _, user = await asyncio.gather(known(), signed_in())
-        if user is not None:
-            (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), self._put_account(user, id, qty))
-            return visit, reply
-        visit, reply = await self._sessions.visit(cookie, "shop_put", id, qty, "1")
-        if reply and reply[0] == "account":  # of a person who has just logged in
+    async def _put_line(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
+        """On a cluster, where session and account are on different nodes, an account's cart is a second step."""
+        if self._functions.valkey.clustered and cookie is not None and is_token(cookie):
+            user = await self._sessions.peek(cookie)
+            if user is not None:
+                (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), self._put_account(user, id, qty))
+                return visit, reply
+        visit, reply = await self._sessions.visit(cookie, "shop_put", id, qty)
+        if reply and reply[0] == "account":  # the user has just logged in
             username = visit.user or visit.heir
             assert username is not None
             reply = await self._put_account(username, id, qty)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from plaza.caching.item_views import ItemViews
+from plaza.caching.page_cache import PageCache
+from plaza.caching.row_cache import RowCache
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.paging import Snapshots
-from plaza.shop.caching import Caching
+from plaza.sessions.service import Limits, Sessions
+from plaza.sessions.session_cache import Present
+from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
 from plaza.shop.invariants import INVARIANTS
 from plaza.shop.items import Items, loader
 from plaza.shop.jobs import timers
 from plaza.shop.library import LIBRARY
 from plaza.shop.orders import Orders
-from plaza.shop.pages import Pages
 from plaza.shop.personal_data import Shoppers
 from plaza.shop.routes import route
-from plaza.shop.rows import RowCache
-from plaza.shop.session_cache import Present
-from plaza.shop.sessions import Limits, Sessions
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 
@@ -32,10 +33,11 @@ def build(core: Core) -> Parts:
         revocations=core.auth.revocations,
         limits=limits,
     )
-    rows, pages = RowCache(core.functions, loader(core.sql)), Pages(core.functions)
+    rows, pages = RowCache(core.functions, loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge)
     orders = Orders(core.sql, sessions, items, core.clock)
-    views = Views(sessions, items, Snapshots(core.valkey, core.clock), core.clock)
+    item_views = ItemViews(core.functions, core.clock)
+    views = Views(sessions, items, item_views, Snapshots(core.valkey, core.clock))
     services = [
         sessions,
         Present(sessions, core.clock),
@@ -43,15 +45,15 @@ def build(core: Core) -> Parts:
         views,
         Carts(sessions, items),
         orders,
-        Caching(core.functions, items, core.clock),
+        CacheAdmin(core.functions, items, core.clock),
         Storefront(items, pages),
     ]
-    turns = {"shop.rows": rows.turn}
+    turns = {"shop.rows": rows.worker.copy_due}
     return Parts(
         services,
         Provided(sessions=sessions),
-        timers=timers(sessions, views),
         worker_loops=turns,
+        timers=timers(sessions, item_views),
         personal_data=Shoppers(sessions, orders),
     )
 

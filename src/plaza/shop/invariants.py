@@ -12,8 +12,6 @@ MENDS = {
     "session": k.SHOP_SESSION,
     "belongs": k.SHOP_SESSION,
     "person": k.SHOP_ACCOUNT,
-    "row": k.SHOP_ROW,
-    "popular": k.SHOP_POPULAR,
 }
 
 MOST_VIEWED = 25
@@ -82,46 +80,6 @@ def _viewed(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None if replies[0] <= MOST_VIEWED else f"has {replies[0]} items, more than {MOST_VIEWED}"
 
 
-def _nothing(entry: Entry) -> Sequence[Command]:
-    return ()
-
-
-def _popular(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    return None if entry.value <= 0 else f"has {entry.member} at {entry.value}, and views count down from 0"
-
-
-def _asks_row(entry: Entry) -> Sequence[Command]:
-    item = entry.parts[0]
-    return (("ZSCORE", k.SHOP_DELAYS(), item), ("ZSCORE", k.SHOP_SCHEDULE(), item)) if "delay" in entry.value else ()
-
-
-def _row(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    if None in replies:
-        return "is copied regularly, and not in `delay:` and `schedule:`"
-    return None
-
-
-# Others may schedule rows too, in these two sets alone: then what is known of the row follows when it is copied first.
-def _asks_scheduled(entry: Entry) -> Sequence[Command]:
-    return (("ZSCORE", k.SHOP_SCHEDULE(), entry.member),)
-
-
-def _delayed(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    if entry.value <= 0:
-        return f"has {entry.member} at {entry.value}, which should have left the cache"
-    return f"has {entry.member}, which is not scheduled" if replies[0] is None else None
-
-
-def _asks_delayed(entry: Entry) -> Sequence[Command]:
-    return (("ZSCORE", k.SHOP_DELAYS(), entry.member),)
-
-
-def _scheduled(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    if replies[0] is not None or entry.value * 1000 <= now:
-        return None  # a worker is about to take it off
-    return f"has {entry.member}, which has no delay"
-
-
 INVARIANTS = Invariants(
     [
         Invariant("session", k.SHOP_SESSION, _asks_known, _known, per_key=True),
@@ -130,10 +88,7 @@ INVARIANTS = Invariants(
         Invariant("session", k.SHOP_RECENT, _asks_session, _recent),
         Invariant("session", k.SHOP_ACCOUNT_SESSIONS, _asks_session, _own),
         Invariant("size", k.SHOP_VIEWED, _asks_viewed, _viewed, per_key=True),
-        Invariant("score", k.SHOP_POPULAR, _nothing, _popular),
-        Invariant("schedule", k.SHOP_ROW, _asks_row, _row, per_key=True),
-        Invariant("schedule", k.SHOP_DELAYS, _asks_scheduled, _delayed),
-        Invariant("schedule", k.SHOP_SCHEDULE, _asks_delayed, _scheduled),
+        Invariant("size", k.SHOP_VIEWED, _asks_viewed, _viewed, per_key=True),
     ],
     MENDS,
 )

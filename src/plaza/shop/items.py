@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import bindparam, select, update
 
+from plaza.caching.row_cache import RowCache
+from plaza.caching.row_store import CachedRow, RowData
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.shop.model import Item, ItemChange, ItemsPage, NewItem, clean_name, hundredths, is_item_id, price_text
-from plaza.shop.rows import Data, Row, RowCache
 from plaza.shop.tables import ITEMS
 
 Purge = Callable[[str], Awaitable[object]]
@@ -26,10 +27,10 @@ _NEWEST = newest_ids(ITEMS.c.id)
 _BY_IDS = select(ITEMS).where(ITEMS.c.id.in_(bindparam("ids", expanding=True)))
 
 
-def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]:
+def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, RowData]]]:
     """Rows of items, for the row cache."""
 
-    async def load(ids: Sequence[str]) -> dict[str, Data]:
+    async def load(ids: Sequence[str]) -> dict[str, RowData]:
         # Others may schedule rows too; what no item can be called must not spoil the query for the rest.
         numbers = [int(id) for id in ids if is_item_id(id)]
         return {str(row.id): as_data(row) for row in await sql.fetch_all(_BY_IDS, ids=numbers)}
@@ -37,7 +38,7 @@ def loader(sql: Sql) -> Callable[[Sequence[str]], Awaitable[Mapping[str, Data]]]
     return load
 
 
-def as_data(row: Any) -> Data:
+def as_data(row: Any) -> RowData:
     """A row as it is copied: the document's fields first."""
     return {
         "qty": row.qty,
@@ -90,7 +91,7 @@ class Items:
         await self.refresh([data])
         return msgspec.convert(data, Item)
 
-    async def refresh(self, rows: Sequence[Data]) -> None:
+    async def refresh(self, rows: Sequence[RowData]) -> None:
         """Items were changed in SQL: say so where they are cached."""
         await asyncio.gather(*(self._renew(data["id"], self.rows.put(str(data["id"]), data)) for data in rows))
 
@@ -107,7 +108,7 @@ class Items:
         """One item, without counting a view. One round trip if it is cached."""
         return await self.item_of(id, await self.rows.get(str(id)))
 
-    async def item_of(self, id: int, row: Row | None) -> Item:
+    async def item_of(self, id: int, row: CachedRow | None) -> Item:
         """The item of a row."""
         item = await self._whole(str(id), row)
         if item is None:
@@ -120,7 +121,7 @@ class Items:
         rows = dict(zip(known, await self.rows.get_many(known), strict=True))
         return [await self._whole(id, rows.get(id)) for id in ids]
 
-    async def _whole(self, id: str, row: Row | None) -> Item | None:
+    async def _whole(self, id: str, row: CachedRow | None) -> Item | None:
         """Other services may write `inv:<id>` too; what is not a whole item is read again."""
         if row is None:
             return None
@@ -135,7 +136,7 @@ class Items:
         return ItemsPage(paged.items, paged.pagination)
 
 
-def _item(row: Row) -> Item:
+def _item(row: CachedRow) -> Item:
     return msgspec.structs.replace(msgspec.json.decode(row.json, type=Item), stale=row.stale)
 
 

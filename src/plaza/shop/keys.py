@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess, Reference, RequiresKey
+from plaza.caching.keys import ITEM
+from plaza.core.keyspace import (
+    Catalogue,
+    Formula,
+    HashField,
+    Key,
+    KeyAccess,
+    Reference,
+    RequiresKey,
+)
 from plaza.core.tokens import USERNAME
 
 UUID: Final = "[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"
-ITEM: Final = "[A-Za-z0-9_.-]{1,64}"
-
 QUANTITY: Final = "[1-9][0-9]{0,2}"
-
-# The owner of what belongs to `viewed:` itself: on a cluster `shop:halved:{viewed:}` stands beside it.
-POPULAR: Final = "viewed:"
 
 SHOP_LOGINS = Key(
     "login:",
@@ -59,27 +63,6 @@ SHOP_VIEWED = Key(
     ttl_seconds=86_400,
     ttl_optional=True,
     document="viewed:EB9382CA-0376-4558-B271-EA230BDB7EAF",
-    read=KeyAccess.ADMIN,
-)
-SHOP_POPULAR = Key(
-    "viewed:",
-    "zset",
-    "How often items are looked at: one down from 0 per view, halved and cut to 20,000 every five minutes.",
-    contains="item id",
-    score="minus the number of views, older ones counting less",
-    element_regex="<item>",
-    invariants=(Formula("no score is above 0"),),
-    repair="popular <item>",
-    read=KeyAccess.PUBLIC,
-    document="viewed:",
-)
-SHOP_HALVED = Key(
-    "shop:halved:<popular>",
-    "string",
-    "The five minutes in which `viewed:` was halved last, so that it is halved once in each.",
-    contains="Unix seconds divided by 300",
-    element_regex="<count>",
-    owner="popular",
     read=KeyAccess.ADMIN,
 )
 SHOP_CART = Key(
@@ -161,114 +144,6 @@ SHOP_ACCOUNT_SESSIONS = Key(
     invariants=(Formula("that session is this person's"),),
     repair="belongs <token> <username>",
 )
-SHOP_INV = Key(
-    "inv:<item>",
-    "string",
-    "A database row of an item, as JSON.",
-    contains="`qty`, `name`, `description`, `price`, `id`, `version`",
-    owner="item",
-    element_regex=r"\{.*\}",
-    lifetime="while it is scheduled; else a few seconds",
-    ttl_seconds=60,
-    ttl_optional=True,
-    read=KeyAccess.PUBLIC,
-    document="inv:273",
-)
-SHOP_ROW = Key(
-    "shop:row:<item>",
-    "hash",
-    "What is known of the copy of a row.",
-    owner="item",
-    fields=(
-        HashField("at", "when it was copied, Unix milliseconds", KeyAccess.ADMIN),
-        HashField("until", "until when it is fresh, Unix milliseconds", KeyAccess.ADMIN),
-        HashField("version", "the version of the row that was copied", KeyAccess.ADMIN),
-        HashField("delay", "seconds between two copies, if it is scheduled", KeyAccess.ADMIN),
-        HashField("due", "when it was scheduled, Unix milliseconds", KeyAccess.ADMIN),
-        HashField("old", "the row, for when `inv:<item>` has expired", KeyAccess.ADMIN),
-        HashField("none", "until when it is known that there is no such row, Unix milliseconds", KeyAccess.ADMIN),
-        HashField("busy", "who is reading it from the database, and until when", KeyAccess.ADMIN),
-        HashField("removed", "when it left the cache, Unix milliseconds", KeyAccess.ADMIN),
-    ),
-    invariants=(Formula("with a `delay`, the item is in `delay:` and `schedule:`"),),
-    repair="row <item>",
-    lifetime="while it is scheduled; else an hour",
-    ttl_seconds=3600,
-    ttl_optional=True,
-    read=KeyAccess.ADMIN,
-)
-SHOP_DELAYS = Key(
-    "delay:",
-    "zset",
-    "The rows that are copied regularly. Zero or less takes a row out of the cache.",
-    contains="item id",
-    score="seconds between two copies",
-    element_regex="<item>",
-    invariants=(Formula("each is in `schedule:` too"),),
-    repair="row <item>",
-    document="delay:",
-    read=KeyAccess.ADMIN,
-)
-SHOP_SCHEDULE = Key(
-    "schedule:",
-    "zset",
-    "When each row is copied next.",
-    contains="item id",
-    score="Unix seconds",
-    element_regex="<item>",
-    invariants=(Formula("each is in `delay:` too"),),
-    repair="row <item>",
-    document="schedule:",
-    read=KeyAccess.ADMIN,
-)
-SHOP_PAGE = Key(
-    "cache:<page>",
-    "string",
-    "A page, as it is sent.",
-    contains="HTML",
-    owner="page",
-    lifetime="300 seconds",
-    ttl_seconds=300,
-    document="cache:236712hhl3213yu21_hash",
-    read=KeyAccess.ADMIN,
-)
-SHOP_PAGE_STATE = Key(
-    "shop:page:<page>",
-    "hash",
-    "What is known of a page, and the page itself for those who come while it is renewed.",
-    owner="page",
-    fields=(
-        HashField("head", "its status, headers and tags, as JSON", KeyAccess.ADMIN),
-        HashField("old", "the page", KeyAccess.ADMIN),
-        HashField(
-            "began", "when the computation under way, or the last one, began, Unix milliseconds", KeyAccess.ADMIN
-        ),
-        HashField("from", "when the computation of the stored page began", KeyAccess.ADMIN),
-        HashField("made", "when it was stored", KeyAccess.ADMIN),
-        HashField("until", "until when it is fresh", KeyAccess.ADMIN),
-        HashField("gone", "until when it may be shown while it is renewed", KeyAccess.ADMIN),
-        HashField("cost", "milliseconds it took to compute", KeyAccess.ADMIN),
-        HashField("busy", "who computes it now", KeyAccess.ADMIN),
-        HashField("lease", "until when that one has the right to", KeyAccess.ADMIN),
-        HashField("void", "set if what is being computed was purged meanwhile", KeyAccess.ADMIN),
-        HashField("pass", "until when it is known that this page is not for storing", KeyAccess.ADMIN),
-    ),
-    lifetime="ten minutes",
-    ttl_seconds=86_400,
-    read=KeyAccess.ADMIN,
-)
-SHOP_PAGE_TAG = Key(
-    "shop:tag:<tag>",
-    "zset",
-    "The pages that show something, so that they go when it changes.",
-    contains="hash of a page; `purged` for the last purge",
-    score="until when the page may be shown, Unix milliseconds; of `purged`, when that was",
-    element_regex="<page>|purged",
-    owner="tag",
-    lifetime="two hours after the last page",
-    ttl_seconds=172_800,
-    read=KeyAccess.ADMIN,
-)
 
 CATALOGUE = Catalogue.from_module(
     "shop",
@@ -277,9 +152,6 @@ CATALOGUE = Catalogue.from_module(
         "token": UUID,
         "username": USERNAME,
         "item": ITEM,
-        "page": "[0-9a-f]{32}",
-        "tag": ITEM,
-        "popular": POPULAR,
     },
 )
 
@@ -292,11 +164,3 @@ def of_session(token: str) -> list[str]:
 def of_account(username: str) -> list[str]:
     """What every verb of an account takes: account, cart, sessions."""
     return [SHOP_ACCOUNT(username), SHOP_ACCOUNT_CART(username), SHOP_ACCOUNT_SESSIONS(username)]
-
-
-def of_row(item: str | int) -> list[str]:
-    return [SHOP_INV(item), SHOP_ROW(item)]
-
-
-def of_page(page: str) -> list[str]:
-    return [SHOP_PAGE(page), SHOP_PAGE_STATE(page)]

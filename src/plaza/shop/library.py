@@ -1,10 +1,19 @@
-"""The Lua library of the shop: one file per noun, in the order in which they build on each other."""
+"""The Lua library of the shop, built on that of sessions: a request's session and its work are one atomic step."""
 
 from __future__ import annotations
 
+from plaza.caching.keys import ITEM_VIEWS
 from plaza.core.functions import Library
+from plaza.sessions.library import LIBRARY as SESSIONS
 from plaza.shop.keys import CATALOGUE
 
-_NOUNS = ("rows", "sessions", "carts", "pages", "repair")
-
-LIBRARY = Library.read("shop", CATALOGUE, "plaza.shop.lua", *_NOUNS)
+LIBRARY = Library.read(
+    "shop",
+    CATALOGUE,
+    "plaza.shop.lua",
+    "views",
+    "carts",
+    "repair",
+    base=SESSIONS,
+    constants={"ITEM_VIEWS": ITEM_VIEWS()},  # no part, so the name is the same in both layouts
+)

@@ -170,7 +170,7 @@ class NewDelay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay: Annotated[float, Meta(ge=-1e9, le=31_536_000, description="Seconds between copies; 0 or less: none.")]
 
 
-class CachedRow(msgspec.Struct, frozen=True):
+class RowSchedule(msgspec.Struct, frozen=True):
     """How a row is cached. Times are Unix seconds; `due_at` is when it is copied next."""
 
     id: int
@@ -181,7 +181,7 @@ class CachedRow(msgspec.Struct, frozen=True):
 class CacheState(msgspec.Struct, frozen=True):
     """The caches, for operators. `late_seconds` is how far the worker is behind."""
 
-    rows: list[CachedRow]
+    rows: list[RowSchedule]
     pagination: Pagination
     scheduled: int
     late_seconds: float

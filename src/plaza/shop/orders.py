@@ -15,17 +15,17 @@ from typing import Any, Final
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plaza.caching.row_store import RowData
 from plaza.core.clock import Clock
 from plaza.core.errors import Unauthenticated
 from plaza.core.paging import Page, page_by_position
 from plaza.core.sql import Sql
 from plaza.core.sql_paging import ids_in_table, newest_ids
 from plaza.core.username_locks import lock_username, wait_for_username_locks
+from plaza.sessions.service import Sessions, Visit
 from plaza.shop.items import Items, as_data
 from plaza.shop.keys import of_account, of_session
 from plaza.shop.model import EmptyCart, Order, OrderLine, OrdersPage, OutOfStock, SessionMoved, lines_of, price_text
-from plaza.shop.rows import Data
-from plaza.shop.sessions import Sessions, Visit
 from plaza.shop.tables import ITEMS, LINES, ORDERS
 
 # A second click that comes this much later, onto the emptied cart, gets the order that the first one made.
@@ -85,7 +85,7 @@ class Orders:
             return await self._by_cart(last)
         raise EmptyCart("There is nothing in the cart.")
 
-    async def _order(self, visit: Visit, cart: str, wanted: dict[int, int]) -> tuple[Order, list[Data]]:
+    async def _order(self, visit: Visit, cart: str, wanted: dict[int, int]) -> tuple[Order, list[RowData]]:
         now = self._clock.now_ms()
         async with self._sql.begin() as tx:
             if visit.user is not None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from plaza.sessions.service import Sessions, Visit
 from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
 from plaza.shop.orders import Orders
-from plaza.shop.sessions import Sessions, Visit
 
 
 class Shoppers:

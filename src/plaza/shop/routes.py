@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from plaza.caching.middleware import asks_for_uncached
+from plaza.caching.page_store import is_not_modified
 from plaza.core.http.access import ADMIN, PUBLIC, SESSION
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
-from plaza.shop.caching import Caching
+from plaza.sessions.cookies import caller, clear_cookie, set_cookie, token_of
+from plaza.sessions.service import Sessions, Visit
+from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
-from plaza.shop.cookies import caller, clear_cookie, set_cookie, token_of
 from plaza.shop.items import Items
-from plaza.shop.middleware import asks_for_new
 from plaza.shop.model import (
-    CachedRow,
     CacheState,
     Cart,
     Item,
@@ -28,13 +29,12 @@ from plaza.shop.model import (
     NewQuantity,
     Order,
     OrdersPage,
+    RowSchedule,
     Session,
     SessionId,
     SessionsPage,
 )
 from plaza.shop.orders import Orders
-from plaza.shop.pages import not_modified
-from plaza.shop.sessions import Sessions, Visit
 from plaza.shop.storefront import HTML, Storefront
 from plaza.shop.views import Views
 
@@ -161,19 +161,19 @@ async def own_orders(request: Request, page: Page, sessions: Sessions, orders: O
 
 
 @route.get("/cache", access=ADMIN)
-async def cache_state(page: Page, caching: Caching) -> CacheState:
+async def cache_state(page: Page, caching: CacheAdmin) -> CacheState:
     """The rows that are copied regularly, and how late the worker is: for admins."""
     return await caching.state(page)
 
 
 @route.put("/cache/rows/{id}", access=ADMIN)
-async def schedule_row(id: ItemId, body: NewDelay, caching: Caching) -> CachedRow:
+async def schedule_row(id: ItemId, body: NewDelay, caching: CacheAdmin) -> RowSchedule:
     """Copy an item's row every `delay` seconds; 0 or less takes it out of the cache: for admins."""
     return await caching.schedule(id, body.delay)
 
 
 @route.delete("/cache/rows/{id}", access=ADMIN, status=204)
-async def remove_row(id: ItemId, caching: Caching) -> None:
+async def remove_row(id: ItemId, caching: CacheAdmin) -> None:
     """Take an item's row out of the cache: for admins."""
     await caching.remove(id)
 
@@ -181,7 +181,7 @@ async def remove_row(id: ItemId, caching: Caching) -> None:
 @route.get("/pages/items/{id}", access=PUBLIC, media_type=HTML, any_query=True)
 async def item_page(id: ItemId, request: Request, storefront: Storefront) -> Response[str]:
     """The page of an item for people, through the page cache: `Cache-Status`, `ETag`, 304."""
-    own = "unwanted" if asks_for_new(request.scope["query_string"]) else ""
+    own = "unwanted" if asks_for_uncached(request.scope["query_string"]) else ""
     if any(name in request.headers for name in ("authorization", "x-authorization", "x-access-token", "x-api-key")):
         own = "personal"
     served = await storefront.item(id, token_of(request), own=own)
@@ -190,6 +190,6 @@ async def item_page(id: ItemId, request: Request, storefront: Storefront) -> Res
         ("vary", "cookie, authorization"),
         ("cache-control", "private, no-cache" if served.personal else "no-cache"),
     ]
-    if not_modified(served.etag, request.headers.get("if-none-match")):
+    if is_not_modified(served.etag, request.headers.get("if-none-match")):
         return Response(None, status=304, headers=headers)
     return Response(served.page.body, headers=headers)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from plaza.articles.lists import ArticleLists
+from plaza.caching.page_cache import PageCache
 from plaza.core.domain import Core
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.live.schedule import EventSchedule
-from plaza.shop.pages import Pages
-from plaza.shop.session_cache import Present
-from plaza.shop.sessions import Sessions
+from plaza.sessions.service import Sessions
+from plaza.sessions.session_cache import Present
 from plaza.social.credentials import Credentials
 from plaza.web import (
     routes_accounts,
@@ -62,6 +62,6 @@ def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_name
     return [
         Site(secret, visitors, notices.latest, core.clock, demo),
         notices,
-        Products(Pages(core.functions)),
+        Products(PageCache(core.functions)),
         Vitals(core.valkey, core.clock, job_names),
     ]

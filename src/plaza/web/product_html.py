@@ -10,10 +10,11 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
+from plaza.caching.page_cache import PageCache
+from plaza.caching.page_store import CachedPage, page_hash
+from plaza.caching.row_store import BRIEF_SECONDS
 from plaza.shop.items import tag_of
 from plaza.shop.model import Item
-from plaza.shop.pages import Page, Pages, page_hash
-from plaza.shop.rows import BRIEF_SECONDS
 from plaza.web import assets
 from plaza.web.fragment_cache import kept
 from plaza.web.rendering import render
@@ -32,19 +33,19 @@ def _tile(id: int, name: str, price: str, qty: int) -> bytes:
 class Products:
     """The middle of product pages."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageCache) -> None:
         self._pages = pages
 
     async def shown(self, item: Item) -> tuple[Markup, str]:
         """An item as HTML, and what the cache did for it (RFC 9211). No round trip if this process has it at hand."""
 
-        async def compute(_: bool) -> Page:
+        async def compute(_: bool) -> CachedPage:
             body = render("product.html", item=item).encode()
             fresh = BRIEF_SECONDS if item.stale else None
-            return Page(body, tags=(tag_of(item.id),), fresh_seconds=fresh)
+            return CachedPage(body, tags=(tag_of(item.id),), fresh_seconds=fresh)
 
         # Another version of Plaza may draw it otherwise.
         name = page_hash([f"/app/shop/items/{item.id}", assets.VERSION])
         served = await self._pages.serve(name, compute, str(item.id))
         assert served is not None, "a page of ours is never sent by other means"
-        return Markup(served.page.body.decode()), f"plaza; {served.how}"  # noqa: S704 made by our template
+        return Markup(served.page.body.decode()), f"plaza; {served.cache_status}"  # noqa: S704 made by our template

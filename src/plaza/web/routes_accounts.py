@@ -9,9 +9,9 @@ from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, 
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.shop.cookies import clear_cookie, token_of
+from plaza.sessions.cookies import clear_cookie, token_of
+from plaza.sessions.service import Sessions, Visit
 from plaza.shop.model import Login
-from plaza.shop.sessions import Sessions, Visit
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms, sign_in

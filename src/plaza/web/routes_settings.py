@@ -13,9 +13,9 @@ from plaza.core.http.access import USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response
 from plaza.core.paging import Page
-from plaza.shop.cookies import clear_cookie, token_of
+from plaza.sessions.cookies import clear_cookie, token_of
+from plaza.sessions.service import Sessions
 from plaza.shop.model import Session, SessionId
-from plaza.shop.sessions import Sessions
 from plaza.social.accounts import Accounts
 from plaza.social.credentials import Credentials
 from plaza.social.deletion import Leaving

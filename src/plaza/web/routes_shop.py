@@ -9,12 +9,12 @@ from plaza.core.http.access import PUBLIC, SESSION
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
+from plaza.sessions.cookies import token_of
+from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
-from plaza.shop.cookies import token_of
 from plaza.shop.items import Items
 from plaza.shop.model import MOST_PER_LINE, Cart, ItemId, NewQuantity
 from plaza.shop.orders import Orders
-from plaza.shop.sessions import Sessions
 from plaza.shop.views import Views
 from plaza.web import forms
 from plaza.web.product_html import Products, tiles

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from plaza.core.clock import Clock
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.shop.cookies import token_of
+from plaza.sessions.cookies import token_of
 from plaza.web import rendering
 from plaza.web.demo import DemoAccounts
 from plaza.web.forms import CSRF, NEXT, ONCE, fields_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
-from plaza.shop.cookies import set_cookie, token_of
-from plaza.shop.session_cache import Present
-from plaza.shop.sessions import Sessions, Visit, new_token
+from plaza.sessions.cookies import set_cookie, token_of
+from plaza.sessions.service import Sessions, Visit, new_token
+from plaza.sessions.session_cache import Present
 from plaza.social.credentials import Credentials
 
 

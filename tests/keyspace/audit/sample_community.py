@@ -20,11 +20,11 @@ from plaza.core.paging import Page
 from plaza.core.tokens import Role
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
 from plaza.live.service import LiveService
-from plaza.shop.caching import Caching
+from plaza.sessions.service import Sessions
+from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
-from plaza.shop.sessions import Sessions
 from plaza.shop.views import Views
 from plaza.social.home_feed import Home
 from plaza.social.model import NewComment, NewPost
@@ -137,7 +137,7 @@ async def _shop(plaza: Plaza, community: SampleCommunity) -> None:
     for i in range(3):
         item = await items.create(NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
         community.items.append(item.id)
-        await plaza.get(Caching).schedule(item.id, 3600)
+        await plaza.get(CacheAdmin).schedule(item.id, 3600)
     guest, _ = await views.view(None, community.items[0])
     community.guest = guest.token
     await carts.put(community.guest, community.items[0], 2)

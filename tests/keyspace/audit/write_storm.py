@@ -17,8 +17,8 @@ from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
 from plaza.live.service import LiveService
+from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
-from plaza.shop.sessions import Sessions
 from plaza.shop.views import Views
 from plaza.social.deletion import Leaving as Goodbye
 from plaza.social.model import NewComment, NewPost, PostEdit, Profile

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from plaza.caching.keys import ITEM_VIEWS
 from plaza.core.valkey import Valkey
 from plaza.demo.phrases import bank
 from plaza.shop.items import Items
-from plaza.shop.keys import SHOP_POPULAR
 from plaza.shop.model import NewItem
 
 
@@ -19,5 +19,5 @@ class ShopLoader:
         for place, (name, price, qty, views, description) in enumerate(stock, batch * size):
             item = await self._items.create(NewItem(name, description, price, qty), f"demo item {place}")
             # As if it had been looked at so often before; whoever has looked since counts from there.
-            await self._valkey.call("ZADD", SHOP_POPULAR(), "NX", -views, item.id)
+            await self._valkey.call("ZADD", ITEM_VIEWS(), "NX", -views, item.id)
         return len(stock)

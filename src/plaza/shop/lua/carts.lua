@@ -111,17 +111,12 @@ local function put_for(keys, username, item, qty)
 end
 
 -- put: a quantity of an item in a session's cart; 0 for none.
--- KEYS session, cart, viewed; on one server also inv   ARGV … item, qty, '1' if the item is known to be there
--- Reply {…, 'done', 'same' or 'full', item, qty, …}; {…, 'unknown'} if someone must look whether there is such an item;
--- {…, 'account'} on a cluster if the cart is a person's, which is put_account's
+-- KEYS session, cart, viewed   ARGV … item, qty
+-- Reply {…, 'done', 'same' or 'full', item, qty, …}; {…, 'account'} on a cluster if the cart is a user's, see put_account
 command('put', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
   local item, qty, user = args[6], args[7], reply[2]
-  if args[8] ~= '1' and qty ~= '0' and redis.call('EXISTS', keys[4]) == 0 then
-    reply[5] = 'unknown'
-    return reply
-  end
   if user == '' then
     reply[5] = set_line(keys[2], item, qty)
     return with_lines(reply, keys[2])

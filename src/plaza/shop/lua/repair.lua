@@ -22,19 +22,3 @@ command('repair_belongs', function(keys, args) project('belongs', args[2], args[
 
 -- repair_person: every session of a person shows their cart.   username
 command('repair_person', function(keys, args) mirror_all(key.shop_account_sessions(args[2]), args[2]) end)
-
--- repair_row: whether and how often a row is copied.   item
-command('repair_row', function(keys, args)
-  local delay, due = unpack(redis.call('HMGET', keys[1], 'delay', 'due'))
-  if delay and not (tonumber(delay) and tonumber(delay) > 0) then
-    redis.call('HDEL', keys[1], 'delay', 'due')
-  elseif delay and not tonumber(due) then
-    redis.call('HSET', keys[1], 'due', args[1])
-  end
-  project('scheduled', args[2])
-end)
-
--- repair_popular: views count down from 0.   KEYS popular   item
-command('repair_popular', function(keys, args)
-  if tonumber(redis.call('ZSCORE', keys[1], args[2]) or 0) > 0 then redis.call('ZREM', keys[1], args[2]) end
-end)

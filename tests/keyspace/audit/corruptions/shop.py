@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plaza.caching import keys as c
 from plaza.shop import keys as s
 from tests.keyspace.audit.corruptions.corruption import TOKEN, CorruptionList
 from tests.keyspace.audit.sample_community import SampleCommunity
@@ -43,12 +44,12 @@ async def a_cart_without_a_session(client: Any, community: SampleCommunity) -> N
 
 @corruptions.found_as("viewed:", "score")
 async def a_popularity_score_is_invalid(client: Any, community: SampleCommunity) -> None:
-    await client.zadd(s.SHOP_POPULAR(), {community.items[2]: 3})
+    await client.zadd(c.ITEM_VIEWS(), {community.items[2]: 3})
 
 
 @corruptions.found_as("shop:row:<item>", "schedule")
 async def a_row_is_missing_in_the_schedule(client: Any, community: SampleCommunity) -> None:
-    await client.zrem(s.SHOP_SCHEDULE(), community.items[0])
+    await client.zrem(c.ROW_SCHEDULE(), community.items[0])
 
 
 @corruptions.found_as("shop:account:<username>:sessions", "session")

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def test_readers_of_three_processes_who_miss_at_once_cost_one_computation(server: Server) -> None:
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.shop.reader_process", server.url],
+            [sys.executable, "-m", "tests.caching.reader_process", server.url],
             cwd=ROOT,
             env={"PYTHONPATH": str(ROOT / "src")},
             stdin=subprocess.PIPE,
@@ -59,15 +59,15 @@ async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_i
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
         shop = assemble(functions, sql, clock, people)
         item = await offer_in(shop, qty=5)
-        await shop.caching.schedule(item.id, 10)
-        await shop.rows.turn()
+        await shop.cache_admin.schedule(item.id, 10)
+        await shop.rows.worker.copy_due()
         name = url.partition("?")[0].rpartition("/")[2]
         await postgres.run(
             f"ALTER DATABASE {name} ALLOW_CONNECTIONS false",
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
         )
         clock.advance(seconds=12)
-        await shop.rows.turn()
+        await shop.rows.worker.copy_due()
         _, seen = await shop.views.view(None, item.id)
         assert (seen.qty, seen.stale) == (5, True)
         await postgres.run(
@@ -77,7 +77,7 @@ async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_i
 
         async def recovered() -> bool:
             clock.advance(seconds=1)
-            await shop.rows.turn()
+            await shop.rows.worker.copy_due()
             return not (await shop.views.view(None, item.id))[1].stale
 
         await eventually(recovered)

@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 
+from plaza.caching.library import LIBRARY as CACHING_LIBRARY
 from plaza.core import paging
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.shop.keys import (
-    SHOP_LOGINS,
-    SHOP_RECENT,
-)
+from plaza.sessions.service import GRACE_SECONDS
+from plaza.shop.keys import SHOP_LOGINS, SHOP_RECENT
 from plaza.shop.library import LIBRARY
 from plaza.shop.model import Login, SessionMoved, WrongLogin
-from plaza.shop.sessions import GRACE_SECONDS
 from tests.servers import Cluster
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 from tests.timeouts import connect_for_test
@@ -165,7 +163,7 @@ async def test_a_login_whose_process_dies_is_finished_by_a_worker(
 async def shop_on_cluster(cluster: Cluster, database: Sql, clock: ManualClock, people: Book) -> AsyncIterator[Shop]:
     use_layout(Layout.BRACES)
     valkey = await connect_for_test(cluster.url)
-    functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
+    functions = Functions(valkey, [LIBRARY, CACHING_LIBRARY, paging.LIBRARY])
     await functions.load()
     yield assemble(functions, database, clock, people)
     await functions.outbox.drain()

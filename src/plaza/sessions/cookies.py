@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from plaza.core.http.request import Request
-from plaza.shop.sessions import is_token
+from plaza.sessions.service import is_token
 
 SECURE_NAME: Final = "__Host-plaza"
 PLAIN_NAME: Final = "plaza"

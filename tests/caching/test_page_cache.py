@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from plaza.caching.connection import connect
+from plaza.caching.keys import CACHED_PAGE, ITEM_VIEWS, PAGE_STATE, PAGE_TAG
+from plaza.caching.page_cache import PageCache
+from plaza.caching.page_store import FRESH_SECONDS, CachedPage, PageCacheOptions, ServedPage, is_not_modified, page_hash
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
-from plaza.shop import connect
-from plaza.shop.keys import SHOP_PAGE, SHOP_PAGE_STATE, SHOP_PAGE_TAG, SHOP_POPULAR
 from plaza.shop.model import ItemChange
-from plaza.shop.pages import Page, Pages, Rules, Served, not_modified, page_hash
 from tests.servers import Cluster, Server
 from tests.shop.conftest import Offer, Shop
 from tests.waiting import eventually
@@ -31,14 +32,14 @@ class Renderer:
         self.headers: tuple[tuple[str, str], ...] = ()
         self.fails = False
 
-    async def __call__(self, attended: bool) -> Page:
+    async def __call__(self, attended: bool) -> CachedPage:
         self.count += 1
         body = f"<p>{self.count}</p>".encode()
         if self.gate is not None:
             await self.gate.wait()
         if self.fails:
             raise RuntimeError("no page today")
-        return Page(body, headers=self.headers, tags=self.tags)
+        return CachedPage(body, headers=self.headers, tags=self.tags)
 
 
 @pytest.fixture
@@ -47,39 +48,39 @@ def render() -> Renderer:
 
 
 @pytest.fixture
-def pages(functions: Functions, clock: ManualClock) -> Pages:
+def pages(functions: Functions, clock: ManualClock) -> PageCache:
     """Without early renewal, which is a matter of chance."""
-    return Pages(functions, Rules(beta=0), clock)
+    return PageCache(functions, PageCacheOptions(beta=0), clock)
 
 
-async def get(pages: Pages, render: Renderer, page: str = PAGE, item: str | None = None) -> Served:
+async def get(pages: PageCache, render: Renderer, page: str = PAGE, item: str | None = None) -> ServedPage:
     served = await pages.serve(page, render, item)
     assert served is not None
     return served
 
 
-async def expire(pages: Pages, clock: ManualClock, redis_client: Any) -> None:
+async def expire(pages: PageCache, clock: ManualClock, redis_client: Any) -> None:
     """As time does: the key goes by itself, on a clock that no test can set."""
-    clock.advance(seconds=pages.rules.fresh_seconds + 1)
-    await redis_client.delete(SHOP_PAGE(PAGE))
+    clock.advance(seconds=FRESH_SECONDS + 1)
+    await redis_client.delete(CACHED_PAGE(PAGE))
 
 
 async def test_a_page_is_computed_once_and_kept_for_300_seconds_as_it_is_sent(
-    pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any
+    pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     first = await get(pages, render)
-    assert first.how == "fwd=uri-miss; stored"
-    assert await redis_client.get(SHOP_PAGE(PAGE)) == "<p>1</p>"
-    assert 240_000 < await redis_client.pttl(SHOP_PAGE(PAGE)) <= 300_000
+    assert first.cache_status == "fwd=uri-miss; stored"
+    assert await redis_client.get(CACHED_PAGE(PAGE)) == "<p>1</p>"
+    assert 240_000 < await redis_client.pttl(CACHED_PAGE(PAGE)) <= 300_000
     clock.advance(seconds=120)
     again = await get(pages, render)
-    assert (again.page.body, again.how, again.age) == (b"<p>1</p>", "hit; ttl=180", 120)
+    assert (again.page.body, again.cache_status, again.age) == (b"<p>1</p>", "hit; ttl=180", 120)
     assert again.etag == first.etag
     assert render.count == 1
 
 
 async def test_only_pages_are_called_cache(
-    pages: Pages, render: Renderer, redis_client: Any, clock: ManualClock
+    pages: PageCache, render: Renderer, redis_client: Any, clock: ManualClock
 ) -> None:
     render.tags = ("item-1",)
     await get(pages, render)
@@ -87,15 +88,15 @@ async def test_only_pages_are_called_cache(
     clock.advance(seconds=2)
     await get(pages, render, page_hash(["another"]))
     names = [key async for key in redis_client.scan_iter("cache:*")]
-    assert names == [SHOP_PAGE(page_hash(["another"]))]
+    assert names == [CACHED_PAGE(page_hash(["another"]))]
 
 
 async def test_etags_are_strong_and_the_same_in_every_process(
-    functions: Functions, clock: ManualClock, pages: Pages, render: Renderer
+    functions: Functions, clock: ManualClock, pages: PageCache, render: Renderer
 ) -> None:
     first = await get(pages, render)
     assert first.etag.startswith('"')
-    other = Pages(functions, clock=clock)
+    other = PageCache(functions, clock=clock)
     fresh = await other.serve(page_hash(["elsewhere"]), Renderer())
     assert fresh is not None
     assert fresh.etag == first.etag, "the same content"
@@ -104,7 +105,7 @@ async def test_etags_are_strong_and_the_same_in_every_process(
 async def test_five_hundred_who_miss_in_five_processes_compute_once(
     functions: Functions, render: Renderer, clock: ManualClock
 ) -> None:
-    processes = [Pages(functions, clock=clock) for _ in range(5)]
+    processes = [PageCache(functions, clock=clock) for _ in range(5)]
     render.gate = asyncio.Event()
     readers = [asyncio.create_task(get(process, render)) for process in processes for _ in range(100)]
     await asyncio.sleep(0.1)
@@ -115,16 +116,16 @@ async def test_five_hundred_who_miss_in_five_processes_compute_once(
 
 
 async def test_while_an_expired_page_is_computed_once_everybody_gets_the_old_one(
-    functions: Functions, pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any
+    functions: Functions, pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     await get(pages, render)
     await expire(pages, clock, redis_client)
     render.gate = asyncio.Event()
-    other = Pages(functions, Rules(beta=0), clock)
+    other = PageCache(functions, PageCacheOptions(beta=0), clock)
     served = await asyncio.gather(*(get(process, render) for process in (pages, other) for _ in range(100)))
     assert {one.page.body for one in served} == {b"<p>1</p>"}
-    assert {one.how for one in served} == {"hit; ttl=-1"}
-    assert await redis_client.exists(SHOP_PAGE(PAGE)) == 0
+    assert {one.cache_status for one in served} == {"hit; ttl=-1"}
+    assert await redis_client.exists(CACHED_PAGE(PAGE)) == 0
     render.gate.set()
     await pages.drain()
     await other.drain()
@@ -135,28 +136,28 @@ async def test_while_an_expired_page_is_computed_once_everybody_gets_the_old_one
 async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
     functions: Functions, clock: ManualClock, render: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pages = Pages(functions, Rules(beta=1), clock)
+    pages = PageCache(functions, PageCacheOptions(beta=1), clock)
     await get(pages, render)
     await functions.run(  # it took ten seconds to compute, let us say
-        "shop_claim_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], "me", clock.now_ms(), 1000, "1"
+        "caching_claim_page", [CACHED_PAGE(PAGE), PAGE_STATE(PAGE)], "me", clock.now_ms(), 1000, "1"
     )
     args = (PAGE, "me", b"<p>1</p>", '[200,[],"\\"x\\""]', clock.now_ms(), 10_000, 300_000, 300_000)
-    await functions.run("shop_store_page", [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)], *args)
-    monkeypatch.setattr("plaza.shop.pages.random.random", lambda: 0.9)  # -ln(0.1) is 2.3: 23 s before the end
+    await functions.run("caching_store_page", [CACHED_PAGE(PAGE), PAGE_STATE(PAGE)], *args)
+    monkeypatch.setattr("plaza.caching.page_store.random.random", lambda: 0.9)  # -ln(0.1) is 2.3: 23 s before the end
     clock.advance(seconds=276)
-    assert (await get(pages, render)).how == "hit; ttl=24"
+    assert (await get(pages, render)).cache_status == "hit; ttl=24"
     await pages.drain()
     assert render.count == 1
     clock.advance(seconds=2)
     early = await asyncio.gather(*(get(pages, render) for _ in range(50)))
-    assert {one.how for one in early} == {"hit; ttl=22"}, "whoever renews it does not wait either"
+    assert {one.cache_status for one in early} == {"hit; ttl=22"}, "whoever renews it does not wait either"
     await pages.drain()
     assert render.count == 2
-    assert (await get(pages, render)).how == "hit; ttl=300"
+    assert (await get(pages, render)).cache_status == "hit; ttl=300"
 
 
 async def test_a_page_with_a_cookie_or_a_private_one_is_never_stored_and_nobody_waits_for_it(
-    pages: Pages, render: Renderer, redis_client: Any, clock: ManualClock
+    pages: PageCache, render: Renderer, redis_client: Any, clock: ManualClock
 ) -> None:
     for header in (("set-cookie", "a=b"), ("cache-control", "private"), ("cache-control", "max-age=3, no-store")):
         page = page_hash(header)
@@ -170,11 +171,11 @@ async def test_a_page_with_a_cookie_or_a_private_one_is_never_stored_and_nobody_
         served = await asyncio.gather(*readers)
         assert len({one.page.body for one in served}) == 10, "each got a page of their own"
         assert {one.etag for one in served} == {""}
-        assert await redis_client.exists(SHOP_PAGE(page)) == 0
+        assert await redis_client.exists(CACHED_PAGE(page)) == 0
         clock.advance(seconds=6)
 
 
-async def test_a_computation_that_fails_lets_the_next_reader_try(pages: Pages, render: Renderer) -> None:
+async def test_a_computation_that_fails_lets_the_next_reader_try(pages: PageCache, render: Renderer) -> None:
     render.fails = True
     with pytest.raises(RuntimeError):
         await get(pages, render)
@@ -183,7 +184,7 @@ async def test_a_computation_that_fails_lets_the_next_reader_try(pages: Pages, r
 
 
 async def test_when_a_renewal_fails_the_old_page_stays(
-    pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any
+    pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     await get(pages, render)
     await expire(pages, clock, redis_client)
@@ -197,23 +198,23 @@ async def test_when_a_renewal_fails_the_old_page_stays(
 async def test_if_the_one_who_computes_dies_another_does_after_the_lease(
     functions: Functions, render: Renderer, clock: ManualClock
 ) -> None:
-    keys = [SHOP_PAGE(PAGE), SHOP_PAGE_STATE(PAGE)]
-    pages = Pages(functions, Rules(lease_seconds=5), clock)
-    await functions.run("shop_claim_page", keys, "the dead", clock.now_ms(), 5000, "0")
+    keys = [CACHED_PAGE(PAGE), PAGE_STATE(PAGE)]
+    pages = PageCache(functions, PageCacheOptions(lease_seconds=5), clock)
+    await functions.run("caching_claim_page", keys, "the dead", clock.now_ms(), 5000, "0")
     reader = asyncio.create_task(get(pages, render))
     await asyncio.sleep(0.1)
     assert render.count == 0
     clock.advance(seconds=6)
     assert (await reader).page.body == b"<p>1</p>"
     late = await functions.run(
-        "shop_store_page", keys, PAGE, "the dead", b"late", "[]", clock.now_ms(), 1, 300_000, 300_000
+        "caching_store_page", keys, PAGE, "the dead", b"late", "[]", clock.now_ms(), 1, 300_000, 300_000
     )
     assert late == 0
     assert (await get(pages, render)).page.body == b"<p>1</p>"
 
 
 async def test_purging_a_tag_drops_every_page_with_it_and_no_other(
-    pages: Pages, render: Renderer, clock: ManualClock
+    pages: PageCache, render: Renderer, clock: ManualClock
 ) -> None:
     render.tags = ("item-7", "sale")
     await get(pages, render, page_hash(["1"]))
@@ -230,17 +231,17 @@ async def test_a_tag_is_remembered_for_as_long_as_its_pages_may_be_shown(
     functions: Functions, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     day = 86_400
-    lasting = Pages(functions, Rules(fresh_seconds=day, old_seconds=day, beta=0), clock)
+    lasting = PageCache(functions, PageCacheOptions(fresh_seconds=day, old_seconds=day, beta=0), clock)
     render.tags = ("item-7",)
     await get(lasting, render, page_hash(["1"]))
-    assert await redis_client.ttl(SHOP_PAGE_TAG("item-7")) >= await redis_client.ttl(SHOP_PAGE_STATE(page_hash(["1"])))
+    assert await redis_client.ttl(PAGE_TAG("item-7")) >= await redis_client.ttl(PAGE_STATE(page_hash(["1"])))
     clock.advance(seconds=day * 1.5)
     await get(lasting, render, page_hash(["2"]))  # when others are tagged, those that are only old stay known
     assert await lasting.purge("item-7") == 2
 
 
 async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(
-    pages: Pages, render: Renderer, clock: ManualClock
+    pages: PageCache, render: Renderer, clock: ManualClock
 ) -> None:
     render.tags, render.gate = ("item-7",), asyncio.Event()
     reader = asyncio.create_task(get(pages, render))
@@ -257,7 +258,7 @@ async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(
 
 @pytest.mark.parametrize("tags", [("item-7",), ()])
 async def test_a_purge_while_a_page_is_renewed_drops_the_old_and_the_new(
-    pages: Pages, render: Renderer, clock: ManualClock, redis_client: Any, tags: tuple[str, ...]
+    pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any, tags: tuple[str, ...]
 ) -> None:
     render.tags = ("item-7",)
     await get(pages, render)
@@ -276,12 +277,12 @@ async def test_a_purge_while_a_page_is_renewed_drops_the_old_and_the_new(
 async def test_only_pages_of_popular_items_are_kept(
     functions: Functions, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
-    pages = Pages(functions, Rules(popular=3), clock)
-    await redis_client.zadd(SHOP_POPULAR(), {"1": -9, "2": -8, "3": -7, "4": -6})
+    pages = PageCache(functions, PageCacheOptions(popular=3), clock)
+    await redis_client.zadd(ITEM_VIEWS(), {"1": -9, "2": -8, "3": -7, "4": -6})
     for item, kept in (("3", True), ("4", False), ("5", False)):
         served = await get(pages, render, page_hash([item]), item)
-        assert served.how == ("fwd=uri-miss; stored" if kept else "fwd=bypass; detail=unpopular")
-        assert await redis_client.exists(SHOP_PAGE(page_hash([item]))) == kept
+        assert served.cache_status == ("fwd=uri-miss; stored" if kept else "fwd=bypass; detail=unpopular")
+        assert await redis_client.exists(CACHED_PAGE(page_hash([item]))) == kept
         assert served.etag, "it can be compared all the same"
 
 
@@ -290,7 +291,7 @@ async def test_only_pages_of_popular_items_are_kept(
     [('"a"', True), ('W/"a"', True), ('"b", "a"', True), ("*", True), ('"b"', False), ("", False), (None, False)],
 )
 def test_if_none_match_is_read_as_rfc_9110_says(given: str | None, same: bool) -> None:
-    assert not_modified('"a"', given) is same
+    assert is_not_modified('"a"', given) is same
 
 
 async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) -> None:
@@ -300,7 +301,7 @@ async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) ->
     assert b"<script>" not in served.page.body
     assert b"&lt;script&gt;" in served.page.body
     assert b"Only 3 left" in served.page.body
-    assert (await shop.storefront.item(item.id, await shop.token())).how.startswith("hit")
+    assert (await shop.storefront.item(item.id, await shop.token())).cache_status.startswith("hit")
     shop.clock.advance(seconds=2)
     await shop.items.change(item.id, ItemChange(name="A tablet", qty=0))
     shop.clock.advance(seconds=2)
@@ -315,7 +316,7 @@ async def test_the_page_of_an_item_that_cannot_be_looked_up_says_so(shop: Shop, 
     note = b"how it last was"
     assert note not in (await shop.storefront.item(item.id, None)).page.body
     await shop.rows.schedule(str(item.id), 5)
-    await shop.rows.turn()
+    await shop.rows.worker.copy_due()
     shop.clock.advance(seconds=10)
     assert note in (await shop.storefront.item(item.id, None)).page.body
 
@@ -325,12 +326,12 @@ async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, o
     await shop.views.view(None, item.id)
     await shop.storefront.item(item.id, None)
     served = await shop.storefront.item(item.id, await shop.login("ana"))
-    assert served.how == "fwd=bypass; detail=personal"
+    assert served.cache_status == "fwd=bypass; detail=personal"
     assert served.personal
 
 
 async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_process_changes_it(
-    functions: Functions, pages: Pages, render: Renderer, clock: ManualClock, place: Server | Cluster
+    functions: Functions, pages: PageCache, render: Renderer, clock: ManualClock, place: Server | Cluster
 ) -> None:
     render.tags = ("item-7",)
     await get(pages, render)
@@ -340,10 +341,10 @@ async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_pr
     served = await asyncio.gather(*(get(pages, render) for _ in range(20)))
     REQUEST_USAGE.reset(mark)
     assert usage.trips == 0
-    assert {one.how for one in served} == {"hit; ttl=300"}
+    assert {one.cache_status for one in served} == {"hit; ttl=300"}
     clock.advance(seconds=2)
     async with connect(place.url) as elsewhere:
-        other = Pages(elsewhere, Rules(beta=0), clock)
+        other = PageCache(elsewhere, PageCacheOptions(beta=0), clock)
         await other.purge("item-7")
         clock.advance(seconds=2)
 
@@ -355,7 +356,7 @@ async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_pr
     assert render.count == 2
 
 
-async def test_a_change_of_ones_own_is_seen_at_once(pages: Pages, render: Renderer, clock: ManualClock) -> None:
+async def test_a_change_of_ones_own_is_seen_at_once(pages: PageCache, render: Renderer, clock: ManualClock) -> None:
     render.tags = ("item-7",)
     for n in range(1, 6):
         assert (await get(pages, render)).page.body == f"<p>{n}</p>".encode()

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plaza.shop import Page, Pages, RowCache, connect
-from plaza.shop.pages import page_hash
+from plaza.caching.connection import connect
+from plaza.caching.page_cache import PageCache
+from plaza.caching.page_store import CachedPage, page_hash
+from plaza.caching.row_cache import RowCache
 
 READERS = 100
 # Long enough that all processes' readers come while the first computes.
@@ -18,17 +20,17 @@ SLOW_SECONDS = 0.5
 async def main(url: str) -> None:
     async with connect(url) as store:
 
-        async def compute(attended: bool) -> Page:
+        async def compute(attended: bool) -> CachedPage:
             n = await store.valkey.call("INCR", "pages computed")
             await asyncio.sleep(SLOW_SECONDS)
-            return Page(f"<p>{n}</p>".encode())
+            return CachedPage(f"<p>{n}</p>".encode())
 
         async def load(ids: Sequence[str]) -> Mapping[str, dict[str, Any]]:
             n = await store.valkey.call("INCR", "rows loaded")
             await asyncio.sleep(SLOW_SECONDS)
             return {id: {"n": n} for id in ids}
 
-        pages, rows = Pages(store), RowCache(store, load)
+        pages, rows = PageCache(store), RowCache(store, load)
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         served = await asyncio.gather(*(pages.serve(page_hash(["page"]), compute) for _ in range(READERS)))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plaza.caching.keys import ROW_DELAYS, ROW_SCHEDULE
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, ids_in_sorted_set, page_by_position
 from plaza.shop.items import Items
-from plaza.shop.keys import SHOP_DELAYS, SHOP_SCHEDULE
-from plaza.shop.model import CachedRow, CacheState, is_item_id
+from plaza.shop.model import CacheState, RowSchedule, is_item_id
 
 
-class Caching:
+class CacheAdmin:
     """Schedules rows and says how the cache is doing."""
 
     def __init__(self, functions: Functions, items: Items, clock: Clock) -> None:
@@ -21,12 +21,12 @@ class Caching:
         self._items = items
         self._clock = clock
 
-    async def schedule(self, id: int, delay: float) -> CachedRow:
+    async def schedule(self, id: int, delay: float) -> RowSchedule:
         """Copy an item's row every so many seconds; 0 or less takes it out of the cache."""
         await self._items.read(id)
         await self._items.rows.schedule(str(id), delay)
         (row,) = await self._rows([str(id)])
-        return row or CachedRow(id, None, None)
+        return row or RowSchedule(id, None, None)
 
     async def remove(self, id: int) -> None:
         """Take an item's row out of the cache."""
@@ -34,21 +34,21 @@ class Caching:
 
     async def state(self, page: Page) -> CacheState:
         """The scheduled rows, those that are copied most often first. Three round trips."""
-        key = SHOP_DELAYS()
+        key = ROW_DELAYS()
         paged = await page_by_position(
             key, page, ids_in_sorted_set(self._functions, key, newest_first=False), self._rows
         )
         count, first = await self._valkey.batch(
-            [("ZCARD", SHOP_SCHEDULE()), ("ZRANGE", SHOP_SCHEDULE(), 0, 0, "WITHSCORES")]
+            [("ZCARD", ROW_SCHEDULE()), ("ZRANGE", ROW_SCHEDULE(), 0, 0, "WITHSCORES")]
         )
         late = max(0.0, self._clock.now_s() - float(first[0][1])) if first else 0.0
         return CacheState(paged.items, paged.pagination, count, round(late, 3))
 
-    async def _rows(self, ids: Sequence[str]) -> list[CachedRow | None]:
-        delays, due = await self._valkey.batch([("ZMSCORE", SHOP_DELAYS(), *ids), ("ZMSCORE", SHOP_SCHEDULE(), *ids)])
+    async def _rows(self, ids: Sequence[str]) -> list[RowSchedule | None]:
+        delays, due = await self._valkey.batch([("ZMSCORE", ROW_DELAYS(), *ids), ("ZMSCORE", ROW_SCHEDULE(), *ids)])
         return [
             None
             if delay is None or not is_item_id(id)
-            else CachedRow(int(id), float(delay), None if at is None else float(at))
+            else RowSchedule(int(id), float(delay), None if at is None else float(at))
             for id, delay, at in zip(ids, delays, due, strict=True)
         ]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
+from plaza.sessions.service import GRACE_SECONDS, new_token
+from plaza.sessions.session_cache import SEEN_EVERY_SECONDS, Present
 from plaza.shop.keys import SHOP_RECENT, SHOP_SESSION
-from plaza.shop.session_cache import SEEN_EVERY_SECONDS, Present
-from plaza.shop.sessions import GRACE_SECONDS, new_token
 from tests.shop.conftest import Shop
 from tests.waiting import eventually
 

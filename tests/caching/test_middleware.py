@@ -21,8 +21,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from plaza.caching.middleware import PageCacheMiddleware
+from plaza.caching.page_store import PageCacheOptions
 from plaza.core.errors import Unavailable
-from plaza.shop import PageCache, Rules
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import TIME_LIMIT_SECONDS, within_time_limit
@@ -72,14 +73,14 @@ def site() -> Site:
 
 @pytest.fixture
 async def web(site: Site, place: Server | Cluster, valkey: Any) -> AsyncIterator[httpx.AsyncClient]:
-    app = PageCache(site.app(), place.url, rules=Rules(beta=0), vary=["Accept-Language"])
+    app = PageCacheMiddleware(site.app(), place.url, options=PageCacheOptions(beta=0), vary=["Accept-Language"])
     await reached(app)
     async with client_of(app) as client:
         yield client
     await app.close()
 
 
-async def reached(app: PageCache) -> None:
+async def reached(app: PageCacheMiddleware) -> None:
     """Wait for its connection: a store that a busy machine does not reach in time is passed by, as one that is away."""
     async with within_time_limit():
         while True:
@@ -190,7 +191,7 @@ async def test_a_streamed_page_is_renewed_while_its_readers_get_the_old_one(
 
         await inside(scope, listening, send)
 
-    app = PageCache(counted, place.url, rules=Rules(fresh_seconds=0.05, beta=0))
+    app = PageCacheMiddleware(counted, place.url, options=PageCacheOptions(fresh_seconds=0.05, beta=0))
     await reached(app)
     async with client_of(app) as web:
         assert (await web.get("/page")).text == "<p>1</p>"
@@ -207,7 +208,7 @@ async def test_a_file_that_a_server_would_send_by_its_path_is_kept_like_any_page
 ) -> None:
     (tmp_path / "page.html").write_text("<p>a file</p>")
     files = Starlette(routes=[Route("/page", lambda request: FileResponse(tmp_path / "page.html"))])
-    app = PageCache(files, server.url)
+    app = PageCacheMiddleware(files, server.url)
     await reached(app)
 
     async def offering(scope: Any, receive: Any, send: Any) -> None:
@@ -222,7 +223,7 @@ async def test_readers_do_not_queue_for_a_valkey_that_does_not_answer(site: Site
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        app = PageCache(site.app(), f"valkey://127.0.0.1:{silent.getsockname()[1]}")
+        app = PageCacheMiddleware(site.app(), f"valkey://127.0.0.1:{silent.getsockname()[1]}")
         async with client_of(app) as web:
             answers = await asyncio.gather(*(web.get(f"/page?n={n}", timeout=TIME_LIMIT_SECONDS) for n in range(5)))
             assert {status(answer) for answer in answers} == {"plaza; fwd=bypass; detail=store-away"}
@@ -234,7 +235,7 @@ async def test_readers_do_not_queue_for_a_valkey_that_does_not_answer(site: Site
 
 async def test_a_valkey_that_is_away_costs_the_cache_and_nothing_else(site: Site) -> None:
     with running_server() as server:
-        app, late = PageCache(site.app(), server.url), PageCache(site.app(), server.url)
+        app, late = PageCacheMiddleware(site.app(), server.url), PageCacheMiddleware(site.app(), server.url)
         await reached(app)
         async with client_of(app) as web:
             assert status(await web.get("/page")) == "plaza; fwd=uri-miss; stored"
@@ -255,7 +256,7 @@ async def test_it_is_added_to_a_fastapi_application_as_any_middleware(place: Ser
         count += 1
         return f"<p>{count}</p>"
 
-    app.add_middleware(PageCache, store=place.url)
+    app.add_middleware(PageCacheMiddleware, store=place.url)
     async with client_of(app) as web:
 
         async def kept() -> bool:

@@ -10,13 +10,8 @@ import pytest
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.sql import Sql
-from plaza.shop.keys import (
-    SHOP_CART,
-    SHOP_LOGINS,
-    SHOP_RECENT,
-    SHOP_SESSION,
-)
-from plaza.shop.sessions import Limits, new_token
+from plaza.sessions.service import Limits, new_token
+from plaza.shop.keys import SHOP_CART, SHOP_LOGINS, SHOP_RECENT, SHOP_SESSION
 from tests.shop.conftest import Book, Shop, assemble, offer_in
 
 

@@ -12,6 +12,7 @@ import pytest
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
+from plaza.sessions.service import is_token, new_token
 from plaza.shop.keys import (
     SHOP_ACCOUNT,
     SHOP_ACCOUNT_SESSIONS,
@@ -22,7 +23,6 @@ from plaza.shop.keys import (
     SHOP_VIEWED,
 )
 from plaza.shop.model import Login
-from plaza.shop.sessions import is_token, new_token
 from tests.round_trips import count_round_trips
 from tests.shop.conftest import Offer, Shop
 
@@ -214,6 +214,7 @@ async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) 
 
 async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Offer, valkey: Valkey) -> None:
     item = await offer()
+    await shop.items.read(item.id)  # this process caches the row
     tokens = [await shop.token(), await shop.login("ana")]
     for token in tokens:
         for work in (

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from plaza.core.clock import Clock
 from plaza.core.tracking_cache import TrackingCache
+from plaza.sessions.service import Sessions, Visit
 from plaza.shop.keys import SHOP_SESSION
-from plaza.shop.sessions import Sessions, Visit
 
 # Nothing against a week.
 SEEN_EVERY_SECONDS: Final = 60.0

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from plaza.caching.connection import connect
+from plaza.caching.keys import CACHED_ROW, ROW_DELAYS, ROW_SCHEDULE, ROW_STATE
+from plaza.caching.row_cache import RowCache
+from plaza.caching.row_store import BRIEF_SECONDS, DUE_LEASE_SECONDS, RowData
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
-from plaza.shop import connect
-from plaza.shop.keys import SHOP_DELAYS, SHOP_INV, SHOP_ROW, SHOP_SCHEDULE
-from plaza.shop.rows import BRIEF_SECONDS, DUE_LEASE_SECONDS, Data, RowCache
 from tests.servers import Cluster, Server
 from tests.shop.conftest import Offer, Shop
 from tests.waiting import eventually
@@ -33,7 +34,7 @@ class Table:
         self.dead = False
         self.gate: asyncio.Event | None = None
 
-    async def load(self, ids: Sequence[str]) -> Mapping[str, Data]:
+    async def load(self, ids: Sequence[str]) -> Mapping[str, RowData]:
         self.queries += 1
         self.asked += ids
         found = {id: dict(self.rows[id]) for id in ids if id in self.rows}
@@ -63,19 +64,19 @@ async def test_a_scheduled_row_is_copied_when_due_and_strangers_see_when(
 ) -> None:
     table.put("273", name="GTab 7inch", qty=629)
     await rows.schedule("273", 10)
-    assert await redis_client.zscore(SHOP_DELAYS(), "273") == 10.0
-    assert await redis_client.zscore(SHOP_SCHEDULE(), "273") == clock.now_s()
-    await rows.turn()
-    assert json.loads(await redis_client.get(SHOP_INV("273")))["qty"] == 629
-    assert await redis_client.zscore(SHOP_SCHEDULE(), "273") == clock.now_s() + 10
+    assert await redis_client.zscore(ROW_DELAYS(), "273") == 10.0
+    assert await redis_client.zscore(ROW_SCHEDULE(), "273") == clock.now_s()
+    await rows.worker.copy_due()
+    assert json.loads(await redis_client.get(CACHED_ROW("273")))["qty"] == 629
+    assert await redis_client.zscore(ROW_SCHEDULE(), "273") == clock.now_s() + 10
     table.put("273", name="GTab 7inch", qty=628)
     clock.advance(seconds=9)
-    await rows.turn()
-    assert json.loads(await redis_client.get(SHOP_INV("273")))["qty"] == 629
+    await rows.worker.copy_due()
+    assert json.loads(await redis_client.get(CACHED_ROW("273")))["qty"] == 629
     clock.advance(seconds=1)
-    await rows.turn()
-    assert json.loads(await redis_client.get(SHOP_INV("273")))["qty"] == 628
-    assert await redis_client.pttl(SHOP_INV("273")) == -1
+    await rows.worker.copy_due()
+    assert json.loads(await redis_client.get(CACHED_ROW("273")))["qty"] == 628
+    assert await redis_client.pttl(CACHED_ROW("273")) == -1
     assert table.queries == 2
 
 
@@ -85,26 +86,26 @@ async def test_a_delay_of_zero_or_less_takes_a_row_out(
 ) -> None:
     table.put("1")
     await rows.schedule("1", 5)
-    await rows.turn()
+    await rows.worker.copy_due()
     if how == "by us":
         await rows.schedule("1", -1)
     else:
-        await redis_client.zadd(SHOP_DELAYS(), {"1": 0})
+        await redis_client.zadd(ROW_DELAYS(), {"1": 0})
         clock.advance(seconds=5)
-        await rows.turn()
-    assert await redis_client.exists(SHOP_INV("1")) == 0
-    assert await redis_client.zscore(SHOP_DELAYS(), "1") is None
-    assert await redis_client.zscore(SHOP_SCHEDULE(), "1") is None
+        await rows.worker.copy_due()
+    assert await redis_client.exists(CACHED_ROW("1")) == 0
+    assert await redis_client.zscore(ROW_DELAYS(), "1") is None
+    assert await redis_client.zscore(ROW_SCHEDULE(), "1") is None
 
 
 async def test_a_stranger_may_schedule_by_the_documents_keys_alone(
     rows: RowCache, table: Table, redis_client: Any
 ) -> None:
     table.put("9", qty=4)
-    await redis_client.zadd(SHOP_DELAYS(), {"9": 2.5})
-    await redis_client.zadd(SHOP_SCHEDULE(), {"9": 0})
-    await rows.turn()
-    assert json.loads(await redis_client.get(SHOP_INV("9")))["qty"] == 4
+    await redis_client.zadd(ROW_DELAYS(), {"9": 2.5})
+    await redis_client.zadd(ROW_SCHEDULE(), {"9": 0})
+    await rows.worker.copy_due()
+    assert json.loads(await redis_client.get(CACHED_ROW("9")))["qty"] == 4
 
 
 async def test_what_is_no_id_in_the_schedule_goes_and_holds_up_no_row(
@@ -112,11 +113,11 @@ async def test_what_is_no_id_in_the_schedule_goes_and_holds_up_no_row(
 ) -> None:
     table.put("9")
     for id in ("no id", "{9}", "x" * 65, "9"):
-        await redis_client.zadd(SHOP_DELAYS(), {id: 5})
-        await redis_client.zadd(SHOP_SCHEDULE(), {id: 0})
-    await rows.turn()
-    assert await redis_client.exists(SHOP_INV("9")) == 1
-    assert await redis_client.zrange(SHOP_SCHEDULE(), 0, -1) == await redis_client.zrange(SHOP_DELAYS(), 0, -1) == ["9"]
+        await redis_client.zadd(ROW_DELAYS(), {id: 5})
+        await redis_client.zadd(ROW_SCHEDULE(), {id: 0})
+    await rows.worker.copy_due()
+    assert await redis_client.exists(CACHED_ROW("9")) == 1
+    assert await redis_client.zrange(ROW_SCHEDULE(), 0, -1) == await redis_client.zrange(ROW_DELAYS(), 0, -1) == ["9"]
 
 
 async def test_a_row_that_is_gone_from_the_database_leaves_the_cache(
@@ -124,12 +125,12 @@ async def test_a_row_that_is_gone_from_the_database_leaves_the_cache(
 ) -> None:
     table.put("1")
     await rows.schedule("1", 5)
-    await rows.turn()
+    await rows.worker.copy_due()
     del table.rows["1"]
     clock.advance(seconds=5)
-    await rows.turn()
-    assert await redis_client.exists(SHOP_INV("1")) == 0
-    assert await redis_client.zcard(SHOP_SCHEDULE()) == 0
+    await rows.worker.copy_due()
+    assert await redis_client.exists(CACHED_ROW("1")) == 0
+    assert await redis_client.zcard(ROW_SCHEDULE()) == 0
     assert await rows.get("1") is None
 
 
@@ -141,7 +142,7 @@ async def test_many_workers_share_the_work_and_do_nothing_twice(
     workers = [RowCache(functions, table.load, clock=clock) for _ in range(6)]
     await asyncio.gather(*(workers[0].schedule(str(n), 30) for n in range(1200)))
     for _ in range(3):
-        await asyncio.gather(*(worker.turn() for worker in workers))
+        await asyncio.gather(*(worker.worker.copy_due() for worker in workers))
     assert sorted(table.asked) == sorted(table.rows)
 
 
@@ -152,16 +153,16 @@ async def test_rows_of_a_worker_that_died_are_taken_up_by_another(
     dying, living = RowCache(functions, table.load, clock=clock), RowCache(functions, table.load, clock=clock)
     await living.schedule("1", 60)
     table.gate = asyncio.Event()
-    work = asyncio.create_task(dying.turn())
+    work = asyncio.create_task(dying.worker.copy_due())
     await eventually(lambda: table.queries)
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     table.gate = None
-    await living.turn()
-    assert await redis_client.exists(SHOP_INV("1")) == 0, "the dead one's lease is not over yet"
+    await living.worker.copy_due()
+    assert await redis_client.exists(CACHED_ROW("1")) == 0, "the dead one's lease is not over yet"
     clock.advance(seconds=DUE_LEASE_SECONDS)
-    await living.turn()
-    assert await redis_client.exists(SHOP_INV("1")) == 1
+    await living.worker.copy_due()
+    assert await redis_client.exists(CACHED_ROW("1")) == 1
 
 
 async def test_a_dead_database_serves_the_old_row_says_so_and_recovers(
@@ -169,22 +170,22 @@ async def test_a_dead_database_serves_the_old_row_says_so_and_recovers(
 ) -> None:
     table.put("1", qty=5)
     await rows.schedule("1", 10)
-    await rows.turn()
+    await rows.worker.copy_due()
     table.dead = True
     table.put("1", qty=4)
     clock.advance(seconds=10)
-    await rows.turn()
+    await rows.worker.copy_due()
     row = await rows.get("1")
     assert row is not None
     assert (row.data["qty"], row.stale) == (5, False), "a second late is not late"
     clock.advance(seconds=2)
-    await rows.turn()
+    await rows.worker.copy_due()
     row = await rows.get("1")
     assert row is not None
     assert (row.data["qty"], row.stale) == (5, True)
     table.dead = False
     clock.advance(seconds=2)
-    await rows.turn()
+    await rows.worker.copy_due()
     row = await rows.get("1")
     assert row is not None
     assert (row.data["qty"], row.stale) == (4, False)
@@ -195,7 +196,7 @@ async def test_a_slow_database_keeps_no_reader_waiting_who_could_have_the_old_ro
 ) -> None:
     table.put("1", qty=5)
     assert (await rows.get("1")) is not None
-    await redis_client.delete(SHOP_INV("1"))  # as if its few seconds were over
+    await redis_client.delete(CACHED_ROW("1"))  # as if its few seconds were over
     table.put("1", qty=4)
     table.gate = asyncio.Event()
     clock.advance(seconds=BRIEF_SECONDS + 1)
@@ -220,8 +221,8 @@ async def test_an_unscheduled_row_is_cached_briefly(rows: RowCache, table: Table
     REQUEST_USAGE.reset(mark)
     assert usage.trips == 1
     assert table.queries == 1
-    assert 0 < await redis_client.pttl(SHOP_INV("1")) <= BRIEF_SECONDS * 1000
-    assert await redis_client.zcard(SHOP_SCHEDULE()) == 0
+    assert 0 < await redis_client.pttl(CACHED_ROW("1")) <= BRIEF_SECONDS * 1000
+    assert await redis_client.zcard(ROW_SCHEDULE()) == 0
 
 
 async def test_however_many_miss_a_row_in_however_many_processes_it_is_loaded_once(
@@ -246,7 +247,7 @@ async def test_a_row_that_another_has_just_loaded_is_not_loaded_again(
     call, other = functions.run, RowCache(functions, table.load, clock=clock)
 
     async def overtaken(verb: str, *args: Any) -> Any:
-        if verb == "shop_claim_row":  # it was missing when we looked …
+        if verb == "caching_claim_row":  # it was missing when we looked …
             monkeypatch.setattr(functions, "run", call)
             await other.get("1")
         return await call(verb, *args)
@@ -292,10 +293,10 @@ async def test_whoever_looked_just_before_a_row_was_made_does_not_hide_it(rows: 
 async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, table: Table, clock: ManualClock) -> None:
     table.put("1", qty=5)
     await rows.schedule("1", 10)
-    await rows.turn()
+    await rows.worker.copy_due()
     clock.advance(seconds=10)
     table.gate = asyncio.Event()
-    copying = asyncio.create_task(rows.turn())  # has read qty 5 …
+    copying = asyncio.create_task(rows.worker.copy_due())  # has read qty 5 …
     await eventually(lambda: table.queries == 2)
     table.put("1", qty=4)
     await rows.put("1", table.rows["1"])  # … when somebody buys one
@@ -312,14 +313,14 @@ async def test_a_row_taken_out_while_it_is_copied_stays_out(
     table.put("1")
     await rows.schedule("1", 10)
     table.gate = asyncio.Event()
-    copying = asyncio.create_task(rows.turn())
+    copying = asyncio.create_task(rows.worker.copy_due())
     await eventually(lambda: table.queries)
     clock.advance(seconds=0.001)
     await rows.schedule("1", 0)
     table.gate.set()
     await copying
-    assert await redis_client.exists(SHOP_INV("1")) == 0
-    assert await redis_client.zcard(SHOP_SCHEDULE()) == 0
+    assert await redis_client.exists(CACHED_ROW("1")) == 0
+    assert await redis_client.zcard(ROW_SCHEDULE()) == 0
 
 
 async def test_a_reader_that_fails_lets_the_next_one_try_at_once(
@@ -329,7 +330,7 @@ async def test_a_reader_that_fails_lets_the_next_one_try_at_once(
     table.dead = True
     with pytest.raises(Unavailable):
         await rows.get("1")
-    assert await redis_client.hget(SHOP_ROW("1"), "busy") is None
+    assert await redis_client.hget(ROW_STATE("1"), "busy") is None
     table.dead = False
     assert await rows.get("1") is not None
 
@@ -350,14 +351,14 @@ async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_as_th
         table.put(id)
     # As after a long run: each somewhere within its own period.
     due = {id: clock.now_s() + chance.uniform(0, delay) for id, delay in delays.items()}
-    await redis_client.zadd(SHOP_DELAYS(), delays)
-    await redis_client.zadd(SHOP_SCHEDULE(), due)
+    await redis_client.zadd(ROW_DELAYS(), delays)
+    await redis_client.zadd(ROW_SCHEDULE(), due)
     workers = [RowCache(functions, table.load, clock=clock) for _ in range(2)]
     for _ in range(5):
         clock.advance(seconds=0.2)
-        while 0.0 in await asyncio.gather(*(worker.turn() for worker in workers)):
+        while 0.0 in await asyncio.gather(*(worker.worker.copy_due() for worker in workers)):
             continue
-        ((_, first),) = await redis_client.zrange(SHOP_SCHEDULE(), 0, 0, withscores=True)
+        ((_, first),) = await redis_client.zrange(ROW_SCHEDULE(), 0, 0, withscores=True)
         assert first > clock.now_s(), "nothing is left behind"
     expected = sum(1 for id in delays if due[id] <= clock.now_s())
     assert expected > 500
@@ -368,15 +369,15 @@ async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_as_th
 
 async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer) -> None:
     one, two = await offer(), await offer()
-    await shop.caching.schedule(one.id, 30)
-    row = await shop.caching.schedule(two.id, 5)
+    await shop.cache_admin.schedule(one.id, 30)
+    row = await shop.cache_admin.schedule(two.id, 5)
     assert (row.id, row.delay, row.due_at) == (two.id, 5.0, shop.clock.now_s())
     shop.clock.advance(seconds=2)
-    state = await shop.caching.state(Page())
+    state = await shop.cache_admin.state(Page())
     assert [row.id for row in state.rows] == [two.id, one.id]
     assert (state.scheduled, state.late_seconds) == (2, 2.0)
-    await shop.caching.remove(one.id)
-    assert (await shop.caching.state(Page())).scheduled == 1
+    await shop.cache_admin.remove(one.id)
+    assert (await shop.cache_admin.state(Page())).scheduled == 1
 
 
 async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(
