@@ -26,12 +26,12 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey, connect
-from plaza.social.home_feed import Home
+from plaza.social.home_feed import HomeFeed
 from plaza.social.library import LIBRARY
-from plaza.social.post_reader import Reader
+from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
 from plaza.social.sync import Sync
-from plaza.social.users import People
+from plaza.social.users import Users
 from tests.servers import Server, running_server
 
 SECRET = "s" * 32
@@ -62,16 +62,16 @@ def post_id(number: int) -> str:
 
 
 class Community:
-    """People who follow each other and post, and the functions to make them."""
+    """Users who follow each other and post, and the functions to make them."""
 
     def __init__(self, valkey: Valkey) -> None:
         self.valkey, clock = valkey, Clock()
         self.functions = Functions(valkey, [LIBRARY, paging.LIBRARY])
         self.auth = Auth(Settings(jwt_secret=SECRET, api_key="k" * 32))
-        people = People(self.functions, self.auth, clock)
-        self.posts = Posts(self.functions, Reader(self.functions), people, clock)
+        people = Users(self.functions, self.auth, clock)
+        self.posts = Posts(self.functions, PostReader(self.functions), people, clock)
         self.sync = Sync(self.functions, self.posts, clock)
-        self.home = Home(self.functions, Reader(self.functions), clock)
+        self.home = HomeFeed(self.functions, PostReader(self.functions), clock)
 
     async def fill(self) -> None:
         dice = random.Random(1)

@@ -25,9 +25,9 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey, connect
 from plaza.social import keys as k
-from plaza.social.home_fanout import Fanout
-from plaza.social.jobs import RESCORED
-from plaza.social.jsonl_import import Importer
+from plaza.social.home_fanout import HomeFanout
+from plaza.social.jobs import RESCORE_BATCH
+from plaza.social.jsonl_import import JsonlImporter
 from plaza.social.model import NewPost
 from tests.servers import running_server
 
@@ -65,11 +65,11 @@ async def rescoring(valkey: Valkey, community: Community) -> None:
         await valkey.batch(commands[first : first + 10_000])
     await slowest_us(valkey)
     spent, began, keys = [await cpu_us(valkey)], asyncio.get_running_loop().time(), [k.RANKING_DUE(), k.RANKING_POSTS()]
-    while await community.functions.run("social_rescore_due", keys, now, RESCORED):
+    while await community.functions.run("social_rescore_due", keys, now, RESCORE_BATCH):
         spent.append(await cpu_us(valkey))
     took = asyncio.get_running_loop().time() - began
     each = sorted(after - before for before, after in itertools.pairwise(spent))
-    said = f"{len(each)} batches of {RESCORED} in {took:.1f} s"
+    said = f"{len(each)} batches of {RESCORE_BATCH} in {took:.1f} s"
     cpu = [each[len(each) // 2] / 1000, each[-1 - len(each) // 100] / 1000, each[-1] / 1000]
     print(f"Rescoring {ENGAGED:,} engaged posts: {said}. A batch took {cpu[0]:.1f} ms of Valkey's CPU, "
           f"99 of 100 less than {cpu[1]:.1f} ms, the longest {cpu[2]:.1f} ms; on the clock, with all else that runs "
@@ -115,7 +115,7 @@ async def famous(valkey: Valkey, community: Community) -> None:
     await community.posts.create(Actor("star", "user"), NewPost("And good night #river"))
     await slowest_us(valkey)
     began = perf_counter()
-    await Fanout(community.functions).push()
+    await HomeFanout(community.functions).add_new_posts()
     pushed, longest = perf_counter() - began, await slowest_us(valkey) / 1000
     print(f"A post by someone with {FOLLOWERS:,} followers is answered in {star:.0f} µs, with one follower in "
           f"{plain:.0f} µs. In the background it then reached the {READING:,} feeds that exist in "
@@ -134,7 +134,7 @@ async def importing(valkey: Valkey, community: Community) -> None:
                 one, other = dice.sample(range(USERS), 2)
                 file.write(json.dumps({"type": "follow", "follower": f"i{one}", "following": f"i{other}"}) + "\n")
         began, ours, theirs = perf_counter(), process_time(), await cpu_us(valkey)
-        await Importer(community.sync, lambda bad: print(bad)).run(path)
+        await JsonlImporter(community.sync, lambda bad: print(bad)).run(path)
         took, ours, theirs = perf_counter() - began, process_time() - ours, (await cpu_us(valkey) - theirs) / 1e6
     print(f"{USERS:,} users and {FOLLOWS:,} follows were taken in from a file in {took:.1f} s, "
           f"{(USERS + FOLLOWS) / took:,.0f} records a second; that took {ours:.1f} s of CPU here and {theirs:.1f} s of "

@@ -126,7 +126,7 @@ async def test_what_was_shown_is_remembered_to_a_bound(
 class Blocking:
     """Who is hidden from anybody, as the composition root has social say it."""
 
-    def hiding(self, username: str) -> list[str]:
+    def block_list_keys(self, username: str) -> list[str]:
         return [USER_BLOCKED(username), USER_BLOCKED_BY(username)]
 
 

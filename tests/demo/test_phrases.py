@@ -13,7 +13,7 @@ from plaza.demo.generator import LARGE_COMMUNITY, SMALL_COMMUNITY, CommunityPlan
 from plaza.demo.phrases import TOPICS, bank, fill, topic
 from plaza.demo.users import CommunityUsers, GeneratedUsers
 from plaza.shop.model import NewItem
-from plaza.social.hashtags import tags_of
+from plaza.social.hashtags import all_tags
 from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, UserRecord
 
 ANCHOR = 1_790_000_000_000
@@ -26,7 +26,7 @@ def test_every_sentence_can_be_said(name: str) -> None:
         said = fill(sentence, about.slots, dice)
         assert "{" not in said
         assert said[0].isupper() or not said[0].isalpha()
-    used = {tag for _ in range(300) for tag in tags_of(about.post(dice)[1], [])}
+    used = {tag for _ in range(300) for tag in all_tags(about.post(dice)[1], [])}
     assert used == {about.tag, *about.apt}, "every tag is earned by something"
 
 

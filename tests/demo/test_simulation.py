@@ -21,7 +21,7 @@ from plaza.demo.simulation import DemoSimulation
 from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
 from plaza.social.accounts import Accounts
-from plaza.social.model import Login, WrongPassword
+from plaza.social.model import PasswordLogin, WrongPassword
 from plaza.social.sync import Sync
 from tests.demo.conftest import everything
 from tests.social.consistency import faults
@@ -108,7 +108,7 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
     # There is no password that could be guessed or left behind.
     assert not await redis_client.exists("auth:robin")
     with pytest.raises(WrongPassword):
-        await peopled.get(Accounts).login(Login("robin", "robin"))
+        await peopled.get(Accounts).login(PasswordLogin("robin", "robin"))
     # Nor does an account open that got one, as a person who takes the name after it was deleted has.
     demo._settings = settings
     await peopled.get(Accounts).give_password("robin", "correct horse")

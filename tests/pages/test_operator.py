@@ -20,9 +20,9 @@ from plaza.live.model import SLOT_MS, AudienceStatistics, EventDeclaration, Hear
 from plaza.live.service import LiveService
 from plaza.social.accounts import Accounts
 from plaza.social.keys import AUTH_USER
-from plaza.social.model import Login, NewPost
+from plaza.social.model import NewPost, PasswordLogin
 from plaza.social.posts import Posts
-from plaza.social.users import People
+from plaza.social.users import Users
 from plaza.web import charts
 from plaza.web.formatting import utc
 from plaza.web.text_html import exact
@@ -44,7 +44,7 @@ PAGES = [
 
 @pytest.fixture
 async def admin(plaza: Plaza, ana: Surfer) -> Surfer:
-    await plaza.get(People).give_role(API, "ana", "admin")
+    await plaza.get(Users).set_role(API, "ana", "admin")
     return ana
 
 
@@ -58,14 +58,14 @@ async def test_they_are_for_admins_alone(guest: Surfer, ana: Surfer) -> None:
 
 async def test_who_is_no_admin_any_more_is_out_at_once(plaza: Plaza, admin: Surfer) -> None:
     assert (await admin.get("/app/operator/health")).status_code == 200
-    await plaza.get(People).give_role(API, "ana", "user")
+    await plaza.get(Users).set_role(API, "ana", "user")
     assert (await admin.get("/app/operator/health")).status_code == 403
 
 
 async def test_every_family_and_every_key_can_be_looked_at_and_no_secret_is_on_any_page(
     plaza: Plaza, admin: Surfer
 ) -> None:
-    signed_in = await plaza.get(Accounts).login(Login("ana", "correct horse"))
+    signed_in = await plaza.get(Accounts).login(PasswordLogin("ana", "correct horse"))
     await plaza.core.valkey.call("HSET", "user:ana", "email", "ana@example.org", "shoe_size", "39, private")
     await plaza.get(Posts).create(Actor("ana", "user"), NewPost("A post <script>alert(1)</script> #odd"))
     await plaza.get(LiveService).declare("night", EventDeclaration("Night", ["stage"]))

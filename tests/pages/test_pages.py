@@ -18,9 +18,10 @@ from plaza.live.model import EventDeclaration, Heartbeat, Viewer
 from plaza.live.service import LiveService
 from plaza.shop.items import Items
 from plaza.shop.model import ItemChange, NewItem
-from plaza.social.model import LONGEST_COMMENT, LONGEST_CONTENT, NewComment, NewPost, Profile
+from plaza.social.comments import Comments
+from plaza.social.model import MAX_COMMENT_CHARACTERS, MAX_CONTENT_CHARACTERS, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
-from plaza.social.users import People
+from plaza.social.users import Users
 from plaza.web.routes_challenges import MOST_DAYS, days_shown
 from plaza.web.text_html import ago, cut, day, money, rich, since, time
 from tests.http_servers import serving
@@ -57,7 +58,7 @@ async def test_who_signs_out_elsewhere_is_signed_out_here(ana: Surfer, url: str)
 
 async def test_who_is_suspended_is_out_at_once(ana: Surfer, plaza: Plaza) -> None:
     form = await ana.form("/app")
-    await plaza.get(People).suspend(API, "ana", on=True)
+    await plaza.get(Users).suspend(API, "ana", on=True)
     answer = await ana.post("/app/posts", data={**form, "content": "hello"})
     assert answer.headers["location"].startswith("/app/sign-in")
     assert "hello" not in (await ana.get("/app")).text
@@ -103,8 +104,8 @@ async def test_what_is_so_already_when_a_form_comes_again_is_no_mistake(ana: Sur
 @pytest.mark.parametrize("evil", ["<", "'", "👩", "#ab ", "https://a.example/' ", "ل"])
 async def test_a_page_stays_below_100_kilobytes_whatever_people_write(ana: Surfer, plaza: Plaza, evil: str) -> None:
     actor = Actor("ana", "user")
-    await plaza.get(People).change(actor, "ana", Profile(display_name="'" * 200))
-    content = (evil * LONGEST_CONTENT)[:LONGEST_CONTENT]
+    await plaza.get(Users).update_profile(actor, "ana", Profile(display_name="'" * 200))
+    content = (evil * MAX_CONTENT_CHARACTERS)[:MAX_CONTENT_CHARACTERS]
     tags = [] if "#" in evil else [f"{'é' * 90}{number}" for number in range(30)]
     for _ in range(20):
         await plaza.get(Posts).create(actor, NewPost(content, "https://a.example/" + "'" * 1_900, tags))
@@ -130,11 +131,11 @@ async def test_a_page_of_whole_texts_shows_as_many_as_fit_and_the_rest_on_the_ne
     ana: Surfer, plaza: Plaza, evil: str
 ) -> None:
     actor = Actor("ana", "user")
-    content = evil * (LONGEST_CONTENT // len(evil)) if "#" not in evil else "hello"
+    content = evil * (MAX_CONTENT_CHARACTERS // len(evil)) if "#" not in evil else "hello"
     post = (await plaza.get(Posts).create(actor, NewPost(content))).id
     for number in range(20):
-        await plaza.get(Posts).comment(
-            actor, post, NewComment(evil * ((LONGEST_COMMENT - 3) // len(evil)) + f" {number}")
+        await plaza.get(Comments).create(
+            actor, post, NewComment(evil * ((MAX_COMMENT_CHARACTERS - 3) // len(evil)) + f" {number}")
         )
     shown: list[str] = []
     path = f"/app/posts/{post}"
@@ -150,7 +151,7 @@ async def test_a_page_of_whole_texts_shows_as_many_as_fit_and_the_rest_on_the_ne
 async def test_what_is_wrong_is_told_on_a_page_and_to_scripts_as_a_problem(ana: Surfer) -> None:
     missing = await ana.get("/app/people/nobody")
     assert missing.status_code == 404
-    assert "There is nobody of that name." in missing.text
+    assert "No user has this name." in missing.text
     assert any(tag == "nav" for tag, _ in Elements(missing.text).found), "in the same design"
     assert (await ana.get("/app/no/such/page")).headers["content-type"].startswith("text/html")
     told = await ana.get("/app/people/nobody", headers={"x-fragment": "1"})

@@ -16,7 +16,7 @@ from plaza.demo.service import Demo
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts
-from plaza.social.model import NewPassword
+from plaza.social.model import PasswordChange
 from plaza.web.demo import DemoAccount
 from plaza.web.security import local
 from tests.http_servers import serving
@@ -245,7 +245,7 @@ async def test_a_new_password_ends_every_session_and_leaves_the_cart(ana: Surfer
     accounts = plaza.get(Accounts)
     async with Surfer(url) as thief:
         for change in (
-            accounts.change_password(Actor("ana", "user"), NewPassword("correct horse", "battery staple")),
+            accounts.change_password(Actor("ana", "user"), PasswordChange("correct horse", "battery staple")),
             accounts.give_password("ana", "battery staple"),
         ):
             thief.cookies.set("plaza", ana.cookies["plaza"])

@@ -9,9 +9,11 @@ import pytest
 
 from plaza.app import Plaza
 from plaza.core.auth import API, Actor
+from plaza.social.comments import Comments
 from plaza.social.model import NewComment, NewPost
 from plaza.social.posts import Posts
-from plaza.social.users import People
+from plaza.social.relations import Relations
+from plaza.social.users import Users
 from tests.pages.conftest import Surfer
 from tests.servers import Server
 
@@ -21,7 +23,7 @@ async def bob(plaza: Plaza, url: str, ana: Surfer) -> None:
     """Whom ana follows, and who has said something."""
     async with Surfer(url) as bob:
         await bob.sign_up("bob")
-    await plaza.get(People).follow(Actor("ana", "user"), "bob")
+    await plaza.get(Relations).follow(Actor("ana", "user"), "bob")
     await plaza.get(Posts).create(Actor("bob", "user"), NewPost("I am bob"))
 
 
@@ -61,7 +63,7 @@ async def test_whom_one_mutes_one_sees_when_one_looks(ana: Surfer, server: Serve
 
 @pytest.mark.usefixtures("bob")
 async def test_nobody_learns_who_blocks_them(plaza: Plaza, ana: Surfer) -> None:
-    await plaza.get(People).block(Actor("bob", "user"), "ana")
+    await plaza.get(Relations).block(Actor("bob", "user"), "ana")
     blocked, nobody = await ana.get("/app/people/bob"), await ana.get("/app/people/nobody")
     assert blocked.status_code == nobody.status_code == 404
     for about in ("blocked", "muted"):
@@ -93,7 +95,7 @@ async def test_who_comments_below_many_comments_is_shown_their_own(plaza: Plaza,
     actor = Actor("ana", "user")
     post = (await plaza.get(Posts).create(actor, NewPost("Go on"))).id
     for number in range(20):
-        await plaza.get(Posts).comment(actor, post, NewComment(f"Number {number}"))
+        await plaza.get(Comments).create(actor, post, NewComment(f"Number {number}"))
     path = f"/app/posts/{post}"
     sent = (await ana.fill(f"{path}/comments", page=path, next="", content="The last")).headers["location"]
     page = (await ana.get(sent)).text
@@ -111,7 +113,7 @@ async def test_admins_ban_posts_and_suspend_people_and_nobody_else_does(
     for path, page in ((ban, f"/app/posts/{post}"), (suspend, "/app/people/bob")):
         assert path not in (await ana.get(page)).text
         assert (await ana.fill(path, page=page, on="1")).status_code == 403
-    await plaza.get(People).give_role(API, "ana", "admin")
+    await plaza.get(Users).set_role(API, "ana", "admin")
     assert ban in (await ana.get(f"/app/posts/{post}")).text
     assert (await ana.fill(ban, on="1")).status_code == 303
     assert (await guest.get(f"/app/posts/{post}")).status_code == 404

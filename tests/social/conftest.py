@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import httpx
 import pytest
@@ -24,18 +24,23 @@ from plaza.core.sql import Sql
 from plaza.core.tokens import Role
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.social.accounts import Accounts
-from plaza.social.deletion import Leaving
+from plaza.social.comments import Comments
+from plaza.social.deletion import AccountDeletion
 from plaza.social.domain import DOMAIN
+from plaza.social.engagements import Engagements
 from plaza.social.feeds import Feeds
-from plaza.social.home_feed import Home
-from plaza.social.jobs import Jobs
+from plaza.social.home_feed import HomeFeed
+from plaza.social.jobs import SocialJobs
 from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER, USERS_MODELS, USERS_REGULAR
 from plaza.social.model import NewPost, Post
 from plaza.social.posts import Posts
+from plaza.social.relations import Relations
 from plaza.social.sync import Sync
-from plaza.social.users import People
+from plaza.social.users import Users
 from tests.http_servers import client_of
 from tests.social.consistency import Facts, faults, read_all
+
+T = TypeVar("T")
 
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
 ADMIN = Actor("root", "admin")
@@ -53,42 +58,50 @@ class Social:
 
     @property
     def accounts(self) -> Accounts:
-        found: Accounts = self.parts[Accounts]
-        return found
+        return self._get(Accounts)
 
     @property
-    def people(self) -> People:
-        found: People = self.parts[People]
-        return found
+    def users(self) -> Users:
+        return self._get(Users)
+
+    @property
+    def relations(self) -> Relations:
+        return self._get(Relations)
 
     @property
     def posts(self) -> Posts:
-        found: Posts = self.parts[Posts]
-        return found
+        return self._get(Posts)
+
+    @property
+    def engagements(self) -> Engagements:
+        return self._get(Engagements)
+
+    @property
+    def comments(self) -> Comments:
+        return self._get(Comments)
 
     @property
     def feeds(self) -> Feeds:
-        found: Feeds = self.parts[Feeds]
-        return found
+        return self._get(Feeds)
 
     @property
-    def home(self) -> Home:
-        found: Home = self.parts[Home]
-        return found
+    def home(self) -> HomeFeed:
+        return self._get(HomeFeed)
 
     @property
-    def leaving(self) -> Leaving:
-        found: Leaving = self.parts[Leaving]
-        return found
+    def deletion(self) -> AccountDeletion:
+        return self._get(AccountDeletion)
 
     @property
     def sync(self) -> Sync:
-        found: Sync = self.parts[Sync]
-        return found
+        return self._get(Sync)
 
     @property
-    def jobs(self) -> Jobs:
-        found: Jobs = self.parts[Jobs]
+    def jobs(self) -> SocialJobs:
+        return self._get(SocialJobs)
+
+    def _get(self, kind: type[T]) -> T:
+        found: T = self.parts[kind]
         return found
 
     async def person(self, name: str, role: Role = "user", **fields: str) -> Actor:

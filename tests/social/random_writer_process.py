@@ -15,11 +15,14 @@ from plaza.core.errors import PlazaError
 from plaza.core.functions import Functions
 from plaza.core.keyspace import use_layout
 from plaza.core.settings import Settings
+from plaza.social.comments import Comments
+from plaza.social.engagements import Engagements
 from plaza.social.library import LIBRARY
 from plaza.social.model import NewComment, NewPost, PostEdit
-from plaza.social.post_reader import Reader
+from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
-from plaza.social.users import People
+from plaza.social.relations import Relations
+from plaza.social.users import Users
 from tests.timeouts import connect_for_test
 
 PEOPLE = [Actor(f"p{i}", "model" if i % 2 else "user") for i in range(8)]
@@ -34,24 +37,26 @@ async def main(url: str, seed: int) -> None:
     use_layout(valkey.layout)
     functions, clock = Functions(valkey, [LIBRARY, paging.LIBRARY], projection_ms=PROJECTION_MS), ManualClock()
     await functions.load()
-    people = People(functions, Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), clock)
-    posts = Posts(functions, Reader(functions), people, clock)
+    users = Users(functions, Auth(Settings(jwt_secret="s" * 32, api_key="k" * 32)), clock)
+    relations = Relations(functions, users, clock)
+    posts = Posts(functions, PostReader(functions), users, clock)
+    engagements, comments = Engagements(functions, posts), Comments(functions, posts)
     dice, ids = random.Random(seed), list[str]()
 
     async def something() -> None:
         who, other = dice.choice(PEOPLE), dice.choice(PEOPLE)
         id = dice.choice(ids) if ids else "00000000-0000-4000-8000-000000000000"
         acts: list[Callable[[], Awaitable[object]]] = [
-            lambda: posts.like(who, id),
-            lambda: posts.unlike(who, id),
-            lambda: posts.bookmark(who, id),
-            lambda: posts.unbookmark(who, id),
-            lambda: posts.comment(who, id, NewComment("hi")),
+            lambda: engagements.like(who, id),
+            lambda: engagements.unlike(who, id),
+            lambda: engagements.bookmark(who, id),
+            lambda: engagements.unbookmark(who, id),
+            lambda: comments.create(who, id, NewComment("hi")),
             lambda: posts.edit(who, id, PostEdit(f"#t{dice.randrange(4)}")),
-            lambda: people.follow(who, other.name),
-            lambda: people.unfollow(who, other.name),
-            lambda: people.block(who, other.name),
-            lambda: people.unblock(who, other.name),
+            lambda: relations.follow(who, other.name),
+            lambda: relations.unfollow(who, other.name),
+            lambda: relations.block(who, other.name),
+            lambda: relations.unblock(who, other.name),
             lambda: posts.ban(ADMIN, id, on=dice.random() < 0.5),
             lambda: posts.delete(ADMIN, id),
         ]

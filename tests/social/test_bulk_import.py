@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.social.bulk_import import Bringing
+from plaza.social.bulk_import import BulkImport
 from plaza.social.model import NoProfile
 from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
 from tests.social.conftest import ADMIN, Social
@@ -33,7 +33,7 @@ async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, redi
     await sync.take("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
     # Young ones, which are ranked, and one that is too old for that.
     stories = [story(n, now - n * 3_600_000) for n in range(1, 10)] + [story(10, now - 20 * 86_400_000)]
-    bringing = Bringing(sync)
+    bringing = BulkImport(sync)
     for one in stories:
         assert await bringing.bring(*one)
     brought = await read_all(redis_client)
@@ -58,7 +58,7 @@ async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, redis
     now = social.clock.now_ms()
     await social.sync.take("user", [{"username": name} for name in ("mia", *PEOPLE)])
     follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(PEOPLE)]
-    bringing = Bringing(social.sync)
+    bringing = BulkImport(social.sync)
     assert await bringing.follow("mia", follows[:2]) == 2
     assert await bringing.follow("mia", follows) == 2, "those that are new"
     assert await bringing.follow("mia", follows) == 0
@@ -66,7 +66,7 @@ async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, redis
     assert faults(brought, now) == []
     assert brought["user"]["mia",]["followingCount"] == "4"
     for name in PEOPLE:
-        await social.people.unfollow(Actor("mia", "user"), name)
+        await social.relations.unfollow(Actor("mia", "user"), name)
     await social.sync.take("follow", follows)
     assert await read_all(redis_client) == brought
     with pytest.raises(NoProfile):

@@ -12,7 +12,7 @@ from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.social import keys as k
 from plaza.social.model import NewComment
-from plaza.social.users import following_keys
+from plaza.social.relations import follow_keys
 from tests.servers import Cluster, Server
 from tests.social import random_writer_process
 from tests.social.conftest import ADMIN, Social
@@ -92,9 +92,9 @@ async def test_a_post_deleted_while_others_take_part_leaves_nothing(social: Soci
             work
             for fan in fans
             for work in (
-                social.posts.like(fan, post.id),
-                social.posts.bookmark(fan, post.id),
-                social.posts.comment(fan, post.id, NewComment("hi")),
+                social.engagements.like(fan, post.id),
+                social.engagements.bookmark(fan, post.id),
+                social.comments.create(fan, post.id, NewComment("hi")),
             )
         ]
         works.insert(random.randrange(len(works)), social.posts.delete(ADMIN, post.id))  # type: ignore[arg-type]
@@ -107,13 +107,13 @@ async def test_someone_who_leaves_while_others_follow_leaves_nothing(social: Soc
     before = await true()
     for turn in range(5):
         star = await social.person(f"star{turn}", "model")
-        works: list[Any] = [social.people.follow(fan, star.name) for fan in fans]
-        works += [social.people.mute(fan, star.name) for fan in fans[:5]]
-        works += [social.people.block(fan, star.name) for fan in fans[5:]]
+        works: list[Any] = [social.relations.follow(fan, star.name) for fan in fans]
+        works += [social.relations.mute(fan, star.name) for fan in fans[:5]]
+        works += [social.relations.block(fan, star.name) for fan in fans[5:]]
         works += [social.post(star, "#tea") for _ in range(3)]
-        works.insert(random.randrange(len(works)), social.leaving.leave(ADMIN, star.name))
+        works.insert(random.randrange(len(works)), social.deletion.delete(ADMIN, star.name))
         await race(*works)
-        await social.leaving.sweep(star.name)
+        await social.deletion.finish(star.name)
     after = await true()
     for facts in (before, after):
         facts.pop("token_cutoffs")
@@ -131,7 +131,7 @@ async def test_a_late_side_withdraws_what_it_cannot_follow(social: Social, ana: 
         await social.functions.run("social_bookmark", [k.USER_BOOKMARKED("ana")], "ana", post.id, now, now)
         await social.functions.run(
             "social_follow",
-            following_keys("ana"),
+            follow_keys("ana"),
             "ana", "nobody", now,
         )  # fmt: skip
         style = ("1", "", "", "user")

@@ -57,8 +57,8 @@ async def test_it_holds_the_posts_of_those_followed_newest_first(
     social: Social, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
     cat, dan = await social.person("cat"), await social.person("dan")
-    await social.people.follow(ana, "bob")
-    await social.people.follow(ana, "cat")
+    await social.relations.follow(ana, "bob")
+    await social.relations.follow(ana, "cat")
     made = []
     for who in (bob, cat, dan, bob):
         social.clock.advance(seconds=1)
@@ -83,21 +83,21 @@ async def test_it_holds_the_posts_of_those_followed_newest_first(
 
 
 async def test_a_new_post_shows_on_the_next_read_whether_pushed_or_not(social: Social, ana: Actor, bob: Actor) -> None:
-    await social.people.follow(ana, "bob")
+    await social.relations.follow(ana, "bob")
     assert await everything(social, ana) == []
     social.clock.advance(seconds=300)
     first = await social.post(bob)
     assert await everything(social, ana) == [first.id]
     social.clock.advance(seconds=1)
     second = await social.post(bob)
-    await social.jobs.push()
+    await social.jobs.update_home_feeds()
     assert await everything(social, ana) == [second.id, first.id]
 
 
 async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
     social: Social, ana: Actor, bob: Actor
 ) -> None:
-    await social.people.follow(ana, "bob")
+    await social.relations.follow(ana, "bob")
     await social.home.page(ana, Page())
     social.clock.advance(seconds=-1.5)
     post = await social.post(bob)
@@ -108,15 +108,15 @@ async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
 async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_is_lifted(
     social: Social, ana: Actor, bob: Actor
 ) -> None:
-    await social.people.follow(ana, "bob")
+    await social.relations.follow(ana, "bob")
     await social.home.page(ana, Page())
     post = await social.post(bob)
     await social.posts.ban(ADMIN, post.id, on=True)
-    await social.jobs.push()
+    await social.jobs.update_home_feeds()
     social.clock.advance(seconds=60)
     assert await everything(social, ana) == []
     await social.posts.ban(ADMIN, post.id, on=False)
-    await social.jobs.push()
+    await social.jobs.update_home_feeds()
     assert await everything(social, ana) == [post.id]
 
 
@@ -125,7 +125,7 @@ async def test_many_posts_by_others_in_between_hide_nothing(
 ) -> None:
     monkeypatch.setattr(home_module, "MERGED", 20)
     cat = await social.person("cat")
-    await social.people.follow(ana, "bob")
+    await social.relations.follow(ana, "bob")
     await everything(social, ana)
     social.clock.advance(seconds=60)
     mine = []
@@ -141,19 +141,19 @@ async def test_the_unfollowed_blocked_muted_deleted_and_banned_are_left_out(soci
     people = [await social.person(f"p{i}") for i in range(6)]
     posts = []
     for who in people:
-        await social.people.follow(ana, who.name)
+        await social.relations.follow(ana, who.name)
         social.clock.advance(seconds=1)
         posts.append(await social.post(who))
     assert len(await everything(social, ana)) == 6
-    await social.people.unfollow(ana, "p0")
-    await social.people.block(people[1], "ana")
-    await social.people.mute(ana, "p2")
+    await social.relations.unfollow(ana, "p0")
+    await social.relations.block(people[1], "ana")
+    await social.relations.mute(ana, "p2")
     await social.posts.delete(people[3], posts[3].id)
     await social.posts.ban(ADMIN, posts[4].id, on=True)
     assert await everything(social, ana) == [posts[5].id]
     await social.posts.ban(ADMIN, posts[4].id, on=False)
-    await social.people.unmute(ana, "p2")
-    await social.people.follow(ana, "p0")
+    await social.relations.unmute(ana, "p2")
+    await social.relations.follow(ana, "p0")
     assert await everything(social, ana) == [posts[i].id for i in (5, 4, 2, 0)]
 
 
@@ -163,9 +163,9 @@ async def test_someone_followed_with_an_old_date_is_in_it(social: Social, ana: A
     for name in ("cat", "dan"):
         social.clock.advance(seconds=60)
         await social.person(name)
-        await social.people.follow(ana, name)
+        await social.relations.follow(ana, name)
     assert await everything(social, ana) == []
-    await social.people.unfollow(ana, "cat")
+    await social.relations.unfollow(ana, "cat")
     await social.sync.take("follow", [{"follower": "ana", "following": "bob", "created_at": 1}])
     assert await everything(social, ana) == [old.id]
 
@@ -173,20 +173,20 @@ async def test_someone_followed_with_an_old_date_is_in_it(social: Social, ana: A
 async def test_pages_are_full_after_filtering(social: Social, ana: Actor, bob: Actor) -> None:
     cat = await social.person("cat")
     for who in ("bob", "cat"):
-        await social.people.follow(ana, who)
+        await social.relations.follow(ana, who)
     mine = []
     for i in range(60):
         social.clock.advance(seconds=1)
         made = await social.post(bob if i % 3 else cat)
         if i % 3 == 0:
             mine.append(made.id)
-    await social.people.mute(ana, "bob")
+    await social.relations.mute(ana, "bob")
     page = await social.home.page(ana, Page(limit=15))
     assert [item.post.id for item in page.items] == mine[::-1][:15]
 
 
 async def test_no_duplicates_or_gaps_while_others_post_between_pages(social: Social, ana: Actor, bob: Actor) -> None:
-    await social.people.follow(ana, "bob")
+    await social.relations.follow(ana, "bob")
     posts = [await social.post(bob) for _ in range(30)]  # all in one millisecond
     made = sorted((post.id for post in posts), reverse=True)
     seen: list[str] = []
@@ -248,10 +248,10 @@ async def test_round_trips_warm_and_when_built(social: Social, ana: Actor, bob: 
 async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, bob: Actor, redis_client: Any) -> None:
     cat = await social.person("cat")
     for who in (ana, cat):
-        await social.people.follow(who, "bob")
+        await social.relations.follow(who, "bob")
     await social.home.page(ana, Page())
     post = await social.post(bob)
-    assert await social.jobs.push() == 1
+    assert await social.jobs.update_home_feeds() == 1
     assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [post.id]
     assert 0 < await redis_client.ttl(k.TMP_HOME("ana")) <= 900
     assert await redis_client.exists(k.TMP_HOME("cat"), k.FEEDS_PUSH()) == 0
@@ -261,7 +261,7 @@ async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Valkey runs the same commands on as many members; who has a feed gets the post afterwards, in batches."""
-    await social.people.follow(ana, "bob")
+    await social.relations.follow(ana, "bob")
     await social.post(bob)
     alone = await commands_of(social, social.post(bob))
     fans = [f"fan{i}" for i in range(2_600)]
@@ -284,7 +284,7 @@ async def test_posting_costs_the_same_with_thousands_of_followers_as_with_one(
         return batch(commands, **options)
 
     monkeypatch.setattr(social.valkey, "batch", measured)
-    assert await social.jobs.push() == 1
+    assert await social.jobs.update_home_feeds() == 1
     assert (max(sizes), len(sizes)) == (500, 6), "2,601 followers, 500 at a time"
     monkeypatch.undo()
     homes = await social.valkey.batch([("ZRANGE", k.TMP_HOME(name), 0, -1) for name in fans])
@@ -308,14 +308,14 @@ async def commands_of(social: Social, work: Awaitable[object]) -> dict[str, int]
 
 
 async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor, bob: Actor, redis_client: Any) -> None:
-    await social.people.follow(ana, "bob")
+    await social.relations.follow(ana, "bob")
     gone, kept = await social.post(bob), await social.post(bob)
     await social.home.page(ana, Page())
     await social.posts.delete(bob, gone.id)
-    await social.jobs.push()
+    await social.jobs.update_home_feeds()
     assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [kept.id]
     assert await redis_client.exists(k.FEEDS_DROP()) == 0
-    await social.leaving.leave(ADMIN, "bob")
+    await social.deletion.delete(ADMIN, "bob")
     assert await redis_client.exists(k.TMP_HOME("ana"), k.FEEDS_DROP()) == 0
 
 

@@ -10,13 +10,12 @@ import httpx
 import pytest
 
 from plaza.core.auth import Actor
-from plaza.core.domain import PersonalData
-from plaza.core.errors import Forbidden
 from plaza.core.keys import TOKEN_CUTOFFS
-from plaza.social import deletion as leaving_module
+from plaza.social import deletion as deletion_module
 from plaza.social import jobs as jobs_module
 from plaza.social import keys as k
 from plaza.social import model
+from plaza.social import personal_data as personal_data_module
 from plaza.social.model import NewComment, NoProfile, Profile, Registration, UsernameTaken
 from tests.social.conftest import ADMIN, Social
 from tests.social.killed_process import dying
@@ -36,10 +35,10 @@ async def engaged(social: Social, count: int) -> list[str]:
         post = await social.post(author, f"#all #tag{i % 3}")
         ids.append(post.id)
         for fan in dice.sample(fans, dice.randrange(5)):
-            await social.posts.like(fan, post.id)
+            await social.engagements.like(fan, post.id)
         if i % 4 == 0:
-            await social.posts.comment(fans[0], post.id, NewComment("hi"))
-            await social.posts.bookmark(fans[1], post.id)
+            await social.comments.create(fans[0], post.id, NewComment("hi"))
+            await social.engagements.bookmark(fans[1], post.id)
     return ids
 
 
@@ -67,7 +66,7 @@ async def test_every_score_is_within_two_per_cent_at_every_moment(social: Social
 async def test_rescoring_goes_in_batches_and_only_where_it_is_due(
     social: Social, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
-    monkeypatch.setattr(jobs_module, "RESCORED", 7)
+    monkeypatch.setattr(jobs_module, "RESCORE_BATCH", 7)
     ids = await engaged(social, 30)
     await social.jobs.rescore()
     assert await social.jobs.rescore() == 0
@@ -85,18 +84,18 @@ async def test_a_like_after_fourteen_days_ranks_nothing(
     post = await social.post(ana, "#tea")
     social.clock.advance(days=15)
     await social.jobs.rescore()
-    await social.posts.like(bob, post.id)
+    await social.engagements.like(bob, post.id)
     assert await redis_client.exists(k.HASHTAG_RANKED("tea"), k.RANKING_DUE()) == 0
 
 
 async def test_a_changed_profile_reaches_every_post(
     social: Social, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_module, "RESTYLED", 7)
+    monkeypatch.setattr(jobs_module, "RESTYLE_BATCH", 7)
     posts = [await social.post(ana) for _ in range(20)]
-    await social.people.change(ana, "ana", Profile(display_name="Anna", avatar=None))
+    await social.users.update_profile(ana, "ana", Profile(display_name="Anna", avatar=None))
     assert await social.jobs.restyle() == 20
-    await social.people.give_role(ADMIN, "ana", "model")
+    await social.users.set_role(ADMIN, "ana", "model")
     assert await social.jobs.restyle() == 20
     assert await social.jobs.restyle() == 0
     for post in posts:
@@ -107,18 +106,18 @@ async def test_a_changed_profile_reaches_every_post(
 async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wins(
     social: Social, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_module, "RESTYLED", 5)
+    monkeypatch.setattr(jobs_module, "RESTYLE_BATCH", 5)
     posts = [await social.post(ana) for _ in range(12)]
-    await social.people.change(ana, "ana", Profile(display_name="Anna"))
+    await social.users.update_profile(ana, "ana", Profile(display_name="Anna"))
     monkeypatch.setattr(social.jobs.functions, "query", dying(social.jobs.functions.query, 2))
     with pytest.raises(ConnectionError):
         await social.jobs.restyle()
     monkeypatch.undo()
-    monkeypatch.setattr(jobs_module, "RESTYLED", 5)
+    monkeypatch.setattr(jobs_module, "RESTYLE_BATCH", 5)
     assert await social.jobs.restyle() == 2
-    await social.people.change(ana, "ana", Profile(display_name="Annie"))
+    await social.users.update_profile(ana, "ana", Profile(display_name="Annie"))
     await asyncio.gather(
-        social.jobs.restyle(), social.people.change(ana, "ana", Profile(display_name="A")), social.jobs.restyle()
+        social.jobs.restyle(), social.users.update_profile(ana, "ana", Profile(display_name="A")), social.jobs.restyle()
     )
     await social.jobs.restyle()
     assert {await redis_client.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
@@ -128,13 +127,13 @@ async def test_who_leaves_leaves_nothing_behind(social: Social, true: Any) -> No
     await bystanders(social)
     before = await true()
     me = await busy_life(social, "zoe")
-    assert await social.leaving.leave(me, "zoe")
+    assert await social.deletion.delete(me, "zoe")
     after = await true()
     assert after.pop("token_cutoffs")[()].keys() == {"zoe"}
     del before["token_cutoffs"]
     assert after == before
     with pytest.raises(NoProfile):
-        await social.leaving.leave(ADMIN, "zoe")
+        await social.deletion.delete(ADMIN, "zoe")
     assert await social.accounts.register(Registration(username="zoe", password="another one")), "the name is free"
 
 
@@ -144,14 +143,14 @@ async def test_leaving_goes_on_after_its_process_died(
     await bystanders(social)
     before = await true()
     me = await busy_life(social, "zoe")
-    monkeypatch.setattr(leaving_module, "BATCH", 2)
+    monkeypatch.setattr(personal_data_module, "BATCH_SIZE", 2)
     monkeypatch.setattr(social.functions, "run", dying(social.functions.run, 11))
     with pytest.raises(ConnectionError):
-        await social.leaving.leave(me, "zoe")
+        await social.deletion.delete(me, "zoe")
     monkeypatch.undo()
     with pytest.raises(UsernameTaken):
         await social.accounts.register(Registration(username="zoe", password="another one"))
-    await social.jobs.leave()
+    await social.jobs.continue_deletions()
     after = await true()
     for facts in (before, after):
         del facts["token_cutoffs"]
@@ -165,7 +164,7 @@ async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
         raise ConnectionError
 
     monkeypatch.setattr(social.auth.revocations, "note", dies)
-    for work in (social.leaving.leave(ana, "ana"), social.people.suspend(ADMIN, "bob", on=True)):
+    for work in (social.deletion.delete(ana, "ana"), social.users.suspend(ADMIN, "bob", on=True)):
         with pytest.raises(ConnectionError):
             await work
     assert None not in await redis_client.zmscore(TOKEN_CUTOFFS(), ["ana", "bob"])
@@ -174,18 +173,19 @@ async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
 async def test_a_sweep_that_comes_late_leaves_the_names_next_owner_alone(
     social: Social, ana: Actor, bob: Actor, true: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await social.people.follow(ana, "bob")
-    drop, stalled = social.leaving._drop, list[Any]()
+    await social.relations.follow(ana, "bob")
+    personal_data = social.deletion._social
+    drop, stalled = personal_data._drop_entries, list[Any]()
 
     async def late(*args: Any) -> None:
         if not stalled:
             stalled.append(args)
-            await social.leaving.sweep("ana")  # another worker does all of it meanwhile
-            await social.people.follow(await social.person("ana"), "bob")
+            await social.deletion.finish("ana")  # another worker does all of it meanwhile
+            await social.relations.follow(await social.person("ana"), "bob")
         await drop(*args)
 
-    monkeypatch.setattr(social.leaving, "_drop", late)
-    assert await social.leaving.leave(ana, "ana")
+    monkeypatch.setattr(personal_data, "_drop_entries", late)
+    assert await social.deletion.delete(ana, "ana")
     assert stalled
     facts = await true()
     assert facts["user_following"] == {("ana",): {"bob"}}
@@ -196,13 +196,13 @@ async def test_a_large_account_is_left_to_the_worker(
 ) -> None:
     await bystanders(social)
     me = await busy_life(social, "zoe")
-    monkeypatch.setattr(leaving_module, "MOST_POSTS_WAITED_FOR", 3)
+    monkeypatch.setattr(deletion_module, "MAX_POSTS_IN_REQUEST", 3)
     mine = social.token(me)
     answer = await http.delete("/users/me", headers=mine)
     assert (answer.status_code, answer.json()) == (202, {"id": "zoe", "deleted": False})
     assert (await http.get("/whoami", headers=mine)).status_code == 401
     assert (await http.get("/users/zoe")).status_code == 404
-    await social.jobs.leave()
+    await social.jobs.continue_deletions()
     assert not (await true())["users_leaving"]
 
 
@@ -221,34 +221,3 @@ async def test_who_has_only_a_token_can_leave_too(
     assert after.pop("token_cutoffs")[()].keys() == {"eve"}
     del before["token_cutoffs"]
     assert after == before
-
-
-async def test_leaving_is_for_oneself_or_an_admin_and_takes_the_other_domains_along(
-    social: Social, other_domains: dict[str, PersonalData], http: httpx.AsyncClient, ana: Actor, bob: Actor
-) -> None:
-    class Elsewhere:
-        forgotten: list[str] = []  # noqa: RUF012
-
-        async def export(self, username: str) -> dict[str, Any]:
-            return {"votes": 3}
-
-        async def delete(self, username: str) -> None:
-            self.forgotten.append(username)
-
-        async def rename(self, old: str, new: str) -> None:
-            pass
-
-    other_domains["articles"] = Elsewhere()
-    await social.posts.like(ana, (await social.post(bob)).id)
-    await social.valkey.call("HSET", k.USER("ana"), "theme", "dark")  # as through the proxy
-    told = (await http.get("/users/me/export", headers=social.token(ana))).json()
-    assert told["articles"] == {"votes": 3}
-    assert told["social"]["profile"]["email"] == "ana@mail.example"
-    assert told["social"]["custom"] == {"theme": "dark"}
-    assert len(told["social"]["liked"]) == 1
-    with pytest.raises(Forbidden):
-        await social.leaving.leave(bob, "ana")
-    assert (await http.delete("/users/ana", headers=social.token(ADMIN))).status_code == 200
-    assert Elsewhere.forgotten == ["ana"]
-    gone = await http.delete("/users/kim", headers=social.token(ADMIN))
-    assert (gone.status_code, Elsewhere.forgotten) == (200, ["ana", "kim"]), "who is known elsewhere only"

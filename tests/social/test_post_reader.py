@@ -19,8 +19,8 @@ from plaza.social.domain import DOMAIN
 from plaza.social.feeds import Feeds
 from plaza.social.keys import POST, USER
 from plaza.social.model import PUBLIC_FIELDS as CARD
-from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile, card_of, post_of
-from plaza.social.post_reader import Reader
+from plaza.social.model import FeedItem, NewComment, NewPost, PostEdit, Profile, post_from_hash, public_user
+from plaza.social.post_reader import PostReader
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, Social, trips
 from tests.timeouts import connect_for_test
@@ -33,8 +33,10 @@ async def plainly(redis_client: Any, viewer: Actor, item: FeedItem) -> FeedItem:
     id, author = item.post.id, item.post.user_id
     liked = await redis_client.sismember(f"{POST(id)}:likes", viewer.name)
     marked = await redis_client.sismember(f"{POST(id)}:bookmarks", viewer.name)
-    card = card_of(await redis_client.hmget(USER(author), CARD))
-    return FeedItem(post_of(await redis_client.hgetall(POST(id)), liked=bool(liked), bookmarked=bool(marked)), card)
+    card = public_user(await redis_client.hmget(USER(author), CARD))
+    return FeedItem(
+        post_from_hash(await redis_client.hgetall(POST(id)), liked=bool(liked), bookmarked=bool(marked)), card
+    )
 
 
 async def test_another_process_shows_every_change_at_the_next_read(
@@ -49,15 +51,15 @@ async def test_another_process_shows_every_change_at_the_next_read(
         who, other, id = dice.choice(people), dice.choice(people), dice.choice(ids)
         edit, name = PostEdit(f"#tea {dice.random()}"), Profile(display_name=f"{dice.random()}")
         acts: list[Callable[[], Awaitable[object]]] = [
-            lambda: social.posts.like(who, id),
-            lambda: social.posts.unlike(who, id),
-            lambda: social.posts.bookmark(who, id),
-            lambda: social.posts.comment(who, id, NewComment("hi")),
+            lambda: social.engagements.like(who, id),
+            lambda: social.engagements.unlike(who, id),
+            lambda: social.engagements.bookmark(who, id),
+            lambda: social.comments.create(who, id, NewComment("hi")),
             lambda: social.posts.edit(people[ids.index(id) % 3], id, edit),
             lambda: social.posts.ban(ADMIN, id, on=True),
             lambda: social.posts.ban(ADMIN, id, on=False),
-            lambda: social.people.follow(who, other.name) if who is not other else social.post(who),
-            lambda: social.people.change(who, who.name, name),
+            lambda: social.relations.follow(who, other.name) if who is not other else social.post(who),
+            lambda: social.users.update_profile(who, who.name, name),
             lambda: redis_client.hset(USER(who.name), "bio", str(dice.random())),
         ]
         if dice.random() < 0.05:
@@ -69,7 +71,7 @@ async def test_another_process_shows_every_change_at_the_next_read(
 
     async with await connect_for_test(place.url) as elsewhere:
         functions = Functions(elsewhere, [DOMAIN.library])
-        feeds = Feeds(functions, Reader(functions), social.people, social.clock)
+        feeds = Feeds(functions, PostReader(functions), social.users, social.clock)
         for _ in range(ROUNDS):
             await something()
             viewer = dice.choice(people)
@@ -80,8 +82,8 @@ async def test_another_process_shows_every_change_at_the_next_read(
 
 async def test_whoever_looks_next_sees_own_flags_not_the_last_readers(social: Social, ana: Actor, bob: Actor) -> None:
     post = await social.post(ana)
-    await social.posts.like(bob, post.id)
-    await social.posts.bookmark(ana, post.id)
+    await social.engagements.like(bob, post.id)
+    await social.engagements.bookmark(ana, post.id)
 
     async def flags(viewer: Actor | None) -> tuple[bool, bool]:
         (item,) = (await social.feeds.explore(viewer, Page())).items
@@ -99,33 +101,33 @@ async def test_a_page_takes_two_round_trips_at_hand_or_not(social: Social, ana: 
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # nothing is at hand
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # all is
     assert await trips(social.feeds.explore(None, Page())) == 1 + 2 * more  # and nobody has flags
-    await social.posts.like(ana, posts[-1].id)
-    await social.people.follow(ana, "bob")
+    await social.engagements.like(ana, posts[-1].id)
+    await social.relations.follow(ana, "bob")
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two cards are not
     assert await trips(social.posts.get(ana, posts[0].id)) == 1 + more
 
 
 async def test_many_posts_are_read_in_short_steps(social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post_reader, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(post_reader, "MAX_POSTS_PER_READ", 3)
     ids = [(await social.post(ana, f"#t{i % 2}")).id for i in range(8)]
-    items = await social.posts.reader.items(post_reader.View(ana), ids)
+    items = await social.posts.reader.items(post_reader.ReadView(ana), ids)
     assert [item.post.id for item in items if item] == ids
     found = await social.feeds.top_posts(ana, "t0,t1", 4)
     assert {item.post.id for tag in found for item in tag.posts} == set(ids)
     social.posts.reader.posts.drop(POST(ids[0]))
-    steps = await trips(social.posts.reader.items(post_reader.View(ana), ids))
+    steps = await trips(social.posts.reader.items(post_reader.ReadView(ana), ids))
     assert steps == (6 if social.valkey.clustered else 3)
 
 
 async def test_the_best_posts_of_a_tag_are_as_many_as_asked_for_although_better_ones_are_hidden(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "SPARE", 2)
+    monkeypatch.setattr(feeds, "SPARE_POSTS", 2)
     for _ in range(8):
-        await social.posts.like(bob, (await social.post(bob, "#tea")).id)
+        await social.engagements.like(bob, (await social.post(bob, "#tea")).id)
     cat = await social.person("cat")
     seen = {(await social.post(cat, "#tea #cake")).id for _ in range(3)}
-    await social.people.mute(ana, "bob")
+    await social.relations.mute(ana, "bob")
     for count in (1, 3, 5):
         found = await social.feeds.top_posts(ana, "tea,cake", count)
         for tag in found:
@@ -145,20 +147,20 @@ async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(
         if i % 5 == 0:
             await social.posts.ban(ADMIN, post.id, on=True)
         fan = await social.person(f"fan{i}")
-        await social.people.follow(fan, "bob")
+        await social.relations.follow(fan, "bob")
         if i % 4 == 0:
-            await social.people.block(fan, "ana")
-    await social.people.follow(ana, "bob")
-    await social.people.follow(ana, "cat")
-    await social.people.mute(ana, "cat")
+            await social.relations.block(fan, "ana")
+    await social.relations.follow(ana, "bob")
+    await social.relations.follow(ana, "cat")
+    await social.relations.mute(ana, "cat")
     lists: list[Callable[[Page], Awaitable[Any]]] = [
         lambda page: social.feeds.explore(ana, page),
         lambda page: social.feeds.of_user(ana, "bob", page),
         lambda page: social.feeds.hashtag(ana, "tea", page),
         lambda page: social.feeds.ranked(ana, "tea", page),
         lambda page: social.home.page(ana, page),
-        lambda page: social.people.followers(ana, "bob", page),
-        lambda page: social.people.newest(ana, "user", page),
+        lambda page: social.relations.followers(ana, "bob", page),
+        lambda page: social.users.newest(ana, "user", page),
     ]
     for whole in lists:
         all_of_it = (await whole(Page(limit=100))).items

@@ -53,10 +53,10 @@ async def test_one_who_has_no_profile_cannot_post_comment_or_follow(social: Soci
     with pytest.raises(NoProfile):
         await social.post(nobody)
     with pytest.raises(NoProfile):
-        await social.posts.comment(nobody, post.id, NewComment("hi"))
+        await social.comments.create(nobody, post.id, NewComment("hi"))
     with pytest.raises(NoProfile):
-        await social.people.follow(nobody, "ana")
-    assert (await social.posts.like(nobody, post.id)).changed
+        await social.relations.follow(nobody, "ana")
+    assert (await social.engagements.like(nobody, post.id)).changed
     await true()
 
 
@@ -68,7 +68,7 @@ async def test_a_profile_that_another_service_wrote_will_do(social: Social, redi
     await redis_client.zadd(k.MODELS_TOP_ENGAGEMENT(), {"old": 0})
     post = await social.post(Actor("old", "model"))
     assert post.display_name == "Old"
-    await social.people.change(Actor("old", "model"), "old", Profile(display_name="Older"))
+    await social.users.update_profile(Actor("old", "model"), "old", Profile(display_name="Older"))
     await social.jobs.restyle()
     assert (await social.posts.get(None, post.id)).display_name == "Older"
     await true()
@@ -79,7 +79,7 @@ async def test_an_operation_run_twice_makes_one_post_and_one_comment(social: Soc
     assert posts[0] == posts[1]
     comments = []
     for _ in range(2):
-        comments.append(await social.posts.comment(ana, posts[0].id, NewComment("once"), "cd" * 16))
+        comments.append(await social.comments.create(ana, posts[0].id, NewComment("once"), "cd" * 16))
         social.clock.advance(seconds=1)
     assert comments[0] == comments[1]
     facts = await true()
@@ -90,14 +90,14 @@ async def test_liking_twice_counts_once_and_taking_back_counts_back(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.post(ana, "#tea")
-    first, second = await social.posts.like(bob, post.id), await social.posts.like(bob, post.id)
+    first, second = await social.engagements.like(bob, post.id), await social.engagements.like(bob, post.id)
     assert (first.changed, first.likesCount, second.changed, second.likesCount) == (True, 1, False, 1)
     assert await redis_client.smembers(k.POST_LIKES(post.id)) == {"bob"}
     assert await redis_client.zscore(k.HASHTAG_RANKED("tea"), post.id) == 3
     assert (await social.posts.get(bob, post.id)).isLiked
     await true()
-    assert (await social.posts.unlike(bob, post.id)).likesCount == 0
-    assert not (await social.posts.unlike(bob, post.id)).changed
+    assert (await social.engagements.unlike(bob, post.id)).likesCount == 0
+    assert not (await social.engagements.unlike(bob, post.id)).changed
     assert await redis_client.exists(k.POST_LIKES(post.id), k.USER_LIKED("bob")) == 0
     await true()
 
@@ -106,23 +106,23 @@ async def test_a_bookmark_is_on_both_sides_and_comments_are_oldest_first(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.post(ana, "#tea")
-    assert (await social.posts.bookmark(bob, post.id)).changed
-    assert not (await social.posts.bookmark(bob, post.id)).changed
+    assert (await social.engagements.bookmark(bob, post.id)).changed
+    assert not (await social.engagements.bookmark(bob, post.id)).changed
     assert await redis_client.zscore(k.USER_BOOKMARKED("bob"), post.id) == social.clock.now_ms()
     made = []
     for who in (bob, ana):
         social.clock.advance(seconds=1)
-        made.append(await social.posts.comment(who, post.id, NewComment(f"by {who.name}")))
+        made.append(await social.comments.create(who, post.id, NewComment(f"by {who.name}")))
     assert await redis_client.lrange(k.POST_COMMENTS(post.id), 0, -1) == [comment.id for comment in made]
     assert (await redis_client.hgetall(k.COMMENT(made[0].id)))["content"] == "by bob"
-    assert (await social.posts.comments(None, post.id, Page())).items == made
+    assert (await social.comments.page(None, post.id, Page())).items == made
     seen = await social.posts.get(bob, post.id)
     assert (seen.isBookmarked, seen.bookmarksCount, seen.commentsCount) == (True, 1, 2)
     await true()
     with pytest.raises(Forbidden):
-        await social.posts.uncomment(bob, made[1].id)
-    await social.posts.uncomment(ana, made[0].id)  # the post's owner may
-    await social.posts.unbookmark(bob, post.id)
+        await social.comments.delete(bob, made[1].id)
+    await social.comments.delete(ana, made[0].id)  # the post's owner may
+    await social.engagements.unbookmark(bob, post.id)
     facts = await true()
     assert list(facts["comment"]) == [(made[1].id,)]
 
@@ -132,9 +132,9 @@ async def test_likes_are_listed_latest_first(social: Social, ana: Actor) -> None
     fans = [await social.person(f"fan{i}") for i in range(5)]
     for fan in fans:
         social.clock.advance(seconds=1)
-        await social.posts.like(fan, post.id)
-    first = await social.posts.likes(ana, post.id, Page(limit=3))
-    rest = await social.posts.likes(ana, post.id, Page(limit=3, cursor=first.pagination.next_cursor))
+        await social.engagements.like(fan, post.id)
+    first = await social.engagements.likes(ana, post.id, Page(limit=3))
+    rest = await social.engagements.likes(ana, post.id, Page(limit=3, cursor=first.pagination.next_cursor))
     assert [user.username for user in first.items + rest.items] == [fan.name for fan in reversed(fans)]
 
 
@@ -142,9 +142,9 @@ async def test_editing_keeps_history_and_moves_tags(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.posts.create(ana, NewPost("#one and #two", None, ["listed"]))
-    await social.posts.like(bob, post.id)
+    await social.engagements.like(bob, post.id)
     social.clock.advance(seconds=60)
-    await social.posts.like(ana, post.id)
+    await social.engagements.like(ana, post.id)
     edited = await social.posts.edit(ana, post.id, PostEdit("#two and #three"))
     assert (edited.isLiked, edited.isBookmarked, edited.likesCount) == (True, False, 2)
     assert edited.hashtags == ["two", "three", "listed"]
@@ -166,9 +166,9 @@ async def test_editing_keeps_history_and_moves_tags(
 async def test_a_deleted_post_is_nowhere(social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any) -> None:
     before = (await true()).items()
     post = await social.post(ana, "#tea")
-    await social.posts.like(bob, post.id)
-    await social.posts.bookmark(bob, post.id)
-    await social.posts.comment(bob, post.id, NewComment("hi"))
+    await social.engagements.like(bob, post.id)
+    await social.engagements.bookmark(bob, post.id)
+    await social.comments.create(bob, post.id, NewComment("hi"))
     await social.posts.edit(ana, post.id, PostEdit("#coffee"))
     with pytest.raises(Forbidden):
         await social.posts.delete(bob, post.id)
@@ -177,7 +177,7 @@ async def test_a_deleted_post_is_nowhere(social: Social, ana: Actor, bob: Actor,
     with pytest.raises(NotFound):
         await social.posts.delete(ana, post.id)
     with pytest.raises(NotFound):
-        await social.posts.like(bob, post.id)
+        await social.engagements.like(bob, post.id)
     assert (await true()).items() == before
 
 
@@ -185,9 +185,9 @@ async def test_a_post_that_many_took_part_in_is_deleted_in_steps(social: Social,
     post = await social.post(ana)
     fans = [await social.person(f"fan{i}") for i in range(130)]
     before = await true()
-    await asyncio.gather(*(social.posts.like(fan, post.id) for fan in fans))
-    await asyncio.gather(*(social.posts.bookmark(fan, post.id) for fan in fans))
-    await asyncio.gather(*(social.posts.comment(fan, post.id, NewComment("hi")) for fan in fans))
+    await asyncio.gather(*(social.engagements.like(fan, post.id) for fan in fans))
+    await asyncio.gather(*(social.engagements.bookmark(fan, post.id) for fan in fans))
+    await asyncio.gather(*(social.comments.create(fan, post.id, NewComment("hi")) for fan in fans))
     await true()
     await social.posts.delete(ADMIN, post.id)
     after = await true()
@@ -202,9 +202,9 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
 ) -> None:
     model = await social.person("mia", "model")
     post = await social.post(model, "#tea")
-    await social.posts.like(bob, post.id)
-    await social.posts.bookmark(bob, post.id)
-    said = await social.posts.comment(bob, post.id, NewComment("hm"))
+    await social.engagements.like(bob, post.id)
+    await social.engagements.bookmark(bob, post.id)
+    said = await social.comments.create(bob, post.id, NewComment("hm"))
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     banned = await social.posts.ban(ADMIN, post.id, on=True)
     assert (banned.banned, banned.banned_by) == (True, "root")
@@ -216,14 +216,14 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
     assert facts["explore_feed"] == facts["hashtag_posts"] == facts["ranking_due"] == {}
     for work in (
         social.posts.get(bob, post.id),
-        social.posts.like(ana, post.id),
-        social.posts.bookmark(ana, post.id),
-        social.posts.comment(ana, post.id, NewComment("x")),
-        social.posts.comments(bob, post.id, Page()),
-        social.posts.likes(bob, post.id, Page()),
+        social.engagements.like(ana, post.id),
+        social.engagements.bookmark(ana, post.id),
+        social.comments.create(ana, post.id, NewComment("x")),
+        social.comments.page(bob, post.id, Page()),
+        social.engagements.likes(bob, post.id, Page()),
         social.posts.edit(model, post.id, PostEdit("y")),
         social.posts.delete(bob, post.id),
-        social.posts.uncomment(ana, said.id),
+        social.comments.delete(ana, said.id),
     ):
         with pytest.raises(NotFound):
             await work
@@ -241,7 +241,7 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
     assert not {"banned", "banned_at", "banned_by"} & (await redis_client.hgetall(k.POST(post.id))).keys()
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     with pytest.raises(Forbidden):
-        await social.posts.uncomment(ana, said.id)
+        await social.comments.delete(ana, said.id)
     await true()
 
 
@@ -249,13 +249,13 @@ async def test_one_round_trip_each_on_one_server_and_few_on_a_cluster(social: So
     post = await social.post(ana, "#a #b #c")
     writes = [
         social.post(ana, "#a #b"),
-        social.posts.like(bob, post.id),
-        social.posts.bookmark(bob, post.id),
-        social.posts.comment(bob, post.id, NewComment("hi")),
-        social.people.follow(bob, "ana"),
-        social.posts.unlike(bob, post.id),
-        social.posts.unbookmark(bob, post.id),
-        social.people.unfollow(bob, "ana"),
+        social.engagements.like(bob, post.id),
+        social.engagements.bookmark(bob, post.id),
+        social.comments.create(bob, post.id, NewComment("hi")),
+        social.relations.follow(bob, "ana"),
+        social.engagements.unlike(bob, post.id),
+        social.engagements.unbookmark(bob, post.id),
+        social.relations.unfollow(bob, "ana"),
         social.posts.delete(ana, post.id),
     ]
     for write in writes:
@@ -290,15 +290,15 @@ async def test_a_thousand_things_at_once_leave_every_counter_true(social: Social
     async def something() -> None:
         who, post, other = dice.choice(people), dice.choice(posts), dice.choice(people)
         acts: list[Callable[[], Awaitable[object]]] = [
-            lambda: social.posts.like(who, post.id),
-            lambda: social.posts.unlike(who, post.id),
-            lambda: social.posts.bookmark(who, post.id),
-            lambda: social.posts.unbookmark(who, post.id),
-            lambda: social.posts.comment(who, post.id, NewComment("hi")),
-            lambda: social.people.follow(who, other.name),
-            lambda: social.people.unfollow(who, other.name),
-            lambda: social.people.block(who, other.name),
-            lambda: social.people.unblock(who, other.name),
+            lambda: social.engagements.like(who, post.id),
+            lambda: social.engagements.unlike(who, post.id),
+            lambda: social.engagements.bookmark(who, post.id),
+            lambda: social.engagements.unbookmark(who, post.id),
+            lambda: social.comments.create(who, post.id, NewComment("hi")),
+            lambda: social.relations.follow(who, other.name),
+            lambda: social.relations.unfollow(who, other.name),
+            lambda: social.relations.block(who, other.name),
+            lambda: social.relations.unblock(who, other.name),
             lambda: social.posts.edit(who, post.id, PostEdit(f"#tag{dice.randrange(3)}")),
         ]
         act: Callable[[], Awaitable[object]] = dice.choice(acts)

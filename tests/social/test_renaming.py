@@ -15,8 +15,8 @@ from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.keys import LEASE
 from plaza.core.paging import Page
 from plaza.social.keys import POST
-from plaza.social.model import Login, NewComment, Profile, Registration, UsernameTaken, WrongPassword
-from plaza.social.renaming import Renaming
+from plaza.social.model import NewComment, PasswordLogin, Profile, Registration, UsernameTaken, WrongPassword
+from plaza.social.renaming import AccountRenaming
 from tests.social.conftest import ADMIN, Social
 from tests.social.consistency import Facts
 from tests.social.killed_process import dying
@@ -26,8 +26,8 @@ from tests.social.user_histories import busy_life, bystanders
 OWN = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle")
 
 
-def renaming(social: Social) -> Renaming:
-    found: Renaming = social.parts[Renaming]
+def renaming(social: Social) -> AccountRenaming:
+    found: AccountRenaming = social.parts[AccountRenaming]
     return found
 
 
@@ -54,16 +54,16 @@ async def eventful(social: Social) -> Actor:
     await bystanders(social)
     zoe = await busy_life(social, "zoe")
     mine = await social.post(zoe, "#own")
-    for act in (social.posts.like, social.posts.bookmark):
+    for act in (social.engagements.like, social.engagements.bookmark):
         await act(zoe, mine.id)
-    await social.posts.comment(zoe, mine.id, NewComment("my own"))
-    await social.people.mute(zoe, "o4")
-    await social.people.block(zoe, "o4")  # one whom zoe has muted and then blocked
+    await social.comments.create(zoe, mine.id, NewComment("my own"))
+    await social.relations.mute(zoe, "o4")
+    await social.relations.block(zoe, "o4")  # one whom zoe has muted and then blocked
     theirs = await social.post(Actor("o5", "model"), "#tea")
-    await social.posts.bookmark(zoe, theirs.id)
+    await social.engagements.bookmark(zoe, theirs.id)
     await social.posts.ban(Actor("zoe", "admin"), theirs.id, on=True)
-    await social.people.suspend(Actor("zoe", "admin"), "o5", on=True)
-    await social.people.give_role(ADMIN, "zoe", "model")
+    await social.users.suspend(Actor("zoe", "admin"), "o5", on=True)
+    await social.users.set_role(ADMIN, "zoe", "model")
     await social.jobs.restyle()
     return zoe
 
@@ -78,8 +78,8 @@ async def test_a_renamed_person_has_everything_under_the_new_name_and_nothing_un
     assert lasting(after) == as_if(lasting(before), "zoe", "zara")
     assert (await http.get("/whoami", headers=token)).status_code == 401
     with pytest.raises(WrongPassword):
-        await social.accounts.login(Login("zoe", "correct horse"))
-    assert (await social.accounts.login(Login("zara", "correct horse"))).user.username == "zara"
+        await social.accounts.login(PasswordLogin("zoe", "correct horse"))
+    assert (await social.accounts.login(PasswordLogin("zara", "correct horse"))).user.username == "zara"
     assert await social.accounts.register(Registration(username="zoe", password="another one")), "the old name is free"
 
 
@@ -89,16 +89,16 @@ async def small_life(social: Social) -> None:
     for i in range(4):
         await social.post(await social.person(f"o{i}"), "#tea")
     mine, (theirs, *_) = await social.post(zoe, "#own"), (await social.feeds.of_user(None, "o0", Page())).items
-    for act in (social.posts.like, social.posts.bookmark):
+    for act in (social.engagements.like, social.engagements.bookmark):
         await act(zoe, mine.id)
         await act(zoe, theirs.post.id)
-    await social.posts.comment(zoe, theirs.post.id, NewComment("hi"))
-    await social.people.follow(zoe, "o0")
-    await social.people.follow(Actor("o0", "user"), "zoe")
-    await social.people.mute(zoe, "o1")
-    await social.people.block(zoe, "o1")
-    await social.people.mute(Actor("o2", "user"), "zoe")
-    await social.people.block(Actor("o3", "user"), "zoe")
+    await social.comments.create(zoe, theirs.post.id, NewComment("hi"))
+    await social.relations.follow(zoe, "o0")
+    await social.relations.follow(Actor("o0", "user"), "zoe")
+    await social.relations.mute(zoe, "o1")
+    await social.relations.block(zoe, "o1")
+    await social.relations.mute(Actor("o2", "user"), "zoe")
+    await social.relations.block(Actor("o3", "user"), "zoe")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -145,13 +145,13 @@ async def test_both_names_are_reserved_meanwhile(
         (result,) = await social.sync.take("user", [{"username": name, "bio": "mine"}])
         assert result.status == "error"
         with pytest.raises(Conflict):
-            await social.leaving.leave(ADMIN, name)
+            await social.deletion.delete(ADMIN, name)
     with pytest.raises(Conflict):
         await renaming(social).rename("ana", "another")
     with pytest.raises(Conflict):
         await renaming(social).rename("bob", "anna")
     assert await social.jobs.renaming.resume() == 1
-    assert (await social.people.get(None, "anna")).display_name == "Ana"
+    assert (await social.users.get(None, "anna")).display_name == "Ana"
 
 
 async def test_a_name_that_is_taken_wrong_or_nobodys_changes_nothing(
@@ -168,7 +168,7 @@ async def test_a_name_that_is_taken_wrong_or_nobodys_changes_nothing(
         with pytest.raises(refused):
             await renaming(social).rename(old, new)
     assert lasting(await true()) == before
-    assert (await social.people.follow(ana, "bob")).changed, "ana is as free as before"
+    assert (await social.relations.follow(ana, "bob")).changed, "ana is as free as before"
 
 
 async def test_what_others_do_to_the_old_name_meanwhile_is_not_lost(social: Social, true: Any) -> None:
@@ -178,9 +178,9 @@ async def test_what_others_do_to_the_old_name_meanwhile_is_not_lost(social: Soci
     fans = [await social.person(f"fan{i}") for i in range(60)]
 
     async def meet(fan: Actor) -> bool:
-        await social.posts.like(fan, post.id)
+        await social.engagements.like(fan, post.id)
         try:
-            await social.people.follow(fan, "zoe")
+            await social.relations.follow(fan, "zoe")
         except NotFound:
             return False  # said so: the name is gone
         return True
@@ -198,9 +198,9 @@ async def test_a_comment_is_gone_everywhere_although_its_author_was_renamed_whil
 ) -> None:
     post = await social.post(ana, "#own")
     zoe = await social.person("zoe")
-    comment = await social.posts.comment(zoe, post.id, NewComment("well"))
+    comment = await social.comments.create(zoe, post.id, NewComment("well"))
     await renaming(social).rename("zoe", "zara")
-    await social.posts.drop_comment(comment.id, post.id, "zoe")  # as it was when they looked
+    await social.comments.remove(comment.id, post.id, "zoe")  # as it was when they looked
     facts = await true()
     assert not facts["comment"]
     assert not facts["user_comments"]
@@ -212,17 +212,17 @@ async def test_what_is_said_of_either_name_meanwhile_leaves_one_truth(
     """The old profile has the last word; posts follow it although they have copied later versions of the new one."""
     zoe = await social.person("zoe")
     post = await social.post(zoe, "#own")
-    await social.people.suspend(ADMIN, "zoe", on=True)
+    await social.users.suspend(ADMIN, "zoe", on=True)
 
     async def interfere(old: str) -> None:
-        await social.people.suspend(ADMIN, "zoe", on=False)
-        await social.people.change(zoe, "zoe", Profile(display_name="Zoe"))
+        await social.users.suspend(ADMIN, "zoe", on=False)
+        await social.users.update_profile(zoe, "zoe", Profile(display_name="Zoe"))
         for name in ("Z", "Zara"):
-            await social.people.change(Actor("zara", "user"), "zara", Profile(display_name=name))
+            await social.users.update_profile(Actor("zara", "user"), "zara", Profile(display_name=name))
         await social.functions.run("social_rename_post", [POST(post.id)], post.id, "zoe", "zara")
         await social.jobs.restyle()
 
-    monkeypatch.setattr(renaming(social), "_settled", interfere)
+    monkeypatch.setattr(renaming(social), "_settle_writes", interfere)
     await renaming(social).rename("zoe", "zara")
     await social.jobs.restyle()
     facts = await true()

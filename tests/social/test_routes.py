@@ -55,10 +55,10 @@ async def test_a_post_from_first_to_last(social: Social, http: httpx.AsyncClient
 
 async def test_feeds_have_items_with_cards_or_without(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
     mia = await social.person("mia", "model")
-    await social.people.follow(ana, "mia")
+    await social.relations.follow(ana, "mia")
     post = await social.post(mia, "#tea")
-    await social.posts.like(ana, post.id)
-    await social.posts.bookmark(ana, post.id)
+    await social.engagements.like(ana, post.id)
+    await social.engagements.bookmark(ana, post.id)
     hers = social.token(ana)
     for path in (
         "/feed/explore", "/feed/following", "/feed/hashtag/tea", "/feed/hashtag/TEA", "/feed/hashtag/tea/ranked",

@@ -20,7 +20,7 @@ from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.revocations import Revocations
 from plaza.social.domain import DOMAIN
-from plaza.social.model import NewComment, NewPost, NotYourself, PostEdit
+from plaza.social.model import NewComment, NewPost, PostEdit, SelfRelation
 from tests.servers import Cluster, Server
 from tests.social.conftest import ADMIN, SETTINGS, Social, build_social, services_of
 from tests.social.consistency import Facts, faults, read_all
@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         """Do it; it is refused exactly when the model says so."""
         try:
             done = self.run(work)
-        except (NotFound, Forbidden, NotYourself):
+        except (NotFound, Forbidden, SelfRelation):
             assert not allowed
             return None
         assert allowed
@@ -140,7 +140,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=posts, who=names, on=st.booleans())
     def like(self, id: str, who: str, on: bool) -> None:
-        verb = self.social.posts.like if on else self.social.posts.unlike
+        verb = self.social.engagements.like if on else self.social.engagements.unlike
         post = self.model.marked(who, id, "likes", on=on)
         done = self.attempt(verb(Actor(who, "user"), id), post is not None)
         if post is not None:
@@ -150,7 +150,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=posts, who=names, on=st.booleans())
     def bookmark(self, id: str, who: str, on: bool) -> None:
-        verb = self.social.posts.bookmark if on else self.social.posts.unbookmark
+        verb = self.social.engagements.bookmark if on else self.social.engagements.unbookmark
         post = self.model.marked(who, id, "bookmarks", on=on)
         self.attempt(verb(Actor(who, "user"), id), post is not None)
         if post is not None:
@@ -160,7 +160,7 @@ class Machine(RuleBasedStateMachine):
     def comment(self, id: str, who: str) -> tuple[str, str]:
         self.social.clock.advance(seconds=1)
         post = self.model.seen(who, id)
-        made = self.attempt(self.social.posts.comment(Actor(who, "user"), id, NewComment("hi")), post is not None)
+        made = self.attempt(self.social.comments.create(Actor(who, "user"), id, NewComment("hi")), post is not None)
         if post is not None:
             post.comments[made.id] = who
         return id, made.id if made else ""
@@ -172,7 +172,7 @@ class Machine(RuleBasedStateMachine):
         if not made:
             return
         allowed = post is not None and made in post.comments and who in (post.author, post.comments[made])
-        self.attempt(self.social.posts.uncomment(Actor(who, "user"), made), allowed)
+        self.attempt(self.social.comments.delete(Actor(who, "user"), made), allowed)
         if allowed and post is not None:
             del post.comments[made]
 
@@ -203,7 +203,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=names, other=names, on=st.booleans())
     def follow(self, who: str, other: str, on: bool) -> None:
-        verb = self.social.people.follow if on else self.social.people.unfollow
+        verb = self.social.relations.follow if on else self.social.relations.unfollow
         allowed = who != other and not (on and self.model.hidden(who, other))
         self.attempt(verb(Actor(who, "user"), other), allowed)
         if allowed:
@@ -211,7 +211,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=names, other=names, on=st.booleans())
     def block(self, who: str, other: str, on: bool) -> None:
-        verb = self.social.people.block if on else self.social.people.unblock
+        verb = self.social.relations.block if on else self.social.relations.unblock
         self.attempt(verb(Actor(who, "user"), other), who != other)
         if who != other:
             (self.model.blocks.add if on else self.model.blocks.discard)((who, other))
@@ -220,7 +220,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=names, other=names, on=st.booleans())
     def mute(self, who: str, other: str, on: bool) -> None:
-        verb = self.social.people.mute if on else self.social.people.unmute
+        verb = self.social.relations.mute if on else self.social.relations.unmute
         allowed = who != other and not (on and self.model.hidden(who, other))
         self.attempt(verb(Actor(who, "user"), other), allowed)
         if allowed:
@@ -228,12 +228,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=names, role=st.sampled_from(["user", "model", "admin"]))
     def role(self, who: str, role: Any) -> None:
-        self.run(self.social.people.give_role(ADMIN, who, role))
+        self.run(self.social.users.set_role(ADMIN, who, role))
         self.model.roles[who] = role
 
     @rule(who=names)
     def leave_and_come_back(self, who: str) -> None:
-        assert self.run(self.social.leaving.leave(ADMIN, who))
+        assert self.run(self.social.deletion.delete(ADMIN, who))
         self.run(self.social.person(who))
         model = self.model
         model.posts = {id: post for id, post in model.posts.items() if post.author != who}

@@ -15,8 +15,8 @@ from plaza.core.auth import API, Actor
 from plaza.social import jsonl_import
 from plaza.social import keys as k
 from plaza.social import posts as posts_module
-from plaza.social.jsonl_import import Bad, Importer
-from plaza.social.model import Login
+from plaza.social.jsonl_import import BadLine, JsonlImporter
+from plaza.social.model import PasswordLogin
 from tests.social.conftest import ADMIN, Social
 
 HASH = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
@@ -74,9 +74,9 @@ async def test_a_hash_that_was_taken_over_lets_in_and_is_not_taken_over_again(
     record = RECORDS[1]
     await send(http, social, [record])
     assert "password_hash" not in await redis_client.hgetall(k.USER("mia"))
-    assert (await social.accounts.login(Login("mia", "correct horse"))).user.role == "model"
+    assert (await social.accounts.login(PasswordLogin("mia", "correct horse"))).user.role == "model"
     assert await send(http, social, [record]) == ["unchanged"]
-    assert await social.accounts.login(Login("mia", "correct horse"))
+    assert await social.accounts.login(PasswordLogin("mia", "correct horse"))
 
 
 async def test_what_changed_there_changes_here(
@@ -120,7 +120,7 @@ async def test_blocks_here_end_follows_from_there_and_nothing_else(
     social: Social, http: httpx.AsyncClient, true: Any
 ) -> None:
     await send(http, social, RECORDS[:5])
-    await social.people.block(Actor("mia", "model"), "ana")
+    await social.relations.block(Actor("mia", "model"), "ana")
     assert await send(http, social, [RECORDS[2], *RECORDS[6:9]]) == ["error", "created", "created", "created"]
     facts = await true()
     assert (facts["user_following"], len(facts["comment"])) == ({}, 1)
@@ -194,15 +194,15 @@ async def test_sync_is_for_the_api_key_and_a_thousand_records(
 async def test_a_post_that_is_still_being_deleted_does_not_come_back_half(
     social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
-    monkeypatch.setattr(posts_module, "PURGE_STEPS", 0)
+    monkeypatch.setattr(posts_module, "MAX_DELETE_BATCHES", 0)
     await send(http, social, RECORDS[:4])
     await social.sync.take("like", [{"username": f"fan{i}", "post_id": POSTS[0]} for i in range(150)])
     await social.posts.delete(ADMIN, POSTS[0])
     assert await send(http, social, [RECORDS[3]]) == ["error"]
-    assert await social.jobs.leave() == 1
+    assert await social.jobs.continue_deletions() == 1
     assert not (await true())["posts_leaving"]
     assert await send(http, social, [RECORDS[3]]) == ["created"]
-    assert await social.jobs.leave() == 0
+    assert await social.jobs.continue_deletions() == 0
     await true()
 
 
@@ -214,12 +214,12 @@ def written(path: Path, lines: list[Any]) -> Path:
 
 
 async def test_a_file_is_taken_in_and_bad_lines_are_told_by_number(social: Social, tmp_path: Path, true: Any) -> None:
-    bad: list[Bad] = []
+    bad: list[BadLine] = []
     first = codecs.BOM_UTF8 + json.dumps(RECORDS[0]).encode() + b"\r"  # as some editors would have it
     lines: list[Any] = [first, *RECORDS[1:3], b"{oops", b"", {"type": "king"}, {"type": "user", "username": "a:b"},
                         b"[]", b'"' + b"x" * 2_000_000 + b'"', *RECORDS[3:]]  # fmt: skip
     path = written(tmp_path / "all.jsonl", lines)
-    importer = Importer(social.sync, bad.append)
+    importer = JsonlImporter(social.sync, bad.append)
     done = await importer.run(path)
     assert [b.line for b in sorted(bad, key=lambda b: b.line)] == [4, 6, 7, 8, 9]
     assert done.counts == {"created": len(RECORDS), "error": 5}
@@ -232,9 +232,9 @@ async def test_a_file_is_taken_in_and_bad_lines_are_told_by_number(social: Socia
 async def test_a_run_that_was_broken_off_goes_on_where_it_was(
     social: Social, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
-    monkeypatch.setattr(jsonl_import, "MOST_RECORDS", 10)
+    monkeypatch.setattr(jsonl_import, "MAX_RECORDS", 10)
     path = written(tmp_path / "users.jsonl", [{"type": "user", "username": f"u{i}"} for i in range(95)])
-    importer = Importer(social.sync, lambda bad: None)
+    importer = JsonlImporter(social.sync, lambda bad: None)
     offsets: list[int] = []
 
     def advance(offset: int) -> None:

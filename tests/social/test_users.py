@@ -12,68 +12,68 @@ from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.social import keys as k
-from plaza.social.model import PRIVATE_FIELDS, NewComment, NotYourself, PostEdit
+from plaza.social.model import PRIVATE_FIELDS, NewComment, PostEdit, SelfRelation
 from tests.social.conftest import ADMIN, Social
 
 SECRETS = {field: f"secret-{field}" for field in PRIVATE_FIELDS}
 
 
 async def test_a_follow_is_on_both_sides(social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any) -> None:
-    assert (await social.people.follow(ana, "bob")).changed
-    assert not (await social.people.follow(ana, "bob")).changed
+    assert (await social.relations.follow(ana, "bob")).changed
+    assert not (await social.relations.follow(ana, "bob")).changed
     assert await redis_client.smembers(k.USER_FOLLOWING("ana")) == {"bob"}
     assert await redis_client.smembers(k.USER_FOLLOWERS("bob")) == {"ana"}
     assert await redis_client.hget(k.USER("bob"), "followerCount") == "1"
-    assert [user.username for user in (await social.people.followers(None, "bob", Page())).items] == ["ana"]
-    assert [user.username for user in (await social.people.following(ana, "ana", Page())).items] == ["bob"]
+    assert [user.username for user in (await social.relations.followers(None, "bob", Page())).items] == ["ana"]
+    assert [user.username for user in (await social.relations.following(ana, "ana", Page())).items] == ["bob"]
     await true()
-    assert (await social.people.unfollow(ana, "bob")).changed
-    assert not (await social.people.unfollow(ana, "bob")).changed
+    assert (await social.relations.unfollow(ana, "bob")).changed
+    assert not (await social.relations.unfollow(ana, "bob")).changed
     await true()
-    with pytest.raises(NotYourself):
-        await social.people.follow(ana, "ana")
+    with pytest.raises(SelfRelation):
+        await social.relations.follow(ana, "ana")
     with pytest.raises(NotFound):
-        await social.people.follow(ana, "nobody")
+        await social.relations.follow(ana, "nobody")
     await true()
 
 
 async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
     social: Social, ana: Actor, bob: Actor, true: Any
 ) -> None:
-    await social.people.follow(ana, "bob")
-    await social.people.follow(bob, "ana")
+    await social.relations.follow(ana, "bob")
+    await social.relations.follow(bob, "ana")
     posts = {who.name: await social.post(who, "#tea") for who in (ana, bob)}
-    await social.posts.comment(bob, posts["bob"].id, NewComment("hi"))
+    await social.comments.create(bob, posts["bob"].id, NewComment("hi"))
     cat = await social.person("cat")
     social.clock.advance(seconds=1)
     of_cat = await social.post(cat)
     for who, other in ((ana, bob), (bob, ana)):
-        await social.people.give_role(ADMIN, who.name, "model")
-        await social.people.follow(cat, who.name)
-        await social.people.follow(who, "cat")
-        await social.posts.like(who, of_cat.id)
-        await social.posts.bookmark(who, posts[other.name].id)
-    await social.people.block(ana, "bob")
+        await social.users.set_role(ADMIN, who.name, "model")
+        await social.relations.follow(cat, who.name)
+        await social.relations.follow(who, "cat")
+        await social.engagements.like(who, of_cat.id)
+        await social.engagements.bookmark(who, posts[other.name].id)
+    await social.relations.block(ana, "bob")
     facts = await true()
     assert facts["user_following"] == {("cat",): {"ana", "bob"}, ("ana",): {"cat"}, ("bob",): {"cat"}}
     assert facts["user_followers"] == facts["user_following"]
     for who, other in ((ana, bob), (bob, ana)):
         post = posts[other.name]
         for work in (
-            social.people.get(who, other.name),
-            social.people.follow(who, other.name),
-            social.people.mute(who, other.name),
+            social.users.get(who, other.name),
+            social.relations.follow(who, other.name),
+            social.relations.mute(who, other.name),
             social.posts.get(who, post.id),
-            social.posts.like(who, post.id),
-            social.posts.unlike(who, post.id),
-            social.posts.bookmark(who, post.id),
-            social.posts.comment(who, post.id, NewComment("x")),
-            social.posts.comments(who, post.id, Page()),
-            social.posts.likes(who, post.id, Page()),
+            social.engagements.like(who, post.id),
+            social.engagements.unlike(who, post.id),
+            social.engagements.bookmark(who, post.id),
+            social.comments.create(who, post.id, NewComment("x")),
+            social.comments.page(who, post.id, Page()),
+            social.engagements.likes(who, post.id, Page()),
             social.posts.edit(who, post.id, PostEdit("x")),
             social.posts.delete(who, post.id),
             social.feeds.of_user(who, other.name, Page()),
-            social.people.followers(who, other.name, Page()),
+            social.relations.followers(who, other.name, Page()),
         ):
             with pytest.raises(NotFound):
                 await work
@@ -85,41 +85,41 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
         assert (await social.feeds.bookmarked(who, who.name, Page())).items == []
         assert [item.post.id for item in (await social.home.page(who, Page())).items] == [of_cat.id]
         for people in (
-            await social.people.newest(who, "model", Page()),
+            await social.users.newest(who, "model", Page()),
             await social.feeds.top_models(who, Page()),
-            await social.people.followers(who, "cat", Page()),
-            await social.people.following(who, "cat", Page()),
-            await social.posts.likes(who, of_cat.id, Page()),
+            await social.relations.followers(who, "cat", Page()),
+            await social.relations.following(who, "cat", Page()),
+            await social.engagements.likes(who, of_cat.id, Page()),
         ):
             assert [user.username for user in people.items] == [who.name]
-        assert (await social.posts.unbookmark(who, post.id)).changed, "what is one's own can be taken back"
+        assert (await social.engagements.unbookmark(who, post.id)).changed, "what is one's own can be taken back"
         with pytest.raises(NotFound):
-            await social.posts.unbookmark(who, post.id)
-    assert [user.username for user in (await social.people.blocked(ana, Page())).items] == ["bob"]
+            await social.engagements.unbookmark(who, post.id)
+    assert [user.username for user in (await social.relations.blocked(ana, Page())).items] == ["bob"]
     assert len((await social.feeds.explore(None, Page())).items) == 3
-    await social.people.unblock(ana, "bob")
-    assert (await social.people.follow(bob, "ana")).changed
+    await social.relations.unblock(ana, "bob")
+    assert (await social.relations.follow(bob, "ana")).changed
     await true()
 
 
 async def test_comments_of_hidden_people_are_left_out(social: Social, ana: Actor, bob: Actor) -> None:
     cat = await social.person("cat")
     post = await social.post(cat)
-    await social.posts.comment(bob, post.id, NewComment("hi"))
-    await social.people.block(bob, "ana")
-    assert (await social.posts.comments(ana, post.id, Page())).items == []
-    assert len((await social.posts.comments(cat, post.id, Page())).items) == 1
+    await social.comments.create(bob, post.id, NewComment("hi"))
+    await social.relations.block(bob, "ana")
+    assert (await social.comments.page(ana, post.id, Page())).items == []
+    assert len((await social.comments.page(cat, post.id, Page())).items) == 1
 
 
 async def test_muting_keeps_someone_out_of_feeds_only(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
     post = await social.post(bob)
-    await social.people.mute(ana, "bob")
+    await social.relations.mute(ana, "bob")
     assert (await social.feeds.explore(ana, Page())).items == []
     assert (await social.posts.get(ana, post.id)).id == post.id
     assert len((await social.feeds.of_user(ana, "bob", Page())).items) == 1
-    assert [user.username for user in (await social.people.muted(ana, Page())).items] == ["bob"]
+    assert [user.username for user in (await social.relations.muted(ana, Page())).items] == ["bob"]
     await true()
-    await social.people.unmute(ana, "bob")
+    await social.relations.unmute(ana, "bob")
     assert len((await social.feeds.explore(ana, Page())).items) == 1
     await true()
 
@@ -129,10 +129,10 @@ async def test_private_fields_leave_only_to_their_own_person(
 ) -> None:
     eve = await social.person("eve", "model", **SECRETS)
     post = await social.post(eve, "#tea")
-    await social.people.follow(eve, "bob")
-    await social.people.follow(bob, "eve")
-    await social.posts.like(eve, post.id)
-    await social.posts.comment(eve, post.id, NewComment("hi"))
+    await social.relations.follow(eve, "bob")
+    await social.relations.follow(bob, "eve")
+    await social.engagements.like(eve, post.id)
+    await social.comments.create(eve, post.id, NewComment("hi"))
     mine = (await http.get("/users/me", headers=social.token(eve))).json()
     assert SECRETS.items() <= mine.items()
     assert (await http.get("/users/eve", headers=social.token(eve))).json() == mine
@@ -181,18 +181,18 @@ async def test_followers_are_paged_latest_first_while_others_come_and_go(social:
     fans = [await social.person(f"fan{i:02}") for i in range(25)]
     for fan in fans[:20]:
         social.clock.advance(seconds=1)
-        await social.people.follow(fan, "ana")
+        await social.relations.follow(fan, "ana")
     seen: list[str] = []
     cursor = None
     while True:
-        page = await social.people.followers(None, "ana", Page(limit=6, cursor=cursor))
+        page = await social.relations.followers(None, "ana", Page(limit=6, cursor=cursor))
         seen += [user.username for user in page.items]
         cursor = page.pagination.next_cursor
         if cursor is None:
             break
         social.clock.advance(seconds=1)
-        await social.people.follow(fans[20 + len(seen) // 6], "ana")
-        await social.people.unfollow(fans[19 - len(seen) + 1], "ana")
+        await social.relations.follow(fans[20 + len(seen) // 6], "ana")
+        await social.relations.unfollow(fans[19 - len(seen) + 1], "ana")
     assert seen == [fan.name for fan in reversed(fans[:20])]
 
 
@@ -200,11 +200,16 @@ async def test_follows_and_blocks_at_once_leave_both_sides_true(social: Social, 
     people = [await social.person(f"p{i}") for i in range(6)]
 
     async def quarrel(a: Actor, b: Actor) -> None:
-        for verb in (social.people.follow, social.people.block, social.people.unblock, social.people.follow):
+        for verb in (
+            social.relations.follow,
+            social.relations.block,
+            social.relations.unblock,
+            social.relations.follow,
+        ):
             try:
                 await verb(a, b.name)
             except NotFound:
-                await social.people.unfollow(a, b.name)
+                await social.relations.unfollow(a, b.name)
 
     await asyncio.gather(*(quarrel(a, b) for a in people for b in people if a is not b))
     await true()

@@ -16,21 +16,21 @@ async def busy_life(social: Social, name: str) -> Actor:
     theirs = [(await social.feeds.of_user(None, other.name, Page(limit=1))).items[0].post.id for other in others]
     mine = [await social.post(me, f"#tea #t{i}") for i in range(4)]
     for i, other in enumerate(others):
-        await social.people.follow(me, other.name)
-        await social.people.follow(other, name)
-        await social.posts.like(me, theirs[i])
-        await social.posts.bookmark(me, theirs[i])
-        await social.posts.comment(me, theirs[i], NewComment("hi"))
+        await social.relations.follow(me, other.name)
+        await social.relations.follow(other, name)
+        await social.engagements.like(me, theirs[i])
+        await social.engagements.bookmark(me, theirs[i])
+        await social.comments.create(me, theirs[i], NewComment("hi"))
         for post in mine:
-            await social.posts.like(other, post.id)
-            await social.posts.bookmark(other, post.id)
-            await social.posts.comment(other, post.id, NewComment("hi"))
+            await social.engagements.like(other, post.id)
+            await social.engagements.bookmark(other, post.id)
+            await social.comments.create(other, post.id, NewComment("hi"))
     await social.posts.ban(ADMIN, mine[0].id, on=True)
-    await social.people.block(me, "o0")
-    await social.people.block(others[1], name)
-    await social.people.mute(me, "o2")
-    await social.people.mute(others[3], name)
-    await social.people.change(me, name, Profile(display_name="new"))
+    await social.relations.block(me, "o0")
+    await social.relations.block(others[1], name)
+    await social.relations.mute(me, "o2")
+    await social.relations.mute(others[3], name)
+    await social.users.update_profile(me, name, Profile(display_name="new"))
     await social.home.page(me, Page())
     return me
 

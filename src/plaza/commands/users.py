@@ -76,19 +76,19 @@ def _token(given: argparse.Namespace) -> int:
 
 
 async def _role_of(plaza: Plaza, name: str) -> Role:
-    from plaza.social.users import People
+    from plaza.social.users import Users
 
     try:
-        return cast(Role, (await plaza.get(People).get(None, name)).role)
+        return cast(Role, (await plaza.get(Users).get(None, name)).role)
     except NotFound:
         return "user"  # a token is enough to read and vote; only some things need a profile
 
 
 def _users_role(given: argparse.Namespace) -> int:
     from plaza.core.auth import API
-    from plaza.social.users import People
+    from plaza.social.users import Users
 
-    user = with_plaza(lambda plaza: plaza.get(People).give_role(API, given.name, given.role))
+    user = with_plaza(lambda plaza: plaza.get(Users).set_role(API, given.name, given.role))
     print(f"{user.username} is {user.role}: in every new token, and in 15 minutes at the latest everywhere.")
     return 0
 
@@ -105,10 +105,10 @@ def _users_password(given: argparse.Namespace) -> int:
 def _users_rename(given: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from plaza.social.renaming import Renaming
+    from plaza.social.renaming import AccountRenaming
 
     with Console(stderr=True).status(f"{given.old} → {given.new}"):
-        moved = with_plaza(lambda plaza: plaza.get(Renaming).rename(given.old, given.new))
+        moved = with_plaza(lambda plaza: plaza.get(AccountRenaming).rename(given.old, given.new))
     print(f"{given.old} is {given.new} now, everywhere. {moved:,} posts, comments, likes and ties were moved.")
     return 0
 
@@ -131,7 +131,7 @@ def _import(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.social.jsonl_import import Importer
+    from plaza.social.jsonl_import import JsonlImporter
     from plaza.social.sync import Sync
 
     path = Path(given.file)
@@ -141,7 +141,7 @@ def _import(given: argparse.Namespace) -> int:
     with Progress(console=screen, transient=True) as bar:
         task = bar.add_task(path.name, total=path.stat().st_size)
         done = with_plaza(
-            lambda plaza: Importer(
+            lambda plaza: JsonlImporter(
                 plaza.get(Sync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
             ).run(path, lambda offset: bar.update(task, completed=offset))
         )

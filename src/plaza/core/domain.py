@@ -51,7 +51,7 @@ class SignOut(Protocol):
 
 
 class BlockLists(Protocol):
-    def hiding(self, username: str) -> Sequence[str]:
+    def block_list_keys(self, username: str) -> Sequence[str]:
         """Return the sorted sets of usernames hidden from a user: those they block and those who block them."""
 
 

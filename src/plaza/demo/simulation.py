@@ -28,10 +28,12 @@ from plaza.demo.phrases import bank, fill
 from plaza.demo.users import CommunityUsers, DemoUser
 from plaza.live.service import LiveService
 from plaza.shop.views import Views
+from plaza.social.comments import Comments
+from plaza.social.engagements import Engagements
 from plaza.social.keys import EXPLORE_FEED, USER
 from plaza.social.model import NewComment, NewPost
 from plaza.social.posts import Posts
-from plaza.social.users import People
+from plaza.social.relations import Relations
 
 T = TypeVar("T")
 
@@ -51,7 +53,9 @@ class DemoSimulation:
         self._dice = dice or Random()
         self._people = CommunityUsers().people
         self._posts: Posts = services[Posts]
-        self._follows: People = services[People]
+        self._engagements: Engagements = services[Engagements]
+        self._comments: Comments = services[Comments]
+        self._follows: Relations = services[Relations]
         self._articles: Articles = services[Articles]
         self._challenges: Challenges = services[Challenges]
         self._told: ChallengePosts = services[ChallengePosts]
@@ -109,7 +113,7 @@ class DemoSimulation:
         return things[int(len(things) * self._dice.random() ** preference)]
 
     async def _like(self, person: DemoUser, actor: Actor) -> object:
-        return await self._posts.like(actor, await self._recent(EXPLORE_FEED()))
+        return await self._engagements.like(actor, await self._recent(EXPLORE_FEED()))
 
     async def _post(self, person: DemoUser, actor: Actor) -> object:
         _, text = person.topic.post(self._dice)
@@ -119,7 +123,7 @@ class DemoSimulation:
         id = await self._recent(EXPLORE_FEED())
         author = (await self._posts.get(actor, id)).username
         about = next((one.topic for one in self._people if one.username == author), person.topic)
-        return await self._posts.comment(actor, id, NewComment(about.comment(self._dice)))
+        return await self._comments.create(actor, id, NewComment(about.comment(self._dice)))
 
     async def _follow(self, person: DemoUser, actor: Actor) -> object:
         return await self._follows.follow(actor, self._one(self._people).username)

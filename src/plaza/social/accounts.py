@@ -21,25 +21,25 @@ from plaza.core.functions import Functions
 from plaza.core.idempotency import KEPT_MS, IdempotentRequest, KeyReused
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
+from plaza.core.sequences import pairs_to_dict
 from plaza.core.tokens import ACCESS_SECONDS, Role, is_username
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
-from plaza.social.lua_replies import as_dict
 from plaza.social.model import (
-    BadRefresh,
-    Login,
-    NewPassword,
+    InvalidRefreshToken,
+    PasswordChange,
+    PasswordLogin,
     Registration,
     SignedIn,
     User,
     UsernameTaken,
     WrongPassword,
-    user_of,
+    user_from_hash,
 )
 
 REFRESH_MS: Final = 30 * 86_400_000
 
 # Devices of one person; the one that was away longest has to sign in again.
-MOST_SESSIONS: Final = 20
+MAX_SESSIONS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RefreshToken:
     def read(cls, token: str) -> RefreshToken:
         username, family, secret = [*token.rsplit(".", 2), "", ""][:3]
         if not is_username(username) or len(family) != 32 or not secret:
-            raise BadRefresh
+            raise InvalidRefreshToken
         return cls(username, f"family:{family}", secret)
 
     def next(self) -> RefreshToken:
@@ -129,12 +129,12 @@ class Accounts:
         self, new: Registration, address: str | None = None, sent: IdempotentRequest | None = None
     ) -> SignedIn:
         """Make an account and sign in. One round trip, besides the limit's."""
-        require_free_form(new.username)
+        require_username(new.username)
         await self.limiter.take("auth", new.username, address)
         stamp, now = self.auth.stamp(new.username), self.clock.now_ms()
         hashed = await self.passwords.hash(new.password)
         token, name = RefreshToken.new(new.username), new.username
-        fields = [part for name, value in new.given().items() if value is not None for part in (name, value)]
+        fields = [part for name, value in new.changes().items() if value is not None for part in (name, value)]
         reply = await self.functions.run(
             "social_register",
             [USER(name), AUTH_USER(name), USER_LEAVING(name), USER_RENAMING(name)],
@@ -143,7 +143,7 @@ class Accounts:
         )  # fmt: skip
         return self._signed_in(reply, token, stamp)
 
-    async def login(self, login: Login, address: str | None = None) -> SignedIn:
+    async def login(self, login: PasswordLogin, address: str | None = None) -> SignedIn:
         """Sign in by password. Two round trips, besides the limit's.
 
         A name that nobody has costs the same work as a wrong password, and counts as a try like one.
@@ -167,7 +167,7 @@ class Accounts:
         reply: list[str] | None = await self.functions.run(
             "social_sign_in",
             [USER(token.username), AUTH_USER(token.username)],
-            now, stored, rehashed, token.family, token.stored(now), MOST_SESSIONS,
+            now, stored, rehashed, token.family, token.stored(now), MAX_SESSIONS,
         )  # fmt: skip
         return reply
 
@@ -181,7 +181,7 @@ class Accounts:
             now, old.family, old.hash, token.stored(now),
         )  # fmt: skip
         if not reply:
-            raise BadRefresh
+            raise InvalidRefreshToken
         return self._signed_in(reply, token, stamp)
 
     async def logout(self, actor: Actor | None, shown: str | None) -> None:
@@ -192,7 +192,7 @@ class Accounts:
         elif actor is not None and not actor.via_key:
             await self.functions.run("social_sign_out", [AUTH_USER(actor.name)], "")
 
-    async def change_password(self, actor: Actor, change: NewPassword, address: str | None = None) -> SignedIn:
+    async def change_password(self, actor: Actor, change: PasswordChange, address: str | None = None) -> SignedIn:
         """Change the password. Every other session ends, this one begins anew.
 
         Two round trips, besides the limit's and those of sessions that end.
@@ -210,7 +210,7 @@ class Accounts:
 
     async def give_password(self, username: str, password: str) -> None:
         """An operator sets a password; every session of that account ends. One round trip."""
-        require_free_form(username)
+        require_username(username)
         if not 8 <= len(password) <= 256:
             raise Invalid("A password has 8 to 256 characters.", field="password")
         hashed = await self.passwords.hash(password)
@@ -230,10 +230,10 @@ class Accounts:
     async def whoami(self, actor: Actor) -> User:
         """The caller's own profile, private fields too; what the token says, if there is none. One round trip."""
         fields = await self.valkey.call("HGETALL", USER(actor.name))
-        return user_of(fields or {"username": actor.name, "role": actor.role}, private=True)
+        return user_from_hash(fields or {"username": actor.name, "role": actor.role}, private=True)
 
-    def _signed_in(self, reply: list[str] | dict[str, str], token: RefreshToken, stamp: int) -> SignedIn:
-        user = user_of(as_dict(reply), private=True)
+    def _signed_in(self, reply: list[str], token: RefreshToken, stamp: int) -> SignedIn:
+        user = user_from_hash(pairs_to_dict(reply), private=True)
         access = self.auth.issue(user.username, cast(Role, user.role), stamp=stamp)
         return SignedIn(user, access, str(token), ACCESS_SECONDS)
 
@@ -243,11 +243,11 @@ def _sent(key: str, new: Registration) -> IdempotentRequest:
 
     Of the password nothing is kept here: a hash of it that is quick to make would be quick to guess. It has its own.
     """
-    profile = msgspec.json.encode(new.given())
+    profile = msgspec.json.encode(new.changes())
     return IdempotentRequest.from_request(f"registering {new.username}", key, "POST", "/auth/register", profile)
 
 
-def require_free_form(username: str) -> None:
+def require_username(username: str) -> None:
     """Refuse what cannot be anybody's name."""
     if not is_username(username):
         raise Invalid("A name has 1 to 30 of A-Z a-z 0-9 . _ - and is not me or AUTH.", field="username")

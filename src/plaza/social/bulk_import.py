@@ -1,4 +1,4 @@
-"""Bringing in many posts, each with its likes and comments at once, and all that somebody follows: faster than record
+"""BulkImport in many posts, each with its likes and comments at once, and all that somebody follows: faster than record
 by record, since what follows from an owner's facts is computed once for all of them.
 
 It is for those who vouch for what they bring (a community that was made, a backup): people are taken to be there, and
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plaza.social import keys as k
-from plaza.social.hashtags import tags_of
+from plaza.social.hashtags import all_tags
 from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
 
 # Names in one step: what Lua can hand to one command, with room to spare.
-MOST_LIKES = 2_000
+MAX_LIKES = 2_000
 
 
-class Bringing:
+class BulkImport:
     def __init__(self, sync: Sync) -> None:
         self._functions = sync.functions
         self._posts = sync.posts
@@ -25,9 +25,9 @@ class Bringing:
 
     async def bring(self, post: PostRecord, likes: Sequence[MarkRecord], comments: Sequence[CommentRecord]) -> bool:
         """A post with its likes and comments, in one round trip on one server. False if it is here already."""
-        assert len(likes) <= MOST_LIKES
+        assert len(likes) <= MAX_LIKES
         id, now = post.id, self._clock.now_ms()
-        author, style = await self._posts.style_of(post.username)
+        author, style = await self._posts.author_profile(post.username)
         names = [k.POST(id), k.POST_LIKES(id), k.POST_LIKES_RECENT(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
         liked = [part for like in likes for part in (like.username, _at(like.created_at, now))]
         said = [
@@ -35,7 +35,7 @@ class Bringing:
             for one in sorted(comments, key=lambda one: one.created_at or now)
             for part in (one.id, one.username, one.content, _at(one.created_at, now))
         ]
-        tags = ",".join(tags_of(post.content, post.hashtags))
+        tags = ",".join(all_tags(post.content, post.hashtags))
         own = (id, post.username, post.content, post.media_url or "", tags, _at(post.created_at, now), now)
         brought = await self._functions.run(
             "social_bring_post",
@@ -46,7 +46,7 @@ class Bringing:
 
     async def follow(self, name: str, follows: Sequence[FollowRecord]) -> int:
         """A person follows others, those of some records of theirs. One round trip on one server; how many are new."""
-        assert 0 < len(follows) <= MOST_LIKES
+        assert 0 < len(follows) <= MAX_LIKES
         assert all(follow.follower == name != follow.following for follow in follows)
         now = self._clock.now_ms()
         told = [part for follow in follows for part in (follow.following, _at(follow.created_at, now))]

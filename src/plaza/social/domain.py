@@ -1,4 +1,4 @@
-"""How social plugs into Plaza."""
+"""Social's declaration as a domain."""
 
 from __future__ import annotations
 
@@ -6,53 +6,65 @@ from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
 from plaza.social import routes, routes_accounts, routes_sync
 from plaza.social.accounts import Accounts
+from plaza.social.comments import Comments
 from plaza.social.credentials import Credentials
-from plaza.social.deletion import Leaving
-from plaza.social.export import Export
+from plaza.social.deletion import AccountDeletion
+from plaza.social.engagements import Engagements
+from plaza.social.export import AccountExport
 from plaza.social.feeds import Feeds
-from plaza.social.home_fanout import Fanout
-from plaza.social.home_feed import Home
+from plaza.social.home_fanout import HomeFanout
+from plaza.social.home_feed import HomeFeed
 from plaza.social.invariants import INVARIANTS
-from plaza.social.jobs import Jobs
+from plaza.social.jobs import SocialJobs
 from plaza.social.library import LIBRARY
-from plaza.social.post_reader import Reader
+from plaza.social.personal_data import SocialPersonalData
+from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
-from plaza.social.renaming import Renaming
+from plaza.social.relations import Relations
+from plaza.social.renaming import AccountRenaming
 from plaza.social.sync import Sync
-from plaza.social.users import People
+from plaza.social.users import Users
 
 
 def build(core: Core) -> Parts:
     """Build social on an open core. What needs the other domains is built last."""
     functions, clock = core.functions, core.clock
     passwords = Passwords()
-    people, reader = People(functions, core.auth, clock), Reader(functions)
-    posts = Posts(functions, reader, people, clock)
+    users, reader = Users(functions, core.auth, clock), PostReader(functions)
+    relations = Relations(functions, users, clock)
+    posts = Posts(functions, reader, users, clock)
+    comments = Comments(functions, posts)
     credentials = Credentials(functions, core.limiter, passwords)
+    personal_data = SocialPersonalData(functions, comments, HomeFanout(functions))
     services = [
         credentials,
-        people,
+        users,
+        relations,
         posts,
-        Feeds(functions, reader, people, clock),
-        Home(functions, reader, clock),
+        comments,
+        Engagements(functions, posts),
+        Feeds(functions, reader, users, clock),
+        HomeFeed(functions, reader, clock),
         Sync(functions, posts, clock),
     ]
     return Parts(
         services,
-        Provided(passwords=credentials, blocks=people),
-        build_last=lambda provided: _build_last(core, passwords, posts, provided),
+        Provided(passwords=credentials, blocks=relations),
+        build_last=lambda provided: _build_last(core, passwords, personal_data, provided),
+        personal_data=personal_data,
         on_close=[passwords.close],
     )
 
 
-def _build_last(core: Core, passwords: Passwords, posts: Posts, provided: Provided) -> Parts:
-    functions, auth, clock, personal_data = core.functions, core.auth, core.clock, provided.personal_data
-    fanout = Fanout(functions)
-    leaving = Leaving(functions, posts, fanout, auth, clock, personal_data)
-    renaming = Renaming(functions, fanout, auth, clock, personal_data)
-    jobs = Jobs(functions, posts, leaving, renaming, fanout, clock)
+def _build_last(core: Core, passwords: Passwords, social: SocialPersonalData, provided: Provided) -> Parts:
+    """Build the services that need the browser sessions or the personal data of the other domains."""
+    functions, auth, clock = core.functions, core.auth, core.clock
+    others = {name: data for name, data in provided.personal_data.items() if data is not social}
+    deletion = AccountDeletion(functions, auth, social, others)
+    renaming = AccountRenaming(functions, auth, clock, social, others)
+    jobs = SocialJobs(functions, social.posts, deletion, renaming, social.fanout, clock)
     accounts = Accounts(functions, auth, core.limiter, passwords, clock, provided.sessions)
-    return Parts([accounts, leaving, renaming, Export(functions, personal_data), jobs], timers=jobs.timers())
+    return Parts([accounts, deletion, renaming, AccountExport(provided.personal_data), jobs], timers=jobs.timers())
 
 
 DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build, INVARIANTS)

@@ -34,56 +34,56 @@ from plaza.social.keys import (
     USER_POSTS,
 )
 from plaza.social.model import FeedItem, TopModel, TopPosts
-from plaza.social.post_reader import Reader, View
-from plaza.social.users import People
+from plaza.social.post_reader import PostReader, ReadView
+from plaza.social.users import Users
 
-MOST_SEARCHED_TAGS = 10
+MAX_SEARCHED_TAGS = 10
 # More than a page shows, since some may be hidden from the reader.
-SPARE = 20
+SPARE_POSTS = 20
 
 
 class Feeds:
     """Questions about lists of posts."""
 
-    def __init__(self, functions: Functions, reader: Reader, people: People, clock: Clock) -> None:
+    def __init__(self, functions: Functions, reader: PostReader, users: Users, clock: Clock) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.reader = reader
-        self.people = people
+        self.users = users
         self.snapshots = Snapshots(functions.valkey, clock)
 
     async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """All posts, newest first. Two round trips on one server, three on a cluster."""
-        return await self._by_time(View(viewer, users), EXPLORE_FEED(), page)
+        return await self._by_time(ReadView(viewer, users), EXPLORE_FEED(), page)
 
     async def of_user(self, viewer: Actor | None, name: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """Someone's posts, newest first. Three round trips."""
-        await self.people.get(viewer, name)
-        return await self._by_time(View(viewer, users, feed=False), USER_POSTS(name), page)
+        await self.users.get(viewer, name)
+        return await self._by_time(ReadView(viewer, users, feed=False), USER_POSTS(name), page)
 
     async def bookmarked(self, actor: Actor, name: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """What the caller has bookmarked, latest first. Two round trips on one server, three on a cluster."""
         if actor.name != name:
             raise Forbidden("Bookmarks are only for their own person.")
-        return await self._by_time(View(actor, users, feed=False), USER_BOOKMARKED(name), page)
+        return await self._by_time(ReadView(actor, users, feed=False), USER_BOOKMARKED(name), page)
 
     async def hashtag(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """Posts with a tag, newest first. Two round trips on one server, three on a cluster."""
-        return await self._by_time(View(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
+        return await self._by_time(ReadView(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
 
     async def ranked(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """Posts with a tag, best first, as they stood at the first page. Three round trips on one server."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
-        view = View(viewer, users)
+        view = ReadView(viewer, users)
         load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
         return await self.snapshots.page(key, page, partial(self._top, key), load, seen)
 
     async def top_posts(self, viewer: Actor, tags: str, each: int, *, users: bool = True) -> list[TopPosts]:
         """The best posts of some tags. Two or three round trips, and a few for each tag of which many are hidden."""
         wanted = list(dict.fromkeys(require_tag(tag.strip(), "hashtags") for tag in tags.split(",") if tag.strip()))
-        if not 1 <= len(wanted) <= MOST_SEARCHED_TAGS:
-            raise Invalid(f"Give 1 to {MOST_SEARCHED_TAGS} tags, with commas between.", field="hashtags")
-        view, most = View(viewer, users), each + SPARE
+        if not 1 <= len(wanted) <= MAX_SEARCHED_TAGS:
+            raise Invalid(f"Give 1 to {MAX_SEARCHED_TAGS} tags, with commas between.", field="hashtags")
+        view, most = ReadView(viewer, users), each + SPARE_POSTS
         found = await self.valkey.batch([("ZRANGE", HASHTAG_RANKED(tag), 0, most - 1, "REV") for tag in wanted])
         items = iter(await self.reader.items(view, [id for ids in found for id in ids]))
         shown = [[item for item in (next(items) for _ in ids) if item is not None][:each] for ids in found]
@@ -92,7 +92,7 @@ class Feeds:
                 shown[i] = await self._best(view, HASHTAG_RANKED(wanted[i]), each)
         return [TopPosts(tag, posts) for tag, posts in zip(wanted, shown, strict=True)]
 
-    async def _best(self, view: View, key: str, count: int) -> list[FeedItem]:
+    async def _best(self, view: ReadView, key: str, count: int) -> list[FeedItem]:
         """The best posts that the reader may see, although many above them are hidden. Looks through 1,000 at most."""
         ids = await self._top(key, MOST_LOOKED_AT)
 
@@ -108,7 +108,7 @@ class Feeds:
         key = MODELS_TOP_ENGAGEMENT()
 
         async def load(names: Sequence[str]) -> list[TopModel | None]:
-            cards = await self.people.cards(viewer, names)
+            cards = await self.users.public_profiles(viewer, names)
             scores = await self.valkey.call("ZMSCORE", key, *names)
             # Who is no model any more since the first page has no score.
             return [
@@ -116,12 +116,12 @@ class Feeds:
                 for card, score in zip(cards, scores, strict=True)
             ]
 
-        return await self.snapshots.page(key, page, partial(self._top, key), load, partial(self.people.seen, viewer))
+        return await self.snapshots.page(key, page, partial(self._top, key), load, partial(self.users.visible, viewer))
 
     async def _top(self, key: str, count: int) -> list[str]:
         top: list[str] = await self.valkey.call("ZRANGE", key, 0, count - 1, "REV")
         return top
 
-    async def _by_time(self, view: View, key: str, page: Page) -> PageResult[FeedItem]:
+    async def _by_time(self, view: ReadView, key: str, page: Page) -> PageResult[FeedItem]:
         load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)

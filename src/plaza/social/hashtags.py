@@ -8,11 +8,11 @@ from typing import Final
 
 from plaza.core.errors import Invalid
 
-MOST_TAGS: Final = 30
-LONGEST_TAG: Final = 100
+MAX_TAGS: Final = 30
+MAX_TAG_CHARACTERS: Final = 100
 
 
-def normal_tag(text: str) -> str:
+def normalize_tag(text: str) -> str:
     """A tag as it is stored: without the `#`, composed, lower case. `#Été` and `#été` are one tag."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.removeprefix("#")).lower())
 
@@ -23,12 +23,12 @@ def _in_tag(character: str) -> bool:
 
 
 def is_tag(text: str) -> bool:
-    return 0 < len(text) <= LONGEST_TAG and all(map(_in_tag, text))
+    return 0 < len(text) <= MAX_TAG_CHARACTERS and all(map(_in_tag, text))
 
 
 def require_tag(text: str, field: str) -> str:
     """The tag in its stored form; one that cannot be a tag is refused by the name of its field."""
-    tag = normal_tag(text)
+    tag = normalize_tag(text)
     if not is_tag(tag):
         raise Invalid("A tag has letters, digits and _, at most 100.", field=field)
     return tag
@@ -43,17 +43,17 @@ def tags_in(content: str) -> list[str]:
         while end < len(content) and _in_tag(content[end]):
             end += 1
         before = content[at - 1] if at else " "
-        tag = normal_tag(content[at + 1 : end])
+        tag = normalize_tag(content[at + 1 : end])
         if is_tag(tag) and not _in_tag(before) and before not in "/&#":
             found[tag] = None
         at = content.find("#", end)
     return list(found)
 
 
-def tags_of(content: str, listed: Iterable[str] = ()) -> list[str]:
+def all_tags(content: str, listed: Iterable[str] = ()) -> list[str]:
     """All tags of a post: those of the text, then those of the list."""
     given = (require_tag(text, f"hashtags[{i}]") for i, text in enumerate(listed))
     tags = list(dict.fromkeys([*tags_in(content), *given]))
-    if len(tags) > MOST_TAGS:
-        raise Invalid(f"At most {MOST_TAGS} tags; these are {len(tags)}.", field="hashtags")
+    if len(tags) > MAX_TAGS:
+        raise Invalid(f"At most {MAX_TAGS} tags; these are {len(tags)}.", field="hashtags")
     return tags

@@ -31,7 +31,7 @@ from plaza.social.keys import (
     USER_POSTS,
 )
 from plaza.social.model import FeedItem
-from plaza.social.post_reader import Command, Reader, View
+from plaza.social.post_reader import Command, PostReader, ReadView
 
 # At least so many are in a feed that was built.
 DEPTH = 800
@@ -57,8 +57,8 @@ class Found(NamedTuple):
     author: str
 
 
-class Home:
-    def __init__(self, functions: Functions, reader: Reader, clock: Clock) -> None:
+class HomeFeed:
+    def __init__(self, functions: Functions, reader: PostReader, clock: Clock) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.reader = reader
@@ -66,7 +66,7 @@ class Home:
 
     async def page(self, actor: Actor, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """A page. Two round trips on one server when warm; one for each 500 followed and two more when built."""
-        me, view = actor.name, View(actor, users, followed=True)
+        me, view = actor.name, ReadView(actor, users, followed=True)
         load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
         return await page_by_position(TMP_HOME(me), page, partial(self._after, me), load, seen)
 

@@ -14,9 +14,9 @@ from plaza.social import keys as k
 from plaza.social.model import RANKED_MS, points, score
 
 # A stored score may be off by 2%; the rest is for clocks and for the moment between reading and judging.
-OFF = 0.0205
+SCORE_TOLERANCE = 0.0205
 
-MENDS = {
+REPAIR_OWNERS = {
     "user": k.USER,
     "gone": k.USER,
     "leaving": k.USER_LEAVING,
@@ -39,7 +39,7 @@ MENDS = {
 _FACTS = ("user_id", "created_at", "hashtags", "banned", "likesCount", "commentsCount", "bookmarksCount")
 
 
-class Facts:
+class PostState:
     """What a post says of itself, as the lists ask for it."""
 
     __slots__ = ("author", "created", "points", "shown", "tags")
@@ -58,7 +58,7 @@ class Facts:
         return ("HMGET", k.POST(post), *_FACTS)
 
     @classmethod
-    def of(cls, fields: dict[str, str]) -> Facts:
+    def of(cls, fields: dict[str, str]) -> PostState:
         return cls([fields.get(name) for name in _FACTS])
 
     def is_ranked(self, now: int) -> bool:
@@ -73,10 +73,10 @@ def _listed(name: str, key: Key, wrong: Any, repair: str = "") -> Invariant:
     """A rule for a list of posts: `wrong(entry, facts)` says what does not fit."""
 
     def asks(entry: Entry) -> Sequence[Command]:
-        return (Facts.asked(entry.ids[0]),)
+        return (PostState.asked(entry.ids[0]),)
 
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        facts = Facts(replies[0])
+        facts = PostState(replies[0])
         if facts.author is None:
             return f"has {entry.member}, which does not exist"
         says: str | None = wrong(entry, facts)
@@ -85,29 +85,29 @@ def _listed(name: str, key: Key, wrong: Any, repair: str = "") -> Invariant:
     return Invariant(name, key, asks, judge, repair)
 
 
-def _at_creation(entry: Entry, facts: Facts) -> str | None:
+def _at_creation(entry: Entry, facts: PostState) -> str | None:
     if entry.value != facts.created:
         return f"has {entry.member} at {entry.value:.0f}, and it was made at {facts.created}"
     return None
 
 
-def _explored(entry: Entry, facts: Facts) -> str | None:
+def _explored(entry: Entry, facts: PostState) -> str | None:
     return f"has {entry.member}, which is banned" if not facts.shown else _at_creation(entry, facts)
 
 
-def _tagged(entry: Entry, facts: Facts) -> str | None:
+def _tagged(entry: Entry, facts: PostState) -> str | None:
     if entry.parts[0] not in facts.tags:
         return f"has {entry.member}, which has not the tag"
     return _explored(entry, facts)
 
 
-def _written(entry: Entry, facts: Facts) -> str | None:
+def _written(entry: Entry, facts: PostState) -> str | None:
     if facts.author != entry.parts[0]:
         return f"has {entry.member}, which is {facts.author}'s"
     return _at_creation(entry, facts)
 
 
-def _noted_for_ranking(entry: Entry, facts: Facts) -> str | None:
+def _noted_for_ranking(entry: Entry, facts: PostState) -> str | None:
     ought = f"{facts.created}|{facts.points}|{','.join(facts.tags)}"
     if not facts.shown or entry.value != ought:
         return f"has {entry.value!r} for {entry.member}, and the post says {ought!r}"
@@ -115,11 +115,11 @@ def _noted_for_ranking(entry: Entry, facts: Facts) -> str | None:
 
 
 def _asks_ranked(entry: Entry) -> Sequence[Command]:
-    return (Facts.asked(entry.ids[0]), ("ZSCORE", k.RANKING_DUE(), entry.ids[0]))
+    return (PostState.asked(entry.ids[0]), ("ZSCORE", k.RANKING_DUE(), entry.ids[0]))
 
 
 def _ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    facts, due = Facts(replies[0]), replies[1]
+    facts, due = PostState(replies[0]), replies[1]
     if facts.author is None:
         return f"has {entry.member}, which does not exist"
     if not facts.shown or entry.parts[0] not in facts.tags:
@@ -129,7 +129,7 @@ def _ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if not facts.is_ranked(now):
         return f"has {entry.member}, which is older than 14 days"
     ought = score(facts.points, facts.created, now)
-    if abs(float(entry.value) - ought) > OFF * ought + 1e-9:
+    if abs(float(entry.value) - ought) > SCORE_TOLERANCE * ought + 1e-9:
         return f"has {entry.member} at {entry.value:.4g}, and the formula gives {ought:.4g}"
     return None
 
@@ -145,7 +145,7 @@ def _asks_standing(entry: Entry) -> Sequence[Command]:
 
 
 def _standing(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    facts = Facts.of(entry.value)
+    facts = PostState.of(entry.value)
     explored, counted, due, noted = replies
     if (explored is not None) != facts.shown:
         return "is shown and not in `explore:feed`" if facts.shown else "is banned and in `explore:feed`"
@@ -169,12 +169,12 @@ def _authored(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
 
 
 def _asks_tags(entry: Entry) -> Sequence[Command]:
-    post, tags = entry.parts[0], Facts.of(entry.value).tags
+    post, tags = entry.parts[0], PostState.of(entry.value).tags
     return [("ZSCORE", key(tag), post) for tag in tags for key in (k.HASHTAG_POSTS, k.HASHTAG_RANKED)]
 
 
 def _tags(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    facts = Facts.of(entry.value)
+    facts = PostState.of(entry.value)
     if not facts.shown:
         return None  # that it is nowhere is for those lists to say
     for i, tag in enumerate(facts.tags):
@@ -264,13 +264,13 @@ def _asks_leader(entry: Entry) -> Sequence[Command]:
 
 
 def _asks_points(entry: Entry) -> Sequence[Command]:
-    return () if entry.member == "total" else (Facts.asked(entry.member),)
+    return () if entry.member == "total" else (PostState.asked(entry.member),)
 
 
 def _points(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if entry.member == "total":
         return None
-    facts = Facts(replies[0])
+    facts = PostState(replies[0])
     ought = facts.points if facts.author == entry.parts[0] and facts.shown else 0
     return None if str(ought) == entry.value else f"has {entry.value} for {entry.member}, which has {ought}"
 
@@ -350,5 +350,5 @@ INVARIANTS = Invariants(
             lambda entry, replies, now: None if replies[0] else f"has {entry.member}, who is not being deleted",
         ),
     ],
-    MENDS,
+    REPAIR_OWNERS,
 )

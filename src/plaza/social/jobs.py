@@ -1,20 +1,22 @@
-"""What social does when nobody waits: scores that fade, feeds that fill, copies that follow, traces that go.
+"""Social's background jobs: rescore posts, update home feeds and post copies, continue deletions and renamings.
 
-Each job works through a queue in Valkey, in batches of bounded size, and can be stopped between any two of them: what
-is not done is still in the queue, and doing something twice changes nothing.
+Each job works through a queue in Valkey in batches and can stop after any of them: what is not done stays in the queue,
+and doing something twice changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.leases import Lease
+from plaza.core.sequences import chunks
 from plaza.core.timers import Timer
-from plaza.social.deletion import Leaving
-from plaza.social.home_fanout import Fanout
+from plaza.core.valkey import scan_pages
+from plaza.social.deletion import AccountDeletion
+from plaza.social.home_fanout import HomeFanout
 from plaza.social.keys import (
     POST,
     POSTS_LEAVING,
@@ -26,122 +28,116 @@ from plaza.social.keys import (
     USERS_RESTYLE,
 )
 from plaza.social.posts import Posts
-from plaza.social.renaming import Renaming
+from plaza.social.renaming import AccountRenaming
 
-# About a millisecond of Valkey on one server: each post is in a few ranked sets of its own.
-RESCORED = 50
-# Where each post is a call of its own, so many are under way at once.
-AT_ONCE = 50
-# Posts that follow their author's profile in one batch.
-RESTYLED = 200
+# About a millisecond of Valkey on one server: each post is in a few ranked sets.
+RESCORE_BATCH = 50
+# Commands in flight at once where each post needs one of its own.
+MAX_CONCURRENT = 50
+# Posts that get their author's new profile in one batch.
+RESTYLE_BATCH = 200
 
 
-class Jobs:
-    """Social's jobs. Each says how much it did."""
+class SocialJobs:
+    """Each job returns how much it did."""
 
     def __init__(
         self,
         functions: Functions,
         posts: Posts,
-        leaving: Leaving,
-        renaming: Renaming,
-        fanout: Fanout,
+        deletion: AccountDeletion,
+        renaming: AccountRenaming,
+        fanout: HomeFanout,
         clock: Clock,
     ) -> None:
         self.functions = functions
         self.valkey = functions.valkey
         self.posts = posts
-        self.leaving = leaving
+        self.deletion = deletion
         self.renaming = renaming
         self.fanout = fanout
         self.clock = clock
 
     def timers(self) -> list[Timer]:
         return [
-            # A score is scored again three quarters of the way to being 2% off; half a minute would still do.
-            Timer("social.rescore", 5, _saying("posts scored", self.rescore)),
-            Timer("social.push", 1, _saying("posts put into feeds or taken out", self.push)),
-            Timer("social.restyle", 2, _saying("posts follow their author", self.restyle)),
-            Timer("social.leave", 2, _saying("deletions taken up", self.leave)),
-            Timer("social.rename", 5, _saying("renamings taken up", self.renaming.resume)),
+            # A post is due when three quarters of the 2% tolerance are used; even 30 s late would be in time.
+            Timer("social.rescore", 5, _reporting("posts rescored", self.rescore)),
+            Timer("social.push", 1, _reporting("posts added to feeds or removed", self.update_home_feeds)),
+            Timer("social.restyle", 2, _reporting("posts updated from profiles", self.restyle)),
+            Timer("social.leave", 2, _reporting("deletions continued", self.continue_deletions)),
+            Timer("social.rename", 5, _reporting("renamings continued", self.renaming.resume)),
         ]
 
     async def rescore(self) -> int:
-        """Bring the ranked scores that are due up to date, batch by batch."""
+        """Update the ranked scores that are due."""
         done = 0
         while True:
             count = await (self._rescore_each() if self.valkey.clustered else self._rescore_batch())
             done += count
-            if count < RESCORED:
+            if count < RESCORE_BATCH:
                 return done
             await asyncio.sleep(0)
 
     async def _rescore_batch(self) -> int:
         keys, now = [RANKING_DUE(), RANKING_POSTS()], self.clock.now_ms()
-        count: int = await self.functions.run("social_rescore_due", keys, now, RESCORED)
+        count: int = await self.functions.run("social_rescore_due", keys, now, RESCORE_BATCH)
         return count
 
     async def _rescore_each(self) -> int:
-        now = self.clock.now_ms()
-        due: list[str] = await self.valkey.call("ZRANGE", RANKING_DUE(), "-inf", now, "BYSCORE", "LIMIT", 0, RESCORED)
-        for some in _some(due, AT_ONCE):
-            await asyncio.gather(*(self.functions.run("social_rescore", [POST(id)], id, now) for id in some))
+        now, limit = self.clock.now_ms(), ("LIMIT", 0, RESCORE_BATCH)
+        due: list[str] = await self.valkey.call("ZRANGE", RANKING_DUE(), "-inf", now, "BYSCORE", *limit)
+        for ids in chunks(due, MAX_CONCURRENT):
+            await asyncio.gather(*(self.functions.run("social_rescore", [POST(id)], id, now) for id in ids))
         return len(due)
 
-    async def push(self) -> int:
-        """Bring the home feeds that exist nearer to the truth. Reading does not depend on it; other readers do."""
-        return await self.fanout.push() + await self.fanout.drop()
+    async def update_home_feeds(self) -> int:
+        """Add new posts to existing home feeds and remove deleted ones, for services that read them directly."""
+        return await self.fanout.add_new_posts() + await self.fanout.remove_deleted_posts()
 
     async def restyle(self) -> int:
-        """Have posts show their authors' present avatar, display name and role."""
-        done, cursor = 0, "0"
-        while True:
-            cursor, rows = await self.valkey.call("HSCAN", USERS_RESTYLE(), cursor)
+        """Copy changed avatars, display names and roles to their users' posts."""
+        done = 0
+        async for rows in scan_pages(self.valkey, "HSCAN", USERS_RESTYLE(), count=10):
             for name in rows[::2]:
                 done += await self.restyle_posts_of(name)
-            if cursor in ("0", 0):
-                return done
+        return done
 
     async def restyle_posts_of(self, name: str) -> int:
-        """The posts of one author, from where the last run stopped."""
-        done, queue = 0, [USERS_RESTYLE()]
+        """Copy one user's profile to their posts, from where the last run stopped."""
+        done = 0
         while True:
-            noted = await self.valkey.call("HGET", USERS_RESTYLE(), name)
-            style = await self.valkey.call("HMGET", USER(name), "version", "avatar", "display_name", "role")
-            if noted is None or style[0] is None:
+            progress = await self.valkey.call("HGET", USERS_RESTYLE(), name)
+            profile = await self.valkey.call("HMGET", USER(name), "version", "avatar", "display_name", "role")
+            if progress is None or profile[0] is None:
                 return done
-            version, _, position = noted.partition("|")
+            version, _, position = progress.partition("|")
             score, _, id = position.partition("|")
-            rows = await self.functions.query("social_after", [USER_POSTS(name)], score, id, RESTYLED, "oldest")
-            values = [value or "" for value in style]
-            for some in _some(rows[::2], AT_ONCE):
-                calls = (self.functions.run("social_restyle_post", [POST(id)], id, *values) for id in some)
+            rows = await self.functions.query("social_after", [USER_POSTS(name)], score, id, RESTYLE_BATCH, "oldest")
+            values = [value or "" for value in profile]
+            for ids in chunks(rows[::2], MAX_CONCURRENT):
+                calls = (self.functions.run("social_restyle_post", [POST(id)], id, *values) for id in ids)
                 await asyncio.gather(*calls)
             done += len(rows) // 2
-            reached = f"{rows[-1]}|{rows[-2]}" if len(rows) == 2 * RESTYLED else ""
-            await self.functions.run("social_restyle_progress", queue, name, version, reached)
+            reached = f"{rows[-1]}|{rows[-2]}" if len(rows) == 2 * RESTYLE_BATCH else ""
+            await self.functions.run("social_restyle_progress", [USERS_RESTYLE()], name, version, reached)
             if not reached:
                 return done
 
-    async def leave(self) -> int:
-        """Go on with deletions that were too large for their request, or whose process died."""
-        posts: list[str] = await self.valkey.call("ZRANGE", POSTS_LEAVING(), 0, AT_ONCE - 1)
+    async def continue_deletions(self) -> int:
+        """Continue deletions that were too large for their request, or whose process died."""
+        posts: list[str] = await self.valkey.call("ZRANGE", POSTS_LEAVING(), 0, MAX_CONCURRENT - 1)
         for id in posts:
             await self.posts.purge(id)
-        names: list[str] = await self.valkey.call("ZRANGE", USERS_LEAVING(), 0, AT_ONCE - 1)
+        names: list[str] = await self.valkey.call("ZRANGE", USERS_LEAVING(), 0, MAX_CONCURRENT - 1)
         for name in names:
-            await self.leaving.sweep(name)
+            await self.deletion.finish(name)
         return len(posts) + len(names)
 
 
-def _saying(what: str, job: Callable[[], Awaitable[int]]) -> Callable[[Lease], Awaitable[str]]:
-    """A job as a timer runs it: how much it did, in words for whoever looks after it."""
+def _reporting(what: str, job: Callable[[], Awaitable[int]]) -> Callable[[Lease], Awaitable[str]]:
+    """Wrap a job for a timer: it reports how much it did, for operators."""
 
     async def run(_: Lease) -> str:
         return f"{await job()} {what}"
 
     return run
-
-
-def _some(items: Sequence[str], size: int) -> list[Sequence[str]]:
-    return [items[first : first + size] for first in range(0, len(items), size)]

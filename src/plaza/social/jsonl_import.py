@@ -19,18 +19,18 @@ from typing import Any, Final, get_args
 import msgspec
 
 from plaza.social.keys import IMPORTS
-from plaza.social.sync import MOST_RECORDS, Kind, Sync
+from plaza.social.sync import MAX_RECORDS, Kind, Sync
 
 KINDS: Final = frozenset(get_args(Kind))
 
 # A line that is longer than this is no record; it is reported and skipped without being held in memory.
-LONGEST_LINE: Final = 1024 * 1024
+MAX_LINE_BYTES: Final = 1024 * 1024
 
 _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class BadLine:
     """A line that could not be taken in."""
 
     line: int
@@ -41,7 +41,7 @@ class Bad:
 
 
 @dataclass(slots=True)
-class Progress:
+class ImportProgress:
     """How far a file is taken in."""
 
     offset: int = 0
@@ -50,7 +50,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Batch:
+class ImportBatch:
     """Lines of one kind that follow each other, and where the file goes on after them."""
 
     kind: Kind
@@ -60,13 +60,13 @@ class Batch:
     line: int
 
 
-class Importer:
-    def __init__(self, sync: Sync, report: Callable[[Bad], None]) -> None:
+class JsonlImporter:
+    def __init__(self, sync: Sync, report: Callable[[BadLine], None]) -> None:
         self.valkey = sync.valkey
         self.sync = sync
         self.report = report
 
-    async def run(self, path: Path, advance: Callable[[int], None] = lambda offset: None) -> Progress:
+    async def run(self, path: Path, advance: Callable[[int], None] = lambda offset: None) -> ImportProgress:
         """Take a file in, from where an earlier run stopped. `advance` is told the bytes that are done."""
         print_of_file = await asyncio.to_thread(fingerprint, path)
         progress = await self._resume(print_of_file)
@@ -82,23 +82,23 @@ class Importer:
         await self.valkey.call("HDEL", IMPORTS(), print_of_file)
         return progress
 
-    async def _resume(self, print_of_file: str) -> Progress:
+    async def _resume(self, print_of_file: str) -> ImportProgress:
         noted = await self.valkey.call("HGET", IMPORTS(), print_of_file)
         if noted is None:
-            return Progress()
+            return ImportProgress()
         offset, line, counts = msgspec.json.decode(noted, type=tuple[int, int, dict[str, int]])
-        return Progress(offset, line, Counter(counts))
+        return ImportProgress(offset, line, Counter(counts))
 
-    async def _take(self, batch: Batch, progress: Progress) -> None:
+    async def _take(self, batch: ImportBatch, progress: ImportProgress) -> None:
         for result in await self.sync.take(batch.kind, batch.records):
             progress.counts[result.status] += 1
             if result.status == "error":
                 about = f"{result.field}: " if result.field else ""
-                self.report(Bad(batch.lines[result.index], f"{about}{result.error}"))
+                self.report(BadLine(batch.lines[result.index], f"{about}{result.error}"))
 
-    def _batches(self, file: Any, progress: Progress) -> Iterator[Batch]:
+    def _batches(self, file: Any, progress: ImportProgress) -> Iterator[ImportBatch]:
         offset, number = progress.offset, progress.line
-        batch: Batch | None = None
+        batch: ImportBatch | None = None
         for text in _lines(file):
             offset, number = offset + text.length, number + 1
             record = self._record(text, number, progress)
@@ -107,18 +107,18 @@ class Importer:
                     batch.offset, batch.line = offset, number
                 continue
             kind: Kind = record.pop("type")
-            if batch is not None and (kind != batch.kind or len(batch.records) == MOST_RECORDS):
+            if batch is not None and (kind != batch.kind or len(batch.records) == MAX_RECORDS):
                 yield batch
                 batch = None
             if batch is None:
-                batch = Batch(kind, [], [], offset, number)
+                batch = ImportBatch(kind, [], [], offset, number)
             batch.lines.append(number)
             batch.records.append(record)
             batch.offset, batch.line = offset, number
         if batch is not None:
             yield batch
 
-    def _record(self, text: Line, number: int, progress: Progress) -> dict[str, Any] | None:
+    def _record(self, text: FileLine, number: int, progress: ImportProgress) -> dict[str, Any] | None:
         """What a line says; None for an empty one, and for one that is reported."""
         why = "this is longer than a megabyte"
         if text.content is not None:
@@ -134,27 +134,27 @@ class Importer:
                     return record
                 why = f"type: must be one of {', '.join(sorted(KINDS))}"
         progress.counts["error"] += 1
-        self.report(Bad(number, why))
+        self.report(BadLine(number, why))
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FileLine:
     content: bytes | None  # None if it is too long
     length: int
 
 
-def _lines(file: Any) -> Iterator[Line]:
-    while content := file.readline(LONGEST_LINE):
+def _lines(file: Any) -> Iterator[FileLine]:
+    while content := file.readline(MAX_LINE_BYTES):
         length = len(content)
-        if content.endswith(b"\n") or length < LONGEST_LINE:
-            yield Line(content, length)
+        if content.endswith(b"\n") or length < MAX_LINE_BYTES:
+            yield FileLine(content, length)
             continue
-        while rest := file.readline(LONGEST_LINE):
+        while rest := file.readline(MAX_LINE_BYTES):
             length += len(rest)
             if rest.endswith(b"\n"):
                 break
-        yield Line(None, length)
+        yield FileLine(None, length)
 
 
 def fingerprint(path: Path) -> str:

@@ -12,10 +12,10 @@ from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenti
 from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
 from plaza.core.validation_messages import in_words
-from plaza.social.hashtags import LONGEST_TAG
+from plaza.social.hashtags import MAX_TAG_CHARACTERS
 from plaza.social.keys import PRIVATE, UUID
 
-# Line breaks and tabs are allowed in longer texts. `\Z`, because `$` would let a line break pass at the end.
+# TextLine breaks and tabs are allowed in longer texts. `\Z`, because `$` would let a line break pass at the end.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 # Spaces, and what has no width at all.
 _UNSEEN = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
@@ -33,22 +33,22 @@ _URL = in_words(
 _ID = in_words("An id is a UUID in small letters", rf"^{UUID}\Z")
 _NAME = in_words("A name has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
 
-LONGEST_CONTENT: Final = 10_000
-LONGEST_COMMENT: Final = 2_000
+MAX_CONTENT_CHARACTERS: Final = 10_000
+MAX_COMMENT_CHARACTERS: Final = 2_000
 
 # What people may call themselves is checked by `core.tokens.is_username` too: `me` and `AUTH` are nobody.
 Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.")]
 PostId = Annotated[str, Meta(pattern=_ID)]
 CommentId = Annotated[str, Meta(pattern=_ID)]
-Content = Annotated[str, Meta(min_length=1, max_length=LONGEST_CONTENT, pattern=_TEXT)]
-CommentText = Annotated[str, Meta(min_length=1, max_length=LONGEST_COMMENT, pattern=_TEXT)]
-Line = Annotated[str, Meta(max_length=200, pattern=_LINE)]
+Content = Annotated[str, Meta(min_length=1, max_length=MAX_CONTENT_CHARACTERS, pattern=_TEXT)]
+CommentText = Annotated[str, Meta(min_length=1, max_length=MAX_COMMENT_CHARACTERS, pattern=_TEXT)]
+TextLine = Annotated[str, Meta(max_length=200, pattern=_LINE)]
 LongText = Annotated[str, Meta(max_length=2_000, pattern=_LONG)]
 Url = Annotated[str, Meta(max_length=2_000, pattern=_URL)]
 Password = Annotated[str, Meta(min_length=8, max_length=256)]
 AnyPassword = Annotated[str, Meta(max_length=256)]
 Millis = Annotated[int, Meta(ge=0, le=253_402_300_799_999, description="Unix milliseconds.")]
-Tag = Annotated[str, Meta(min_length=1, max_length=LONGEST_TAG)]
+Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG_CHARACTERS)]
 
 PUBLIC_FIELDS: Final = (
     "username",
@@ -96,41 +96,41 @@ class WrongPassword(Unauthenticated):
     title, code = "The name or the password is wrong", "wrong_password"
 
 
-class BadRefresh(Unauthenticated):
+class InvalidRefreshToken(Unauthenticated):
     title, code = "The refresh token is not valid", "bad_refresh_token"
 
 
-class Suspended(Forbidden):
+class AccountSuspended(Forbidden):
     title, code = "This account is suspended", "suspended"
 
 
-class NotYourself(Invalid):
+class SelfRelation(Invalid):
     title, code = "Not with oneself", "not_yourself"
 
 
 class Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What people may say of themselves. Null takes a field away."""
 
-    display_name: Line | UnsetType | None = UNSET
+    display_name: TextLine | UnsetType | None = UNSET
     bio: LongText | UnsetType | None = UNSET
     avatar: Url | UnsetType | None = UNSET
     links: LongText | UnsetType | None = UNSET
-    first_name: Line | UnsetType | None = UNSET
-    last_name: Line | UnsetType | None = UNSET
-    email: Line | UnsetType | None = UNSET
-    phone: Line | UnsetType | None = UNSET
-    phone_number: Line | UnsetType | None = UNSET
+    first_name: TextLine | UnsetType | None = UNSET
+    last_name: TextLine | UnsetType | None = UNSET
+    email: TextLine | UnsetType | None = UNSET
+    phone: TextLine | UnsetType | None = UNSET
+    phone_number: TextLine | UnsetType | None = UNSET
     address: LongText | UnsetType | None = UNSET
-    date_of_birth: Line | UnsetType | None = UNSET
-    birth_date: Line | UnsetType | None = UNSET
-    ssn: Line | UnsetType | None = UNSET
-    credit_card: Line | UnsetType | None = UNSET
-    bank_account: Line | UnsetType | None = UNSET
-    ip_address: Line | UnsetType | None = UNSET
-    device_id: Line | UnsetType | None = UNSET
+    date_of_birth: TextLine | UnsetType | None = UNSET
+    birth_date: TextLine | UnsetType | None = UNSET
+    ssn: TextLine | UnsetType | None = UNSET
+    credit_card: TextLine | UnsetType | None = UNSET
+    bank_account: TextLine | UnsetType | None = UNSET
+    ip_address: TextLine | UnsetType | None = UNSET
+    device_id: TextLine | UnsetType | None = UNSET
 
-    def given(self) -> dict[str, str | None]:
-        """The fields that were given; None for one to take away."""
+    def changes(self) -> dict[str, str | None]:
+        """Return the fields that were sent; None for one to remove."""
         values = ((name, getattr(self, name)) for name in PROFILE_FIELDS)
         return {name: value for name, value in values if value is not UNSET}
 
@@ -143,16 +143,16 @@ class Registration(Profile, kw_only=True):
     password: Password
 
 
-class Login(msgspec.Struct, forbid_unknown_fields=True):
+class PasswordLogin(msgspec.Struct, forbid_unknown_fields=True):
     username: Username
     password: AnyPassword
 
 
-class Refresh(msgspec.Struct, forbid_unknown_fields=True):
+class RefreshRequest(msgspec.Struct, forbid_unknown_fields=True):
     refresh_token: Annotated[str, Meta(max_length=200)]
 
 
-class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
+class PasswordChange(msgspec.Struct, forbid_unknown_fields=True):
     old: AnyPassword
     new: Password
 
@@ -247,12 +247,12 @@ class FeedItem(msgspec.Struct, omit_defaults=True):
     user: User | None = None
 
 
-class Feed(msgspec.Struct):
+class FeedPage(msgspec.Struct):
     posts: list[FeedItem]
     pagination: Pagination
 
 
-class Users(msgspec.Struct):
+class UserPage(msgspec.Struct):
     users: list[User]
     pagination: Pagination
 
@@ -281,7 +281,7 @@ class Comment(msgspec.Struct):
     created_at: int
 
 
-class Comments(msgspec.Struct):
+class CommentPage(msgspec.Struct):
     comments: list[Comment]
     pagination: Pagination
 
@@ -307,7 +307,7 @@ class Relation(msgspec.Struct):
     changed: bool
 
 
-class Ties(NamedTuple):
+class RelationFlags(NamedTuple):
     """How one person stands to another."""
 
     follows: bool = False
@@ -315,12 +315,12 @@ class Ties(NamedTuple):
     blocks: bool = False
 
 
-class Deleted(msgspec.Struct):
+class DeletionResult(msgspec.Struct):
     id: str
     deleted: bool
 
 
-def card_of(values: Sequence[str | None]) -> User | None:
+def public_user(values: Sequence[str | None]) -> User | None:
     """A public profile from its `PUBLIC_FIELDS`, in their order; None if there is none."""
     name, shown, bio, avatar, links, role, posts, followers, following, created = values
     if name is None:
@@ -340,9 +340,9 @@ def card_of(values: Sequence[str | None]) -> User | None:
     )
 
 
-def user_of(fields: Mapping[str, str], *, private: bool = False) -> User:
+def user_from_hash(fields: Mapping[str, str], *, private: bool = False) -> User:
     """A profile from its hash. Only `private` lets through what is for its own person."""
-    user = card_of([fields.get(name) for name in PUBLIC_FIELDS])
+    user = public_user([fields.get(name) for name in PUBLIC_FIELDS])
     assert user is not None, "a profile has its name"
     if private:
         for field in PRIVATE_FIELDS:
@@ -352,7 +352,7 @@ def user_of(fields: Mapping[str, str], *, private: bool = False) -> User:
     return user
 
 
-def post_from(values: Sequence[str | None], *, liked: bool, bookmarked: bool) -> Post | None:
+def post_from_values(values: Sequence[str | None], *, liked: bool, bookmarked: bool) -> Post | None:
     """A post from its `POST_FIELDS`, in their order; None if there is none. A page makes many, hence no dictionary."""
     (id, author, content, media, created, edited, tags, name, avatar, shown, role, likes, comments, bookmarks,
      banned, banned_at, banned_by) = values  # fmt: skip
@@ -381,14 +381,14 @@ def post_from(values: Sequence[str | None], *, liked: bool, bookmarked: bool) ->
     return post
 
 
-def post_of(fields: Mapping[str, str], *, liked: bool, bookmarked: bool) -> Post:
+def post_from_hash(fields: Mapping[str, str], *, liked: bool, bookmarked: bool) -> Post:
     """A post from its hash."""
-    post = post_from([fields.get(name) for name in POST_FIELDS], liked=liked, bookmarked=bookmarked)
+    post = post_from_values([fields.get(name) for name in POST_FIELDS], liked=liked, bookmarked=bookmarked)
     assert post is not None, "a post has its id"
     return post
 
 
-def comment_of(fields: Mapping[str, str]) -> Comment:
+def comment_from_hash(fields: Mapping[str, str]) -> Comment:
     return Comment(
         id=fields["id"],
         post_id=fields["post_id"],

@@ -13,17 +13,19 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import Named, Routes
 from plaza.core.paging import Page
-from plaza.social.deletion import Leaving
-from plaza.social.export import Export
+from plaza.social.comments import Comments
+from plaza.social.deletion import AccountDeletion
+from plaza.social.engagements import Engagements
+from plaza.social.export import AccountExport
 from plaza.social.feeds import Feeds
-from plaza.social.home_feed import Home
+from plaza.social.home_feed import HomeFeed
 from plaza.social.model import (
     Comment,
     CommentId,
-    Comments,
-    Deleted,
+    CommentPage,
+    DeletionResult,
     Engagement,
-    Feed,
+    FeedPage,
     NewComment,
     NewPost,
     NewRole,
@@ -36,12 +38,13 @@ from plaza.social.model import (
     TopTags,
     User,
     Username,
-    Users,
+    UserPage,
 )
 from plaza.social.posts import Posts
-from plaza.social.users import People
+from plaza.social.relations import Relations
+from plaza.social.users import Users
 
-route = Routes("social", about="People, posts, feeds and moderation.")
+route = Routes("social", about="Users, posts, feeds and moderation.")
 
 IncludeUser = Annotated[bool, Named("includeUser"), Meta(description="Whether each item has its author's card.")]
 PerTag = Annotated[int, Named("postsPerHashtag"), Meta(ge=1, le=20)]
@@ -75,59 +78,59 @@ async def edit_post(actor: Actor, id: PostId, body: PostEdit, posts: Posts) -> P
 
 
 @route.delete("/posts/{id}", access=AUTHENTICATED)
-async def delete_post(actor: Actor, id: PostId, posts: Posts) -> Deleted:
+async def delete_post(actor: Actor, id: PostId, posts: Posts) -> DeletionResult:
     """Delete a post: its author or an admin."""
     return await posts.delete(actor, id)
 
 
 @route.post("/posts/{id}/like", access=USER)
-async def like(actor: Actor, id: PostId, posts: Posts) -> Engagement:
+async def like(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
     """Like a post. A second like changes nothing."""
-    return await posts.like(actor, id)
+    return await engagements.like(actor, id)
 
 
 @route.delete("/posts/{id}/like", access=USER)
-async def unlike(actor: Actor, id: PostId, posts: Posts) -> Engagement:
+async def unlike(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
     """Take a like back."""
-    return await posts.unlike(actor, id)
+    return await engagements.unlike(actor, id)
 
 
 @route.get("/posts/{id}/likes", access=AUTHENTICATED)
-async def likes(actor: Actor, id: PostId, page: Page, posts: Posts) -> Users:
+async def likes(actor: Actor, id: PostId, page: Page, engagements: Engagements) -> UserPage:
     """Who likes a post, latest first."""
-    found = await posts.likes(actor, id, page)
-    return Users(found.items, found.pagination)
+    found = await engagements.likes(actor, id, page)
+    return UserPage(found.items, found.pagination)
 
 
 @route.post("/posts/{id}/bookmark", access=USER)
-async def bookmark(actor: Actor, id: PostId, posts: Posts) -> Engagement:
+async def bookmark(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
     """Bookmark a post. A second time changes nothing."""
-    return await posts.bookmark(actor, id)
+    return await engagements.bookmark(actor, id)
 
 
 @route.delete("/posts/{id}/bookmark", access=USER)
-async def unbookmark(actor: Actor, id: PostId, posts: Posts) -> Engagement:
+async def unbookmark(actor: Actor, id: PostId, engagements: Engagements) -> Engagement:
     """Take a bookmark away."""
-    return await posts.unbookmark(actor, id)
+    return await engagements.unbookmark(actor, id)
 
 
 @route.post("/posts/{id}/comments", access=USER, status=201, idempotent=True)
-async def comment(actor: Actor, id: PostId, body: NewComment, request: Request, posts: Posts) -> Comment:
+async def comment(actor: Actor, id: PostId, body: NewComment, request: Request, comments: Comments) -> Comment:
     """Say something below a post."""
-    return await posts.comment(actor, id, body, request.operation)
+    return await comments.create(actor, id, body, request.operation)
 
 
 @route.get("/posts/{id}/comments", access=PUBLIC)
-async def comments(actor: Actor | None, id: PostId, page: Page, posts: Posts) -> Comments:
+async def list_comments(actor: Actor | None, id: PostId, page: Page, comments: Comments) -> CommentPage:
     """What is said below a post, oldest first."""
-    found = await posts.comments(actor, id, page)
-    return Comments(found.items, found.pagination)
+    found = await comments.page(actor, id, page)
+    return CommentPage(found.items, found.pagination)
 
 
 @route.delete("/comments/{id}", access=AUTHENTICATED)
-async def uncomment(actor: Actor, id: CommentId, posts: Posts) -> Deleted:
+async def uncomment(actor: Actor, id: CommentId, comments: Comments) -> DeletionResult:
     """Delete a comment: its author, the post's owner or an admin."""
-    return await posts.uncomment(actor, id)
+    return await comments.delete(actor, id)
 
 
 @route.patch("/posts/{id}/ban", access=ADMIN)
@@ -143,164 +146,164 @@ async def unban(actor: Actor, id: PostId, posts: Posts) -> Post:
 
 
 @route.get("/users/{username}", access=PUBLIC)
-async def get_user(actor: Actor | None, username: Username, people: People) -> User:
+async def get_user(actor: Actor | None, username: Username, users: Users) -> User:
     """A profile. Private fields only to its own person."""
-    return await people.get(actor, meant(actor, username))
+    return await users.get(actor, meant(actor, username))
 
 
 @route.patch("/users/{username}", access=USER)
-async def change_user(actor: Actor, username: Username, body: Profile, people: People) -> User:
+async def change_user(actor: Actor, username: Username, body: Profile, users: Users) -> User:
     """Change one's own profile. Null takes a field away."""
-    return await people.change(actor, meant(actor, username), body)
+    return await users.update_profile(actor, meant(actor, username), body)
 
 
-@route.delete("/users/{username}", access=AUTHENTICATED, also={202: Deleted})
-async def delete_user(actor: Actor, username: Username, leaving: Leaving) -> Response[Deleted]:
+@route.delete("/users/{username}", access=AUTHENTICATED, also={202: DeletionResult})
+async def delete_user(actor: Actor, username: Username, deletion: AccountDeletion) -> Response[DeletionResult]:
     """Delete an account and every trace of it: its own person or an admin. Beyond 1,000 posts it goes on after 202."""
     name = meant(actor, username)
-    done = await leaving.leave(actor, name)
-    return Response(Deleted(name, done), status=200 if done else 202)
+    done = await deletion.delete(actor, name)
+    return Response(DeletionResult(name, done), status=200 if done else 202)
 
 
 @route.get("/users/me/export", access=USER)
-async def export(actor: Actor, exports: Export) -> dict[str, Any]:
+async def export(actor: Actor, exports: AccountExport) -> dict[str, Any]:
     """Everything Plaza holds about the caller."""
     return await exports.everything(actor)
 
 
 @route.patch("/users/{username}/role", access=ADMIN)
-async def give_role(actor: Actor, username: Username, body: NewRole, people: People) -> User:
+async def give_role(actor: Actor, username: Username, body: NewRole, users: Users) -> User:
     """Give a role (admin)."""
-    return await people.give_role(actor, meant(actor, username), body.role)
+    return await users.set_role(actor, meant(actor, username), body.role)
 
 
 @route.put("/users/{username}/suspension", access=ADMIN)
-async def suspend(actor: Actor, username: Username, people: People) -> User:
+async def suspend(actor: Actor, username: Username, users: Users) -> User:
     """Suspend an account (admin). Its tokens are void at once."""
-    return await people.suspend(actor, meant(actor, username), on=True)
+    return await users.suspend(actor, meant(actor, username), on=True)
 
 
 @route.delete("/users/{username}/suspension", access=ADMIN)
-async def lift_suspension(actor: Actor, username: Username, people: People) -> User:
+async def lift_suspension(actor: Actor, username: Username, users: Users) -> User:
     """Lift a suspension (admin)."""
-    return await people.suspend(actor, meant(actor, username), on=False)
+    return await users.suspend(actor, meant(actor, username), on=False)
 
 
 @route.post("/users/{username}/follow", access=USER)
-async def follow(actor: Actor, username: Username, people: People) -> Relation:
+async def follow(actor: Actor, username: Username, relations: Relations) -> Relation:
     """Follow someone. A second time changes nothing."""
-    return await people.follow(actor, meant(actor, username))
+    return await relations.follow(actor, meant(actor, username))
 
 
 @route.delete("/users/{username}/follow", access=USER)
-async def unfollow(actor: Actor, username: Username, people: People) -> Relation:
+async def unfollow(actor: Actor, username: Username, relations: Relations) -> Relation:
     """Follow someone no longer."""
-    return await people.unfollow(actor, meant(actor, username))
+    return await relations.unfollow(actor, meant(actor, username))
 
 
 @route.post("/users/{username}/block", access=USER)
-async def block(actor: Actor, username: Username, people: People) -> Relation:
+async def block(actor: Actor, username: Username, relations: Relations) -> Relation:
     """Block someone: follows end both ways, and each is hidden from the other."""
-    return await people.block(actor, meant(actor, username))
+    return await relations.block(actor, meant(actor, username))
 
 
 @route.delete("/users/{username}/block", access=USER)
-async def unblock(actor: Actor, username: Username, people: People) -> Relation:
+async def unblock(actor: Actor, username: Username, relations: Relations) -> Relation:
     """Block someone no longer."""
-    return await people.unblock(actor, meant(actor, username))
+    return await relations.unblock(actor, meant(actor, username))
 
 
 @route.post("/users/{username}/mute", access=USER)
-async def mute(actor: Actor, username: Username, people: People) -> Relation:
+async def mute(actor: Actor, username: Username, relations: Relations) -> Relation:
     """Keep someone's posts out of one's feeds."""
-    return await people.mute(actor, meant(actor, username))
+    return await relations.mute(actor, meant(actor, username))
 
 
 @route.delete("/users/{username}/mute", access=USER)
-async def unmute(actor: Actor, username: Username, people: People) -> Relation:
+async def unmute(actor: Actor, username: Username, relations: Relations) -> Relation:
     """Let someone's posts into one's feeds again."""
-    return await people.unmute(actor, meant(actor, username))
+    return await relations.unmute(actor, meant(actor, username))
 
 
 @route.get("/users/me/blocked", access=USER)
-async def blocked(actor: Actor, page: Page, people: People) -> Users:
+async def blocked(actor: Actor, page: Page, relations: Relations) -> UserPage:
     """Whom the caller blocks."""
-    found = await people.blocked(actor, page)
-    return Users(found.items, found.pagination)
+    found = await relations.blocked(actor, page)
+    return UserPage(found.items, found.pagination)
 
 
 @route.get("/users/me/muted", access=USER)
-async def muted(actor: Actor, page: Page, people: People) -> Users:
+async def muted(actor: Actor, page: Page, relations: Relations) -> UserPage:
     """Whom the caller has muted."""
-    found = await people.muted(actor, page)
-    return Users(found.items, found.pagination)
+    found = await relations.muted(actor, page)
+    return UserPage(found.items, found.pagination)
 
 
 @route.get("/users/{username}/followers", access=PUBLIC)
-async def followers(actor: Actor | None, username: Username, page: Page, people: People) -> Users:
+async def followers(actor: Actor | None, username: Username, page: Page, relations: Relations) -> UserPage:
     """Who follows someone, latest first."""
-    found = await people.followers(actor, meant(actor, username), page)
-    return Users(found.items, found.pagination)
+    found = await relations.followers(actor, meant(actor, username), page)
+    return UserPage(found.items, found.pagination)
 
 
 @route.get("/users/{username}/following", access=PUBLIC)
-async def following(actor: Actor | None, username: Username, page: Page, people: People) -> Users:
+async def following(actor: Actor | None, username: Username, page: Page, relations: Relations) -> UserPage:
     """Whom someone follows, latest first."""
-    found = await people.following(actor, meant(actor, username), page)
-    return Users(found.items, found.pagination)
+    found = await relations.following(actor, meant(actor, username), page)
+    return UserPage(found.items, found.pagination)
 
 
 @route.get("/users/{username}/posts", access=PUBLIC)
 async def user_posts(
     actor: Actor | None, username: Username, page: Page, feeds: Feeds, include_user: IncludeUser = True
-) -> Feed:
+) -> FeedPage:
     """Someone's posts, newest first."""
     found = await feeds.of_user(actor, meant(actor, username), page, users=include_user)
-    return Feed(found.items, found.pagination)
+    return FeedPage(found.items, found.pagination)
 
 
 @route.get("/users/{username}/bookmarked", access=USER)
 async def bookmarked(
     actor: Actor, username: Username, page: Page, feeds: Feeds, include_user: IncludeUser = True
-) -> Feed:
+) -> FeedPage:
     """What the caller has bookmarked, latest first."""
     found = await feeds.bookmarked(actor, meant(actor, username), page, users=include_user)
-    return Feed(found.items, found.pagination)
+    return FeedPage(found.items, found.pagination)
 
 
 @route.get("/feed/explore", access=PUBLIC)
-async def explore(actor: Actor | None, page: Page, feeds: Feeds, include_user: IncludeUser = True) -> Feed:
+async def explore(actor: Actor | None, page: Page, feeds: Feeds, include_user: IncludeUser = True) -> FeedPage:
     """All posts, newest first."""
     found = await feeds.explore(actor, page, users=include_user)
-    return Feed(found.items, found.pagination)
+    return FeedPage(found.items, found.pagination)
 
 
 @route.get("/feed/following", access=USER)
-async def home_feed(actor: Actor, page: Page, home: Home, include_user: IncludeUser = True) -> Feed:
+async def home_feed(actor: Actor, page: Page, home: HomeFeed, include_user: IncludeUser = True) -> FeedPage:
     """The posts of everyone the caller follows, newest first."""
     found = await home.page(actor, page, users=include_user)
-    return Feed(found.items, found.pagination)
+    return FeedPage(found.items, found.pagination)
 
 
 @route.get("/feed/hashtag/{tag}", access=AUTHENTICATED)
-async def hashtag_feed(actor: Actor, tag: str, page: Page, feeds: Feeds, include_user: IncludeUser = True) -> Feed:
+async def hashtag_feed(actor: Actor, tag: str, page: Page, feeds: Feeds, include_user: IncludeUser = True) -> FeedPage:
     """Posts with a tag, newest first."""
     found = await feeds.hashtag(actor, tag, page, users=include_user)
-    return Feed(found.items, found.pagination)
+    return FeedPage(found.items, found.pagination)
 
 
 @route.get("/feed/hashtag/{tag}/ranked", access=AUTHENTICATED)
-async def ranked_feed(actor: Actor, tag: str, page: Page, feeds: Feeds, include_user: IncludeUser = True) -> Feed:
+async def ranked_feed(actor: Actor, tag: str, page: Page, feeds: Feeds, include_user: IncludeUser = True) -> FeedPage:
     """Posts with a tag, best first."""
     found = await feeds.ranked(actor, tag, page, users=include_user)
-    return Feed(found.items, found.pagination)
+    return FeedPage(found.items, found.pagination)
 
 
 @route.get("/search/users/newest", access=AUTHENTICATED)
-async def newest_users(actor: Actor, page: Page, people: People, role: Literal["user", "model"] = "user") -> Users:
+async def newest_users(actor: Actor, page: Page, users: Users, role: Literal["user", "model"] = "user") -> UserPage:
     """The newest users, or models."""
-    found = await people.newest(actor, role, page)
-    return Users(found.items, found.pagination)
+    found = await users.newest(actor, role, page)
+    return UserPage(found.items, found.pagination)
 
 
 @route.get("/search/hashtags/top-posts", access=AUTHENTICATED)

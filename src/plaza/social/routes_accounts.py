@@ -11,7 +11,7 @@ from plaza.core.http.responses import Response
 from plaza.core.http.routes import Routes
 from plaza.core.idempotency import REPLAYED
 from plaza.social.accounts import Accounts
-from plaza.social.model import Login, NewPassword, Refresh, Registration, SignedIn, User
+from plaza.social.model import PasswordChange, PasswordLogin, RefreshRequest, Registration, SignedIn, User
 
 # Tries are counted by the name that is tried, which the service knows: hence no limit of the routes' own.
 route = Routes("accounts", about="Registration, sign-in and sessions.")
@@ -35,13 +35,13 @@ async def register(body: Registration, request: Request, accounts: Accounts) -> 
 
 
 @route.post("/auth/login", access=PUBLIC, limit=None)
-async def login(body: Login, request: Request, accounts: Accounts) -> SignedIn:
+async def login(body: PasswordLogin, request: Request, accounts: Accounts) -> SignedIn:
     """Sign in by name and password."""
     return await accounts.login(body, request.address)
 
 
 @route.post("/auth/refresh", access=PUBLIC)
-async def refresh(body: Refresh, accounts: Accounts) -> SignedIn:
+async def refresh(body: RefreshRequest, accounts: Accounts) -> SignedIn:
     """Exchange a refresh token for the next one. Shown a second time, it ends its session."""
     return await accounts.refresh(body.refresh_token)
 
@@ -54,7 +54,7 @@ async def logout(actor: Actor | None, body: Logout, accounts: Accounts) -> Logge
 
 
 @route.post("/auth/password", access=USER, limit=None)
-async def change_password(actor: Actor, body: NewPassword, request: Request, accounts: Accounts) -> SignedIn:
+async def change_password(actor: Actor, body: PasswordChange, request: Request, accounts: Accounts) -> SignedIn:
     """Change the password. Every other session ends."""
     return await accounts.change_password(actor, body, request.address)
 

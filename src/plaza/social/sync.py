@@ -23,29 +23,29 @@ from plaza.core.http.problem_details import invalid
 from plaza.core.passwords import recognised
 from plaza.core.tokens import Role, is_username
 from plaza.social import keys as k
-from plaza.social.hashtags import tags_of
+from plaza.social.hashtags import all_tags
 from plaza.social.model import (
     CommentId,
     CommentText,
     Content,
     Millis,
-    NotYourself,
     PostId,
     Profile,
+    SelfRelation,
     Tag,
     Url,
     Username,
 )
 from plaza.social.posts import Posts
-from plaza.social.users import following_keys
+from plaza.social.relations import follow_keys
 
-MOST_RECORDS: Final = 1_000
+MAX_RECORDS: Final = 1_000
 
 Status = Literal["created", "updated", "unchanged", "error"]
 Kind = Literal["user", "follow", "post", "like", "bookmark", "comment"]
 
 
-class Result(msgspec.Struct, omit_defaults=True):
+class SyncResult(msgspec.Struct, omit_defaults=True):
     """What became of one record. An error says why, and which field is wrong."""
 
     index: int
@@ -55,8 +55,8 @@ class Result(msgspec.Struct, omit_defaults=True):
     field: str | None = None
 
 
-class Results(msgspec.Struct):
-    results: list[Result]
+class SyncResults(msgspec.Struct):
+    results: list[SyncResult]
 
 
 class UserRecord(Profile, kw_only=True):
@@ -127,10 +127,10 @@ class Sync:
             "comment": (CommentRecord, self._comment),
         }
 
-    async def take(self, kind: Kind, records: Sequence[Any]) -> list[Result]:
+    async def take(self, kind: Kind, records: Sequence[Any]) -> list[SyncResult]:
         """Take records over, all at once. One round trip on one server; a cluster takes a few for each record."""
-        if len(records) > MOST_RECORDS:
-            raise Invalid(f"At most {MOST_RECORDS} records at once; these are {len(records)}.")
+        if len(records) > MAX_RECORDS:
+            raise Invalid(f"At most {MAX_RECORDS} records at once; these are {len(records)}.")
         shape, taker = self._takers[kind]
         aliases = ALIASES.get(kind, {})
         return await asyncio.gather(
@@ -139,18 +139,18 @@ class Sync:
 
     async def _one(
         self, index: int, record: Any, aliases: dict[str, str], shape: type[R], taker: Callable[[R], Awaitable[Status]]
-    ) -> Result:
+    ) -> SyncResult:
         try:
-            return Result(index, await taker(_read(record, aliases, shape)))
+            return SyncResult(index, await taker(_read(record, aliases, shape)))
         except Unavailable:
             raise  # nothing is wrong with the record
         except PlazaError as error:
-            return Result(index, "error", error.detail, error.code, error.extra.get("field"))
+            return SyncResult(index, "error", error.detail, error.code, error.extra.get("field"))
 
     async def _user(self, record: UserRecord) -> Status:
         if record.password_hash is not None and not recognised(record.password_hash):
             raise Invalid("This is no argon2 or bcrypt hash that can be checked here.", field="password_hash")
-        given, name = record.given(), record.username
+        given, name = record.changes(), record.username
         kept = [part for field, value in given.items() if value is not None for part in (field, value)]
         gone = [field for field, value in given.items() if value is None]
         created = "" if record.created_at is None else record.created_at
@@ -165,8 +165,8 @@ class Sync:
     async def _follow(self, record: FollowRecord) -> Status:
         me, target = record.follower, record.following
         if me == target:
-            raise NotYourself("Nobody follows themselves.", field="following")
-        mine = following_keys(me)
+            raise SelfRelation("Nobody follows themselves.", field="following")
+        mine = follow_keys(me)
         if not self.valkey.clustered:
             mine.append(k.USER(target))
         elif not await self.valkey.call("EXISTS", k.USER(target)):
@@ -174,8 +174,8 @@ class Sync:
         return _STATUS[await self.functions.run("social_follow", mine, me, target, *self._since(record.created_at))]
 
     async def _post(self, record: PostRecord) -> Status:
-        tags = tags_of(record.content, record.hashtags)
-        author, style = await self.posts.style_of(record.username)
+        tags = all_tags(record.content, record.hashtags)
+        author, style = await self.posts.author_profile(record.username)
         id, created, now = record.id, await self._created(record), self.clock.now_ms()
         status: Status = await self.functions.run(
             "social_sync_post",
@@ -217,7 +217,7 @@ class Sync:
             return "unchanged"
         keys = [k.POST(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
         if self.valkey.clustered:
-            await self.posts.style_of(me)
+            await self.posts.author_profile(me)
         else:
             keys.append(k.USER(me))
         args = id, record.id, me, record.content, created, now, told

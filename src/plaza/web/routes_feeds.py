@@ -10,7 +10,7 @@ from plaza.core.http.responses import Response
 from plaza.core.paging import Page, PageResult
 from plaza.social.feeds import Feeds
 from plaza.social.hashtags import require_tag
-from plaza.social.home_feed import Home
+from plaza.social.home_feed import HomeFeed
 from plaza.social.model import FeedItem
 from plaza.web import post_html
 from plaza.web.rendering import tabs
@@ -53,7 +53,7 @@ async def explore_too() -> Response[str]:
 
 
 @page.get("/following", access=USER)
-async def following(request: Request, site: Site, home: Home, cursor: str | None = None) -> Response[str]:
+async def following(request: Request, site: Site, home: HomeFeed, cursor: str | None = None) -> Response[str]:
     """The posts of everyone one follows, newest first."""
     who = await site.visitors.of(request)
     found = await home.page(who.person(), Page(cursor=cursor), users=False)

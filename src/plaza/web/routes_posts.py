@@ -11,6 +11,8 @@ from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
+from plaza.social.comments import Comments
+from plaza.social.engagements import Engagements
 from plaza.social.model import CommentId, NewComment, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
 from plaza.web import forms, post_html
@@ -31,16 +33,18 @@ async def create(request: Request, body: bytes, site: Site, social: Posts) -> Re
 
 
 @page.get("/posts/{id}", access=PUBLIC)
-async def post(request: Request, site: Site, id: PostId, social: Posts, cursor: str | None = None) -> Response[str]:
+async def post(
+    request: Request, site: Site, id: PostId, social: Posts, comments: Comments, cursor: str | None = None
+) -> Response[str]:
     """A post with what is said below it."""
     who = await site.visitors.of(request)
     found = await social.get(who.actor, id)
     now = site.clock.now_ms()
     card = post_html.card(found, now, whole=True)
-    said = await social.comments(who.actor, id, Page(cursor=cursor))
+    said = await comments.page(who.actor, id, Page(cursor=cursor))
     fit = fitting([each.content for each in said.items], ROOM - len(card.encode()))
     if fit < len(said.items):
-        said = await social.comments(who.actor, id, Page(limit=fit, cursor=cursor))
+        said = await comments.page(who.actor, id, Page(limit=fit, cursor=cursor))
     return site.page(
         request,
         who,
@@ -55,19 +59,23 @@ async def post(request: Request, site: Site, id: PostId, social: Posts, cursor: 
 
 
 @page.post("/posts/{id}/like", access=USER)
-async def like(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
+async def like(
+    request: Request, body: bytes, site: Site, id: PostId, social: Posts, engagements: Engagements
+) -> Response[str]:
     """Like a post, or take the like back."""
     who = await site.visitors.of(request)
-    await (social.like if forms.is_on(body) else social.unlike)(who.person(), id)
+    await (engagements.like if forms.is_on(body) else engagements.unlike)(who.person(), id)
     piece = post_html.acts(await social.get(who.actor, id))
     return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
 
 
 @page.post("/posts/{id}/bookmark", access=USER)
-async def bookmark(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
+async def bookmark(
+    request: Request, body: bytes, site: Site, id: PostId, social: Posts, engagements: Engagements
+) -> Response[str]:
     """Bookmark a post, or take the bookmark away."""
     who = await site.visitors.of(request)
-    await (social.bookmark if forms.is_on(body) else social.unbookmark)(who.person(), id)
+    await (engagements.bookmark if forms.is_on(body) else engagements.unbookmark)(who.person(), id)
     piece = post_html.acts(await social.get(who.actor, id))
     return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
 
@@ -92,14 +100,16 @@ async def delete(request: Request, body: bytes, site: Site, id: PostId, social: 
 
 
 @page.post("/posts/{id}/comments", access=USER)
-async def comment(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
+async def comment(
+    request: Request, body: bytes, site: Site, id: PostId, social: Posts, comments: Comments
+) -> Response[str]:
     """Say something below a post."""
     who = await site.visitors.of(request)
-    made = await social.comment(who.person(), id, forms.read(body, NewComment), site.operation(request, body))
+    made = await comments.create(who.person(), id, forms.read(body, NewComment), site.operation(request, body))
     found = await social.get(who.actor, id)
     shown = Markup(post_html.comments([made], found, who, site.clock.now_ms()).decode())  # noqa: S704
     # The newest is the last: where there are more than one page, it is on another.
-    place = f"?cursor={social.place(made)}" if found.commentsCount > Page().limit else ""
+    place = f"?cursor={comments.cursor_at(made)}" if found.commentsCount > Page().limit else ""
     to = f"/app/posts/{id}{place}#comment-{made.id}"
     said = {"post": found, "comment": shown, "acts": post_html.acts(found)}
     return site.done(request, who, body, to, "commented.html", said="Commented.", **said)
@@ -131,10 +141,10 @@ async def edit(request: Request, body: bytes, site: Site, id: PostId, social: Po
 
 @page.post("/posts/{id}/comments/{comment}/delete", access=USER)
 async def uncomment(
-    request: Request, body: bytes, site: Site, id: PostId, comment: CommentId, social: Posts
+    request: Request, body: bytes, site: Site, id: PostId, comment: CommentId, comments: Comments
 ) -> Response[str]:
     """Take a comment away: its author, the post's owner or an admin."""
     who = await site.visitors.of(request)
     with suppress(NotFound):
-        await social.uncomment(who.person(), comment)
+        await comments.delete(who.person(), comment)
     return site.done(request, who, body, f"/app/posts/{id}#comments")

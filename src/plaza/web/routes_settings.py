@@ -18,10 +18,10 @@ from plaza.sessions.service import Sessions
 from plaza.shop.model import Session, SessionId
 from plaza.social.accounts import Accounts
 from plaza.social.credentials import Credentials
-from plaza.social.deletion import Leaving
-from plaza.social.export import Export
-from plaza.social.model import NewPassword, Profile
-from plaza.social.users import People
+from plaza.social.deletion import AccountDeletion
+from plaza.social.export import AccountExport
+from plaza.social.model import PasswordChange, Profile
+from plaza.social.users import Users
 from plaza.web import forms
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
@@ -46,7 +46,7 @@ def own_tabs(on: str) -> Markup:
 
 
 @page.get("/profile", access=USER)
-async def own_profile(request: Request, site: Site, people: People) -> Response[str]:
+async def own_profile(request: Request, site: Site, people: Users) -> Response[str]:
     """Where one changes one's own profile."""
     who = await site.visitors.of(request)
     user = await people.get(who.person(), who.name)
@@ -59,13 +59,13 @@ def _profile(site: Site, request: Request, who: Visitor, user: Any, *, status: i
 
 
 @page.post("/profile", access=USER)
-async def change_profile(request: Request, body: bytes, site: Site, people: People) -> Response[str]:
+async def change_profile(request: Request, body: bytes, site: Site, people: Users) -> Response[str]:
     """Change one's own profile."""
     who = await site.visitors.of(request)
     given = forms.fields_of(body)
     try:
         profile = forms.convert({name: given[name] or None for name in EDITED if name in given}, Profile)
-        await people.change(who.person(), who.name, profile)
+        await people.update_profile(who.person(), who.name, profile)
     except Invalid as error:
         shown = {name: given.get(name, "") for name in EDITED}
         about = {"problem": error.detail, "field": error.extra.get("field", "")}
@@ -111,7 +111,7 @@ async def change_password(
     """Change the password. Every session ends, and this browser begins a new one."""
     who = await site.visitors.of(request)
     try:
-        await accounts.change_password(who.person(), forms.read(body, NewPassword), request.address)
+        await accounts.change_password(who.person(), forms.read(body, PasswordChange), request.address)
     except (Forbidden, Invalid, TooFast) as error:
         return await _account(request, site, sessions, status=_status(error), password_problem=error.detail)
     visit = await sessions.admit(token_of(request), who.name)
@@ -120,7 +120,7 @@ async def change_password(
 
 
 @page.get("/account/export", access=USER, media_type=JSON)
-async def export(request: Request, site: Site, exports: Export) -> Response[bytes]:
+async def export(request: Request, site: Site, exports: AccountExport) -> Response[bytes]:
     """Everything held about one, as a file."""
     who = await site.visitors.of(request)
     held = json.format(json.encode(await exports.everything(who.person())), indent=2)
@@ -130,7 +130,7 @@ async def export(request: Request, site: Site, exports: Export) -> Response[byte
 
 @page.post("/account/leave", access=USER, limit=None)
 async def leave(
-    request: Request, body: bytes, site: Site, credentials: Credentials, sessions: Sessions, leaving: Leaving
+    request: Request, body: bytes, site: Site, credentials: Credentials, sessions: Sessions, deletion: AccountDeletion
 ) -> Response[str]:
     """Delete the account, by its password."""
     who = await site.visitors.of(request)
@@ -140,7 +140,7 @@ async def leave(
             raise Forbidden("The password is wrong.")
     except (Forbidden, TooFast) as error:
         return await _account(request, site, sessions, status=_status(error), leave_problem=error.detail)
-    await leaving.leave(me, me.name)
+    await deletion.delete(me, me.name)
     return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])
 
 

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from plaza.core.http.router import encode_segment
 from plaza.core.paging import Pagination
 from plaza.core.tokens import is_username
-from plaza.social.hashtags import is_tag, normal_tag
+from plaza.social.hashtags import is_tag, normalize_tag
 
 # Nothing that turns the direction of writing or is not seen: an address must read as it leads.
 _UNFIT: Final = "\\s<>\"'`\\x00-\\x1f\\x7f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -73,7 +73,7 @@ def _linked(match: re.Match[str]) -> tuple[Markup, int] | None:
         short = plain if len(plain) <= 60 else f"{plain[:59]}…"
         return Markup('<a href="{}" rel="nofollow noopener ugc">{}</a>').format(shown, short), len(shown)
     if match["tag"]:
-        tag = normal_tag(shown)
+        tag = normalize_tag(shown)
         return (_link(tag_path(tag), shown), len(shown)) if is_tag(tag) else None
     name = shown[1:].rstrip(".")
     return (_link(user_path(name), f"@{name}"), len(name) + 1) if is_username(name) else None

@@ -26,11 +26,13 @@ from plaza.shop.carts import Carts
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.shop.views import Views
-from plaza.social.home_feed import Home
+from plaza.social.comments import Comments
+from plaza.social.engagements import Engagements
+from plaza.social.home_feed import HomeFeed
 from plaza.social.model import NewComment, NewPost
 from plaza.social.posts import Posts
+from plaza.social.relations import Relations
 from plaza.social.sync import Sync
-from plaza.social.users import People
 
 NAMES = ("ana", "ben", "cleo", "dora", "eli")
 ROLES: tuple[Role, ...] = ("user", "model", "model", "user", "admin")
@@ -77,24 +79,25 @@ async def _social(plaza: Plaza, community: SampleCommunity) -> None:
     users[0]["password_hash"] = hashed
     for result in await plaza.get(Sync).take("user", users):
         assert result.status == "created", result
-    people, posts = plaza.get(People), plaza.get(Posts)
+    relations, posts = plaza.get(Relations), plaza.get(Posts)
+    engagements, comments = plaza.get(Engagements), plaza.get(Comments)
     for one, other in itertools.permutations(NAMES[:4], 2):
-        await people.follow(actor(one), other)
-    await people.block(actor("ana"), "eli")
-    await people.mute(actor("ben"), "cleo")
+        await relations.follow(actor(one), other)
+    await relations.block(actor("ana"), "eli")
+    await relations.mute(actor("ben"), "cleo")
     for i, name in enumerate((*NAMES[:4], "ben")):
         post = await posts.create(actor(name), NewPost(f"Good morning #plaza #day{i}"))
         community.posts.append(post.id)
     for id, name in itertools.product(community.posts[:3], NAMES[:3]):
-        await posts.like(actor(name), id)
+        await engagements.like(actor(name), id)
     for name in NAMES[:2]:
-        await posts.bookmark(actor(name), community.posts[1])
-        made = await posts.comment(actor(name), community.posts[1], NewComment("Indeed"))
+        await engagements.bookmark(actor(name), community.posts[1])
+        made = await comments.create(actor(name), community.posts[1], NewComment("Indeed"))
         community.comments.append(made.id)
     community.banned = community.posts.pop()
-    await posts.like(actor("dora"), community.banned)
+    await engagements.like(actor("dora"), community.banned)
     await posts.ban(ADMIN, community.banned, on=True)
-    await plaza.get(Home).page(actor("ana"), Page())
+    await plaza.get(HomeFeed).page(actor("ana"), Page())
 
 
 async def _articles(plaza: Plaza, community: SampleCommunity) -> None:

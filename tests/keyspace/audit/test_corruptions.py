@@ -9,7 +9,7 @@ import pytest
 from plaza.app import Plaza
 from plaza.challenges import invariants
 from plaza.keyspace.audit import DRY_RUN, REPAIR, Audits, recheck, throttle
-from plaza.social.jobs import Jobs
+from plaza.social.jobs import SocialJobs
 from plaza.social.keys import POST, POST_LIKES, USER, USER_LIKED
 from tests.keyspace.audit.corruptions import CORRUPTIONS
 from tests.keyspace.audit.dump import assert_same, dump
@@ -70,7 +70,7 @@ async def test_a_post_with_a_newer_version_than_its_author_follows_the_profile_a
     post = POST(community.posts[0])
     await redis_client.hset(post, mapping={"user_version": 99, "display_name": "Other name"})
     assert (await audits.run(REPAIR)).clean
-    await plaza.get(Jobs).restyle()
+    await plaza.get(SocialJobs).restyle()
     assert await redis_client.hget(post, "display_name") == "Ana"
     assert await redis_client.hget(post, "user_version") == await redis_client.hget(USER("ana"), "version")
     assert (await audits.run()).clean
@@ -83,7 +83,7 @@ async def test_the_remains_of_a_lost_profile_are_deleted(
     found = {(group.family, group.rule) for group in (await audits.run()).groups}
     assert {("user:<username>:posts", "orphan"), ("post:<post>", "reference")} <= found
     assert (await audits.run(REPAIR)).clean
-    await plaza.get(Jobs).leave()
+    await plaza.get(SocialJobs).continue_deletions()
     assert (await audits.run()).clean
     assert not [name for name in await dump(redis_client) if name.startswith(("user:ben", "user:{ben"))]
 

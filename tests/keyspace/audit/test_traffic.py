@@ -13,8 +13,8 @@ from plaza.articles.keys import ARTICLE, ARTICLE_UP, ARTICLES_BY_SCORE, USER_VOT
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.keyspace.audit import REPAIR, Audits, throttle
+from plaza.social.engagements import Engagements
 from plaza.social.keys import POST, POST_LIKES, USER_BOOKMARKED, USER_LIKED
-from plaza.social.posts import Posts
 from tests.keyspace.audit.sample_community import NAMES, SampleCommunity
 from tests.keyspace.audit.write_storm import storm
 
@@ -42,7 +42,7 @@ class Fans:
     """Users who like, bookmark and vote, and record what was acknowledged."""
 
     def __init__(self, plaza: Plaza, community: SampleCommunity) -> None:
-        self.posts, self.articles, self.community = plaza.get(Posts), plaza.get(Articles), community
+        self.engagements, self.articles, self.community = plaza.get(Engagements), plaza.get(Articles), community
         self.liked: set[tuple[str, str]] = set()
         self.bookmarked: set[tuple[str, str]] = set()
         self.voted: set[tuple[int, str]] = set()
@@ -50,9 +50,9 @@ class Fans:
     async def like_all(self, name: str) -> None:
         user = Actor(name, "user")
         for post in self.community.posts[:3]:
-            await self.posts.like(user, post)
+            await self.engagements.like(user, post)
             self.liked.add((post, name))
-            await self.posts.bookmark(user, post)
+            await self.engagements.bookmark(user, post)
             self.bookmarked.add((post, name))
         for article in self.community.articles:
             await self.articles.vote(user, article, "up")

@@ -20,11 +20,14 @@ from plaza.live.service import LiveService
 from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
 from plaza.shop.views import Views
-from plaza.social.deletion import Leaving as Goodbye
+from plaza.social.comments import Comments
+from plaza.social.deletion import AccountDeletion as Goodbye
+from plaza.social.engagements import Engagements
 from plaza.social.model import NewComment, NewPost, PostEdit, Profile
 from plaza.social.posts import Posts
+from plaza.social.relations import Relations
 from plaza.social.sync import Sync
-from plaza.social.users import People
+from plaza.social.users import Users
 from tests.keyspace.audit.sample_community import ADMIN, NAMES, SampleCommunity, actor
 
 Operation = Callable[[], Awaitable[object]]
@@ -49,7 +52,8 @@ class WriteStorm:
         self.done += 1
 
     def _social(self) -> list[Operation]:
-        posts, people = self.plaza.get(Posts), self.plaza.get(People)
+        posts, relations = self.plaza.get(Posts), self.plaza.get(Relations)
+        engagements, comments = self.plaza.get(Engagements), self.plaza.get(Comments)
         who, other = (actor(self.random.choice(NAMES)) for _ in range(2))
         id = self.random.choice(self.community.posts)
         tag = self.random.randrange(3)
@@ -59,33 +63,34 @@ class WriteStorm:
             self.community.posts.append(made.id)
 
         async def comment() -> None:
-            made = await posts.comment(who, id, NewComment("Well"))
+            made = await comments.create(who, id, NewComment("Well"))
             self.community.comments.append(made.id)
 
         return [
             write,
             comment,
-            lambda: posts.like(who, id),
-            lambda: posts.like(who, id),
-            lambda: posts.unlike(who, id),
-            lambda: posts.bookmark(who, id),
-            lambda: posts.unbookmark(who, id),
-            lambda: posts.uncomment(ADMIN, self.random.choice(self.community.comments)),
+            lambda: engagements.like(who, id),
+            lambda: engagements.like(who, id),
+            lambda: engagements.unlike(who, id),
+            lambda: engagements.bookmark(who, id),
+            lambda: engagements.unbookmark(who, id),
+            lambda: comments.delete(ADMIN, self.random.choice(self.community.comments)),
             lambda: posts.edit(who, id, PostEdit(f"Changed #t{tag}")),
             lambda: posts.ban(ADMIN, id, on=self.random.random() < 0.5),
             lambda: posts.delete(ADMIN, id),
-            lambda: people.follow(who, other.name),
-            lambda: people.unfollow(who, other.name),
-            lambda: people.block(who, other.name),
-            lambda: people.unblock(who, other.name),
-            lambda: people.mute(who, other.name),
-            lambda: people.unmute(who, other.name),
+            lambda: relations.follow(who, other.name),
+            lambda: relations.unfollow(who, other.name),
+            lambda: relations.block(who, other.name),
+            lambda: relations.unblock(who, other.name),
+            lambda: relations.mute(who, other.name),
+            lambda: relations.unmute(who, other.name),
         ]
 
     def _users(self) -> list[Operation]:
         name = self.random.choice(self.guests[-4:])
         who = Actor(name, "user")
-        people, posts = self.plaza.get(People), self.plaza.get(Posts)
+        users, posts, relations = self.plaza.get(Users), self.plaza.get(Posts), self.plaza.get(Relations)
+        engagements = self.plaza.get(Engagements)
 
         async def register() -> None:
             self.guests.append(f"guest{len(self.guests)}")
@@ -94,11 +99,11 @@ class WriteStorm:
         return [
             register,
             lambda: posts.create(who, NewPost("Just passing #plaza")),
-            lambda: posts.like(who, self.random.choice(self.community.posts)),
-            lambda: people.follow(who, "ana"),
-            lambda: people.give_role(ADMIN, name, self.random.choice(("user", "model"))),
-            lambda: people.change(actor("ana"), "ana", Profile(display_name=f"Ana {self.random.random()}")),
-            lambda: self.plaza.get(Goodbye).leave(ADMIN, name),
+            lambda: engagements.like(who, self.random.choice(self.community.posts)),
+            lambda: relations.follow(who, "ana"),
+            lambda: users.set_role(ADMIN, name, self.random.choice(("user", "model"))),
+            lambda: users.update_profile(actor("ana"), "ana", Profile(display_name=f"Ana {self.random.random()}")),
+            lambda: self.plaza.get(Goodbye).delete(ADMIN, name),
         ]
 
     def _articles(self) -> list[Operation]:

@@ -123,7 +123,7 @@ class Recommender:
 
     async def _taste(self, name: str, today: int, own: Sequence[Own]) -> Taste:
         """What is known of a reader who takes part in these challenges. One round trip."""
-        hiding = [] if self._blocks is None else self._blocks.hiding(name)
+        hiding = [] if self._blocks is None else self._blocks.block_list_keys(name)
         (days, preference, shown, popular), pools, hidden, neighbours = await self._batches(
             [
                 ["HGET", USER_CONTRIBUTION(), name],

@@ -13,8 +13,8 @@ from typing import Any
 
 from plaza.core.errors import Conflict
 from plaza.demo.generator import CommunityPlan, GeneratedPost
-from plaza.social.bulk_import import Bringing
-from plaza.social.sync import MOST_RECORDS, Kind, Sync
+from plaza.social.bulk_import import BulkImport
+from plaza.social.sync import MAX_RECORDS, Kind, Sync
 
 # Followed by so many people each, this makes about a thousand follows.
 FOLLOWERS_A_BATCH = 80
@@ -23,7 +23,7 @@ FOLLOWERS_A_BATCH = 80
 class SocialLoader:
     def __init__(self, sync: Sync, plan: CommunityPlan) -> None:
         self._sync = sync
-        self._bringing = Bringing(sync)
+        self._bringing = BulkImport(sync)
         self._plan = plan
 
     async def users(self, batch: int, size: int) -> int:
@@ -56,8 +56,8 @@ class SocialLoader:
         return len(records)
 
     async def _take(self, kind: Kind, records: Sequence[Any]) -> int:
-        for first in range(0, len(records), MOST_RECORDS):
-            for result in await self._sync.take(kind, records[first : first + MOST_RECORDS]):
+        for first in range(0, len(records), MAX_RECORDS):
+            for result in await self._sync.take(kind, records[first : first + MAX_RECORDS]):
                 if result.status == "error":
                     raise Conflict(f"A {kind} of the community was refused: {result.error}")
         return len(records)
