@@ -1,5 +1,5 @@
-"""Plaza with its pages, served by uvicorn on one real Valkey, and a browser without a screen: it keeps cookies and
-sends forms as browsers do, with what the page itself put into them.
+"""Plaza with its pages, served by uvicorn on one real Valkey, and an HTTP client that stores cookies and submits forms
+with their hidden fields, as browsers do.
 """
 
 from __future__ import annotations
@@ -33,51 +33,51 @@ async def url(plaza: Plaza) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def guest(url: str) -> AsyncIterator[Surfer]:
-    async with Surfer(url) as surfer:
-        yield surfer
+async def guest(url: str) -> AsyncIterator[PageClient]:
+    async with PageClient(url) as client:
+        yield client
 
 
 @pytest.fixture
-async def ana(url: str) -> AsyncIterator[Surfer]:
-    async with Surfer(url) as surfer:
-        await surfer.sign_up("ana")
-        yield surfer
+async def ana(url: str) -> AsyncIterator[PageClient]:
+    async with PageClient(url) as client:
+        await client.sign_up("ana")
+        yield client
 
 
-class Surfer(httpx.AsyncClient):
-    """Somebody with a browser."""
+class PageClient(httpx.AsyncClient):
+    """An HTTP client that behaves like a browser without JavaScript."""
 
     def __init__(self, url: str) -> None:
         super().__init__(base_url=url, headers={"accept": "text/html"}, timeout=TIME_LIMIT_SECONDS, verify=False)
 
-    async def form(self, page: str) -> dict[str, str]:
-        """The hidden fields of the forms of a page."""
+    async def hidden_fields(self, page: str) -> dict[str, str]:
+        """The hidden fields of the forms on a page."""
         text = (await self.get(page)).text
         found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text)
-        return dict(reversed(found))  # the page's own form comes before the one that all buttons share
+        return dict(reversed(found))  # the first form wins over the last, which all buttons share
 
-    async def fill(self, path: str, *, page: str = "/app", **fields: str) -> httpx.Response:
-        """Fill in a form of a page and send it."""
-        return await self.post(path, data={**await self.form(page), **fields})
+    async def submit(self, path: str, *, page: str = "/app", **fields: str) -> httpx.Response:
+        """Submit a form of a page with its hidden fields."""
+        return await self.post(path, data={**await self.hidden_fields(page), **fields})
 
     async def sign_up(self, name: str) -> httpx.Response:
-        answer = await self.fill("/app/sign-up", page="/app/sign-up", username=name, password="correct horse")
-        assert answer.status_code == 303, answer.text
-        return answer
+        response = await self.submit("/app/sign-up", page="/app/sign-up", username=name, password="correct horse")
+        assert response.status_code == 303, response.text
+        return response
 
 
-class Elements(HTMLParser):
-    """Every element of a page, with its attributes: what a browser would make of it."""
+class ParsedPage(HTMLParser):
+    """The elements of a page with their attributes, and its texts, as a browser parses them."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str]]] = []
-        self.words: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        self.texts.append(data)

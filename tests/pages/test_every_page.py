@@ -1,4 +1,4 @@
-"""All pages on one server and on a cluster: a person does one of everything, and every page is there."""
+"""All pages on one server and on a cluster: a user performs every action, and every page opens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plaza.live.service import LiveService
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from tests.http_servers import all_of_plaza, serving
-from tests.pages.conftest import Elements, Surfer
+from tests.pages.conftest import PageClient, ParsedPage
 from tests.servers import Cluster, Server
 
 
@@ -29,13 +29,15 @@ async def url(plaza: Plaza) -> AsyncIterator[str]:
         yield url
 
 
-async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Plaza) -> None:
-    async with Surfer(url) as bob:
+async def test_every_form_and_every_page_works(ana: PageClient, url: str, plaza: Plaza) -> None:
+    async with PageClient(url) as bob:
         await bob.sign_up("bob")
     item = (await plaza.get(Items).create(NewItem("Lamp", "Bright.", "9.00", 1), "one")).id
     await plaza.get(LiveService).declare("fair", EventDeclaration(title="The fair", sessions=["stage"]))
-    made = await ana.post("/app/posts", data={**await ana.form("/app/sign-in"), "next": "", "content": "Hi #all"})
-    post = made.headers["location"]
+    created = await ana.post(
+        "/app/posts", data={**await ana.hidden_fields("/app/sign-in"), "next": "", "content": "Hi #all"}
+    )
+    post = created.headers["location"]
     for path, fields in (
         (f"{post}/like", {"on": "1"}),
         (f"{post}/bookmark", {"on": "1"}),
@@ -56,9 +58,9 @@ async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Pl
         (f"/app/shop/cart/{item}", {"qty": "1"}),
         ("/app/shop/checkout", {}),
     ):
-        answer = await ana.fill(path, page="/app/sign-in", **fields)
-        assert answer.status_code == 303, (path, answer.text)
-        assert (await ana.get(answer.headers["location"])).status_code == 200, path
+        response = await ana.submit(path, page="/app/sign-in", **fields)
+        assert response.status_code == 303, (path, response.text)
+        assert (await ana.get(response.headers["location"])).status_code == 200, path
     lists = [
         "",
         "/following",
@@ -77,8 +79,8 @@ async def test_one_of_everything_and_every_page(ana: Surfer, url: str, plaza: Pl
     shop = ["/shop", "/shop/popular", "/shop/seen", f"/shop/items/{item}", "/shop/cart", "/shop/orders"]
     forms = ["/profile", "/articles/new", "/challenges/new", "/events", "/events/fair", "/sign-in", "/sign-up"]
     for path in (*lists, *orders, *others, *shop, *forms):
-        answer = await ana.get(f"/app{path}")
-        assert answer.status_code == 200, (path, answer.text)
-        assert "Sign out" in answer.text, path
-        times = [attributes for tag, attributes in Elements(answer.text).found if tag == "time"]
+        response = await ana.get(f"/app{path}")
+        assert response.status_code == 200, (path, response.text)
+        assert "Sign out" in response.text, path
+        times = [attributes for tag, attributes in ParsedPage(response.text).elements if tag == "time"]
         assert all(at["title"].endswith(" UTC") and at["datetime"].endswith("Z") for at in times), path

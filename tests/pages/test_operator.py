@@ -1,4 +1,4 @@
-"""The operators' pages over HTTP: for admins alone, saying what is there, and never a secret."""
+"""The operator pages over HTTP: only admins see them, and they never show a secret."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from plaza.social.model import NewPost, PasswordLogin
 from plaza.social.posts import Posts
 from plaza.social.users import Users
 from plaza.web import charts
-from plaza.web.formatting import utc
-from plaza.web.text_html import exact
-from tests.pages.conftest import Elements, Surfer
+from plaza.web.formatting import format_utc
+from plaza.web.text_html import format_date_time
+from tests.pages.conftest import PageClient, ParsedPage
 from tests.waiting import eventually
 
 PAGES = [
@@ -43,28 +43,26 @@ PAGES = [
 
 
 @pytest.fixture
-async def admin(plaza: Plaza, ana: Surfer) -> Surfer:
+async def admin(plaza: Plaza, ana: PageClient) -> PageClient:
     await plaza.get(Users).set_role(API, "ana", "admin")
     return ana
 
 
-async def test_they_are_for_admins_alone(guest: Surfer, ana: Surfer) -> None:
+async def test_only_admins_can_open_them(guest: PageClient, ana: PageClient) -> None:
     for path in PAGES:
         assert (await guest.get(path)).headers["location"].startswith("/app/sign-in?next="), path
         assert (await ana.get(path)).status_code == 403, path
     for path in ("/app/operator/health/audit", "/app/operator/demo"):
-        assert (await ana.fill(path)).status_code == 403, path
+        assert (await ana.submit(path)).status_code == 403, path
 
 
-async def test_who_is_no_admin_any_more_is_out_at_once(plaza: Plaza, admin: Surfer) -> None:
+async def test_a_demoted_admin_loses_access_at_once(plaza: Plaza, admin: PageClient) -> None:
     assert (await admin.get("/app/operator/health")).status_code == 200
     await plaza.get(Users).set_role(API, "ana", "user")
     assert (await admin.get("/app/operator/health")).status_code == 403
 
 
-async def test_every_family_and_every_key_can_be_looked_at_and_no_secret_is_on_any_page(
-    plaza: Plaza, admin: Surfer
-) -> None:
+async def test_every_family_and_key_has_a_page_and_no_page_shows_a_secret(plaza: Plaza, admin: PageClient) -> None:
     signed_in = await plaza.get(Accounts).login(PasswordLogin("ana", "correct horse"))
     await plaza.core.valkey.call("HSET", "user:ana", "email", "ana@example.org", "shoe_size", "39, private")
     await plaza.get(Posts).create(Actor("ana", "user"), NewPost("A post <script>alert(1)</script> #odd"))
@@ -78,7 +76,7 @@ async def test_every_family_and_every_key_can_be_looked_at_and_no_secret_is_on_a
         "39, private",
     ]
     assert len(secrets) >= 5
-    looked = 0
+    opened = 0
     for catalogue in plaza.get(KeyBrowser).catalogues:
         for name, key in catalogue:
             page = await admin.get(f"/app/operator/keys/{name}")
@@ -87,14 +85,14 @@ async def test_every_family_and_every_key_can_be_looked_at_and_no_secret_is_on_a
             links = re.findall(r'href="(/app/operator/keys/[^"]+/key\?name=[^"]+)"', page.text)
             assert is_readable(key) or not links
             texts += [(await admin.get(unescape(link))).text for link in links]
-            looked += len(links)
+            opened += len(links)
             for text in texts:
                 assert "<script>alert" not in text
                 assert not [secret for secret in secrets if secret in unescape(text)], name
-    assert looked > 15
+    assert opened > 15
 
 
-async def test_a_key_is_shown_in_the_words_of_its_document(plaza: Plaza, admin: Surfer) -> None:
+async def test_a_key_is_shown_with_its_documentation(plaza: Plaza, admin: PageClient) -> None:
     await plaza.get(Posts).create(Actor("ana", "user"), NewPost("Good morning"))
     text = (await admin.get("/app/operator/keys/user_posts/key?name=user:ana:posts")).text
     assert "Everything someone has posted, banned posts too." in text
@@ -103,7 +101,7 @@ async def test_a_key_is_shown_in_the_words_of_its_document(plaza: Plaza, admin: 
     await plaza.core.valkey.call("SET", LEASE("social.push"), 7, "PX", 9_000_000)
     assert re.search(r"lease:social\.push</code></a></th>.*in 2 h", (await admin.get("/app/operator/keys/lease")).text)
     text = (await admin.get("/app/operator/keys/user/key?name=user:ana")).text
-    assert "about this person" not in text, "a field that is not there"
+    assert "about this user" not in text, "a field that is not there"
     assert "when the account was made, Unix milliseconds" in text
     for path in (
         "/app/operator/keys/none",
@@ -116,8 +114,8 @@ async def test_a_key_is_shown_in_the_words_of_its_document(plaza: Plaza, admin: 
     assert (await admin.get("/app/operator/keys?q=leaderboard+zset")).status_code == 200
 
 
-async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, admin: Surfer) -> None:
-    assert "No event has been declared" in (await admin.get("/app/operator/live")).text
+async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, admin: PageClient) -> None:
+    assert "No events yet" in (await admin.get("/app/operator/live")).text
     live = plaza.get(LiveService)
     await live.declare("night", EventDeclaration("Harvest <night>", ["stage"]))
     for n, country in enumerate(("DE", "DE", "NZ")):
@@ -127,47 +125,47 @@ async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, a
     await plaza.core.valkey.call("HSET", EVENT_RECORDS("night"), str(ended), record)
     text = (await admin.get("/app/operator/live")).text
     assert "<title>Harvest &lt;night&gt; · Live · Plaza</title>" in text
-    elements = Elements(text)
-    words = " ".join(" ".join(elements.words).split())
-    (bar,) = [given for tag, given in elements.found if tag == "rect" and "y" in given]
-    assert f"{exact(ended)}: 1,234 viewers" in words, "to whoever points at it"
-    assert [given["data-most"] for _, given in elements.found if "data-most" in given] == ["1,234"]
-    assert float(bar["x"]) < 600 - 2 * float(bar["width"]), "not at the end, which is now"
-    history = f"{utc(ended)} 1,234 FR 1234 press 12"
-    for said in ("3 watching now", "DE 2", "NZ 1", "stage 3", "press 3", history):
-        assert said in words
+    elements = ParsedPage(text)
+    words = " ".join(" ".join(elements.texts).split())
+    (bar,) = [given for tag, given in elements.elements if tag == "rect" and "y" in given]
+    assert f"{format_date_time(ended)}: 1,234 viewers" in words, "shown on hover"
+    assert [given["data-max"] for _, given in elements.elements if "data-max" in given] == ["1,234"]
+    assert float(bar["x"]) < 600 - 2 * float(bar["width"]), "not at the end, which is the current slot"
+    history = f"{format_utc(ended)} 1,234 FR 1234 press 12"
+    for text_shown in ("3 watching now", "DE 2", "NZ 1", "stage 3", "press 3", history):
+        assert text_shown in words
     assert "more" not in words
-    for n in range(charts.SHARES + 1):
+    for n in range(charts.MAX_SHARES + 1):
         await live.beat(Viewer(f"~w{n}", "198.18.0.1", f"X{chr(65 + n)}"), "night", Heartbeat("web", "stage"))
     assert "and 3 more" in (await admin.get("/app/operator/live")).text
     async with admin.stream("GET", "/app/operator/live/stream?event=night") as stream:
         line = await anext(line async for line in stream.aiter_lines() if line.startswith("data: "))
-        assert f'"viewerCount":{charts.SHARES + 4}' in line
+        assert f'"viewerCount":{charts.MAX_SHARES + 4}' in line
 
 
-async def test_health_says_how_it_goes_and_an_audit_can_be_run(plaza: Plaza, admin: Surfer) -> None:
+async def test_health_shows_figures_and_runs_an_audit(plaza: Plaza, admin: PageClient) -> None:
     await plaza.core.valkey.call("HSET", "job:social.push", "state", "failed", "error", "Oh <b>no", "runs", 3)
     await plaza.core.valkey.call("SET", LEASE("social.push"), 7, "PX", 30_000)
     text = (await admin.get("/app/operator/health")).text
-    words = " ".join(" ".join(Elements(text).words).split())
-    for said in ("requests a second", "No audit has been run yet", "social.push failed", "held, ", "Oh <b>no"):
-        assert said in words
+    words = " ".join(" ".join(ParsedPage(text).texts).split())
+    for text_shown in ("requests/s", "No audit has run yet", "social.push failed", "held for ", "Oh <b>no"):
+        assert text_shown in words
     assert re.search(r"\d+\.\d [kM]B", words), "Valkey's memory"
-    under_way = json.encode(AuditReport(1, keys=250, total=1_000)).decode()
-    await plaza.core.valkey.call("SET", AUDIT_RUNNING(), under_way, "PX", 30_000)
-    piece = (await admin.get("/app/operator/health/audit")).text
-    assert '<progress id="progress" max="1000" value="250">' in piece
-    assert "Run an audit" not in piece
+    running = json.encode(AuditReport(1, keys=250, total=1_000)).decode()
+    await plaza.core.valkey.call("SET", AUDIT_RUNNING(), running, "PX", 30_000)
+    fragment = (await admin.get("/app/operator/health/audit")).text
+    assert '<progress id="progress" max="1000" value="250">' in fragment
+    assert "Run audit" not in fragment
     await plaza.core.valkey.call("DEL", AUDIT_RUNNING())
     await plaza.core.valkey.call("SET", "strange", "key")
-    begun = await admin.fill("/app/operator/health/audit", page="/app/operator/health")
-    assert begun.status_code == 303
+    response = await admin.submit("/app/operator/health/audit", page="/app/operator/health")
+    assert response.status_code == 303
 
     assert "strange" in await eventually(lambda: _with(admin, "findings."))
-    # What is found about a session may name its token: it is counted, and not shown.
+    # A finding about a session may contain its token, so it is counted and not shown.
     token = "0A1B2C3D-0000-4000-8000-00000000000F"
     await plaza.core.valkey.call("ZADD", "recent:", 1, token)
-    await admin.fill("/app/operator/health/audit", page="/app/operator/health")
+    await admin.submit("/app/operator/health/audit", page="/app/operator/health")
     assert "recent:" in await eventually(lambda: _with(admin, "recent:"))
     assert token not in (await admin.get("/app/operator/health")).text
     async with admin.stream("GET", "/app/operator/health/stream") as stream:
@@ -175,29 +173,29 @@ async def test_health_says_how_it_goes_and_an_audit_can_be_run(plaza: Plaza, adm
         assert '"requestsPerSecond"' in line
 
 
-async def _with(admin: Surfer, words: str) -> str:
-    piece = (await admin.get("/app/operator/health/audit")).text
-    return piece if words in piece else ""
+async def _with(admin: PageClient, words: str) -> str:
+    fragment = (await admin.get("/app/operator/health/audit")).text
+    return fragment if words in fragment else ""
 
 
-async def test_the_demo_has_a_switch_where_there_is_one(plaza: Plaza, admin: Surfer) -> None:
-    assert "Turn the demo" not in (await admin.get("/app/operator/health")).text
+async def test_the_demo_has_a_switch_if_it_is_installed(plaza: Plaza, admin: PageClient) -> None:
+    assert "Turn off demo" not in (await admin.get("/app/operator/health")).text
     await plaza.core.valkey.call("HSET", DEMO(), "state", "loaded", "since", 1, "on", 1)
-    assert "Turn the demo off" in (await admin.get("/app/operator/health")).text
-    assert (await admin.fill("/app/operator/demo", page="/app/operator/health", on="0")).status_code == 303
+    assert "Turn off demo" in (await admin.get("/app/operator/health")).text
+    assert (await admin.submit("/app/operator/demo", page="/app/operator/health", on="0")).status_code == 303
     assert await plaza.core.valkey.call("HGET", DEMO(), "on") == "0"
-    assert "Turn the demo on" in (await admin.get("/app/operator/health")).text
+    assert "Turn on demo" in (await admin.get("/app/operator/health")).text
     await plaza.core.valkey.call("DEL", DEMO())
-    assert (await admin.fill("/app/operator/demo", page="/app/operator/health", on="1")).status_code == 404
+    assert (await admin.submit("/app/operator/demo", page="/app/operator/health", on="1")).status_code == 404
 
 
-async def test_no_page_is_heavy_or_has_style_or_script_in_it(plaza: Plaza, admin: Surfer) -> None:
+async def test_pages_are_small_and_have_no_inline_style_or_script(plaza: Plaza, admin: PageClient) -> None:
     await plaza.get(LiveService).declare("night", EventDeclaration("Night", []))
     for path in ("/app/operator/live", "/app/operator/keys", "/app/operator/keys/user", "/app/operator/health"):
-        answer = await admin.get(path)
-        assert len(answer.content) < 100_000, path
-        assert "'unsafe-inline'" not in answer.headers["content-security-policy"]
-        for tag, attributes in Elements(answer.text).found:
+        response = await admin.get(path)
+        assert len(response.content) < 100_000, path
+        assert "'unsafe-inline'" not in response.headers["content-security-policy"]
+        for tag, attributes in ParsedPage(response.text).elements:
             assert "style" not in attributes, (path, tag)
             assert tag != "style"
             assert tag != "script" or "src" in attributes

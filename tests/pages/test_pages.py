@@ -1,4 +1,4 @@
-"""What pages promise beside their looks: who is known, what a form does once, what is said when something is wrong."""
+"""Behaviour of the pages: sessions, idempotent forms, page sizes, errors, events, shop, and text formatting."""
 
 from __future__ import annotations
 
@@ -22,22 +22,30 @@ from plaza.social.comments import Comments
 from plaza.social.model import MAX_COMMENT_CHARACTERS, MAX_CONTENT_CHARACTERS, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import Users
-from plaza.web.routes_challenges import MOST_DAYS, days_shown
-from plaza.web.text_html import ago, cut, day, money, rich, since, time
+from plaza.web.routes_challenges import MAX_DAYS_SHOWN, days_shown
+from plaza.web.text_html import (
+    format_age,
+    format_iso_date,
+    format_money,
+    linkify,
+    time_ago,
+    time_element,
+    truncate_text,
+)
 from tests.http_servers import serving
-from tests.pages.conftest import Elements, Surfer
+from tests.pages.conftest import PageClient, ParsedPage
 from tests.servers import running_server
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 
-def trips(answer: httpx.Response) -> int:
-    found = re.search(r'desc="(\d+) round trips?"', answer.headers["server-timing"])
+def trips(response: httpx.Response) -> int:
+    found = re.search(r'desc="(\d+) round trips?"', response.headers["server-timing"])
     assert found
     return int(found[1])
 
 
-async def test_a_page_asks_valkey_no_more_often_than_its_route(ana: Surfer, plaza: Plaza) -> None:
-    await ana.fill("/app/posts", content="hello")
+async def test_a_page_takes_as_many_round_trips_as_its_json_route(ana: PageClient, plaza: Plaza) -> None:
+    await ana.submit("/app/posts", content="hello")
     await ana.get("/app")
     token = {"authorization": f"Bearer {plaza.core.auth.issue('ana', 'user')}"}
     for page, route in (
@@ -49,23 +57,23 @@ async def test_a_page_asks_valkey_no_more_often_than_its_route(ana: Surfer, plaz
         assert trips(await ana.get(page)) == trips(await ana.get(route, headers=token)), page
 
 
-async def test_who_signs_out_elsewhere_is_signed_out_here(ana: Surfer, url: str) -> None:
+async def test_a_session_ended_by_another_client_is_signed_out_here(ana: PageClient, url: str) -> None:
     assert "Sign out" in (await ana.get("/app")).text
     async with httpx.AsyncClient(base_url=url, cookies=ana.cookies, timeout=TIME_LIMIT_SECONDS) as other:
         await other.post("/shop/logout")
     assert "Sign out" not in (await ana.get("/app")).text
 
 
-async def test_who_is_suspended_is_out_at_once(ana: Surfer, plaza: Plaza) -> None:
-    form = await ana.form("/app")
+async def test_a_suspended_user_is_signed_out_at_once(ana: PageClient, plaza: Plaza) -> None:
+    form = await ana.hidden_fields("/app")
     await plaza.get(Users).suspend(API, "ana", on=True)
-    answer = await ana.post("/app/posts", data={**form, "content": "hello"})
-    assert answer.headers["location"].startswith("/app/sign-in")
+    response = await ana.post("/app/posts", data={**form, "content": "hello"})
+    assert response.headers["location"].startswith("/app/sign-in")
     assert "hello" not in (await ana.get("/app")).text
 
 
-async def test_a_form_that_is_sent_twice_does_its_work_once(ana: Surfer) -> None:
-    form = {**await ana.form("/app"), "content": "only once"}
+async def test_a_form_sent_twice_takes_effect_once(ana: PageClient) -> None:
+    form = {**await ana.hidden_fields("/app"), "content": "only once"}
     for _ in range(2):
         assert (await ana.post("/app/posts", data=form)).status_code == 303
     assert (await ana.get("/app")).text.count("only once") == 1
@@ -73,26 +81,27 @@ async def test_a_form_that_is_sent_twice_does_its_work_once(ana: Surfer) -> None
     shown = (await ana.get("/app")).text
     assert "only once" in shown
     assert "changed by going back" in shown
-    assert "Your post" not in (await ana.get("/app/following")).text, "what one posts there would not be there"
+    assert "Your post" not in (await ana.get("/app/following")).text, "a new post would not appear in that feed"
 
 
-async def test_what_is_so_already_when_a_form_comes_again_is_no_mistake(ana: Surfer, guest: Surfer) -> None:
-    post = (await ana.fill("/app/posts", next="", content="hello")).headers["location"]
-    said = (await ana.fill(f"{post}/comments", page=post, content="hi")).headers["location"].rpartition("#comment-")[2]
-    await ana.fill("/app/articles", page="/app/articles/new", title="A link", link="https://example.org/")
+async def test_repeating_a_completed_action_is_not_an_error(ana: PageClient, guest: PageClient) -> None:
+    post = (await ana.submit("/app/posts", next="", content="hello")).headers["location"]
+    commented = await ana.submit(f"{post}/comments", page=post, content="hi")
+    comment = commented.headers["location"].rpartition("#comment-")[2]
+    await ana.submit("/app/articles", page="/app/articles/new", title="A link", link="https://example.org/")
     walk = {"title": "Walk", "category": "1", "duration": "7", "is_public": "1"}
-    await ana.fill("/app/challenges", page="/app/challenges/new", **walk)
+    await ana.submit("/app/challenges", page="/app/challenges/new", **walk)
     for path, fields in (
         ("/app/challenges/1/join", {"on": "1"}),
         ("/app/challenges/1/track", {}),
         ("/app/challenges/1/join", {"on": "0"}),
-        (f"{post}/comments/{said}/delete", {}),
+        (f"{post}/comments/{comment}/delete", {}),
         (f"{post}/delete", {}),
         ("/app/articles/1/delete", {}),
     ):
-        form = {**await ana.form("/app/bookmarks"), **fields}
+        form = {**await ana.hidden_fields("/app/bookmarks"), **fields}
         assert [(await ana.post(path, data=form)).status_code for _ in range(2)] == [303, 303], path
-    form = {**await guest.form("/app/sign-up"), "username": "bob", "password": "correct horse"}
+    form = {**await guest.hidden_fields("/app/sign-up"), "username": "bob", "password": "correct horse"}
     cookie = guest.cookies["plaza"]
     assert (await guest.post("/app/sign-up", data=form)).status_code == 303
     for password, status in (("correct horse", 303), ("incorrect horse", 409)):
@@ -102,7 +111,7 @@ async def test_what_is_so_already_when_a_form_comes_again_is_no_mistake(ana: Sur
 
 
 @pytest.mark.parametrize("evil", ["<", "'", "👩", "#ab ", "https://a.example/' ", "ل"])
-async def test_a_page_stays_below_100_kilobytes_whatever_people_write(ana: Surfer, plaza: Plaza, evil: str) -> None:
+async def test_a_page_stays_below_100_kilobytes_for_any_text(ana: PageClient, plaza: Plaza, evil: str) -> None:
     actor = Actor("ana", "user")
     await plaza.get(Users).update_profile(actor, "ana", Profile(display_name="'" * 200))
     content = (evil * MAX_CONTENT_CHARACTERS)[:MAX_CONTENT_CHARACTERS]
@@ -110,25 +119,25 @@ async def test_a_page_stays_below_100_kilobytes_whatever_people_write(ana: Surfe
     for _ in range(20):
         await plaza.get(Posts).create(actor, NewPost(content, "https://a.example/" + "'" * 1_900, tags))
     await plaza.get(LiveService).declare("e", EventDeclaration(title="'" * 500))
-    answer = await ana.get("/app")
-    assert answer.text.count("<article") == 20
-    assert len(answer.content) < 100_000
+    response = await ana.get("/app")
+    assert response.text.count("<article") == 20
+    assert len(response.content) < 100_000
 
 
-async def test_a_list_of_articles_stays_below_100_kilobytes_too(ana: Surfer, plaza: Plaza) -> None:
+async def test_a_list_of_articles_stays_below_100_kilobytes(ana: PageClient, plaza: Plaza) -> None:
     for number in range(25):
         groups = [f"{'g' * 47}{number % 10}{each:02d}"[-50:] for each in range(20)]
         link = f"https://{'a' * 60}.{'b' * 60}.example/{number}?" + "'&" * 900
         await plaza.get(Articles).post(Actor("ana", "user"), NewArticle("'" * 300, link, groups), f"{number:032x}")
-    answer = await ana.get("/app/articles")
-    assert answer.text.count('class="article"') == 25
-    assert len(answer.content) < 100_000
-    assert "&#39;&amp;" in (await ana.get("/app/articles/1")).text, "there the link is whole"
+    response = await ana.get("/app/articles")
+    assert response.text.count('class="article"') == 25
+    assert len(response.content) < 100_000
+    assert "&#39;&amp;" in (await ana.get("/app/articles/1")).text, "its own page shows the complete link"
 
 
 @pytest.mark.parametrize("evil", ["'", "👩", "@a ", "#中 "])
-async def test_a_page_of_whole_texts_shows_as_many_as_fit_and_the_rest_on_the_next(
-    ana: Surfer, plaza: Plaza, evil: str
+async def test_a_page_of_complete_texts_shows_as_many_as_fit_and_the_rest_on_the_next(
+    ana: PageClient, plaza: Plaza, evil: str
 ) -> None:
     actor = Actor("ana", "user")
     content = evil * (MAX_CONTENT_CHARACTERS // len(evil)) if "#" not in evil else "hello"
@@ -140,50 +149,50 @@ async def test_a_page_of_whole_texts_shows_as_many_as_fit_and_the_rest_on_the_ne
     shown: list[str] = []
     path = f"/app/posts/{post}"
     while path:
-        answer = await ana.get(path)
-        assert len(answer.content) < 100_000
-        shown += re.findall(r'id="comment-([^"]*)"', answer.text)
-        further = re.search(r'href="([^"]*)" rel="next"', answer.text)
-        path = further[1] if further else ""
+        response = await ana.get(path)
+        assert len(response.content) < 100_000
+        shown += re.findall(r'id="comment-([^"]*)"', response.text)
+        next_link = re.search(r'href="([^"]*)" rel="next"', response.text)
+        path = next_link[1] if next_link else ""
     assert len(set(shown)) == len(shown) == 20
 
 
-async def test_what_is_wrong_is_told_on_a_page_and_to_scripts_as_a_problem(ana: Surfer) -> None:
-    missing = await ana.get("/app/people/nobody")
+async def test_errors_are_pages_for_browsers_and_problem_documents_for_scripts(ana: PageClient) -> None:
+    missing = await ana.get("/app/people/missing")
     assert missing.status_code == 404
     assert "No user has this name." in missing.text
-    assert any(tag == "nav" for tag, _ in Elements(missing.text).found), "in the same design"
+    assert any(tag == "nav" for tag, _ in ParsedPage(missing.text).elements), "with the navigation"
     assert (await ana.get("/app/no/such/page")).headers["content-type"].startswith("text/html")
-    told = await ana.get("/app/people/nobody", headers={"x-fragment": "1"})
-    assert told.json()["code"] == "no_profile"
+    problem = await ana.get("/app/people/missing", headers={"x-fragment": "1"})
+    assert problem.json()["code"] == "no_profile"
     assert (await ana.get("/nowhere")).json()["code"] == "not_found"
-    refused = await ana.fill("/app/posts", content=" ", next="/app/bookmarks")
+    refused = await ana.submit("/app/posts", content=" ", next="/app/bookmarks")
     assert refused.status_code == 422
-    assert '<a class="button" href="/app/bookmarks">Back</a>' in refused.text, "to where the form was"
+    assert '<a class="button" href="/app/bookmarks">Back</a>' in refused.text, "to the page of the form"
 
 
-async def test_an_address_that_was_mistyped_is_a_page_that_is_not_there(ana: Surfer) -> None:
+async def test_an_invalid_address_is_not_found(ana: PageClient) -> None:
     numbers = ("/posts/x", "/articles/0", "/shop/items/lamp", "/shop/cart/1", "/sign-out")
     for path in (*numbers, "/articles?order=odd", "/people/%C3%A9", "/people/ana/friends", "/tags/a-b", "?cursor=x"):
-        answer = await ana.get(f"/app{path}")
-        assert answer.status_code == 404, path
-        assert "There is nothing at this address." in answer.text
+        response = await ana.get(f"/app{path}")
+        assert response.status_code == 404, path
+        assert "There is no page at this address." in response.text
 
 
-async def test_while_valkey_is_away_a_page_says_so(tmp_path: Path) -> None:
+async def test_an_unavailable_valkey_gives_an_error_page(tmp_path: Path) -> None:
     with running_server() as valkey:
         async with running(Settings(data_dir=tmp_path, valkey_url=valkey.url)) as plaza, serving(plaza.app) as url:
             assert valkey.process is not None
             valkey.process.kill()
             valkey.process.wait()
-            async with Surfer(url) as surfer:
-                answer = await surfer.get("/app")
-    assert answer.status_code == 503
-    assert "retry-after" in answer.headers
-    assert "<h1>Temporarily unavailable</h1>" in answer.text
+            async with PageClient(url) as client:
+                response = await client.get("/app")
+    assert response.status_code == 503
+    assert "retry-after" in response.headers
+    assert "<h1>Temporarily unavailable</h1>" in response.text
 
 
-async def test_where_voting_has_ended_no_arrow_can_be_pressed(ana: Surfer, plaza: Plaza) -> None:
+async def test_vote_buttons_are_disabled_after_voting_has_ended(ana: PageClient, plaza: Plaza) -> None:
     link = NewArticle("A link", "https://example.org/", ["sky"])
     await plaza.get(Articles).post(Actor("ana", "user"), link, f"{1:032x}")
     pages = ("/app/articles?order=time", "/app/groups/sky?order=time", "/app/articles/1")
@@ -192,11 +201,11 @@ async def test_where_voting_has_ended_no_arrow_can_be_pressed(ana: Surfer, plaza
         await plaza.core.valkey.call("HSET", "article:1", "time", str(posted))
         for path in pages:
             assert (await ana.get(path)).text.count("data-swap disabled>") == disabled, (path, days)
-        voted = await ana.fill("/app/articles/1/vote", direction="down")
+        voted = await ana.submit("/app/articles/1/vote", direction="down")
         assert voted.status_code == (409 if disabled else 303)
 
 
-async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: Surfer, plaza: Plaza) -> None:
+async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: PageClient, plaza: Plaza) -> None:
     item = await plaza.get(Items).create(NewItem("Lamp", "Bright.", "9.00", 3), "one")
     path = f"/app/shop/items/{item.id}"
     states = [(await guest.get(path)).headers["cache-status"] for _ in range(3)]
@@ -205,18 +214,18 @@ async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: Su
     assert "8.50" in (await guest.get(path)).text
 
 
-async def test_only_declared_events_are_shown(guest: Surfer, plaza: Plaza) -> None:
+async def test_only_declared_events_are_shown(guest: PageClient, plaza: Plaza) -> None:
     live = plaza.get(LiveService)
     await live.declare("fair", EventDeclaration(title="The <fair>"))
-    await live.beat(Viewer("ana", "10.0.0.1", "ZZ"), "ghost", Heartbeat(location="web"))
+    await live.beat(Viewer("ana", "10.0.0.1", "ZZ"), "undeclared", Heartbeat(location="web"))
     page = (await guest.get("/app/events")).text
     assert "The &lt;fair&gt;" in page
-    assert "ghost" not in page
-    assert (await guest.get("/app/events/ghost")).status_code == 404
-    assert (await guest.get("/app/events/ghost/watching")).status_code == 404
+    assert "undeclared" not in page
+    assert (await guest.get("/app/events/undeclared")).status_code == 404
+    assert (await guest.get("/app/events/undeclared/watching")).status_code == 404
 
 
-async def test_an_event_may_be_called_anything(guest: Surfer, plaza: Plaza) -> None:
+async def test_an_event_id_may_contain_any_characters(guest: PageClient, plaza: Plaza) -> None:
     names = ["a/b", "x?y", "50%", "<b>", "\u202elive", "..", "~."]
     for name in names:
         await plaza.get(LiveService).declare(name, EventDeclaration(title=f"About {name}"))
@@ -228,21 +237,21 @@ async def test_an_event_may_be_called_anything(guest: Surfer, plaza: Plaza) -> N
         assert f'data-from="{path}/watching"' in page.text
 
 
-async def test_a_cart_that_cannot_be_ordered_leads_back_to_the_cart(guest: Surfer, plaza: Plaza) -> None:
+async def test_a_failed_order_leads_back_to_the_cart(guest: PageClient, plaza: Plaza) -> None:
     item = await plaza.get(Items).create(NewItem("Bell", "", "9.00", 1), "one")
-    await guest.fill(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="1")
+    await guest.submit(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="1")
     await plaza.get(Items).change(item.id, ItemChange(qty=0))
-    answer = await guest.fill("/app/shop/checkout", page="/app/shop/cart")
-    assert answer.status_code == 409
-    assert "/app/sign-in?next=/app/shop/cart" in answer.text
-    assert "/app/shop/checkout" not in re.findall(r'name="next" value="([^"]*)"', answer.text)
+    response = await guest.submit("/app/shop/checkout", page="/app/shop/cart")
+    assert response.status_code == 409
+    assert "/app/sign-in?next=/app/shop/cart" in response.text
+    assert "/app/shop/checkout" not in re.findall(r'name="next" value="([^"]*)"', response.text)
 
 
-async def test_explore_may_be_typed_with_a_slash(guest: Surfer) -> None:
+async def test_a_trailing_slash_leads_to_explore(guest: PageClient) -> None:
     assert (await guest.get("/app/", follow_redirects=True)).url.path == "/app"
 
 
-async def test_an_avatar_is_the_same_for_ever_and_another_for_others(guest: Surfer) -> None:
+async def test_an_avatar_never_changes_and_differs_between_users(guest: PageClient) -> None:
     first = await guest.get("/app/avatars/ana")
     assert first.headers["content-type"] == "image/svg+xml"
     assert "default-src 'none'" in first.headers["content-security-policy"]
@@ -251,7 +260,7 @@ async def test_an_avatar_is_the_same_for_ever_and_another_for_others(guest: Surf
     assert (await guest.get("/app/avatars/%3Cscript%3E")).status_code == 404
 
 
-async def test_styles_and_scripts_are_kept_for_ever_by_their_version(guest: Surfer) -> None:
+async def test_assets_are_cached_permanently_under_their_version(guest: PageClient) -> None:
     (style,) = re.findall(r'href="(/app/assets/[^"]+\.css)"', (await guest.get("/app")).text)
     assert "immutable" in (await guest.get(style)).headers["cache-control"]
     old = await guest.get(re.sub("assets/[^/]+", "assets/0ld", style))
@@ -276,33 +285,42 @@ async def test_styles_and_scripts_are_kept_for_ever_by_their_version(guest: Surf
         ),
     ],
 )
-def test_addresses_tags_and_names_become_links_and_nothing_else_does(text: str, html: str) -> None:
-    assert str(rich(text)) == html
+def test_only_web_addresses_tags_and_usernames_become_links(text: str, html: str) -> None:
+    assert str(linkify(text)) == html
 
 
-def test_times_and_texts_are_short() -> None:
+def test_times_money_and_excerpts_are_formatted() -> None:
     now = 1_800_000_000_000
-    said = [ago(now - ms, now) for ms in (-5, 59_000, 60_000, 3_600_000, 2 * 86_400_000, 40 * 86_400_000)]
-    assert said == ["now", "now", "1 min", "1 h", "2 d", "6 Dec 2026"]
-    assert ago(10**18, now) == "now"
-    assert [since(now - ms, now) for ms in (0, 120_000, 40 * 86_400_000)] == ["just now", "2 min ago", "on 6 Dec 2026"]
-    assert str(time(now, "1 <min")) == (
+    ages = [format_age(now - ms, now) for ms in (-5, 59_000, 60_000, 3_600_000, 2 * 86_400_000, 40 * 86_400_000)]
+    assert ages == ["now", "now", "1 min", "1 h", "2 d", "6 Dec 2026"]
+    assert format_age(10**18, now) == "now"
+    assert [time_ago(now - ms, now) for ms in (0, 120_000, 40 * 86_400_000)] == [
+        "just now",
+        "2 min ago",
+        "on 6 Dec 2026",
+    ]
+    assert str(time_element(now, "1 <min")) == (
         '<time datetime="2027-01-15T08:00:00Z" title="15 Jan 2027, 08:00 UTC">1 &lt;min</time>'
     )
-    assert day("2026-12-06") == "6 Dec 2026"
-    assert [money(price) for price in ("9.00", "1250.50", "9999999.9", "")] == ["9.00", "1,250.50", "9,999,999.9", ""]
-    assert cut("one two three", 20) == "one two three"
-    assert cut("one two three", 9) == "one two…"
+    assert format_iso_date("2026-12-06") == "6 Dec 2026"
+    assert [format_money(price) for price in ("9.00", "1250.50", "9999999.9", "")] == [
+        "9.00",
+        "1,250.50",
+        "9,999,999.9",
+        "",
+    ]
+    assert truncate_text("one two three", 20) == "one two three"
+    assert truncate_text("one two three", 9) == "one two…"
 
 
 @pytest.mark.parametrize(
     ("duration", "today"), [(1, 0), (60, 59), (61, 0), (365, 0), (365, 100), (365, 364), (365, 500)]
 )
-def test_the_calendar_of_a_long_challenge_goes_along_with_it(duration: int, today: int) -> None:
+def test_the_day_grid_of_a_long_challenge_contains_today(duration: int, today: int) -> None:
     first = 20_000
     long = Challenge(1, "Walk", 1, True, duration, "ana", first * DAY_MS + 5, "2026-12-06", 1)
     days = days_shown(long, first + today)
-    assert len(days) == min(duration, MOST_DAYS)
+    assert len(days) == min(duration, MAX_DAYS_SHOWN)
     assert days == list(range(days[0], days[-1] + 1))
     assert first <= days[0]
     assert days[-1] < first + duration

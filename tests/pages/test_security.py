@@ -1,4 +1,4 @@
-"""What a page never does: run what people wrote, act for other sites, send people elsewhere."""
+"""Security of the pages: user text is never code, other sites cannot act here, redirects stay on this site."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts
 from plaza.social.model import PasswordChange
 from plaza.web.demo import DemoAccount
-from plaza.web.security import local
+from plaza.web.security import local_path
 from tests.http_servers import serving
-from tests.pages.conftest import Elements, Surfer
+from tests.pages.conftest import PageClient, ParsedPage
 from tests.servers import Server
 
 EVIL = (
@@ -31,57 +31,57 @@ EVIL = (
 )
 
 
-async def test_what_people_write_stays_text(ana: Surfer) -> None:
-    await ana.fill("/app/posts", content=EVIL)
-    plain = Elements((await ana.get("/app/sign-in")).text)
-    page = Elements((await ana.get("/app")).text)
-    assert {tag for tag, _ in page.found} <= {tag for tag, _ in plain.found} | {
+async def test_user_text_is_never_markup(ana: PageClient) -> None:
+    await ana.submit("/app/posts", content=EVIL)
+    plain = ParsedPage((await ana.get("/app/sign-in")).text)
+    page = ParsedPage((await ana.get("/app")).text)
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements} | {
         "article",
         "time",
         "bdi",
         "textarea",
         "use",
     } | {"symbol", "circle", "div"}
-    assert [a["src"] for tag, a in page.found if tag == "script"] == [
-        a["src"] for tag, a in plain.found if tag == "script"
+    assert [a["src"] for tag, a in page.elements if tag == "script"] == [
+        a["src"] for tag, a in plain.elements if tag == "script"
     ]
-    assert all(not name.startswith("on") and name != "style" for _, attributes in page.found for name in attributes)
-    links = {attributes["href"] for tag, attributes in page.found if tag == "a"}
+    assert all(not name.startswith("on") and name != "style" for _, attributes in page.elements for name in attributes)
+    links = {attributes["href"] for tag, attributes in page.elements if tag == "a"}
     assert all(link.startswith(("/app", "https://example.org/", "#")) for link in links), links
-    words = "".join(page.words)
+    words = "".join(page.texts)
     assert "<script>alert(1)</script> <img src=x onerror=alert(1)>" in words
     assert "{{ 7*7 }} {% raw %}" in words
-    assert "&lt;b&gt;" in words, "what was typed as an entity is shown as typed"
+    assert "&lt;b&gt;" in words, "an entity in the text is shown as typed"
 
 
-async def test_no_page_runs_inline_code_or_asks_others(ana: Surfer) -> None:
+async def test_pages_have_no_inline_code_and_load_nothing_from_other_hosts(ana: PageClient) -> None:
     for path in ("/app", "/app/sign-in", "/app/nowhere"):
-        answer = await ana.get(path)
-        policy = answer.headers["content-security-policy"]
+        response = await ana.get(path)
+        policy = response.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
         assert "unsafe" not in policy
-        assert answer.headers["cache-control"].startswith(("private", "no-store"))
-        page = Elements(answer.text)
-        assert not [tag for tag, attributes in page.found if tag == "style" or "style" in attributes]
-        assert all("src" in attributes for tag, attributes in page.found if tag == "script")
+        assert response.headers["cache-control"].startswith(("private", "no-store"))
+        page = ParsedPage(response.text)
+        assert not [tag for tag, attributes in page.elements if tag == "style" or "style" in attributes]
+        assert all("src" in attributes for tag, attributes in page.elements if tag == "script")
 
 
 @pytest.mark.parametrize(
     "change",
     [{"csrf": ""}, {"csrf": "0" * 32}, {"csrf": "é"}],
-    ids=["none", "made up", "not even ascii"],
+    ids=["missing", "invalid", "not ascii"],
 )
-async def test_a_form_without_our_mark_changes_nothing(ana: Surfer, change: dict[str, str]) -> None:
-    answer = await ana.fill("/app/posts", content="hello", **change)
-    assert answer.status_code == 403
-    assert "earlier session" in answer.text
+async def test_a_form_without_a_valid_token_changes_nothing(ana: PageClient, change: dict[str, str]) -> None:
+    response = await ana.submit("/app/posts", content="hello", **change)
+    assert response.status_code == 403
+    assert "earlier session" in response.text
     assert "hello" not in (await ana.get("/app")).text
 
 
-async def test_a_mark_is_worth_nothing_in_another_session(ana: Surfer, url: str) -> None:
-    async with Surfer(url) as bob:
+async def test_a_form_token_is_useless_in_another_session(ana: PageClient, url: str) -> None:
+    async with PageClient(url) as bob:
         await bob.sign_up("bob")
-        stolen = await bob.form("/app")
+        stolen = await bob.hidden_fields("/app")
     assert (await ana.post("/app/posts", data={**stolen, "content": "hello"})).status_code == 403
 
 
@@ -95,10 +95,10 @@ async def test_a_mark_is_worth_nothing_in_another_session(ana: Surfer, url: str)
     ],
     ids=str,
 )
-async def test_another_sites_page_may_not_send_our_forms(ana: Surfer, headers: dict[str, str]) -> None:
-    form = await ana.form("/app")
-    answer = await ana.post("/app/posts", data={**form, "content": "hello"}, headers=headers)
-    assert answer.status_code == 403
+async def test_other_sites_cannot_submit_forms(ana: PageClient, headers: dict[str, str]) -> None:
+    form = await ana.hidden_fields("/app")
+    response = await ana.post("/app/posts", data={**form, "content": "hello"}, headers=headers)
+    assert response.status_code == 403
     own = {"origin": str(ana.base_url).rstrip("/"), "sec-fetch-site": "same-origin"}
     assert (await ana.post("/app/posts", data={**form, "content": "hello"}, headers=own)).status_code == 303
 
@@ -109,46 +109,46 @@ async def test_another_sites_page_may_not_send_our_forms(ana: Surfer, headers: d
      "/app/\r\nset-cookie: a=b", "\t//evil.example", "/docs", "", "/app/../docs",
      "/app/people/%2E./..", "/app/.."],
 )  # fmt: skip
-def test_what_is_no_page_of_ours_is_nowhere_to_go(wanted: str) -> None:
-    assert local(wanted) == "/app"
+def test_a_redirect_to_anything_but_a_page_is_ignored(wanted: str) -> None:
+    assert local_path(wanted) == "/app"
 
 
-async def test_nobody_is_sent_elsewhere(guest: Surfer) -> None:
+async def test_no_form_redirects_to_another_site(guest: PageClient) -> None:
     evil = "//evil.example"
     assert 'value="//evil' not in (await guest.get(f"/app/sign-up?next={evil}")).text
-    person = {"username": "ana", "password": "correct horse", "next": evil}
+    fields = {"username": "ana", "password": "correct horse", "next": evil}
     for path in ("/app/sign-up", "/app/sign-in"):
-        assert (await guest.fill(path, page=path, **person)).headers["location"] == "/app"
-    posted = await guest.fill("/app/posts", content="hello", next=evil)
+        assert (await guest.submit(path, page=path, **fields)).headers["location"] == "/app"
+    posted = await guest.submit("/app/posts", content="hello", next=evil)
     assert posted.headers["location"].startswith("/app/posts/")
 
 
 @pytest.mark.parametrize("wanted", ["/app", "/app?cursor=a/../b", "/app/people/..dots..", "/app/events/a%2Fb/#x"])
-def test_everybody_is_sent_to_any_page_of_ours(wanted: str) -> None:
-    assert local(wanted) == wanted
+def test_a_redirect_to_any_page_is_allowed(wanted: str) -> None:
+    assert local_path(wanted) == wanted
 
 
-async def test_who_signs_in_comes_back_to_where_they_were(guest: Surfer) -> None:
-    answer = await guest.post("/app/posts", data={"content": "hello", "next": "/app?cursor=x"})
-    assert answer.headers["location"] == "/app/sign-in?next=%2Fapp%3Fcursor%3Dx"
-    page = await guest.form(answer.headers["location"])
+async def test_sign_in_leads_back_to_the_previous_page(guest: PageClient) -> None:
+    response = await guest.post("/app/posts", data={"content": "hello", "next": "/app?cursor=x"})
+    assert response.headers["location"] == "/app/sign-in?next=%2Fapp%3Fcursor%3Dx"
+    page = await guest.hidden_fields(response.headers["location"])
     assert page["next"] == "/app?cursor=x"
     await guest.sign_up("ana")
     for path, action in (("articles/new", "articles"), ("challenges/new", "challenges"), ("profile", "profile")):
         text = (await guest.get(f"/app/{path}")).text
         own = text.partition(f'action="/app/{action}">')[2].partition("</form>")[0]
-        assert f'name="next" value="/app/{path}"' in own, "when the session ends over a form"
+        assert f'name="next" value="/app/{path}"' in own, "for a session that ends while the form is open"
 
 
-async def test_the_address_of_a_picture_reads_as_it_leads(ana: Surfer) -> None:
-    await ana.fill("/app/posts", content="look", media_url="https://a.example/\u202egpj.exe")
-    page = Elements((await ana.get("/app")).text)
-    assert "https://a.example/%E2%80%AEgpj.exe" in page.words
-    assert not any("\u202e" in words for words in page.words)
+async def test_a_media_address_shows_invisible_characters_encoded(ana: PageClient) -> None:
+    await ana.submit("/app/posts", content="look", media_url="https://a.example/\u202egpj.exe")
+    page = ParsedPage((await ana.get("/app")).text)
+    assert "https://a.example/%E2%80%AEgpj.exe" in page.texts
+    assert not any("\u202e" in words for words in page.texts)
 
 
 @pytest.mark.parametrize("page", ["/app/sign-in", "/app/sign-up"])
-async def test_who_changes_from_signing_in_to_joining_still_comes_back(guest: Surfer, page: str) -> None:
+async def test_switching_between_sign_in_and_sign_up_keeps_the_previous_page(guest: PageClient, page: str) -> None:
     text = (await guest.get(f"{page}?next=/app/articles")).text
     assert re.findall(r'href="(/app/sign-(?:in|up)[^"]*)"', text) == [
         "/app/sign-in?next=/app/articles",
@@ -157,20 +157,18 @@ async def test_who_changes_from_signing_in_to_joining_still_comes_back(guest: Su
     ]
 
 
-async def test_browsers_keep_no_page_that_shows_a_person(guest: Surfer, ana: Surfer) -> None:
+async def test_browsers_do_not_store_pages_of_a_signed_in_user(guest: PageClient, ana: PageClient) -> None:
     for path in ("/app", "/app/bookmarks", "/app/shop/cart"):
         assert (await ana.get(path)).headers.get_list("cache-control") == ["no-store"]
     assert (await guest.get("/app/shop/cart")).headers.get_list("cache-control") == ["private, no-cache"]
 
 
-async def test_what_a_proxy_passes_on_is_not_taken_for_a_visitor_from_here(
-    guest: Surfer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_demo_accounts_are_not_offered_behind_a_proxy(guest: PageClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def accounts(demo: Demo, host: str) -> list[DemoAccount]:
         return [DemoAccount("ana", "Ana", "user")] if host else []
 
     monkeypatch.setattr(Demo, "accounts", accounts)
-    form = {**await guest.form("/app/sign-in"), "as": "ana"}
+    form = {**await guest.hidden_fields("/app/sign-in"), "as": "ana"}
     for name in ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"):
         passed = {name: "for=203.0.113.9"}
         assert "Ana" not in (await guest.get("/app/sign-in", headers=passed)).text
@@ -178,21 +176,21 @@ async def test_what_a_proxy_passes_on_is_not_taken_for_a_visitor_from_here(
     assert "Ana" in (await guest.get("/app/sign-in")).text
 
 
-async def test_a_demo_account_opens_without_a_password_and_no_other(
-    guest: Surfer, ana: Surfer, monkeypatch: pytest.MonkeyPatch
+async def test_only_demo_accounts_need_no_password(
+    guest: PageClient, ana: PageClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def accounts(demo: Demo, host: str) -> list[DemoAccount]:
         return [DemoAccount("ana", "Ana <b>", "user")]
 
-    assert "Look around" not in (await guest.get("/app/sign-in")).text
+    assert "Try a demo account" not in (await guest.get("/app/sign-in")).text
     monkeypatch.setattr(Demo, "accounts", accounts)
     assert "Ana &lt;b&gt;" in (await guest.get("/app/sign-in")).text
-    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", **{"as": "bob"})).status_code == 404
-    assert (await guest.fill("/app/sign-in/as", page="/app/sign-in", **{"as": "ana"})).status_code == 303
+    assert (await guest.submit("/app/sign-in/as", page="/app/sign-in", **{"as": "bob"})).status_code == 404
+    assert (await guest.submit("/app/sign-in/as", page="/app/sign-in", **{"as": "ana"})).status_code == 303
     assert "Sign out" in (await guest.get("/app")).text
 
 
-async def test_who_only_knocks_leaves_nothing_behind(guest: Surfer, server: Server) -> None:
+async def test_opening_the_sign_in_page_stores_nothing(guest: PageClient, server: Server) -> None:
     with server.redis_client() as redis_client:
         before = set(redis_client.scan_iter("*"))
         for path in ("/app/sign-in", "/app/sign-up", "/app", "/app/articles"):
@@ -201,49 +199,49 @@ async def test_who_only_knocks_leaves_nothing_behind(guest: Surfer, server: Serv
     await guest.sign_up("ana")
 
 
-async def test_behind_https_the_cookie_is_for_this_host_alone(server: Server, tmp_path: Path) -> None:
+async def test_the_cookie_is_bound_to_this_host_over_https(server: Server, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, valkey_url=server.url, trusted_proxies=("127.0.0.1",))
-    async with running(settings) as plaza, serving(plaza.app) as url, Surfer(url) as surfer:
-        answer = await surfer.get("/app/sign-in", headers={"x-forwarded-proto": "https"})
-    cookie = answer.headers["set-cookie"]
+    async with running(settings) as plaza, serving(plaza.app) as url, PageClient(url) as client:
+        response = await client.get("/app/sign-in", headers={"x-forwarded-proto": "https"})
+    cookie = response.headers["set-cookie"]
     assert cookie.startswith("__Host-plaza=")
     assert {"Path=/", "HttpOnly", "Secure", "SameSite=Lax"} <= set(cookie.split("; "))
 
 
-async def test_signing_out_ends_the_session(ana: Surfer) -> None:
+async def test_signing_out_ends_the_session(ana: PageClient) -> None:
     cookie = ana.cookies["plaza"]
-    await ana.fill("/app/sign-out")
+    await ana.submit("/app/sign-out")
     ana.cookies.set("plaza", cookie)
     assert "Sign out" not in (await ana.get("/app")).text
 
 
-async def test_a_wrong_password_says_so_and_keeps_the_name(guest: Surfer) -> None:
-    answer = await guest.fill("/app/sign-in", page="/app/sign-in", username="ana", password="wrong")
-    assert answer.status_code == 422
-    assert 'value="ana"' in answer.text
+async def test_a_wrong_password_keeps_the_username(guest: PageClient) -> None:
+    response = await guest.submit("/app/sign-in", page="/app/sign-in", username="ana", password="wrong")
+    assert response.status_code == 422
+    assert 'value="ana"' in response.text
 
 
-async def test_forms_count_against_the_person_whose_session_it_is(server: Server, tmp_path: Path) -> None:
+async def test_forms_count_against_the_users_rate_limit(server: Server, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, valkey_url=server.url)
-    async with running(settings) as plaza, serving(plaza.app) as url, Surfer(url) as ana, Surfer(url) as bob:
+    async with running(settings) as plaza, serving(plaza.app) as url, PageClient(url) as ana, PageClient(url) as bob:
         await ana.sign_up("ana")
         await bob.sign_up("bob")
         few = Policy(user=Quota(2, 60), address=Quota(100, 60))
         vars(plaza.core.limiter)["_policies"] = {**POLICIES, "write": few}
-        sent = [await ana.fill("/app/posts", content=f"{number}") for number in range(3)]
-        assert [answer.status_code for answer in sent] == [303, 303, 429]
+        sent = [await ana.submit("/app/posts", content=f"{number}") for number in range(3)]
+        assert [response.status_code for response in sent] == [303, 303, 429]
         assert "Wait a moment and try again." in sent[-1].text
         assert sent[1].headers["ratelimit"].startswith('"write";r=0;')
-        assert (await bob.fill("/app/posts", content="hello")).status_code == 303, "from the same address"
+        assert (await bob.submit("/app/posts", content="hello")).status_code == 303, "from the same address"
         assert (await ana.get("/app")).status_code == 200
-        assert (await ana.fill("/app/sign-out")).status_code == 303
+        assert (await ana.submit("/app/sign-out")).status_code == 303
 
 
-async def test_a_new_password_ends_every_session_and_leaves_the_cart(ana: Surfer, plaza: Plaza, url: str) -> None:
+async def test_a_new_password_ends_every_session_and_keeps_the_cart(ana: PageClient, plaza: Plaza, url: str) -> None:
     item = await plaza.get(Items).create(NewItem("Lamp", "Bright.", "9.00", 3), "one")
-    await ana.fill(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="2")
+    await ana.submit(f"/app/shop/cart/{item.id}", page=f"/app/shop/items/{item.id}", qty="2")
     accounts = plaza.get(Accounts)
-    async with Surfer(url) as thief:
+    async with PageClient(url) as thief:
         for change in (
             accounts.change_password(Actor("ana", "user"), PasswordChange("correct horse", "battery staple")),
             accounts.give_password("ana", "battery staple"),
@@ -253,22 +251,22 @@ async def test_a_new_password_ends_every_session_and_leaves_the_cart(ana: Surfer
             await change
             assert "Sign out" not in (await thief.get("/app")).text
             thief.cookies.clear()
-            await ana.fill("/app/sign-in", page="/app/sign-in", username="ana", password="battery staple")
+            await ana.submit("/app/sign-in", page="/app/sign-in", username="ana", password="battery staple")
     assert "Lamp" in (await ana.get("/app/shop/cart")).text
 
 
-async def test_who_signs_in_by_a_password_that_changes_meanwhile_is_not_let_in(
-    ana: Surfer, plaza: Plaza, monkeypatch: pytest.MonkeyPatch
+async def test_sign_in_fails_if_the_password_changes_meanwhile(
+    ana: PageClient, plaza: Plaza, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accounts = plaza.get(Accounts)
     check = accounts.passwords.check
 
-    async def slow(*args: Any) -> Any:
+    async def check_then_change(*args: Any) -> Any:
         checked = await check(*args)
         await accounts.give_password("ana", "battery staple")
         return checked
 
-    monkeypatch.setattr(accounts.passwords, "check", slow)
+    monkeypatch.setattr(accounts.passwords, "check", check_then_change)
     form = {"page": "/app/sign-in", "username": "ana", "password": "correct horse"}
-    assert (await ana.fill("/app/sign-in", **form)).status_code == 422
+    assert (await ana.submit("/app/sign-in", **form)).status_code == 422
     assert "Sign out" not in (await ana.get("/app")).text

@@ -1,4 +1,4 @@
-"""Pages for people: server-rendered, with small scripts that are not needed. Nothing here is fetched from elsewhere.
+"""HTML pages under `/app`, for users and operators. JavaScript is optional; nothing is loaded from other hosts.
 
-It stands above the domains and calls their services as anybody else would, with the `Actor` of a session.
+The package is above the domains. It calls their services with the `Actor` of a session, as API routes do.
 """

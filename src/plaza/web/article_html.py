@@ -1,4 +1,4 @@
-"""Articles as HTML, in pieces that are kept (`keeping.py`)."""
+"""Articles as HTML, from cached fragments (`fragment_cache.py`)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Final
 from markupsafe import Markup
 
 from plaza.articles.model import Article
-from plaza.web.fragment_cache import kept
+from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import fragment, render
-from plaza.web.text_html import ago
+from plaza.web.text_html import format_age
 
-# A longer one is on the article's own page: twenty-five of them stay below 100 kB whatever they are.
-LONGEST_LINK: Final = 200
+# A longer link is only on the article's own page. This keeps a list of 25 articles below 100 kB.
+MAX_LINK_CHARACTERS: Final = 200
 
 
-def rows(articles: Iterable[Article], now_ms: int, open_since: float) -> bytes:
-    """The articles of a page. On those posted before `open_since` nobody votes any more."""
+def article_rows(articles: Iterable[Article], now_ms: int, open_since: float) -> bytes:
+    """The articles of a list. Voting is closed on those posted before `open_since`."""
     return b"".join([_row(article, now_ms, article.time >= open_since) for article in articles])
 
 
-def votes(article: Article, open_since: float) -> Markup:
-    """The votes of an article, and the arrows."""
+def vote_buttons(article: Article, open_since: float) -> Markup:
+    """The votes of an article and the buttons to vote."""
     return fragment("votes.html", article=article, open=article.time >= open_since)
 
 
 def _row(article: Article, now_ms: int, is_open: bool) -> bytes:
-    return _kept_row[
+    return _cached_row[
         article.id,
         article.title,
         article.link,
@@ -35,25 +35,27 @@ def _row(article: Article, now_ms: int, is_open: bool) -> bytes:
         article.time,
         article.votes,
         article.vote,
-        ago(article.time * 1000, now_ms),
+        format_age(article.time * 1000, now_ms),
         is_open,
         tuple(article.groups),
     ]
 
 
-@kept()
-def _kept_row(
+@cached_fragment()
+def _cached_row(
     id: int,
     title: str,
     link: str,
     author: str,
     time: float,
-    count: int,
+    votes: int,
     vote: str | None,
     when: str,
     is_open: bool,
     groups: tuple[str, ...],
 ) -> bytes:
-    own = {"id": id, "title": title, "link": link, "author": author, "time": time, "groups": groups}
-    article = {**own, "votes": count, "vote": vote}
-    return render("article-row.html", article=article, when=when, open=is_open, longest_link=LONGEST_LINK).encode()
+    article = {"id": id, "title": title, "link": link, "author": author, "time": time, "groups": groups}
+    article |= {"votes": votes, "vote": vote}
+    return render(
+        "article-row.html", article=article, when=when, open=is_open, max_link_characters=MAX_LINK_CHARACTERS
+    ).encode()

@@ -1,4 +1,4 @@
-"""A face for everybody: a paving tile of four stones, drawn from the name alone, the same everywhere and for ever."""
+"""Generated avatars: a square of four shapes, derived from the name alone, so it never changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-# Ground, stone, stone: each set has enough contrast in itself and stands on light and dark paper.
-_SETS: Final = (
+# Background and two shape colours, with enough contrast to each other and on light and dark pages.
+_PALETTES: Final = (
     ("#0d5c56", "#7fd1c4", "#f2c14e"),
     ("#22577a", "#80ced7", "#f4d58d"),
     ("#5b3a6b", "#c8a2d8", "#f2b880"),
@@ -22,8 +22,8 @@ _SETS: Final = (
     ("#2f3e6e", "#93a8f0", "#f5c6aa"),
 )
 
-# Each stone in its own 12 × 12: quarter circles by their corner, half a square, a disc, a small square.
-_STONES: Final = (
+# Shapes in a cell of 12 × 12: four quarter circles, two triangles, a disc, a small square.
+_SHAPES: Final = (
     "M{x} {y}h12a12 12 0 0 1-12 12z",
     "M{r} {y}v12a12 12 0 0 1-12-12z",
     "M{r} {b}h-12a12 12 0 0 1 12-12z",
@@ -36,25 +36,25 @@ _STONES: Final = (
 
 
 @lru_cache(4096)
-def drawing(name: str) -> str:
-    """The inside of the tile."""
+def svg_content(name: str) -> str:
+    """The paths of the avatar."""
     bits = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
-    ground, *colours = _SETS[bits[0] % len(_SETS)]
-    stones = []
-    for place in range(4):
-        x, y = place % 2 * 12, place // 2 * 12
-        shape = _STONES[bits[1 + place] % len(_STONES)]
+    background, *colours = _PALETTES[bits[0] % len(_PALETTES)]
+    paths = []
+    for cell in range(4):
+        x, y = cell % 2 * 12, cell // 2 * 12
+        shape = _SHAPES[bits[1 + cell] % len(_SHAPES)]
         path = shape.format(x=x, y=y, r=x + 12, b=y + 12, cx=x + 6, cy=y + 6, ix=x + 3, iy=y + 3)
-        stones.append(f'<path fill="{colours[bits[5 + place] % 2]}" d="{path}"/>')
-    return f'<path fill="{ground}" d="M0 0h24v24H0z"/>{"".join(stones)}'
+        paths.append(f'<path fill="{colours[bits[5 + cell] % 2]}" d="{path}"/>')
+    return f'<path fill="{background}" d="M0 0h24v24H0z"/>{"".join(paths)}'
 
 
 @lru_cache(4096)
 def avatar(name: str) -> Markup:
-    """The tile in a page. It says nothing that the name beside it does not, so it is hidden from screen readers."""
-    return Markup(f'<svg class="avatar" viewBox="0 0 24 24" aria-hidden="true">{drawing(name)}</svg>')  # noqa: S704
+    """The avatar for use in a page. It is hidden from screen readers, because the name is always beside it."""
+    return Markup(f'<svg class="avatar" viewBox="0 0 24 24" aria-hidden="true">{svg_content(name)}</svg>')  # noqa: S704
 
 
-def file(name: str) -> str:
-    """The tile as a file of its own, for the `avatar` field of a profile."""
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24">{drawing(name)}</svg>'
+def avatar_file(name: str) -> str:
+    """The avatar as an SVG file."""
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24">{svg_content(name)}</svg>'

@@ -1,4 +1,4 @@
-"""Challenges and what their members tell as HTML, in pieces that are kept (`keeping.py`)."""
+"""Challenges and their posts as HTML, from cached fragments (`fragment_cache.py`)."""
 
 from __future__ import annotations
 
@@ -7,42 +7,48 @@ from typing import Final
 
 from plaza.challenges.model import CATEGORY_NAMES, Challenge, Post
 from plaza.challenges.recommendation.recommender import Recommended
-from plaza.web.fragment_cache import kept
+from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import render
-from plaza.web.text_html import ago, cut
+from plaza.web.text_html import format_age, truncate_text
 
-# How much of a post is shown among what is recommended, in characters.
-EXCERPT: Final = 700
-
-
-def rows(challenges: Iterable[Challenge], joined: Collection[int], today: str) -> bytes:
-    """The challenges of a page."""
-    return b"".join([_row[each, each.id in joined, each.finished_date <= today] for each in challenges])
+# How much of a recommended post is shown.
+EXCERPT_CHARACTERS: Final = 700
 
 
-def told(posts: Iterable[Post], reacted: Collection[int], now_ms: int, *, is_open: bool) -> bytes:
-    """What is told in a challenge, whole. To what is told in one that has ended nobody reacts."""
+def challenge_rows(challenges: Iterable[Challenge], joined: Collection[int], today: str) -> bytes:
+    """The challenges of a list. `joined` has the ids of those that the visitor is a member of."""
     return b"".join(
-        [_told[post, post.text, ago(post.created_at, now_ms), post.id in reacted, is_open, ""] for post in posts]
+        [_cached_row[challenge, challenge.id in joined, challenge.finished_date <= today] for challenge in challenges]
     )
 
 
-def recommended(found: Iterable[Recommended], now_ms: int) -> bytes:
-    """What is told elsewhere, and why the reader sees it."""
-    made = []
-    for each in found:
-        post = each.post
-        made.append(_told[post, cut(post.text, EXCERPT), ago(post.created_at, now_ms), False, True, each.reason])
-    return b"".join(made)
+def challenge_posts(posts: Iterable[Post], reacted: Collection[int], now_ms: int, *, is_open: bool) -> bytes:
+    """The posts of a challenge, complete. In a challenge that has ended, they have no reaction button."""
+    return b"".join(
+        [
+            _cached_post[post, post.text, format_age(post.created_at, now_ms), post.id in reacted, is_open, ""]
+            for post in posts
+        ]
+    )
 
 
-@kept()
-def _told(post: Post, text: str, when: str, reacted: bool, is_open: bool, reason: str) -> bytes:
-    said = {"text": text, "when": when, "reason": reason}
-    return render("told.html", post=post, reacted=reacted, open=is_open, **said).encode()
+def recommended_posts(recommendations: Iterable[Recommended], now_ms: int) -> bytes:
+    """Recommended posts as excerpts, each with its reason."""
+    rows = []
+    for recommended in recommendations:
+        post = recommended.post
+        text = truncate_text(post.text, EXCERPT_CHARACTERS)
+        rows.append(_cached_post[post, text, format_age(post.created_at, now_ms), False, True, recommended.reason])
+    return b"".join(rows)
 
 
-@kept()
-def _row(challenge: Challenge, joined: bool, ended: bool) -> bytes:
+@cached_fragment()
+def _cached_post(post: Post, text: str, when: str, reacted: bool, is_open: bool, reason: str) -> bytes:
+    context = {"text": text, "when": when, "reason": reason}
+    return render("challenge-post.html", post=post, reacted=reacted, open=is_open, **context).encode()
+
+
+@cached_fragment()
+def _cached_row(challenge: Challenge, joined: bool, ended: bool) -> bytes:
     category = CATEGORY_NAMES[challenge.category - 1]
     return render("challenge-row.html", challenge=challenge, category=category, joined=joined, ended=ended).encode()

@@ -1,6 +1,6 @@
-"""Charts as SVG, drawn by attributes alone: the content security policy allows no style in an element.
+"""The geometry of SVG charts. They use attributes only: the content security policy allows no inline styles.
 
-Each is a picture beside words or a table that say the same, so it is hidden from screen readers.
+Every chart has a text or table with the same content beside it, so charts are hidden from screen readers.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 WIDTH: Final = 600
 HEIGHT: Final = 120
-# As many as one takes in at a glance; the page's script shows as many.
-SHARES: Final = 12
+# As in operator-live.js.
+MAX_SHARES: Final = 12
 
 
 class Bar(NamedTuple):
@@ -21,35 +21,35 @@ class Bar(NamedTuple):
     y: float
     width: float
     height: float
-    says: str  # to whoever points at it
+    label: str  # shown on hover
 
 
 class Share(NamedTuple):
-    """One row of a chart of shares: a name, how many, and how long its bar is, of 100."""
+    """One row of a bar chart: a name, its count, and the length of its bar in percent."""
 
     name: str
-    number: int
+    total: int
     length: float
 
 
-def columns(values: Mapping[int, tuple[int, str]], places: int) -> list[Bar]:
-    """Bars over time, by place from the left, with what each says. A place that has none stays empty: time goes on."""
-    most = max((value for value, _ in values.values()), default=0) or 1
-    step = WIDTH / places
+def time_bars(values: Mapping[int, tuple[int, str]], positions: int) -> list[Bar]:
+    """Bars over time, from the value and label of each position. A position without a value stays empty."""
+    maximum = max((value for value, _ in values.values()), default=0) or 1
+    step = WIDTH / positions
     return [
         Bar(
-            round(place * step + step * 0.1, 1),
-            round(HEIGHT - value / most * (HEIGHT - 8), 1),
+            round(position * step + step * 0.1, 1),
+            round(HEIGHT - value / maximum * (HEIGHT - 8), 1),
             round(step * 0.8, 1),
-            round(value / most * (HEIGHT - 8), 1),
-            says,
+            round(value / maximum * (HEIGHT - 8), 1),
+            label,
         )
-        for place, (value, says) in values.items()
+        for position, (value, label) in values.items()
     ]
 
 
-def shares(counts: Mapping[str, int]) -> list[Share]:
-    """How something divides, the largest first."""
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:SHARES]
+def largest_shares(counts: Mapping[str, int]) -> list[Share]:
+    """The largest counts, the largest first."""
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_SHARES]
     top = max(counts.values(), default=0) or 1
     return [Share(name, count, round(100 * count / top, 1)) for name, count in ordered]

@@ -1,4 +1,4 @@
-"""What the pages need to know of the demo: whether it is on, and as whom one may look around without a password."""
+"""What the pages need from the demo: whether it is on, and which accounts need no password."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import NamedTuple, Protocol
 
 
 class DemoAccount(NamedTuple):
+    """An account that needs no password while the demo is on."""
+
     username: str
     display_name: str
     role: str
 
 
 class DemoAccounts(Protocol):
-    """Who knows the demo's accounts, and can switch it off. No accounts mean that there is none, or that it is off."""
+    """The demo's accounts and its switch."""
 
     async def accounts(self, host: str) -> list[DemoAccount]:
-        """Accounts that whoever asked this host may use, in the order they are shown."""
+        """The accounts that visitors of this host may use, in display order; none if the demo is off."""
 
     async def is_on(self) -> bool | None:
-        """Whether it is on; None if there is none."""
+        """Whether the demo is on; None if it is not installed."""
 
     async def switch(self, on: bool) -> object:
-        """Turn it on or off, as an admin."""
+        """Turn the demo on or off."""

@@ -1,11 +1,11 @@
-"""What somebody wrote in a form that was not taken, so that they need not write it again.
+"""Keeps the text of a form that was refused, so that the user need not write it again.
 
-A session may end while one writes, and a server may be away when one has written. Where a script sends a form, the text
-is still on the page; where the browser does, it would be gone, for a page that shows a person is not kept. Nothing is
-stored for this: the text is in the request, and the answer brings it back in a form that sends it again.
+A session may end while a user writes, or a server may be unavailable when the form is sent. If a script sends the form,
+the text is still on the page. If the browser sends it, the text would be lost, because pages of a user are not stored.
+Nothing is stored on the server: the response contains the text again, in a form that can be sent again.
 
-Only what a browser says one of our own pages has sent is shown so. Else a page of another site could put words before
-somebody, and below them a button that says them in their name.
+This is only done for forms that, according to the browser, our own pages have sent. Otherwise another site could show a
+user a prepared text with a button to post it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Final, NamedTuple
 
 from plaza.core.errors import BadRequest, Invalid
 from plaza.core.http.request import Request
-from plaza.web.forms import CSRF, LABELS, fields_of
-from plaza.web.security import is_own_page, local
+from plaza.web.forms import CSRF, LABELS, parse_form
+from plaza.web.security import is_same_origin, local_path
 
-# What people write, in one line or in many.
-LINES: Final = frozenset({"title", "link", "groups", "display_name"})
-TEXTS: Final = frozenset({"content", "text", "bio", "links"})
-# A form that holds one is never shown again.
-SECRETS: Final = frozenset({"password", "old", "new"})
-# How the sign-in page's own form carries a draft along.
-_PATH, _FIELD = "draft_path", "draft."
+# Fields with user text, of one line and of several.
+LINE_FIELDS: Final = frozenset({"title", "link", "groups", "display_name"})
+TEXT_FIELDS: Final = frozenset({"content", "text", "bio", "links"})
+# A form with one of these is never shown again.
+SECRET_FIELDS: Final = frozenset({"password", "old", "new"})
+# How the sign-in form carries a draft in hidden fields.
+_PATH, _FIELD_PREFIX = "draft_path", "draft."
 
 
-class Field(NamedTuple):
-    """A field of a form. One that nobody wrote in is not seen, and has no label."""
+class FormField(NamedTuple):
+    """A field of a form. A hidden field has no label."""
 
     name: str
     value: str
@@ -36,46 +36,53 @@ class Field(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        return self.name in TEXTS
+        return self.name in TEXT_FIELDS
 
 
 class Draft(NamedTuple):
-    """A form that was sent: where to, and all that it held."""
+    """A form that was sent: its path and all its fields."""
 
     path: str
     fields: Mapping[str, str]
 
-    def shown(self, csrf: str = "") -> list[Field]:
-        """Its fields in their order, for a form of the session that `csrf` belongs to, or of the same one.
+    def form_fields(self, csrf: str = "") -> list[FormField]:
+        """The fields of a form that sends the draft again, with another CSRF token if one is given.
 
-        Sent again unchanged in the same session it is the same request, and does its work once.
+        Sent again unchanged in the same session, it is the same request and takes effect once.
         """
         fields = {**self.fields, CSRF: csrf} if csrf else self.fields
-        return [Field(name, value, LABELS[name] if name in LINES | TEXTS else "") for name, value in fields.items()]
+        return [
+            FormField(name, value, LABELS[name] if name in LINE_FIELDS | TEXT_FIELDS else "")
+            for name, value in fields.items()
+        ]
 
-    def carried(self) -> list[Field]:
-        """What a form holds that carries it along."""
-        return [Field(_PATH, self.path), *(Field(f"{_FIELD}{name}", value) for name, value in self.fields.items())]
+    def hidden_fields(self) -> list[FormField]:
+        """The hidden fields by which the sign-in form carries the draft."""
+        fields = [FormField(f"{_FIELD_PREFIX}{name}", value) for name, value in self.fields.items()]
+        return [FormField(_PATH, self.path), *fields]
 
 
-def draft_of(request: Request) -> Draft | None:
-    """What was written in a form that one of our own pages has sent, or that it carried along; None if nothing was."""
-    if request.method != "POST" or not is_own_page(request.headers):
+def draft_from_request(request: Request) -> Draft | None:
+    """The draft in a form of our own pages, or the one it carries in hidden fields; None if there is no text."""
+    if request.method != "POST" or not is_same_origin(request.headers):
         return None
     try:
-        fields = fields_of(request.body)
+        fields = parse_form(request.body)
     except (BadRequest, Invalid):
         return None
-    return _draft(request.path, fields) or carried_by(fields)
+    return _draft(request.path, fields) or carried_draft(fields)
 
 
-def carried_by(fields: Mapping[str, str]) -> Draft | None:
-    """The draft that a form carried along, if there is one."""
-    own = {name.removeprefix(_FIELD): value for name, value in fields.items() if name.startswith(_FIELD)}
-    return _draft(local(fields.get(_PATH), ""), own)
+def carried_draft(fields: Mapping[str, str]) -> Draft | None:
+    """The draft that a form carries in hidden fields, if there is one."""
+    carried = {
+        name.removeprefix(_FIELD_PREFIX): value for name, value in fields.items() if name.startswith(_FIELD_PREFIX)
+    }
+    return _draft(local_path(fields.get(_PATH), ""), carried)
 
 
 def _draft(path: str, fields: Mapping[str, str]) -> Draft | None:
-    if not path or SECRETS & fields.keys() or not any(fields.get(name, "").strip() for name in LINES | TEXTS):
+    has_text = any(fields.get(name, "").strip() for name in LINE_FIELDS | TEXT_FIELDS)
+    if not path or SECRET_FIELDS & fields.keys() or not has_text:
         return None
     return Draft(path, fields)

@@ -1,6 +1,4 @@
-"""Forms as browsers send them, read into the same types that the JSON routes take. What is wrong with a field is said
-in its page's words: whoever fills in a form knows of no `str` of a length.
-"""
+"""Parses HTML forms into the same types that the JSON routes take. Errors use the labels of the form's page."""
 
 from __future__ import annotations
 
@@ -16,77 +14,80 @@ from plaza.core.http.problem_details import invalid
 
 T = TypeVar("T")
 
-# Far more than any form of ours has.
-MOST_FIELDS: Final = 50
-# What every form has beside its own fields: the proof that it is ours, where to go on, and which filling-in it was.
-CSRF, NEXT, ONCE = "csrf", "next", "once"
+# Far more than any form has.
+MAX_FIELDS: Final = 50
+# Hidden fields of every form: the CSRF token, the path to continue at, and an id that is new for every form.
+CSRF, NEXT, FORM_ID = "csrf", "next", "once"
 
-# What fields are called on their pages.
+# The labels of the fields on their pages.
 LABELS: Final = {
-    "bio": "About you",
+    "bio": "Bio",
     "category": "Category",
-    "content": "Your text",
-    "display_name": "What you are called",
-    "duration": "For how many days",
+    "content": "Text",
+    "display_name": "Display name",
+    "duration": "Duration in days",
     "groups": "Groups",
     "link": "Link",
     "links": "Links",
-    "new": "A new password",
+    "new": "New password",
     "password": "Password",
-    "qty": "How many",
-    "text": "Your text",
+    "qty": "Quantity",
+    "text": "Text",
     "title": "Title",
-    "username": "Name",
+    "username": "Username",
 }
-_RULES: Final = (
-    (re.compile(r"Expected `str` of length >= (\d+)"), "{:,} characters at least"),
-    (re.compile(r"Expected `str` of length <= (\d+)"), "{:,} characters at most"),
-    (re.compile(r"Expected `int` >= (\d+)"), "{:,} at least"),
-    (re.compile(r"Expected `int` <= (\d+)"), "{:,} at most"),
-    (re.compile(r"Expected `int`"), "a whole number"),
-    (re.compile(r"Missing field"), "this is needed"),
+# msgspec's messages, and what a page says instead after the field's label.
+_MESSAGES: Final = (
+    (re.compile(r"Expected `str` of length >= (\d+)"), "must have at least {:,} characters"),
+    (re.compile(r"Expected `str` of length <= (\d+)"), "must have at most {:,} characters"),
+    (re.compile(r"Expected `int` >= (\d+)"), "must be at least {:,}"),
+    (re.compile(r"Expected `int` <= (\d+)"), "must be at most {:,}"),
+    (re.compile(r"Expected `int`"), "must be a whole number"),
+    (re.compile(r"Missing field"), "is required"),
 )
 
 
-def fields_of(body: bytes) -> dict[str, str]:
-    """Every field of a form. Line breaks are as browsers show them, not as they send them."""
+def parse_form(body: bytes) -> dict[str, str]:
+    """Return every field of a form. Browsers send line breaks as `\\r\\n`; here they are `\\n`."""
     try:
         pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS, separator="&"
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS, separator="&"
         )
-    except ValueError as error:  # too many, or not UTF-8
-        raise BadRequest("This is not a form of ours.") from error
+    except ValueError as error:  # too many fields, or not UTF-8
+        raise BadRequest("Invalid form data. Reload the page and try again.") from error
     fields: dict[str, str] = {}
     for name, value in pairs:
         if name in fields:
-            raise Invalid(f"Given twice: {name}.", field=name)
+            raise Invalid(f"The field {name} was sent twice.", field=name)
         fields[name] = value.replace("\r\n", "\n")
     return fields
 
 
-def read(body: bytes, kind: type[T], **more: Any) -> T:
-    """A form's own fields as a type. A field left empty is not given. `more` is what the form says in other words."""
-    given = {name: value for name, value in fields_of(body).items() if value and name not in (CSRF, NEXT, ONCE)}
-    return convert({**given, **more}, kind)
+def read_form(body: bytes, kind: type[T], **values: Any) -> T:
+    """Convert a form to a type. Empty fields are left out; `values` replace or add fields."""
+    hidden = (CSRF, NEXT, FORM_ID)
+    fields = {name: value for name, value in parse_form(body).items() if value and name not in hidden}
+    return convert_fields({**fields, **values}, kind)
 
 
-def convert(fields: Mapping[str, Any], kind: type[T]) -> T:
+def convert_fields(fields: Mapping[str, Any], kind: type[T]) -> T:
+    """Convert fields to a type; `Invalid` says which field is wrong."""
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _in_words(invalid(error)) from error
+        raise _with_label(invalid(error)) from error
 
 
-def _in_words(error: Invalid) -> Invalid:
-    """What is wrong, as it is said on a page. Rules that have words of their own are told by them."""
+def _with_label(error: Invalid) -> Invalid:
+    """The same error with the field's label and a plain message; other messages stay as they are."""
     label = LABELS.get(str(error.extra.get("field", "")).partition("[")[0])
-    for rule, words in _RULES:
-        found = rule.match(error.detail)
+    for pattern, message in _MESSAGES:
+        found = pattern.match(error.detail)
         if label and found:
-            return Invalid(f"{label}: {words.format(*map(int, found.groups()))}.", **error.extra)
+            return Invalid(f"{label} {message.format(*map(int, found.groups()))}.", **error.extra)
     return error
 
 
 def is_on(body: bytes) -> bool:
-    """Whether a button that switches something switches it on."""
-    return fields_of(body).get("on") == "1"
+    """Whether a toggle button switches something on."""
+    return parse_form(body).get("on") == "1"

@@ -1,10 +1,9 @@
-"""Pieces of pages that are kept by what they say: all that a piece says is in its key, so one that is found is always
-right, and nothing has to be told of changes.
+"""Caches HTML fragments by everything they show, so a cached fragment is never stale and needs no invalidation.
 
-`functools.lru_cache` counts pieces, and people decide how long a piece is: four thousand of the longest would take what
-a process has. Here bytes are counted. There are two halves: what is asked for is, or moves, in the younger one; when
-that is full it becomes the older one, and what nobody has asked for since the last time is forgotten. To find a piece
-is a lookup in a dictionary.
+`functools.lru_cache` limits the number of entries, but users decide how long a fragment is: 4,000 of the longest would
+fill the memory of a process. This cache limits bytes. It has two halves: an entry that is read is in, or moves to, the
+young half. When the young half is full, it becomes the old half, and the entries of the previous old half are dropped.
+A hit costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -17,42 +16,42 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 T = TypeVar("T")
-What = TypeVarTuple("What")
+Key = TypeVarTuple("Key")
 
-# Of each kind of piece: some five thousand of a usual size, which is a kilobyte.
-ROOM: Final = 8_000_000
+# Per kind of fragment: about 5,000 fragments of the usual size, one kilobyte.
+MAX_BYTES: Final = 8_000_000
 
 
-class Kept(dict[tuple[*What], T]):
-    """Pieces by what they say, made by a function of that alone. A dictionary, since pages ask it fifty times each."""
+class FragmentCache(dict[tuple[*Key], T]):
+    """Fragments by their key, built by a function of the key alone. A dictionary, since a page reads it 50 times."""
 
-    __slots__ = ("_half", "_make", "_old", "_weight")
+    __slots__ = ("_build", "_bytes", "_half_bytes", "_old")
 
-    def __init__(self, make: Callable[[*What], T], room: int) -> None:
-        self._make = make
-        self._half = room // 2
-        self._old: dict[tuple[*What], T] = {}
-        self._weight = 0  # of the younger half, which is this dictionary itself
+    def __init__(self, build: Callable[[*Key], T], max_bytes: int) -> None:
+        self._build = build
+        self._half_bytes = max_bytes // 2
+        self._old: dict[tuple[*Key], T] = {}
+        self._bytes = 0  # of the young half, which is this dictionary itself
 
-    def __missing__(self, what: tuple[*What]) -> T:
-        made = self._old.pop(what, None) or self._make(*what)
-        weight = _weight(what) + _weight(made)
-        if self._weight + weight > self._half:
-            self._old, self._weight = dict(self), 0
+    def __missing__(self, key: tuple[*Key]) -> T:
+        value = self._old.pop(key, None) or self._build(*key)
+        size = _size(key) + _size(value)
+        if self._bytes + size > self._half_bytes:
+            self._old, self._bytes = dict(self), 0
             self.clear()
-        if weight <= self._half:
-            self[what] = made
-            self._weight += weight
-        return made
+        if size <= self._half_bytes:
+            self[key] = value
+            self._bytes += size
+        return value
 
 
-def kept(room: int = ROOM) -> Callable[[Callable[[*What], T]], Kept[*What, T]]:
-    """For a function that makes a piece: it is then asked for by `piece[what, it, says]`."""
-    return lambda make: Kept(make, room)
+def cached_fragment(max_bytes: int = MAX_BYTES) -> Callable[[Callable[[*Key], T]], FragmentCache[*Key, T]]:
+    """Decorate a function that builds a fragment. Read it with `function[argument, …]`."""
+    return lambda build: FragmentCache(build, max_bytes)
 
 
-def _weight(value: Any) -> int:
-    """What a value takes, with all that is in it."""
+def _size(value: Any) -> int:
+    """The bytes that a value takes, with everything in it."""
     if isinstance(value, Struct):
         value = astuple(value)
-    return getsizeof(value) + (sum(map(_weight, value)) if isinstance(value, tuple) else 0)
+    return getsizeof(value) + (sum(map(_size, value)) if isinstance(value, tuple) else 0)

@@ -1,7 +1,7 @@
-"""How the whole of Plaza is doing: what all processes have counted, and what Valkey says of itself.
+"""The figures of the health page: counters of all processes, Valkey's own statistics, and the jobs.
 
-Counters only grow, so a rate is the difference of two looks. The last looks are kept for a while, and a page shows what
-happened since the oldest of them that is at most `SPAN_SECONDS` old; the first page after a start shows all since then.
+Counters only grow, so a rate is the difference of two samples. Samples of the last `SPAN_SECONDS` are stored, and
+rates are computed from the oldest to the newest of them. The first page after a start shows the rates since the start.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey
 
 SPAN_SECONDS: Final = 60.0
-# Looks closer together than this are one.
-LOOK_SECONDS: Final = 1.0
-ROUTES_SHOWN: Final = 12
+# A sample is used again for this long.
+SAMPLE_SECONDS: Final = 1.0
+MAX_ROUTES: Final = 12
 
-Buckets = tuple[tuple[float, float], ...]  # (no longer than, how many so far)
+Buckets = tuple[tuple[float, float], ...]  # (upper bound in seconds, cumulative count)
 
 
 class Latency(Struct, rename="camel"):
-    """Milliseconds that half, 95 and 99 of a hundred answers took at most; null if there were none."""
+    """Percentiles of response times in milliseconds; null without responses."""
 
     p50: float | None
     p95: float | None
@@ -38,7 +38,7 @@ class Latency(Struct, rename="camel"):
 
 
 class RouteFigures(Struct):
-    """A route. A stream lasts while somebody listens, so it has no mean."""
+    """A route. A stream has no mean: it lasts as long as its client listens."""
 
     route: str
     per_second: float
@@ -47,7 +47,7 @@ class RouteFigures(Struct):
 
 
 class NodeFigures(Struct, rename="camel"):
-    """A Valkey."""
+    """A Valkey server."""
 
     address: str
     version: str
@@ -60,10 +60,10 @@ class NodeFigures(Struct, rename="camel"):
     uptime_seconds: int
 
 
-class Figures(Struct, rename="camel"):
-    """Everything about now, or about the last minute."""
+class HealthFigures(Struct, rename="camel"):
+    """Rates of the last minute, and the current state of Valkey."""
 
-    seconds: float  # what the rates are of
+    seconds: float  # the period of the rates
     requests_per_second: float
     failed: int
     latency: Latency
@@ -73,76 +73,76 @@ class Figures(Struct, rename="camel"):
     routes: list[RouteFigures]
 
 
-class Job(Struct):
-    """A timer's job and its last run. Times are Unix milliseconds."""
+class JobStatus(Struct):
+    """A job and its last run. Times are Unix milliseconds."""
 
     name: str
     state: str
     started_at: int | None
     duration_ms: int | None
-    said: str
+    result: str
     next_at: int | None
     runs: int
     failures: int
     worker: str
-    lease_ms: int | None  # what is left of it, while somebody holds it
+    lease_ms: int | None  # the remaining time while a worker holds the lease
 
 
 @dataclass(slots=True)
-class Counted:
-    """What all processes have counted up to a moment."""
+class Counters:
+    """The counters of all processes at one time."""
 
     at: float = 0.0
-    requests: dict[tuple[str, str], float] = field(default_factory=dict)  # (route, class of status) → how many
-    seconds: dict[str, float] = field(default_factory=dict)  # by route, without streams
-    timed: dict[str, float] = field(default_factory=dict)  # how many answers these seconds are of
+    requests: dict[tuple[str, str], float] = field(default_factory=dict)  # (route, status class) → requests
+    seconds: dict[str, float] = field(default_factory=dict)  # per route, without streams
+    timed: dict[str, float] = field(default_factory=dict)  # responses that `seconds` covers
     latency: Buckets = ()
     trips: float = 0.0
     errors: float = 0.0
 
 
-class Vitals:
-    """Looks, and remembers the last looks."""
+class HealthMonitor:
+    """Reads the figures and stores the samples that rates need."""
 
     def __init__(self, valkey: Valkey, clock: Clock, job_names: Sequence[str]) -> None:
         self._valkey = valkey
         self._clock = clock
-        self._looks: deque[Counted] = deque([Counted(monotonic())])
+        self._samples: deque[Counters] = deque([Counters(monotonic())])
         self._job_names = sorted(job_names)
 
-    async def now(self) -> Figures:
-        """How it goes. Reading the counters of many processes takes a while, so a thread does it."""
-        if monotonic() - self._looks[-1].at >= LOOK_SECONDS:
-            self._looks.append(await asyncio.to_thread(count))
-        latest = self._looks[-1]
-        while len(self._looks) > 2 and latest.at - self._looks[0].at > SPAN_SECONDS:
-            self._looks.popleft()
+    async def figures(self) -> HealthFigures:
+        """Return the current figures. A thread reads the counters, since many processes make this slow."""
+        if monotonic() - self._samples[-1].at >= SAMPLE_SECONDS:
+            self._samples.append(await asyncio.to_thread(read_counters))
+        latest = self._samples[-1]
+        while len(self._samples) > 2 and latest.at - self._samples[0].at > SPAN_SECONDS:
+            self._samples.popleft()
         nodes = await asyncio.gather(*(_node(node) for node in self._valkey.primaries()))
-        return _between(self._looks[0], latest, list(nodes))
+        return _figures_between(self._samples[0], latest, list(nodes))
 
-    async def jobs(self) -> list[Job]:
-        """The timers' jobs. One round trip."""
+    async def jobs(self) -> list[JobStatus]:
+        """Return the jobs that have run. One round trip."""
         names = self._job_names
-        asked = [c for name in names for c in (("HGETALL", core.JOB(name)), ("PTTL", core.LEASE(name)))]
-        replies = await self._valkey.batch(asked)
-        return [_job(name, replies[2 * n], replies[2 * n + 1]) for n, name in enumerate(names) if replies[2 * n]]
+        commands = [command for name in names for command in (("HGETALL", core.JOB(name)), ("PTTL", core.LEASE(name)))]
+        replies = await self._valkey.batch(commands)
+        return [_job_status(name, replies[2 * n], replies[2 * n + 1]) for n, name in enumerate(names) if replies[2 * n]]
 
 
-def count() -> Counted:
-    """Add up what all processes have counted so far."""
-    counted, families = Counted(monotonic()), {family.name: family for family in metrics.families()}
+def read_counters() -> Counters:
+    """Add up the counters of all processes."""
+    counters, families = Counters(monotonic()), {family.name: family for family in metrics.families()}
     for sample in _samples(families, "plaza_http_requests", "_total"):
-        at = (sample.labels["route"], sample.labels["status"])
-        counted.requests[at] = counted.requests.get(at, 0) + sample.value
-    for sums, suffix in ((counted.seconds, "_sum"), (counted.timed, "_count")):
+        key = (sample.labels["route"], sample.labels["status"])
+        counters.requests[key] = counters.requests.get(key, 0) + sample.value
+    for sums, suffix in ((counters.seconds, "_sum"), (counters.timed, "_count")):
         for sample in _samples(families, "plaza_http_request_duration_seconds", suffix):
             route = sample.labels["route"]
             sums[route] = sums.get(route, 0) + sample.value
     latency = {float(s.labels["le"]): s.value for s in _samples(families, "plaza_http_latency_seconds", "_bucket")}
-    counted.latency = tuple(sorted(latency.items()))
-    counted.trips = sum(s.value for s in _samples(families, "plaza_valkey_round_trips", "_total"))
-    counted.errors = sum(s.value for s in _samples(families, "plaza_valkey_errors", "_total"))
-    return counted
+    counters.latency = tuple(sorted(latency.items()))
+    counters.trips = sum(s.value for s in _samples(families, "plaza_valkey_round_trips", "_total"))
+    counters.errors = sum(s.value for s in _samples(families, "plaza_valkey_errors", "_total"))
+    return counters
 
 
 def _samples(families: Mapping[str, Metric], name: str, suffix: str) -> Iterable[Any]:
@@ -150,97 +150,96 @@ def _samples(families: Mapping[str, Metric], name: str, suffix: str) -> Iterable
     return (s for s in family.samples if s.name == f"{name}{suffix}") if family is not None else ()
 
 
-def _between(before: Counted, after: Counted, nodes: list[NodeFigures]) -> Figures:
+def _figures_between(before: Counters, after: Counters, nodes: list[NodeFigures]) -> HealthFigures:
     seconds = max(after.at - before.at, 0.001)
-    made = {at: n - before.requests.get(at, 0) for at, n in after.requests.items()}
-    requests = sum(made.values())
+    requests = {key: count - before.requests.get(key, 0) for key, count in after.requests.items()}
     trips = after.trips - before.trips
-    return Figures(
+    return HealthFigures(
         seconds=round(seconds, 1),
-        requests_per_second=round(requests / seconds, 2),
-        failed=int(sum(n for (_, status), n in made.items() if status == "5xx")),
+        requests_per_second=round(sum(requests.values()) / seconds, 2),
+        failed=int(sum(count for (_, status), count in requests.items() if status == "5xx")),
         latency=percentiles(before.latency, after.latency),
         round_trips_per_second=round(trips / seconds, 2),
         valkey_errors=int(after.errors - before.errors),
         nodes=nodes,
-        routes=_routes(before, after, made, seconds),
+        routes=_busiest_routes(before, after, requests, seconds),
     )
 
 
-def _routes(
-    before: Counted, after: Counted, made: Mapping[tuple[str, str], float], seconds: float
+def _busiest_routes(
+    before: Counters, after: Counters, requests: Mapping[tuple[str, str], float], seconds: float
 ) -> list[RouteFigures]:
     by_route: dict[str, float] = {}
-    for (route, _), n in made.items():
-        by_route[route] = by_route.get(route, 0) + n
+    for (route, _), count in requests.items():
+        by_route[route] = by_route.get(route, 0) + count
     busy = sorted((route for route, n in by_route.items() if n), key=lambda route: -by_route[route])
     return [
         RouteFigures(
             route=route,
             per_second=round(by_route[route] / seconds, 2),
             mean_ms=_mean_ms(before, after, route),
-            failed=int(made.get((route, "5xx"), 0)),
+            failed=int(requests.get((route, "5xx"), 0)),
         )
-        for route in busy[:ROUTES_SHOWN]
+        for route in busy[:MAX_ROUTES]
     ]
 
 
-def _mean_ms(before: Counted, after: Counted, route: str) -> float | None:
+def _mean_ms(before: Counters, after: Counters, route: str) -> float | None:
     timed = after.timed.get(route, 0) - before.timed.get(route, 0)
     seconds = after.seconds.get(route, 0) - before.seconds.get(route, 0)
     return round(seconds / timed * 1000, 2) if timed else None
 
 
 def percentiles(before: Buckets, after: Buckets) -> Latency:
-    """From the steps of a histogram: between two steps, answers are taken to lie evenly."""
-    past = dict(before)
-    steps = [(bound, n - past.get(bound, 0)) for bound, n in after]
-    total = steps[-1][1] if steps else 0
+    """Percentiles from two samples of a histogram, interpolated linearly inside a bucket."""
+    earlier = dict(before)
+    buckets = [(bound, count - earlier.get(bound, 0)) for bound, count in after]
+    total = buckets[-1][1] if buckets else 0
     if not total:
         return Latency(None, None, None)
-    return Latency(*(round(1000 * _at(steps, share * total), 2) for share in (0.5, 0.95, 0.99)))
+    return Latency(*(round(1000 * _value_at_rank(buckets, share * total), 2) for share in (0.5, 0.95, 0.99)))
 
 
-def _at(steps: Sequence[tuple[float, float]], rank: float) -> float:
+def _value_at_rank(buckets: Sequence[tuple[float, float]], rank: float) -> float:
     lower, below = 0.0, 0.0
-    for bound, so_far in steps:
-        if so_far >= rank:
+    for bound, cumulative in buckets:
+        if cumulative >= rank:
             if bound == float("inf"):
                 return lower
-            return lower + (bound - lower) * ((rank - below) / (so_far - below) if so_far > below else 1)
-        lower, below = bound, so_far
+            return lower + (bound - lower) * ((rank - below) / (cumulative - below) if cumulative > below else 1)
+        lower, below = bound, cumulative
     return lower
 
 
 async def _node(node: Valkey) -> NodeFigures:
     text, keys = await node.batch([("INFO", "server", "memory", "clients", "stats"), ("DBSIZE",)])
-    said = dict(line.split(":", 1) for line in str(text).splitlines() if ":" in line)
+    info = dict(line.split(":", 1) for line in str(text).splitlines() if ":" in line)
     return NodeFigures(
-        address=f"port {said['tcp_port']}" if said.get("tcp_port", "0") != "0" else "embedded",
-        version=said.get("valkey_version") or said.get("redis_version", ""),
-        used_memory=int(said["used_memory"]),
-        peak_memory=int(said["used_memory_peak"]),
-        fragmentation=float(said.get("mem_fragmentation_ratio", 0)),
+        address=f"port {info['tcp_port']}" if info.get("tcp_port", "0") != "0" else "embedded",
+        version=info.get("valkey_version") or info.get("redis_version", ""),
+        used_memory=int(info["used_memory"]),
+        peak_memory=int(info["used_memory_peak"]),
+        fragmentation=float(info.get("mem_fragmentation_ratio", 0)),
         keys=int(keys),
-        clients=int(said["connected_clients"]),
-        ops_per_second=int(said["instantaneous_ops_per_sec"]),
-        uptime_seconds=int(said["uptime_in_seconds"]),
+        clients=int(info["connected_clients"]),
+        ops_per_second=int(info["instantaneous_ops_per_sec"]),
+        uptime_seconds=int(info["uptime_in_seconds"]),
     )
 
 
-def _job(name: str, said: Mapping[str, str], lease: int) -> Job:
+def _job_status(name: str, fields: Mapping[str, str], lease_ms: int) -> JobStatus:
     def number(field: str) -> int | None:
-        return int(float(said[field])) if said.get(field) else None
+        return int(float(fields[field])) if fields.get(field) else None
 
-    return Job(
+    return JobStatus(
         name=name,
-        state=said.get("state", ""),
+        state=fields.get("state", ""),
         started_at=number("started_at"),
         duration_ms=number("duration_ms"),
-        said=said.get("error") or said.get("result", ""),
+        result=fields.get("error") or fields.get("result", ""),
         next_at=number("next_at"),
         runs=number("runs") or 0,
         failures=number("failures") or 0,
-        worker=said.get("worker", ""),
-        lease_ms=lease if lease > 0 else None,
+        worker=fields.get("worker", ""),
+        lease_ms=lease_ms if lease_ms > 0 else None,
     )

@@ -1,4 +1,4 @@
-"""All pages, for the composition root. A file with routes of its own is added to `ROUTES`."""
+"""All page routes and the services they need, for the composition root. A new routes file is added to `ROUTES`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from plaza.web import (
     routes_users,
 )
 from plaza.web.demo import DemoAccounts
-from plaza.web.health import Vitals
+from plaza.web.health import HealthMonitor
 from plaza.web.problem_pages import problem_page
-from plaza.web.product_html import Products
-from plaza.web.sidebar import Noticeboard
+from plaza.web.product_html import ProductPages
+from plaza.web.sidebar import Sidebar
 from plaza.web.site import Site
 from plaza.web.visitors import Visitors
 
@@ -50,18 +50,18 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_health.page,
 )
 
-# Where there is no page, that is said on one.
+# Unknown paths under `/app` get an HTML error page.
 STRAYS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 
 
 def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:
-    """What the pages need beside the domains' services, on an open core."""
+    """The services of the pages, beside those of the domains."""
     secret = core.settings.secret("jwt_secret")
     visitors = Visitors(known[Sessions], known[Present], known[Credentials])
-    notices = Noticeboard(known[EventSchedule], known[ArticleLists], core.clock)
+    sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
     return [
-        Site(secret, visitors, notices.latest, core.clock, demo),
-        notices,
-        Products(PageCache(core.functions)),
-        Vitals(core.valkey, core.clock, job_names),
+        Site(secret, visitors, sidebar.html, core.clock, demo),
+        sidebar,
+        ProductPages(PageCache(core.functions)),
+        HealthMonitor(core.valkey, core.clock, job_names),
     ]

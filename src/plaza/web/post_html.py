@@ -1,5 +1,6 @@
-"""Posts and comments as HTML. A feed shows the same ones to many, so their pieces are kept (`keeping.py`). Pieces are
-bytes: one emoji in a page of text would make Python carry four bytes for each letter of it.
+"""Posts and comments as HTML. Many readers see the same ones, so their fragments are cached (`fragment_cache.py`).
+
+Fragments are bytes: a single emoji would make Python use four bytes for every character of the text.
 """
 
 from __future__ import annotations
@@ -11,111 +12,141 @@ from markupsafe import Markup
 
 from plaza.social.hashtags import tags_in
 from plaza.social.model import Comment, FeedItem, Post
-from plaza.web.fragment_cache import kept
-from plaza.web.rendering import render
-from plaza.web.text_html import ago
+from plaza.web.fragment_cache import cached_fragment
+from plaza.web.rendering import fragment, render
+from plaza.web.text_html import format_age
 from plaza.web.visitors import Visitor
 
-# How much of a post a list shows, in characters and in tags that its text does not show itself. If that is too many
-# bytes, since every other character is a tag, a quotation mark or an emoji, it shows less.
-EXCERPTS: Final = ((700, 5), (350, 2), (120, 0))
-# Of a post in a list, so that twenty of them, with all around, stay below 100 kB whatever they say.
-MOST_BYTES: Final = 3_000
-# Whatever comes after this is not looked at for a list.
-_LONGEST_EXCERPT: Final = EXCERPTS[0][0] + 1
+# How much of a post a list shows: characters of the text, and tags that are not in the text. The first limits whose
+# HTML fits in `MAX_EXCERPT_BYTES` apply; a text of links, quotation marks or emoji needs smaller ones.
+EXCERPT_LIMITS: Final = ((700, 5), (350, 2), (120, 0))
+# Keeps a page of twenty posts below 100 kB, whatever they contain.
+MAX_EXCERPT_BYTES: Final = 2_850
+# A list ignores the rest of the text.
+_EXCERPT_CHARACTERS: Final = EXCERPT_LIMITS[0][0] + 1
 
 
-def card(post: Post, now_ms: int, *, whole: bool = False) -> Markup:
-    """A post, alone or to be put into a list."""
-    return Markup(_card(post, now_ms, whole=whole).decode())  # noqa: S704
+def post_card(post: Post, now_ms: int, *, is_complete: bool = False) -> Markup:
+    """One post; an excerpt unless `is_complete`."""
+    return Markup(_card(post, now_ms, is_complete=is_complete).decode())  # noqa: S704
 
 
-def cards(items: Iterable[FeedItem], now_ms: int) -> bytes:
-    """The posts of a page."""
-    return b"".join([_card(item.post, now_ms, whole=False) for item in items])
+def post_cards(items: Iterable[FeedItem], now_ms: int) -> bytes:
+    """The posts of a list, as excerpts."""
+    return b"".join([_card(item.post, now_ms, is_complete=False) for item in items])
 
 
-def acts(post: Post) -> Markup:
-    """What one can do with a post."""
-    return Markup(_acts_of(post).decode())  # noqa: S704
+def post_actions(post: Post) -> Markup:
+    """The buttons of a post: like, comment, bookmark."""
+    return fragment(
+        "post-actions.html",
+        id=post.id,
+        likes=post.likesCount,
+        comments=post.commentsCount,
+        bookmarks=post.bookmarksCount,
+        liked=post.isLiked,
+        bookmarked=post.isBookmarked,
+    )
 
 
-def comments(all_said: Iterable[Comment], post: Post, who: Visitor, now_ms: int) -> bytes:
-    """What is said below a post, with a button to delete it for those who may."""
-    return b"".join([_said(each, post, who, now_ms) for each in all_said])
+def comment_rows(comments: Iterable[Comment], post: Post, visitor: Visitor, now_ms: int) -> bytes:
+    """The comments on a post. Users who may delete a comment get a button for it."""
+    return b"".join([_comment_row(comment, post, visitor, now_ms) for comment in comments])
 
 
-def _card(post: Post, now_ms: int, *, whole: bool) -> bytes:
-    """Pieces of templates, which have escaped what people wrote, with words of ours between them."""
-    head, tail = _around_time[
+def _card(post: Post, now_ms: int, *, is_complete: bool) -> bytes:
+    return _cached_card[
         post.id,
         post.username,
         post.display_name,
         post.user_role,
-        post.content if whole else post.content[:_LONGEST_EXCERPT],
+        post.content if is_complete else post.content[:_EXCERPT_CHARACTERS],
         post.media_url,
         tuple(post.hashtags),
+        is_complete,
         post.created_at,
         post.edited_at is not None,
-        whole,
+        format_age(post.created_at, now_ms),
+        post.likesCount,
+        post.commentsCount,
+        post.bookmarksCount,
+        post.isLiked,
+        post.isBookmarked,
     ]
-    return b"".join([head, ago(post.created_at, now_ms).encode(), tail, _acts_of(post), b"</article>"])
 
 
-def _acts_of(post: Post) -> bytes:
-    return _acts[post.id, post.likesCount, post.commentsCount, post.bookmarksCount, post.isLiked, post.isBookmarked]
-
-
-def _said(said: Comment, post: Post, who: Visitor, now_ms: int) -> bytes:
-    may_delete = who.is_admin or who.name in (said.username, post.username)
-    when = ago(said.created_at, now_ms)
-    return _comment[said.id, said.post_id, said.username, said.content, said.created_at, when, may_delete]
-
-
-@kept()
-def _around_time(
+@cached_fragment()
+def _cached_card(
     id: str,
     username: str,
-    shown: str,
+    display_name: str,
     role: str,
     content: str,
-    media: str | None,
+    media_url: str | None,
     tags: tuple[str, ...],
+    is_complete: bool,
     created_at: int,
     edited: bool,
-    whole: bool,
-) -> tuple[bytes, bytes]:
-    """A post's own part, before and after how long ago it was, which is another thing every minute."""
-    in_text = tags_in(content)
+    when: str,
+    likes: int,
+    comments: int,
+    bookmarks: int,
+    liked: bool,
+    bookmarked: bool,
+) -> bytes:
+    html = _cached_content[id, username, display_name, role, content, media_url, tags, is_complete]
+    counts = {"likes": likes, "comments": comments, "bookmarks": bookmarks, "liked": liked, "bookmarked": bookmarked}
+    post = {"id": id, "created_at": created_at, "edited": edited}
+    return render("post-card.html", post=post, content=Markup(html.decode()), id=id, when=when, **counts).encode()  # noqa: S704
+
+
+# The part that does not change with the time, the counters and the reader: links and excerpts are costly to build.
+@cached_fragment()
+def _cached_content(
+    id: str,
+    username: str,
+    display_name: str,
+    role: str,
+    content: str,
+    media_url: str | None,
+    tags: tuple[str, ...],
+    is_complete: bool,
+) -> bytes:
     post = {
         "id": id,
         "username": username,
-        "display_name": shown,
+        "display_name": display_name,
         "user_role": role,
         "content": content,
-        "media_url": media,
-        "created_at": created_at,
-        "edited": edited,
+        "media_url": media_url,
     }
-    more = [tag for tag in tags if tag not in in_text]
-    made = ""
-    for most, most_tags in ((len(content), len(more)),) if whole else EXCERPTS:
-        made = render("card.html", post=post, tags=more[:most_tags], most=most, whole=whole)
-        if len(made) <= MOST_BYTES and len(made.encode()) <= MOST_BYTES:
+    tags_in_text = tags_in(content)
+    other_tags = [tag for tag in tags if tag not in tags_in_text]
+    html = b""
+    for max_characters, max_tags in ((len(content), len(other_tags)),) if is_complete else EXCERPT_LIMITS:
+        limits = {"max_characters": max_characters, "tags": other_tags[:max_tags], "is_complete": is_complete}
+        html = render("post-content.html", post=post, **limits).encode()
+        if len(html) <= MAX_EXCERPT_BYTES:
             break
-    # A control character, which neither a post nor a template holds.
-    head, _, tail = made.partition("\x00")
-    return head.encode(), tail.encode()
+    return html
 
 
-@kept()
-def _acts(id: str, likes: int, comments: int, bookmarks: int, liked: bool, marked: bool) -> bytes:
-    return render(
-        "acts.html", id=id, likes=likes, comments=comments, bookmarks=bookmarks, liked=liked, marked=marked
-    ).encode()
+def _comment_row(comment: Comment, post: Post, visitor: Visitor, now_ms: int) -> bytes:
+    can_delete = visitor.is_admin or visitor.name in (comment.username, post.username)
+    return _cached_comment[
+        comment.id,
+        comment.post_id,
+        comment.username,
+        comment.content,
+        comment.created_at,
+        format_age(comment.created_at, now_ms),
+        can_delete,
+    ]
 
 
-@kept()
-def _comment(id: str, post: str, username: str, content: str, created_at: int, when: str, may_delete: bool) -> bytes:
-    said = {"id": id, "post_id": post, "username": username, "content": content, "created_at": created_at}
-    return render("comment.html", comment=said, when=when, may_delete=may_delete).encode()
+@cached_fragment()
+def _cached_comment(
+    id: str, post_id: str, username: str, content: str, created_at: int, when: str, can_delete: bool
+) -> bytes:
+    comment = {"id": id, "post_id": post_id, "username": username, "content": content, "created_at": created_at}
+    return render("comment.html", comment=comment, when=when, can_delete=can_delete).encode()

@@ -1,7 +1,7 @@
-"""What a product page shows to everybody, through the shop's page cache: computed once, kept while people look at the
-item, dropped the moment the item changes. The frame around it is each visitor's own, and is not kept.
+"""Items as HTML. The part of a product page that is the same for all visitors comes from the page cache: it is rendered
+once and dropped when the item changes. The frame around it belongs to one visitor and is not cached.
 
-In lists an item is a tile, kept in the process by what it says (`keeping.py`).
+In lists an item is a tile, cached in the process (`fragment_cache.py`).
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from plaza.caching.row_store import BRIEF_SECONDS
 from plaza.shop.items import tag_of
 from plaza.shop.model import Item
 from plaza.web import assets
-from plaza.web.fragment_cache import kept
+from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import render
 
 
-def tiles(items: Iterable[Item]) -> bytes:
-    """The items of a page."""
-    return b"".join([_tile[item.id, item.name, item.price, item.qty] for item in items])
+def item_tiles(items: Iterable[Item]) -> bytes:
+    """The items of a list."""
+    return b"".join([_cached_tile[item.id, item.name, item.price, item.qty] for item in items])
 
 
-@kept()
-def _tile(id: int, name: str, price: str, qty: int) -> bytes:
-    return render("tile.html", item={"id": id, "name": name, "price": price, "qty": qty}).encode()
+@cached_fragment()
+def _cached_tile(id: int, name: str, price: str, qty: int) -> bytes:
+    return render("item-tile.html", item={"id": id, "name": name, "price": price, "qty": qty}).encode()
 
 
-class Products:
-    """The middle of product pages."""
+class ProductPages:
+    """The shared part of product pages."""
 
     def __init__(self, pages: PageCache) -> None:
         self._pages = pages
 
-    async def shown(self, item: Item) -> tuple[Markup, str]:
-        """An item as HTML, and what the cache did for it (RFC 9211). No round trip if this process has it at hand."""
+    async def render_item(self, item: Item) -> tuple[Markup, str]:
+        """Return an item as HTML and the `Cache-Status` value (RFC 9211). No round trip if it is cached here."""
 
         async def compute(_: bool) -> CachedPage:
             body = render("product.html", item=item).encode()
             fresh = BRIEF_SECONDS if item.stale else None
             return CachedPage(body, tags=(tag_of(item.id),), fresh_seconds=fresh)
 
-        # Another version of Plaza may draw it otherwise.
+        # Another version of Plaza may render it differently.
         name = page_hash([f"/app/shop/items/{item.id}", assets.VERSION])
         served = await self._pages.serve(name, compute, str(item.id))
-        assert served is not None, "a page of ours is never sent by other means"
-        return Markup(served.page.body.decode()), f"plaza; {served.cache_status}"  # noqa: S704 made by our template
+        assert served is not None, "this page is always rendered by `compute`"
+        return Markup(served.page.body.decode()), f"plaza; {served.cache_status}"  # noqa: S704 rendered by our template

@@ -1,4 +1,4 @@
-"""Templates to HTML. One environment for all pages: everything is escaped, and a name nobody gave is an error."""
+"""Renders templates. One environment for all pages: it escapes everything, and an undefined name is an error."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from plaza.core.http.headers import PAGE_POLICY
 from plaza.core.http.responses import Response
 from plaza.web import assets, formatting, text_html
 from plaza.web.avatars import avatar
-from plaza.web.fragment_cache import kept
+from plaza.web.fragment_cache import cached_fragment
 
 HTML: Final = "text/html; charset=utf-8"
 
-# `same-origin`, since with no referrer at all browsers hide the origin of our own forms too.
+# `same-origin`: without any referrer, browsers would also hide the origin of our own forms.
 HEADERS: Final = (
     ("content-security-policy", PAGE_POLICY),
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
 )
 
-# A page may be somebody's own, as a guest's cart is. One that shows a person is not kept at all: a browser that goes
-# back shows what it has kept without asking, also to whoever sits there after that person has signed out.
-KEPT: Final = ("cache-control", "private, no-cache")
-NOT_KEPT: Final = ("cache-control", "no-store")
+# A page may belong to one visitor, such as a guest's cart, so shared caches must not store it. A page of a signed-in
+# user is not stored at all: after sign-out, the back button would show it to the next user of the computer.
+REVALIDATE: Final = ("cache-control", "private, no-cache")
+NO_STORE: Final = ("cache-control", "no-store")
 
-# Where one can go, in the order of the navigation: the section's name, its address and its icon.
+# The navigation: label, path and icon of each section.
 SECTIONS: Final = (
     ("Explore", "/app", "compass"),
     ("Following", "/app/following", "people"),
@@ -39,15 +39,18 @@ SECTIONS: Final = (
     ("Shop", "/app/shop", "bag"),
 )
 
+# For anonymous visitors the cached header contains the requested path, which clients choose freely.
+_MAX_HEADER_BYTES: Final = 2_000_000
+
 _FOLDER = files("plaza.web") / "templates"
 
 
-def _source(name: str) -> str:
+def _load_template(name: str) -> str:
     return _FOLDER.joinpath(*name.split("/")).read_text()
 
 
 ENVIRONMENT: Final = jinja2.Environment(
-    loader=jinja2.FunctionLoader(_source),
+    loader=jinja2.FunctionLoader(_load_template),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -56,22 +59,24 @@ ENVIRONMENT: Final = jinja2.Environment(
     cache_size=-1,
 )
 ENVIRONMENT.filters.update(
-    rich=text_html.rich,
-    address=text_html.address,
-    cut=text_html.cut,
-    moment=text_html.moment,
-    day=text_html.day,
-    exact=text_html.exact,
-    time=text_html.time,
-    host=text_html.host,
-    count=text_html.count,
-    money=text_html.money,
-)
-ENVIRONMENT.filters.update(
-    figure=formatting.figure, size=formatting.size, span=formatting.span, ticks=formatting.ticks, utc=formatting.utc
+    linkify=text_html.linkify,
+    visible_url=text_html.visible_url,
+    truncate_text=text_html.truncate_text,
+    date=text_html.format_date,
+    iso_date=text_html.format_iso_date,
+    date_time=text_html.format_date_time,
+    time=text_html.time_element,
+    hostname=text_html.hostname,
+    compact_number=text_html.compact_number,
+    money=text_html.format_money,
+    number=formatting.format_number,
+    bytes=formatting.format_bytes,
+    duration=formatting.format_duration,
+    code_spans=formatting.code_spans,
+    utc=formatting.format_utc,
 )
 
-# What every template may use, besides what it is given.
+# Available in every template.
 _COMMON: Final[dict[str, Any]] = {
     **ENVIRONMENT.globals,
     "assets": assets.PREFIX,
@@ -80,49 +85,50 @@ _COMMON: Final[dict[str, Any]] = {
     "tag_path": text_html.tag_path,
     "user_path": text_html.user_path,
     "event_path": text_html.event_path,
-    "since": text_html.since,
-    "wrong": Markup(' aria-invalid="true" aria-describedby="problem"'),  # for the field that a form's problem is about
-    "once": lambda: secrets.token_hex(8),
+    "time_ago": text_html.time_ago,
+    "invalid_field": Markup(' aria-invalid="true" aria-describedby="problem"'),  # attributes of the rejected field
+    "form_id": lambda: secrets.token_hex(8),  # the same form sent twice has the same id
 }
 
 
 def render(template: str, /, **context: Any) -> str:
-    """A template as text.
+    """Render a template as text.
 
-    `Template.render` would do, but for a small page half its time goes into a chain of dictionaries that ours, being
-    one, does not need.
+    `Template.render` would spend half of the time for a small fragment on a chain of dictionaries. Here the context is
+    one dictionary.
     """
     found = ENVIRONMENT.get_template(template)
     return "".join(found.root_render_func(found.new_context({**_COMMON, **context}, shared=True)))
 
 
 def fragment(template: str, /, **context: Any) -> Markup:
-    """A template for use in another."""
-    return Markup(render(template, **context))  # noqa: S704 made by a template that escapes
+    """Render a template for use in another template."""
+    return Markup(render(template, **context))  # noqa: S704 rendered by a template that escapes
 
 
-def chrome(section: str, name: str, is_admin: bool, here: str) -> Markup:
-    """What is around a page: the brand, the sections, and the account or, for nobody, the way to one."""
-    return _chrome[section, name, is_admin, here]
+def site_header(section: str, username: str, is_admin: bool, return_path: str) -> Markup:
+    """The header of a page: brand, navigation, and the account or, without a user, the links to sign in."""
+    return _cached_header[section, username, is_admin, return_path]
 
 
-def tabs(label: str, every: tuple[tuple[str, str], ...], on: str) -> Markup:
-    """Other views of the same: the name and address of each, and the name of this one."""
-    return _tabs[label, every, on]
+def tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup:
+    """Links to related views, each with its name and path. `current` is the name of this view."""
+    return _cached_tabs[label, views, current]
 
 
-# For nobody it holds the address that was asked for, which anybody may make up.
-@kept(2_000_000)
-def _chrome(section: str, name: str, is_admin: bool, here: str) -> Markup:
-    return fragment("chrome.html", section=section, name=name, is_admin=is_admin, here=here)
+@cached_fragment(_MAX_HEADER_BYTES)
+def _cached_header(section: str, username: str, is_admin: bool, return_path: str) -> Markup:
+    return fragment("site-header.html", section=section, username=username, is_admin=is_admin, return_path=return_path)
 
 
-@kept(2_000_000)
-def _tabs(label: str, every: tuple[tuple[str, str], ...], on: str) -> Markup:
-    return fragment("tabs.html", label=label, tabs=every, on=on)
+@cached_fragment(_MAX_HEADER_BYTES)
+def _cached_tabs(label: str, views: tuple[tuple[str, str], ...], current: str) -> Markup:
+    return fragment("tabs.html", label=label, views=views, current=current)
 
 
-def page(body: str | bytes, *headers: tuple[str, str], status: int = 200, personal: bool = False) -> Response[str]:
-    """HTML as an answer."""
-    caching = NOT_KEPT if personal else KEPT
+def html_response(
+    body: str | bytes, *headers: tuple[str, str], status: int = 200, is_personal: bool = False
+) -> Response[str]:
+    """A response with HTML. `is_personal`: it shows a signed-in user, so browsers do not store it."""
+    caching = NO_STORE if is_personal else REVALIDATE
     return Response(body, status=status, headers=[*HEADERS, caching, *headers], media_type=HTML)

@@ -1,4 +1,4 @@
-"""Signing up, in and out."""
+"""Sign-up, sign-in and sign-out; assets and avatars."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from plaza.shop.model import Login
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms, sign_in
-from plaza.web.drafts import carried_by
+from plaza.web.drafts import carried_draft
 from plaza.web.routing import PageRoutes
-from plaza.web.security import HOME, local
+from plaza.web.security import HOME, local_path
 from plaza.web.site import Site
 
 page = PageRoutes()
@@ -25,92 +25,100 @@ page = PageRoutes()
 
 @page.get("/assets/{version}/{name}", access=PUBLIC, limit=None)
 async def asset(version: str, name: str) -> Response[bytes]:
-    """A style or a script of the pages."""
-    return assets.asset(version, name)
+    """Get a style sheet or script of the pages."""
+    return assets.serve_asset(version, name)
 
 
 @page.get("/avatars/{username}", access=PUBLIC, limit=None, media_type="image/svg+xml")
 async def avatar(username: Username) -> Response[str]:
-    """The tile that stands for a person, as a file."""
-    return Response(avatars.file(username), headers=[("cache-control", "public, max-age=86400")])
+    """Get a user's generated avatar."""
+    return Response(avatars.avatar_file(username), headers=[("cache-control", "public, max-age=86400")])
 
 
 @page.get("/sign-in", access=PUBLIC)
 async def sign_in_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
-    """Where people sign in; with the demo on, also its accounts."""
-    return await sign_in.sign_in_page(request, site, local(next))
+    """Show the sign-in page, with the demo's accounts if the demo is on."""
+    return await sign_in.sign_in_page(request, site, local_path(next))
 
 
-@page.post("/sign-in", access=PUBLIC, limit=None)  # tries are counted by the name that is tried
+@page.post("/sign-in", access=PUBLIC, limit=None)  # attempts are limited per username
 async def submit_sign_in(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
-    """Sign in by name and password."""
-    fields = forms.fields_of(body)
-    next, draft = local(fields.get(forms.NEXT)), carried_by(fields)
+    """Sign in with username and password."""
+    fields = forms.parse_form(body)
+    next_path, draft = local_path(fields.get(forms.NEXT)), carried_draft(fields)
     name, password = fields.get("username", ""), fields.get("password", "")
     try:
-        login = forms.convert({"username": name, "password": password}, Login)
+        login = forms.convert_fields({"username": name, "password": password}, Login)
         visit = await sessions.login(token_of(request), login, request.address)
     except (Unauthenticated, Invalid, TooFast) as error:
-        said = {"username": name, "problem": error.detail}
-        return await sign_in.sign_in_page(request, site, next, status=_status(error), draft=draft, **said)
-    return sign_in.let_in(request, site, await site.visitors.behind(request, visit), next, draft)
+        values = {"username": name, "problem": error.detail}
+        return await sign_in.sign_in_page(request, site, next_path, status=_status(error), draft=draft, **values)
+    visitor = await site.visitors.from_visit(request, visit)
+    return sign_in.signed_in_response(request, site, visitor, next_path, draft)
 
 
 @page.post("/sign-in/as", access=PUBLIC)
-async def switch(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
-    """Look around as one of the demo's accounts. Nobody else's account opens so."""
-    fields = forms.fields_of(body)
+async def sign_in_as_demo_account(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
+    """Sign in to a demo account without a password."""
+    fields = forms.parse_form(body)
     name = fields.get("as", "")
-    if name not in {account.username for account in await site.demo.accounts(sign_in.host_of(request))}:
-        raise NotFound("The demo has no such account.")
-    who = await site.visitors.behind(request, await sessions.admit(token_of(request), name))
-    return sign_in.let_in(request, site, who, local(fields.get(forms.NEXT)), carried_by(fields))
+    if name not in {account.username for account in await site.demo.accounts(sign_in.visited_host(request))}:
+        raise NotFound("There is no such demo account.")
+    visitor = await site.visitors.from_visit(request, await sessions.admit(token_of(request), name))
+    next_path = local_path(fields.get(forms.NEXT))
+    return sign_in.signed_in_response(request, site, visitor, next_path, carried_draft(fields))
 
 
 @page.get("/sign-up", access=PUBLIC)
 async def sign_up_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
-    """Where people make an account."""
-    return await _sign_up(request, site, local(next))
+    """Show the sign-up page."""
+    return await _sign_up_page(request, site, local_path(next))
 
 
-async def _sign_up(request: Request, site: Site, next: str, *, status: int = 200, **said: Any) -> Response[str]:
-    who = await site.visitors.at_the_door(request)
-    given = {"username": "", "display_name": "", "problem": "", "field": "", **said}
-    return site.page(request, who, "sign-up.html", status=status, here=next, to=next, **given)
+async def _sign_up_page(
+    request: Request, site: Site, next_path: str, *, status: int = 200, **context: Any
+) -> Response[str]:
+    visitor = await site.visitors.for_sign_in(request)
+    values = {"username": "", "display_name": "", "problem": "", "field": "", **context}
+    return site.page(
+        request, visitor, "sign-up.html", status=status, return_path=next_path, next_path=next_path, **values
+    )
 
 
 @page.post("/sign-up", access=PUBLIC, limit=None)
 async def sign_up(request: Request, body: bytes, site: Site, sessions: Sessions, accounts: Accounts) -> Response[str]:
-    """Make an account and sign in."""
-    fields = forms.fields_of(body)
-    next = local(fields.get(forms.NEXT))
+    """Create an account and sign in."""
+    fields = forms.parse_form(body)
+    next_path = local_path(fields.get(forms.NEXT))
     try:
-        visit = await _joined(request, forms.read(body, Registration), sessions, accounts)
+        visit = await _register(request, forms.read_form(body, Registration), sessions, accounts)
     except (Conflict, Invalid, TooFast) as error:
-        given = {name: fields.get(name, "") for name in ("username", "display_name")}
-        field = error.extra.get("field", "username" if isinstance(error, Conflict) else "")
-        return await _sign_up(request, site, next, status=_status(error), problem=error.detail, field=field, **given)
-    return sign_in.let_in(request, site, await site.visitors.behind(request, visit), next, None)
+        values = {name: fields.get(name, "") for name in ("username", "display_name")}
+        values["problem"] = error.detail
+        values["field"] = error.extra.get("field", "username" if isinstance(error, Conflict) else "")
+        return await _sign_up_page(request, site, next_path, status=_status(error), **values)
+    visitor = await site.visitors.from_visit(request, visit)
+    return sign_in.signed_in_response(request, site, visitor, next_path, None)
 
 
-async def _joined(request: Request, given: Registration, sessions: Sessions, accounts: Accounts) -> Visit:
-    """A session of a new account. Who clicked twice has it already, and is signed in to it by the same password."""
+async def _register(request: Request, new: Registration, sessions: Sessions, accounts: Accounts) -> Visit:
+    """Create an account and its session. After a double click the account exists: then the password signs in to it."""
     try:
-        new = await accounts.register(given, request.address)
+        registered = await accounts.register(new, request.address)
     except UsernameTaken:
         with suppress(Unauthenticated, TooFast):
-            return await sessions.login(token_of(request), Login(given.username, given.password), request.address)
+            return await sessions.login(token_of(request), Login(new.username, new.password), request.address)
         raise
-    return await sessions.admit(token_of(request), new.user.username)
+    return await sessions.admit(token_of(request), registered.user.username)
 
 
-@page.post("/sign-out", access=PUBLIC, limit=None)  # whoever did too much may go
+@page.post("/sign-out", access=PUBLIC, limit=None)  # also for users over their limit
 async def sign_out(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
-    """End the session."""
+    """Sign out and end the session."""
     await sessions.logout(token_of(request))
     return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])
 
 
 def _status(error: PlazaError) -> int:
-    # A browser that gets 401 without a challenge is at a loss; the form says what is wrong.
+    # Browsers expect an authentication challenge with 401. The form itself says what is wrong.
     return 422 if error.status == 401 else error.status

@@ -1,4 +1,4 @@
-"""Articles in every order, their groups, and votes."""
+"""Articles in several orders, their groups, and votes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
-    Article,
     ArticleId,
     ArticlesPage,
     ArticlesQuery,
@@ -26,19 +25,20 @@ from plaza.core.http.responses import Response
 from plaza.web import article_html, forms
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
-from plaza.web.sidebar import Noticeboard
+from plaza.web.sidebar import Sidebar
 from plaza.web.site import Site
-from plaza.web.text_html import older
+from plaza.web.text_html import next_page_link
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
+# Labels of the orders, in the order of the tabs.
 ORDERS: Final = {
     "score": "Top",
     "time": "New",
     "hot": "Hot",
     "best": "Best",
-    "controversial": "Disputed",
+    "controversial": "Controversial",
 }
 assert set(ORDERS) == set(get_args(Order))
 
@@ -49,14 +49,15 @@ async def articles(
     site: Site,
     lists: ArticleLists,
     articles: Articles,
-    notices: Noticeboard,
+    sidebar: Sidebar,
     order: Order = "score",
     cursor: str | None = None,
 ) -> Response[str]:
-    """All articles, in an order."""
-    who = await site.visitors.of(request)
-    found = await lists.list_articles(who.actor, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, request, who, notices, articles, found, "/app/articles", order, "Articles")
+    """List articles in an order."""
+    visitor = await site.visitors.from_request(request)
+    found = await lists.list_articles(visitor.actor, ArticlesQuery(order=order, cursor=cursor))
+    context = await _list_context(site, sidebar, articles, found, "/app/articles", order, "Articles")
+    return site.page(request, visitor, "articles.html", section="Articles", **context)
 
 
 @page.get("/groups/{name}", access=PUBLIC)
@@ -66,110 +67,92 @@ async def group(
     name: GroupName,
     lists: ArticleLists,
     articles: Articles,
-    notices: Noticeboard,
+    sidebar: Sidebar,
     order: Order = "score",
     cursor: str | None = None,
 ) -> Response[str]:
-    """A group's articles, in an order. A new vote counts here within a minute."""
-    who = await site.visitors.of(request)
-    found = await lists.list_group(who.actor, name, ArticlesQuery(order=order, cursor=cursor))
-    return await _list(site, request, who, notices, articles, found, f"/app/groups/{quote(name)}", order, name)
+    """List the articles of a group in an order. A new vote counts within a minute."""
+    visitor = await site.visitors.from_request(request)
+    found = await lists.list_group(visitor.actor, name, ArticlesQuery(order=order, cursor=cursor))
+    context = await _list_context(site, sidebar, articles, found, f"/app/groups/{quote(name)}", order, name)
+    return site.page(request, visitor, "articles.html", section="Articles", **context)
 
 
-async def _list(
-    site: Site,
-    request: Request,
-    who: Visitor,
-    notices: Noticeboard,
-    articles: Articles,
-    found: ArticlesPage,
-    path: str,
-    order: Order,
-    title: str,
-) -> Response[str]:
-    await notices.ready()
-    return site.page(
-        request,
-        who,
-        "articles.html",
-        section="Articles",
-        title=title,
-        rows=article_html.rows(found.articles, site.clock.now_ms(), articles.open_since()),
-        tabs=tabs("Order", tuple((shown, f"{path}?order={name}") for name, shown in ORDERS.items()), ORDERS[order]),
-        groups=notices.groups(title),
-        more=older(f"{path}?order={order}", found.pagination, "More"),
-    )
+async def _list_context(
+    site: Site, sidebar: Sidebar, articles: Articles, found: ArticlesPage, path: str, order: Order, title: str
+) -> dict[str, Any]:
+    await sidebar.wait_until_loaded()
+    views = tuple((label, f"{path}?order={name}") for name, label in ORDERS.items())
+    return {
+        "title": title,
+        "rows": article_html.article_rows(found.articles, site.clock.now_ms(), articles.open_since()),
+        "tabs": tabs("Order", views, ORDERS[order]),
+        "groups": sidebar.groups_html(title),
+        "more": next_page_link(f"{path}?order={order}", found.pagination, "More"),
+    }
 
 
 @page.get("/articles/new", access=USER)
 async def new_article(request: Request, site: Site) -> Response[str]:
-    """Where one posts an article."""
-    who = await site.visitors.of(request)
-    who.person()
-    return _form(site, request, who)
+    """Show the form to post an article."""
+    visitor = await site.visitors.from_request(request)
+    visitor.require_user()
+    return _form_page(site, request, visitor)
 
 
-def _form(site: Site, request: Request, who: Visitor, *, status: int = 200, **said: Any) -> Response[str]:
-    given = {"title": "", "link": "", "groups": "", "problem": "", "field": "", "first": None, **said}
-    return site.page(request, who, "article-new.html", section="Articles", status=status, **given)
+def _form_page(site: Site, request: Request, visitor: Visitor, *, status: int = 200, **context: Any) -> Response[str]:
+    values = {"title": "", "link": "", "groups": "", "problem": "", "field": "", "existing_id": None, **context}
+    return site.page(request, visitor, "article-new.html", section="Articles", status=status, **values)
 
 
 @page.post("/articles", access=USER)
 async def post_article(request: Request, body: bytes, site: Site, articles: Articles) -> Response[str]:
-    """Post an article; its author's own vote counts."""
-    who = await site.visitors.of(request)
-    fields = forms.fields_of(body)
-    given = {name: fields.get(name, "") for name in ("title", "link", "groups")}
-    groups = given["groups"].replace(",", " ").lower().split()
+    """Post an article with its author's vote."""
+    visitor = await site.visitors.from_request(request)
+    fields = forms.parse_form(body)
+    values = {name: fields.get(name, "") for name in ("title", "link", "groups")}
+    groups = values["groups"].replace(",", " ").lower().split()
     try:
-        new = forms.convert({**given, "groups": groups}, NewArticle)
-        made = await articles.post(who.person(), new, site.operation(request, body))
+        new = forms.convert_fields({**values, "groups": groups}, NewArticle)
+        created = await articles.post(visitor.require_user(), new, site.idempotency_key(request, body))
     except (Invalid, Conflict) as error:
-        about = {"problem": error.detail, "field": error.extra.get("field", ""), "first": error.extra.get("id")}
-        return _form(site, request, who, status=error.status, **about, **given)
-    return site.done(request, who, b"", f"/app/articles/{made.id}")
+        field, existing_id = error.extra.get("field", ""), error.extra.get("id")
+        problem = {"problem": error.detail, "field": field, "existing_id": existing_id}
+        return _form_page(site, request, visitor, status=error.status, **problem, **values)
+    return site.form_response(request, visitor, b"", f"/app/articles/{created.id}")
 
 
 @page.get("/articles/{id}", access=PUBLIC)
 async def article(request: Request, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
-    """One article."""
-    who = await site.visitors.of(request)
-    found = await articles.read(who.actor, id)
-    votes: dict[str, Any] = {"votes": article_html.votes(found, articles.open_since())}
-    return site.page(request, who, "article.html", section="Articles", article=found, author=author_of(found), **votes)
+    """Show an article."""
+    visitor = await site.visitors.from_request(request)
+    found = await articles.read(visitor.actor, id)
+    votes = article_html.vote_buttons(found, articles.open_since())
+    context: dict[str, Any] = {"article": found, "author": found.author.removeprefix("user:"), "votes": votes}
+    return site.page(request, visitor, "article.html", section="Articles", **context)
 
 
 @page.post("/articles/{id}/vote", access=USER)
 async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
-    """Vote up or down, switch, or take the vote back."""
-    who = await site.visitors.of(request)
-    await articles.vote(who.person(), id, direction_of(body))
-    found = await articles.read(who.actor, id)
-    return site.done(
-        request,
-        who,
-        body,
-        f"/app/articles/{id}#article-{id}",
-        "piece.html",
-        piece=article_html.votes(found, articles.open_since()),
-    )
+    """Vote up or down, change the vote, or remove it."""
+    visitor = await site.visitors.from_request(request)
+    await articles.vote(visitor.require_user(), id, _direction(body))
+    votes = article_html.vote_buttons(await articles.read(visitor.actor, id), articles.open_since())
+    path = f"/app/articles/{id}#article-{id}"
+    return site.form_response(request, visitor, body, path, "fragment.html", fragment=votes)
 
 
 @page.post("/articles/{id}/delete", access=USER)
 async def delete(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
-    """Remove one's own article."""
-    who = await site.visitors.of(request)
-    with suppress(NotFound):  # by a second click: then it is gone
-        await articles.delete(who.person(), id)
-    return site.done(request, who, b"", "/app/articles?order=time")
+    """Delete an article (its author or an admin)."""
+    visitor = await site.visitors.from_request(request)
+    with suppress(NotFound):  # deleted by an earlier click
+        await articles.delete(visitor.require_user(), id)
+    return site.form_response(request, visitor, b"", "/app/articles?order=time")
 
 
-def direction_of(body: bytes) -> Direction | None:
-    """Which way a pressed arrow goes; none for one that takes the vote back."""
-    if forms.fields_of(body).get("direction") == "none":
+def _direction(body: bytes) -> Direction | None:
+    """The direction of a vote; None removes the vote."""
+    if forms.parse_form(body).get("direction") == "none":
         return None
-    return forms.read(body, NewVote).direction
-
-
-def author_of(article: Article) -> str:
-    return article.author.removeprefix("user:")
+    return forms.read_form(body, NewVote).direction

@@ -1,4 +1,4 @@
-"""Challenges: taking part, keeping at it, telling of it, and what to read next."""
+"""Challenges: the list, joining, tracking days, posts, reactions and recommendations."""
 
 from __future__ import annotations
 
@@ -34,82 +34,81 @@ from plaza.web import challenge_html, forms
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text_html import cut, fitting, older
+from plaza.web.text_html import fitting_count, next_page_link, truncate_text
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
-# Each is shown whole, and may be long.
-TALES: Final = 10
-
-# Of a calendar that is seen at a glance.
-MOST_DAYS: Final = 60
+# Few, since each post is shown complete and may be long.
+POSTS_PER_PAGE: Final = 10
+# As many as fit on a small screen.
+MAX_DAYS_SHOWN: Final = 60
 
 TABS: Final = (("All", "/app/challenges"), ("For you", "/app/challenges/for-you"))
 
 
-def _tabs(on: str) -> dict[str, Any]:
-    return {"tabs": tabs("Challenges", TABS, on)}
+def _tabs(current: str) -> dict[str, Any]:
+    return {"tabs": tabs("Challenges", TABS, current)}
 
 
 @page.get("/challenges", access=PUBLIC)
 async def challenges(
     request: Request, site: Site, service: Challenges, standings: Standings, cursor: str | None = None
 ) -> Response[str]:
-    """Challenges, the newest first: public ones and one's own."""
-    who = await site.visitors.of(request)
-    found = await service.page(who.actor, Page(cursor=cursor))
+    """List public challenges and your own, newest first."""
+    visitor = await site.visitors.from_request(request)
+    found = await service.page(visitor.actor, Page(cursor=cursor))
     ids = [challenge.id for challenge in found.challenges]
-    joined = set() if who.actor is None else await standings.joined(who.actor, ids)
+    joined = set() if visitor.actor is None else await standings.joined(visitor.actor, ids)
     return site.page(
         request,
-        who,
+        visitor,
         "challenges.html",
         section="Challenges",
-        rows=challenge_html.rows(found.challenges, joined, today(site)),
-        more=older("/app/challenges", found.pagination),
+        rows=challenge_html.challenge_rows(found.challenges, joined, today(site)),
+        more=next_page_link("/app/challenges", found.pagination),
         **_tabs("All"),
     )
 
 
 @page.get("/challenges/for-you", access=USER)
 async def recommendations(request: Request, site: Site, recommender: Recommender) -> Response[str]:
-    """Recent posts for the reader, each with the reason why."""
-    who = await site.visitors.of(request)
-    found = await recommender.recommend(who.person(), 20)
-    fit = fitting([cut(each.post.text, challenge_html.EXCERPT) for each in found.posts])
-    rows = challenge_html.recommended(found.posts[:fit], site.clock.now_ms())
-    return site.page(request, who, "for-you.html", section="Challenges", rows=rows, **_tabs("For you"))
+    """List recommended challenge posts, each with its reason."""
+    visitor = await site.visitors.from_request(request)
+    found = await recommender.recommend(visitor.require_user(), 20)
+    texts = [truncate_text(each.post.text, challenge_html.EXCERPT_CHARACTERS) for each in found.posts]
+    rows = challenge_html.recommended_posts(found.posts[: fitting_count(texts)], site.clock.now_ms())
+    return site.page(request, visitor, "recommendations.html", section="Challenges", rows=rows, **_tabs("For you"))
 
 
 @page.get("/challenges/new", access=USER)
 async def new_challenge(request: Request, site: Site) -> Response[str]:
-    """Where one starts a challenge."""
-    who = await site.visitors.of(request)
-    who.person()
-    return _form(site, request, who)
+    """Show the form to start a challenge."""
+    visitor = await site.visitors.from_request(request)
+    visitor.require_user()
+    return _form_page(site, request, visitor)
 
 
-def _form(site: Site, request: Request, who: Visitor, *, status: int = 200, **said: Any) -> Response[str]:
-    given = {"title": "", "category": "1", "duration": "21", "is_public": True, "problem": "", "field": "", **said}
-    shown: dict[str, Any] = {"status": status, "categories": CATEGORY_NAMES, **given}
-    return site.page(request, who, "challenge-new.html", section="Challenges", **shown)
+def _form_page(site: Site, request: Request, visitor: Visitor, *, status: int = 200, **context: Any) -> Response[str]:
+    values = {"title": "", "category": "1", "duration": "21", "is_public": True, "problem": "", "field": "", **context}
+    options: dict[str, Any] = {"section": "Challenges", "status": status, "categories": CATEGORY_NAMES}
+    return site.page(request, visitor, "challenge-new.html", **options, **values)
 
 
 @page.post("/challenges", access=USER)
 async def create(request: Request, body: bytes, site: Site, service: Challenges) -> Response[str]:
     """Start a challenge."""
-    who = await site.visitors.of(request)
-    fields = forms.fields_of(body)
-    public = fields.get("is_public") == "1"
+    visitor = await site.visitors.from_request(request)
+    fields = forms.parse_form(body)
+    is_public = fields.get("is_public") == "1"
     try:
-        new = forms.read(body, NewChallenge, is_public=public)
-        made = await service.create(who.person(), new, site.operation(request, body))
+        new = forms.read_form(body, NewChallenge, is_public=is_public)
+        created = await service.create(visitor.require_user(), new, site.idempotency_key(request, body))
     except Invalid as error:
-        given = {name: fields.get(name, "") for name in ("title", "category", "duration")}
-        about = {"problem": error.detail, "field": error.extra.get("field", "")}
-        return _form(site, request, who, status=error.status, is_public=public, **about, **given)
-    return site.done(request, who, b"", f"/app/challenges/{made.id}")
+        values = {name: fields.get(name, "") for name in ("title", "category", "duration")}
+        values |= {"problem": error.detail, "field": error.extra.get("field", "")}
+        return _form_page(site, request, visitor, status=error.status, is_public=is_public, **values)
+    return site.form_response(request, visitor, b"", f"/app/challenges/{created.id}")
 
 
 @page.get("/challenges/{id}", access=PUBLIC)
@@ -122,39 +121,46 @@ async def challenge(
     standings: Standings,
     cursor: str | None = None,
 ) -> Response[str]:
-    """A challenge, how one stands to it, and what its members tell."""
-    who = await site.visitors.of(request)
-    found = await service.read(who.actor, id)
-    told = await posts.page(who.actor, id, Page(limit=TALES, cursor=cursor))
-    fit = fitting([post.text for post in told.posts])
-    if fit < len(told.posts):
-        told = await posts.page(who.actor, id, Page(limit=fit, cursor=cursor))
-    ids = [post.id for post in told.posts]
-    reacted = set() if who.actor is None else await standings.reacted(who.actor, ids)
-    head = await _standing(site, who, found, standings)
-    rows = challenge_html.told(told.posts, reacted, site.clock.now_ms(), is_open=head["open"])
-    more = older(f"/app/challenges/{id}", told.pagination)
-    return site.page(request, who, "challenge.html", section="Challenges", rows=rows, more=more, **head)
+    """Show a challenge, your participation and its posts."""
+    visitor = await site.visitors.from_request(request)
+    found = await service.read(visitor.actor, id)
+    shown = await posts.page(visitor.actor, id, Page(limit=POSTS_PER_PAGE, cursor=cursor))
+    fitting = fitting_count([post.text for post in shown.posts])
+    if fitting < len(shown.posts):
+        shown = await posts.page(visitor.actor, id, Page(limit=fitting, cursor=cursor))
+    ids = [post.id for post in shown.posts]
+    reacted = set() if visitor.actor is None else await standings.reacted(visitor.actor, ids)
+    context = await _challenge_context(site, visitor, found, standings)
+    rows = challenge_html.challenge_posts(shown.posts, reacted, site.clock.now_ms(), is_open=context["open"])
+    more = next_page_link(f"/app/challenges/{id}", shown.pagination)
+    return site.page(request, visitor, "challenge.html", section="Challenges", rows=rows, more=more, **context)
 
 
-async def _standing(site: Site, who: Visitor, found: Challenge, standings: Standings) -> dict[str, Any]:
-    """What stands above a challenge's posts."""
-    standing = Standing(False, [], 0) if who.actor is None else await standings.of(who.actor, found.id)
-    category = CATEGORY_NAMES[found.category - 1]
-    is_open = found.finished_date > today(site)
-    days = days_shown(found, standing.today)
-    return {"challenge": found, "standing": standing, "category": category, "open": is_open, "days": days}
+async def _challenge_context(
+    site: Site, visitor: Visitor, challenge: Challenge, standings: Standings
+) -> dict[str, Any]:
+    """The values for the part of the page above the posts."""
+    actor = visitor.actor
+    participation = Standing(False, [], 0) if actor is None else await standings.of(actor, challenge.id)
+    return {
+        "challenge": challenge,
+        "participation": participation,
+        "category": CATEGORY_NAMES[challenge.category - 1],
+        "open": challenge.finished_date > today(site),
+        "days": days_shown(challenge, participation.today),
+    }
 
 
 def days_shown(challenge: Challenge, today: int) -> list[int]:
-    """The days of a challenge, counted from 1970: of a long one as many as a small calendar can show, with today."""
+    """The days of a challenge, counted from 1970. Of a long one, as many as fit, around today."""
     first = challenge.created_at // DAY_MS
-    after = first + challenge.duration
-    begin = max(first, min(today - MOST_DAYS * 3 // 4, after - MOST_DAYS))
-    return list(range(begin, min(begin + MOST_DAYS, after)))
+    end = first + challenge.duration
+    start = max(first, min(today - MAX_DAYS_SHOWN * 3 // 4, end - MAX_DAYS_SHOWN))
+    return list(range(start, min(start + MAX_DAYS_SHOWN, end)))
 
 
 def today(site: Site) -> str:
+    """Today's date in ISO format, UTC."""
     return f"{datetime.fromtimestamp(site.clock.now_s(), UTC):%Y-%m-%d}"
 
 
@@ -162,47 +168,49 @@ def today(site: Site) -> str:
 async def join(
     request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
 ) -> Response[str]:
-    """Take part, or no longer."""
-    who = await site.visitors.of(request)
+    """Join or leave a challenge."""
+    visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
-    with suppress(AlreadyJoined, NotJoined):  # by a second click: then it is so
-        await (service.join if on else service.leave)(who.person(), id)
-    head = await _standing(site, who, await service.read(who.actor, id), standings)
-    said = "You take part." if on else "You take part no longer."
-    return site.done(request, who, body, f"/app/challenges/{id}", "challenge-changed.html", said=said, **head)
+    with suppress(AlreadyJoined, NotJoined):  # done by an earlier click
+        await (service.join if on else service.leave)(visitor.require_user(), id)
+    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), standings)
+    context["message"] = "You joined the challenge." if on else "You left the challenge."
+    return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 
 
 @page.post("/challenges/{id}/track", access=USER)
 async def track(
     request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
 ) -> Response[str]:
-    """Note today as a day of progress."""
-    who = await site.visitors.of(request)
-    with suppress(AlreadyTracked):
-        await service.track(who.person(), id, NewTracking())
-    head = await _standing(site, who, await service.read(who.actor, id), standings)
-    to = f"/app/challenges/{id}"
-    return site.done(request, who, body, to, "challenge-changed.html", said="Today counts.", **head)
+    """Track today as a day of progress."""
+    visitor = await site.visitors.from_request(request)
+    with suppress(AlreadyTracked):  # done by an earlier click
+        await service.track(visitor.require_user(), id, NewTracking())
+    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), standings)
+    context["message"] = "Today is tracked."
+    return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 
 
 @page.post("/challenges/{id}/posts", access=USER)
 async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts: Posts) -> Response[str]:
-    """Tell something in a challenge that one is a member of."""
-    who = await site.visitors.of(request)
-    is_break = forms.fields_of(body).get("is_break") == "1"
-    new = forms.read(body, NewPost, is_break=is_break)
-    made = await posts.post(who.person(), id, new, site.operation(request, body))
-    to = f"/app/challenges/{id}#told-{made.id}"
-    told = Markup(challenge_html.told([made], (), site.clock.now_ms(), is_open=True).decode())  # noqa: S704
-    return site.done(request, who, body, to, "told-new.html", said="Posted.", told=told, challenge={"id": id})
+    """Create a post in a challenge (its members)."""
+    visitor = await site.visitors.from_request(request)
+    is_break = forms.parse_form(body).get("is_break") == "1"
+    new = forms.read_form(body, NewPost, is_break=is_break)
+    created = await posts.post(visitor.require_user(), id, new, site.idempotency_key(request, body))
+    path = f"/app/challenges/{id}#challenge-post-{created.id}"
+    row = challenge_html.challenge_posts([created], (), site.clock.now_ms(), is_open=True).decode()
+    context: dict[str, Any] = {"message": "Posted.", "row": Markup(row), "challenge": {"id": id}}  # noqa: S704
+    return site.form_response(request, visitor, body, path, "challenge-post-created.html", **context)
 
 
 @page.post("/challenges/posts/{id}/reaction", access=USER)
 async def react(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
-    """React to a post, or take the reaction back."""
-    who = await site.visitors.of(request)
+    """React to a challenge post, or remove the reaction."""
+    visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
-    await (posts.react if on else posts.take_back)(who.person(), id)
-    found = await posts.read(who.actor, id)
-    to = f"/app/challenges/{found.challenge_id}#told-{id}"
-    return site.done(request, who, body, to, "reaction.html", post=found, reacted=on, open=True)
+    await (posts.react if on else posts.take_back)(visitor.require_user(), id)
+    found = await posts.read(visitor.actor, id)
+    path = f"/app/challenges/{found.challenge_id}#challenge-post-{id}"
+    context: dict[str, Any] = {"post": found, "reacted": on, "open": True}
+    return site.form_response(request, visitor, body, path, "reaction-button.html", **context)

@@ -1,4 +1,4 @@
-"""For operators: how Plaza is doing, which jobs ran, what the last audit found; buttons for an audit and the demo."""
+"""The operators' health page: throughput, latency, Valkey, jobs, audits and the demo switch."""
 
 from __future__ import annotations
 
@@ -15,102 +15,108 @@ from plaza.core.http.responses import EVENTS, Event, Response
 from plaza.keyspace.audit import AuditReport, Audits
 from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
-from plaza.web.health import Figures, Vitals
+from plaza.web.health import HealthFigures, HealthMonitor
 from plaza.web.rendering import render
-from plaza.web.routes_operator import SECTION, tabs
+from plaza.web.routes_operator import SECTION, operator_tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 
 page = PageRoutes()
 
-TICK_SECONDS: Final = 2.0
-# Five minutes; then the browser asks again, and who is no admin any more is refused.
-MOST_SENT: Final = 150
+UPDATE_SECONDS: Final = 2.0
+# Five minutes. Then the browser reconnects, which checks again that the user is an admin.
+MAX_UPDATES: Final = 150
 
 
-class Progress(Struct):
-    """How far an audit is; `keys` of `total`."""
+class AuditProgress(Struct):
+    """The progress of an audit: `keys` of `total` scanned."""
 
     keys: int
     total: int
     findings: int
 
 
-class Beat(Struct):
-    """What the page is sent every two seconds."""
+class HealthUpdate(Struct):
+    """A message of the health page's stream."""
 
-    figures: Figures
-    audit: Progress | None
-    jobs: str  # the table, as HTML
+    figures: HealthFigures
+    audit: AuditProgress | None
+    jobs: str  # the table as HTML
     audited: int  # when the last audit ended
 
 
 @page.get("/operator/health", access=ADMIN)
-async def health(request: Request, site: Site, vitals: Vitals, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
-    """Throughput, latency, Valkey, jobs, audits and the demo."""
-    who = await site.visitors.of(request)
+async def health(
+    request: Request, site: Site, monitor: HealthMonitor, audits: Audits, keyspace: KeyBrowser
+) -> Response[str]:
+    """Show throughput, latency, Valkey, jobs, audits and the demo."""
+    visitor = await site.visitors.from_request(request)
     return site.page(
         request,
-        who,
+        visitor,
         "operator-health.html",
         section=SECTION,
-        **tabs("Health"),
-        figures=await vitals.now(),
-        jobs=await vitals.jobs(),
+        **operator_tabs("Health"),
+        figures=await monitor.figures(),
+        jobs=await monitor.jobs(),
         demo=await site.demo.is_on(),
-        **await _audit(audits, keyspace),
+        **await _audit_context(audits, keyspace),
     )
 
 
 @page.get("/operator/health/stream", access=ADMIN, media_type=EVENTS)
-async def stream(site: Site, vitals: Vitals, audits: Audits) -> Response[Event[Beat]]:
-    """How it goes, every two seconds, as server-sent events."""
-    return Response(_beats(site, vitals, audits))
+async def stream(site: Site, monitor: HealthMonitor, audits: Audits) -> Response[Event[HealthUpdate]]:
+    """Stream the health figures every two seconds."""
+    return Response(_updates(site, monitor, audits))
 
 
-async def _beats(site: Site, vitals: Vitals, audits: Audits) -> AsyncIterator[Event[Beat]]:
-    for _ in range(MOST_SENT):
+async def _updates(site: Site, monitor: HealthMonitor, audits: Audits) -> AsyncIterator[Event[HealthUpdate]]:
+    for _ in range(MAX_UPDATES):
         state = await audits.state()
-        table = render("operator-jobs.html", jobs=await vitals.jobs(), now=site.clock.now_ms())
-        yield Event(Beat(await vitals.now(), _progress(state.running), table, state.last.ended_at if state.last else 0))
-        await asyncio.sleep(TICK_SECONDS)
+        jobs = render("operator-jobs.html", jobs=await monitor.jobs(), now=site.clock.now_ms())
+        audited = state.last.ended_at if state.last else 0
+        yield Event(HealthUpdate(await monitor.figures(), _progress(state.running), jobs, audited))
+        await asyncio.sleep(UPDATE_SECONDS)
 
 
 @page.post("/operator/health/audit", access=ADMIN)
-async def audit(request: Request, body: bytes, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
-    """Begin an audit. One that is under way already is shown instead."""
-    who = await site.visitors.of(request)
-    said = "The audit has begun."
+async def start_audit(request: Request, body: bytes, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
+    """Start an audit, or show the one that is running."""
+    visitor = await site.visitors.from_request(request)
+    message = "Audit started."
     try:
         await audits.start()
     except Conflict as error:
-        said = error.detail
-    context = await _audit(audits, keyspace)
-    return site.done(request, who, body, "/app/operator/health", "operator-audit.html", said=said, **context)
+        message = error.detail
+    context = await _audit_context(audits, keyspace)
+    path = "/app/operator/health"
+    return site.form_response(request, visitor, body, path, "operator-audit.html", message=message, **context)
 
 
 @page.get("/operator/health/audit", access=ADMIN)
-async def audited(request: Request, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
-    """What the last audit found, as the piece of the page that shows it."""
-    who = await site.visitors.of(request)
-    return site.page(request, who, "operator-audit.html", **await _audit(audits, keyspace))
+async def audit(request: Request, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
+    """Show the last audit, as a fragment of the health page."""
+    visitor = await site.visitors.from_request(request)
+    context = await _audit_context(audits, keyspace)
+    return site.page(request, visitor, "operator-audit.html", **context)
 
 
 @page.post("/operator/demo", access=ADMIN)
-async def demo(request: Request, body: bytes, site: Site) -> Response[str]:
+async def switch_demo(request: Request, body: bytes, site: Site) -> Response[str]:
     """Turn the demo on or off."""
-    who = await site.visitors.of(request)
-    on = forms.fields_of(body).get("on") == "1"
+    visitor = await site.visitors.from_request(request)
+    on = forms.is_on(body)
     await site.demo.switch(on)
-    said = "The demo is on." if on else "The demo is off."
-    return site.done(request, who, body, "/app/operator/health", "operator-demo.html", said=said, demo=on)
+    message = "Demo turned on." if on else "Demo turned off."
+    path = "/app/operator/health"
+    return site.form_response(request, visitor, body, path, "operator-demo-switch.html", message=message, demo=on)
 
 
-async def _audit(audits: Audits, keyspace: KeyBrowser) -> dict[str, Any]:
-    """What is known of audits. What they found in closed families is counted and not shown: it may name a token."""
+async def _audit_context(audits: Audits, keyspace: KeyBrowser) -> dict[str, Any]:
+    """The state of audits. Findings in closed families are only counted: they may contain a token."""
     state = await audits.state()
     return {"running": _progress(state.running), "last": state.last, "closed": keyspace.closed_patterns}
 
 
-def _progress(report: AuditReport | None) -> Progress | None:
-    return None if report is None else Progress(report.keys, max(report.total, report.keys, 1), report.findings)
+def _progress(report: AuditReport | None) -> AuditProgress | None:
+    return None if report is None else AuditProgress(report.keys, max(report.total, report.keys, 1), report.findings)

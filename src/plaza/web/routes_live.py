@@ -1,4 +1,4 @@
-"""Events: what is on, and how many watch, as it changes."""
+"""Events: the list, an event's page, and its live viewer count."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from plaza.web.site import Site
 page = PageRoutes()
 
 
-class Watching(Struct):
-    """What everybody may know of an audience: how many, here and in each session, and the most there were."""
+class AudienceCounts(Struct):
+    """The public figures of an audience: viewers now, the peak, and viewers per session."""
 
     watching: int
     most: int
@@ -30,10 +30,10 @@ class Watching(Struct):
 
 
 @page.get("/events", access=PUBLIC)
-async def events(request: Request, site: Site, programme: EventSchedule) -> Response[str]:
-    """What is on."""
-    who = await site.visitors.of(request)
-    return site.page(request, who, "events.html", section="Events", showings=await programme.all())
+async def events(request: Request, site: Site, schedule: EventSchedule) -> Response[str]:
+    """List events, most viewers first."""
+    visitor = await site.visitors.from_request(request)
+    return site.page(request, visitor, "events.html", section="Events", events=await schedule.all())
 
 
 @page.get("/events/{event}", access=PUBLIC)
@@ -41,48 +41,48 @@ async def event(
     request: Request,
     site: Site,
     event: EventId,
-    programme: EventSchedule,
+    schedule: EventSchedule,
     figures: AudienceFigures,
     viewers: ViewerAuthenticator,
 ) -> Response[str]:
-    """An event and its audience. Who has the page open is counted as watching."""
-    who = await site.visitors.of(request)
-    showing = await _declared(programme, event)
+    """Show an event and its audience. Visitors count as viewers while the page is open."""
+    visitor = await site.visitors.from_request(request)
+    declared = await _require_declared(schedule, event)
     now = await figures.live(event)
-    # A token for heartbeats alone: a page must not hold anything that opens the account.
-    token = "" if who.actor is None else viewers.tokens.issue(who.name).token
+    # A token that is only valid for heartbeats: a page must not contain one that opens the account.
+    token = "" if visitor.actor is None else viewers.tokens.issue(visitor.name).token
     return site.page(
         request,
-        who,
+        visitor,
         "event.html",
         section="Events",
-        showing=showing,
+        event=declared,
         watching=now.viewer_count,
-        most=now.max_concurrent,
-        sessions={session: now.sessions.get(session, 0) for session in showing.sessions},
+        peak=now.max_concurrent,
+        sessions={session: now.sessions.get(session, 0) for session in declared.sessions},
         token=token,
     )
 
 
 @page.get("/events/{event}/watching", access=PUBLIC, media_type=EVENTS)
 async def watching(
-    request: Request, event: EventId, programme: EventSchedule, feeds: FigureStreams
-) -> Response[Event[Watching]]:
-    """How many watch, every second, as server-sent events."""
-    await _declared(programme, event)
-    # Whoever comes new is shown the last minute too, if somebody has been watching.
-    return Response(_counts(feeds, event, request.headers.get("last-event-id") or "0"))
+    request: Request, event: EventId, schedule: EventSchedule, streams: FigureStreams
+) -> Response[Event[AudienceCounts]]:
+    """Stream the viewer count of an event every second."""
+    await _require_declared(schedule, event)
+    # "0": a new client also gets the stored counts of the last minute.
+    return Response(_counts(streams, event, request.headers.get("last-event-id") or "0"))
 
 
-async def _counts(feeds: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[Watching]]:
-    async for item in feeds.watch(event, last_id):
-        now = item.data
-        counts = Watching(now.viewer_count, now.max_concurrent, now.sessions)
+async def _counts(streams: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[AudienceCounts]]:
+    async for item in streams.watch(event, last_id):
+        figures = item.data
+        counts = AudienceCounts(figures.viewer_count, figures.max_concurrent, figures.sessions)
         yield Event(counts, id=item.id, retry_ms=item.retry_ms)
 
 
-async def _declared(programme: EventSchedule, event: str) -> ScheduledEvent:
-    showing = await programme.one(event)
-    if showing is None:
+async def _require_declared(schedule: EventSchedule, event: str) -> ScheduledEvent:
+    declared = await schedule.one(event)
+    if declared is None:
         raise NotFound("There is no such event.")
-    return showing
+    return declared

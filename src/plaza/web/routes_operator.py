@@ -1,7 +1,6 @@
-"""For operators: who watches what, now and in the last hours.
+"""The operators' live page: the audience of an event, now and in the last six hours.
 
-The figures of an audience are the live domain's, which sends them every second; without a script the page says the
-same, as of when it was loaded.
+The live domain sends the figures every second. Without JavaScript the page shows them as of when it was loaded.
 """
 
 from __future__ import annotations
@@ -19,82 +18,87 @@ from plaza.live.stream import FigureStreams
 from plaza.web import charts, rendering
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text_html import exact
+from plaza.web.text_html import format_date_time
 
 page = PageRoutes()
 
-SECTION: Final = "Operate"
-# Six hours of five minutes.
-SLOTS: Final = 72
-# Five minutes of seconds.
-MOST_SENT: Final = 300
+SECTION: Final = "Operations"
+# Six hours of five-minute slots.
+HISTORY_SLOTS: Final = 72
+# One per second for five minutes. Then the browser reconnects, which checks again that the user is an admin.
+MAX_UPDATES: Final = 300
 
 
-def tabs(on: str) -> dict[str, Any]:
-    """The operators' pages, and which of them this is."""
-    every = (("Live", "/app/operator/live"), ("Keys", "/app/operator/keys"), ("Health", "/app/operator/health"))
-    return {"tabs": rendering.tabs("For operators", every, on)}
+def operator_tabs(current: str) -> dict[str, Any]:
+    """The tabs of the operator pages."""
+    views = (("Live", "/app/operator/live"), ("Keys", "/app/operator/keys"), ("Health", "/app/operator/health"))
+    return {"tabs": rendering.tabs("Operator pages", views, current)}
 
 
 @page.get("/operator", access=ADMIN)
 async def start() -> Response[str]:
-    """The first of the operators' pages."""
+    """Redirect to the first operator page."""
     return Response(status=303, headers=[("location", "/app/operator/live")])
 
 
 @page.get("/operator/live", access=ADMIN)
 async def live(
-    request: Request, site: Site, programme: EventSchedule, figures: AudienceFigures, event: EventId | None = None
+    request: Request, site: Site, schedule: EventSchedule, figures: AudienceFigures, event: EventId | None = None
 ) -> Response[str]:
-    """Who watches an event: by session, country and group, and the last hours in steps of five minutes."""
-    who = await site.visitors.of(request)
-    showings = await programme.all()
-    chosen = event or (showings[0].id if showings else "")
-    context: dict[str, Any] = {"showings": showings, "event": chosen, "title": chosen, "now_figures": None}
-    if chosen:
-        overview = await figures.overview(chosen)
-        context |= {"title": overview.title or chosen, "overview": overview, "now_figures": await figures.live(chosen)}
+    """Show the audience of an event by session, country and group, and its history."""
+    visitor = await site.visitors.from_request(request)
+    events = await schedule.all()
+    selected = event or (events[0].id if events else "")
+    context: dict[str, Any] = {"events": events, "event": selected, "title": selected, "now_figures": None}
+    if selected:
+        overview = await figures.overview(selected)
+        current = await figures.live(selected)
         now = site.clock.now_ms()
-        context |= _history(await figures.records(chosen, from_ms=now - SLOTS * SLOT_MS, to_ms=now), now)
-        context |= _shares(context["now_figures"])
-    return site.page(request, who, "operator-live.html", section=SECTION, **tabs("Live"), **context)
+        records = await figures.records(selected, from_ms=now - HISTORY_SLOTS * SLOT_MS, to_ms=now)
+        context |= {"title": overview.title or selected, "overview": overview, "now_figures": current}
+        context |= _history(records, now) | _shares(current)
+    return site.page(request, visitor, "operator-live.html", section=SECTION, **operator_tabs("Live"), **context)
 
 
 def _history(records: list[AudienceStatistics], now: int) -> dict[str, Any]:
-    """What was, each five minutes at their own place: while nobody watches there are no records."""
-    last = {SLOTS - 1 - (now - record.timestamp) // SLOT_MS: record for record in records}
-    shown = {place: (record.viewer_count, _said(record)) for place, record in last.items() if place >= 0}
-    most = max((count for count, _ in shown.values()), default=0)
-    return {"history": records, "columns": charts.columns(shown, SLOTS), "history_most": most}
+    """The chart of the last hours. A slot without viewers has no record, and its position stays empty."""
+    by_slot = {HISTORY_SLOTS - 1 - (now - record.timestamp) // SLOT_MS: record for record in records}
+    values = {slot: (record.viewer_count, _bar_label(record)) for slot, record in by_slot.items() if slot >= 0}
+    maximum = max((count for count, _ in values.values()), default=0)
+    return {"history": records, "bars": charts.time_bars(values, HISTORY_SLOTS), "history_max": maximum}
 
 
-def _said(record: AudienceStatistics) -> str:
-    """What a bar says."""
-    return f"{exact(record.timestamp)}: {record.viewer_count:,} {'viewer' if record.viewer_count == 1 else 'viewers'}"
+def _bar_label(record: AudienceStatistics) -> str:
+    viewers = "viewer" if record.viewer_count == 1 else "viewers"
+    return f"{format_date_time(record.timestamp)}: {record.viewer_count:,} {viewers}"
 
 
-def _shares(now: LiveFigures) -> dict[str, Any]:
+def _shares(figures: LiveFigures) -> dict[str, Any]:
+    """The tables of shares: heading, kind, largest shares, and the number of further entries."""
     parts = (
-        ("Sessions", "session", now.sessions),
-        ("Countries", "country", now.count_by_viewing_country),
-        ("Groups", "group", now.count_by_user_group),
+        ("Sessions", "session", figures.sessions),
+        ("Countries", "country", figures.count_by_viewing_country),
+        ("Groups", "group", figures.count_by_user_group),
     )
-    more = (max(len(counts) - charts.SHARES, 0) for _, _, counts in parts)
-    return {"shares": [(name, kind, charts.shares(counts), next(more)) for name, kind, counts in parts]}
+    return {
+        "shares": [
+            (heading, kind, charts.largest_shares(counts), max(len(counts) - charts.MAX_SHARES, 0))
+            for heading, kind, counts in parts
+        ]
+    }
 
 
 @page.get("/operator/live/stream", access=ADMIN, media_type=EVENTS)
-async def stream(request: Request, site: Site, feeds: FigureStreams, event: EventId) -> Response[Event[LiveFigures]]:
-    """The figures of an event every second, as server-sent events."""
-    # Whoever comes new is shown the last two minutes too, if somebody has been watching.
-    return Response(_figures(feeds, event, request.headers.get("last-event-id") or "0"))
+async def stream(request: Request, streams: FigureStreams, event: EventId) -> Response[Event[LiveFigures]]:
+    """Stream the figures of an event every second."""
+    # "0": a new client also gets the stored figures of the last two minutes.
+    return Response(_figures(streams, event, request.headers.get("last-event-id") or "0"))
 
 
-async def _figures(feeds: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
-    """For some minutes: then the browser asks again, and who is no admin any more is refused."""
+async def _figures(streams: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
     sent = 0
-    async for item in feeds.watch(event, last_id):
+    async for item in streams.watch(event, last_id):
         yield Event(item.data, id=item.id, retry_ms=item.retry_ms)
         sent += 1
-        if sent == MOST_SENT:
+        if sent == MAX_UPDATES:
             return

@@ -1,8 +1,9 @@
-"""One post with its comments, and what one does with it."""
+"""Posts: one post with its comments, and everything users do with it."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 from markupsafe import Markup
 
@@ -18,133 +19,144 @@ from plaza.social.posts import Posts
 from plaza.web import forms, post_html
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text_html import ROOM, cut, fitting, older
+from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link, truncate_text
+from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
 
 @page.post("/posts", access=USER)
-async def create(request: Request, body: bytes, site: Site, social: Posts) -> Response[str]:
-    """Post something."""
-    who = await site.visitors.of(request)
-    made = await social.create(who.person(), forms.read(body, NewPost), site.operation(request, body))
-    card = post_html.card(made, site.clock.now_ms())
-    return site.done(request, who, body, f"/app/posts/{made.id}", "posted.html", said="Posted.", card=card)
+async def create(request: Request, body: bytes, site: Site, posts: Posts) -> Response[str]:
+    """Create a post."""
+    visitor = await site.visitors.from_request(request)
+    new = forms.read_form(body, NewPost)
+    created = await posts.create(visitor.require_user(), new, site.idempotency_key(request, body))
+    card = post_html.post_card(created, site.clock.now_ms())
+    path = f"/app/posts/{created.id}"
+    return site.form_response(request, visitor, body, path, "post-created.html", message="Posted.", card=card)
 
 
 @page.get("/posts/{id}", access=PUBLIC)
 async def post(
-    request: Request, site: Site, id: PostId, social: Posts, comments: Comments, cursor: str | None = None
+    request: Request, site: Site, id: PostId, posts: Posts, comments: Comments, cursor: str | None = None
 ) -> Response[str]:
-    """A post with what is said below it."""
-    who = await site.visitors.of(request)
-    found = await social.get(who.actor, id)
+    """Show a post with its comments, oldest first."""
+    visitor = await site.visitors.from_request(request)
+    found = await posts.get(visitor.actor, id)
     now = site.clock.now_ms()
-    card = post_html.card(found, now, whole=True)
-    said = await comments.page(who.actor, id, Page(cursor=cursor))
-    fit = fitting([each.content for each in said.items], ROOM - len(card.encode()))
-    if fit < len(said.items):
-        said = await comments.page(who.actor, id, Page(limit=fit, cursor=cursor))
+    card = post_html.post_card(found, now, is_complete=True)
+    shown = await comments.page(visitor.actor, id, Page(cursor=cursor))
+    fitting = fitting_count([comment.content for comment in shown.items], MAX_TEXT_BYTES - len(card.encode()))
+    if fitting < len(shown.items):
+        shown = await comments.page(visitor.actor, id, Page(limit=fitting, cursor=cursor))
     return site.page(
         request,
-        who,
+        visitor,
         "post.html",
         post=found,
         card=card,
-        excerpt=cut(found.content, 60),
-        later=cursor is not None,
-        rows=post_html.comments(said.items, found, who, now),
-        more=older(f"/app/posts/{id}", said.pagination, "More comments"),
+        excerpt=truncate_text(found.content, 60),
+        is_first_page=cursor is None,
+        rows=post_html.comment_rows(shown.items, found, visitor, now),
+        more=next_page_link(f"/app/posts/{id}", shown.pagination, "More comments"),
     )
 
 
 @page.post("/posts/{id}/like", access=USER)
 async def like(
-    request: Request, body: bytes, site: Site, id: PostId, social: Posts, engagements: Engagements
+    request: Request, body: bytes, site: Site, id: PostId, posts: Posts, engagements: Engagements
 ) -> Response[str]:
-    """Like a post, or take the like back."""
-    who = await site.visitors.of(request)
-    await (engagements.like if forms.is_on(body) else engagements.unlike)(who.person(), id)
-    piece = post_html.acts(await social.get(who.actor, id))
-    return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
+    """Like a post, or remove the like."""
+    visitor = await site.visitors.from_request(request)
+    await (engagements.like if forms.is_on(body) else engagements.unlike)(visitor.require_user(), id)
+    return await _actions_response(request, body, site, visitor, id, posts)
 
 
 @page.post("/posts/{id}/bookmark", access=USER)
 async def bookmark(
-    request: Request, body: bytes, site: Site, id: PostId, social: Posts, engagements: Engagements
+    request: Request, body: bytes, site: Site, id: PostId, posts: Posts, engagements: Engagements
 ) -> Response[str]:
-    """Bookmark a post, or take the bookmark away."""
-    who = await site.visitors.of(request)
-    await (engagements.bookmark if forms.is_on(body) else engagements.unbookmark)(who.person(), id)
-    piece = post_html.acts(await social.get(who.actor, id))
-    return site.done(request, who, body, f"/app/posts/{id}#post-{id}", "piece.html", piece=piece)
+    """Bookmark a post, or remove the bookmark."""
+    visitor = await site.visitors.from_request(request)
+    await (engagements.bookmark if forms.is_on(body) else engagements.unbookmark)(visitor.require_user(), id)
+    return await _actions_response(request, body, site, visitor, id, posts)
+
+
+async def _actions_response(
+    request: Request, body: bytes, site: Site, visitor: Visitor, id: str, posts: Posts
+) -> Response[str]:
+    actions = post_html.post_actions(await posts.get(visitor.actor, id))
+    path = f"/app/posts/{id}#post-{id}"
+    return site.form_response(request, visitor, body, path, "fragment.html", fragment=actions)
 
 
 @page.post("/posts/{id}/ban", access=ADMIN)
-async def ban(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
-    """Take a post out of every feed, or bring it back: for admins."""
-    who = await site.visitors.of(request)
+async def ban(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
+    """Ban or unban a post (admins)."""
+    visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
-    found = await social.ban(who.person(), id, on=on)
-    said = "It is banned." if on else "It is back."
-    return site.done(request, who, body, f"/app/posts/{id}", "ban.html", said=said, post=found)
+    found = await posts.ban(visitor.require_user(), id, on=on)
+    message = "Post banned." if on else "Post unbanned."
+    return site.form_response(
+        request, visitor, body, f"/app/posts/{id}", "ban-button.html", message=message, post=found
+    )
 
 
 @page.post("/posts/{id}/delete", access=USER)
-async def delete(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
-    """Delete one's own post."""
-    who = await site.visitors.of(request)
-    with suppress(NotFound):  # by a second click: then it is gone
-        await social.delete(who.person(), id)
-    return site.done(request, who, b"", "/app")
+async def delete(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
+    """Delete a post (its author or an admin)."""
+    visitor = await site.visitors.from_request(request)
+    with suppress(NotFound):  # deleted by an earlier click
+        await posts.delete(visitor.require_user(), id)
+    return site.form_response(request, visitor, b"", "/app")
 
 
 @page.post("/posts/{id}/comments", access=USER)
 async def comment(
-    request: Request, body: bytes, site: Site, id: PostId, social: Posts, comments: Comments
+    request: Request, body: bytes, site: Site, id: PostId, posts: Posts, comments: Comments
 ) -> Response[str]:
-    """Say something below a post."""
-    who = await site.visitors.of(request)
-    made = await comments.create(who.person(), id, forms.read(body, NewComment), site.operation(request, body))
-    found = await social.get(who.actor, id)
-    shown = Markup(post_html.comments([made], found, who, site.clock.now_ms()).decode())  # noqa: S704
-    # The newest is the last: where there are more than one page, it is on another.
-    place = f"?cursor={comments.cursor_at(made)}" if found.commentsCount > Page().limit else ""
-    to = f"/app/posts/{id}{place}#comment-{made.id}"
-    said = {"post": found, "comment": shown, "acts": post_html.acts(found)}
-    return site.done(request, who, body, to, "commented.html", said="Commented.", **said)
+    """Comment on a post."""
+    visitor = await site.visitors.from_request(request)
+    new = forms.read_form(body, NewComment)
+    created = await comments.create(visitor.require_user(), id, new, site.idempotency_key(request, body))
+    found = await posts.get(visitor.actor, id)
+    row = Markup(post_html.comment_rows([created], found, visitor, site.clock.now_ms()).decode())  # noqa: S704
+    # The newest comment is the last one. If there is more than one page, the cursor leads to it.
+    query = f"?cursor={comments.cursor_at(created)}" if found.commentsCount > Page().limit else ""
+    path = f"/app/posts/{id}{query}#comment-{created.id}"
+    context = {"post": found, "comment": row, "actions": post_html.post_actions(found)}
+    return site.form_response(request, visitor, body, path, "comment-created.html", message="Comment added.", **context)
 
 
 @page.get("/posts/{id}/edit", access=USER)
-async def edit_page(request: Request, site: Site, id: PostId, social: Posts) -> Response[str]:
-    """Where one changes what one's own post says."""
-    who = await site.visitors.of(request)
-    found = await social.get(who.person(), id)
-    if found.username != who.name:
-        raise Forbidden("Only its author may edit a post.")
-    return site.page(request, who, "post-edit.html", id=id, content=found.content, problem="")
+async def edit_page(request: Request, site: Site, id: PostId, posts: Posts) -> Response[str]:
+    """Show the form to edit a post."""
+    visitor = await site.visitors.from_request(request)
+    found = await posts.get(visitor.require_user(), id)
+    if found.username != visitor.name:
+        raise Forbidden("Only the author can edit a post.")
+    return site.page(request, visitor, "post-edit.html", id=id, content=found.content, problem="")
 
 
 @page.post("/posts/{id}/edit", access=USER)
-async def edit(request: Request, body: bytes, site: Site, id: PostId, social: Posts) -> Response[str]:
-    """Change what one's own post says. What it said before is kept."""
-    who = await site.visitors.of(request)
+async def edit(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
+    """Edit a post (its author)."""
+    visitor = await site.visitors.from_request(request)
     try:
-        await social.edit(who.person(), id, forms.read(body, PostEdit))
+        await posts.edit(visitor.require_user(), id, forms.read_form(body, PostEdit))
     except Invalid as error:
-        content = forms.fields_of(body).get("content", "")
-        return site.page(
-            request, who, "post-edit.html", status=error.status, id=id, content=content, problem=error.detail
-        )
-    return site.done(request, who, b"", f"/app/posts/{id}")
+        content = forms.parse_form(body).get("content", "")
+        values: dict[str, Any] = {"id": id, "content": content, "problem": error.detail}
+        return site.page(request, visitor, "post-edit.html", status=error.status, **values)
+    return site.form_response(request, visitor, b"", f"/app/posts/{id}")
 
 
 @page.post("/posts/{id}/comments/{comment}/delete", access=USER)
-async def uncomment(
+async def delete_comment(
     request: Request, body: bytes, site: Site, id: PostId, comment: CommentId, comments: Comments
 ) -> Response[str]:
-    """Take a comment away: its author, the post's owner or an admin."""
-    who = await site.visitors.of(request)
-    with suppress(NotFound):
-        await comments.delete(who.person(), comment)
-    return site.done(request, who, body, f"/app/posts/{id}#comments")
+    """Delete a comment (its author, the post's author or an admin)."""
+    visitor = await site.visitors.from_request(request)
+    with suppress(NotFound):  # deleted by an earlier click
+        await comments.delete(visitor.require_user(), comment)
+    return site.form_response(request, visitor, body, f"/app/posts/{id}#comments")

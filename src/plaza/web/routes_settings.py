@@ -1,4 +1,4 @@
-"""One's own account: the profile, the password, where one is signed in, what is held about one, and leaving."""
+"""Account settings: profile, sessions, password, data export and account deletion."""
 
 from __future__ import annotations
 
@@ -32,118 +32,119 @@ from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
-# What the form of a profile shows. An empty one takes the field away.
-EDITED: Final = ("display_name", "bio", "links")
-# Nobody is signed in at more places than they can look through.
-MOST_SESSIONS: Final = 50
+# The fields of the profile form. An empty field is removed from the profile.
+PROFILE_FIELDS: Final[tuple[str, ...]] = ("display_name", "bio", "links")
+# More than a user can look through.
+MAX_SESSIONS_SHOWN: Final = 50
 
 
-def own_tabs(on: str) -> Markup:
-    """What is one's own, beside the feeds."""
-    return tabs(
-        "Yours", tuple((name, f"/app/{name.lower()}") for name in ("Profile", "Account", "Blocked", "Muted")), on
-    )
+def settings_tabs(current: str) -> Markup:
+    """The tabs of the settings pages."""
+    names = ("Profile", "Account", "Blocked", "Muted")
+    return tabs("Settings", tuple((name, f"/app/{name.lower()}") for name in names), current)
 
 
 @page.get("/profile", access=USER)
-async def own_profile(request: Request, site: Site, people: Users) -> Response[str]:
-    """Where one changes one's own profile."""
-    who = await site.visitors.of(request)
-    user = await people.get(who.person(), who.name)
-    return _profile(site, request, who, user)
+async def own_profile(request: Request, site: Site, users: Users) -> Response[str]:
+    """Show the form to edit your profile."""
+    visitor = await site.visitors.from_request(request)
+    user = await users.get(visitor.require_user(), visitor.name)
+    return _profile_page(site, request, visitor, user)
 
 
-def _profile(site: Site, request: Request, who: Visitor, user: Any, *, status: int = 200, **said: str) -> Response[str]:
-    given: dict[str, Any] = {"problem": "", "field": "", "tabs": own_tabs("Profile"), **said}
-    return site.page(request, who, "profile-edit.html", status=status, user=user, here="/app/profile", **given)
+def _profile_page(
+    site: Site, request: Request, visitor: Visitor, user: Any, *, status: int = 200, **context: str
+) -> Response[str]:
+    values: dict[str, Any] = {"user": user, "problem": "", "field": "", "tabs": settings_tabs("Profile"), **context}
+    return site.page(request, visitor, "profile-edit.html", status=status, return_path="/app/profile", **values)
 
 
 @page.post("/profile", access=USER)
-async def change_profile(request: Request, body: bytes, site: Site, people: Users) -> Response[str]:
-    """Change one's own profile."""
-    who = await site.visitors.of(request)
-    given = forms.fields_of(body)
+async def change_profile(request: Request, body: bytes, site: Site, users: Users) -> Response[str]:
+    """Edit your profile."""
+    visitor = await site.visitors.from_request(request)
+    fields = forms.parse_form(body)
     try:
-        profile = forms.convert({name: given[name] or None for name in EDITED if name in given}, Profile)
-        await people.update_profile(who.person(), who.name, profile)
+        changes = {name: fields[name] or None for name in PROFILE_FIELDS if name in fields}
+        await users.update_profile(visitor.require_user(), visitor.name, forms.convert_fields(changes, Profile))
     except Invalid as error:
-        shown = {name: given.get(name, "") for name in EDITED}
-        about = {"problem": error.detail, "field": error.extra.get("field", "")}
-        return _profile(site, request, who, shown, status=error.status, **about)
-    return site.done(request, who, b"", user_path(who.name))
+        values = {name: fields.get(name, "") for name in PROFILE_FIELDS}
+        problem = {"problem": error.detail, "field": error.extra.get("field", "")}
+        return _profile_page(site, request, visitor, values, status=error.status, **problem)
+    return site.form_response(request, visitor, b"", user_path(visitor.name))
 
 
 @page.get("/account", access=USER)
 async def account(request: Request, site: Site, sessions: Sessions, changed: str = "") -> Response[str]:
-    """The password, where one is signed in, what is held, and the way out."""
-    return await _account(request, site, sessions, changed=changed == "password")
+    """Show your account: sessions, password, data export and deletion."""
+    return await _account_page(request, site, sessions, password_changed=changed == "password")
 
 
-async def _account(request: Request, site: Site, sessions: Sessions, **said: Any) -> Response[str]:
-    who = await site.visitors.of(request)
-    who.person()
-    given = {"changed": False, "password_problem": "", "leave_problem": "", "tabs": own_tabs("Account"), **said}
-    own = await _sessions(request, sessions)
-    return site.page(request, who, "account.html", here="/app/account", sessions=own, **given)
+async def _account_page(request: Request, site: Site, sessions: Sessions, **context: Any) -> Response[str]:
+    visitor = await site.visitors.from_request(request)
+    visitor.require_user()
+    values = {"password_changed": False, "password_problem": "", "deletion_problem": "", **context}
+    values |= {"tabs": settings_tabs("Account"), "sessions": await _own_sessions(request, sessions)}
+    return site.page(request, visitor, "account.html", return_path="/app/account", **values)
 
 
-async def _sessions(request: Request, sessions: Sessions) -> list[Session]:
+async def _own_sessions(request: Request, sessions: Sessions) -> list[Session]:
     visit, _ = await sessions.visit(token_of(request))
-    return (await sessions.page(visit, Page(limit=MOST_SESSIONS))).sessions
+    return (await sessions.page(visit, Page(limit=MAX_SESSIONS_SHOWN))).sessions
 
 
 @page.post("/account/sessions/{id}/end", access=USER)
 async def end_session(request: Request, body: bytes, site: Site, id: SessionId, sessions: Sessions) -> Response[str]:
-    """Sign out somewhere else."""
-    who = await site.visitors.of(request)
-    who.person()
+    """End another of your sessions."""
+    visitor = await site.visitors.from_request(request)
+    visitor.require_user()
     visit, _ = await sessions.visit(token_of(request))
-    with suppress(NotFound):  # by a second click: then it has ended
+    with suppress(NotFound):  # ended by an earlier click
         await sessions.end_own(visit, id)
-    own = await _sessions(request, sessions)
-    return site.done(request, who, body, "/app/account", "sessions.html", said="Signed out there.", sessions=own)
+    context: dict[str, Any] = {"message": "Session signed out.", "sessions": await _own_sessions(request, sessions)}
+    return site.form_response(request, visitor, body, "/app/account", "sessions.html", **context)
 
 
-@page.post("/account/password", access=USER, limit=None)  # tries are counted by the name
+@page.post("/account/password", access=USER, limit=None)  # attempts are limited per username
 async def change_password(
     request: Request, body: bytes, site: Site, accounts: Accounts, sessions: Sessions
 ) -> Response[str]:
-    """Change the password. Every session ends, and this browser begins a new one."""
-    who = await site.visitors.of(request)
+    """Change your password. This ends all sessions, and starts a new one in this browser."""
+    visitor = await site.visitors.from_request(request)
     try:
-        await accounts.change_password(who.person(), forms.read(body, PasswordChange), request.address)
+        await accounts.change_password(visitor.require_user(), forms.read_form(body, PasswordChange), request.address)
     except (Forbidden, Invalid, TooFast) as error:
-        return await _account(request, site, sessions, status=_status(error), password_problem=error.detail)
-    visit = await sessions.admit(token_of(request), who.name)
-    new = await site.visitors.behind(request, visit)
-    return Response(status=303, headers=[*new.cookie, ("location", "/app/account?changed=password")])
+        return await _account_page(request, site, sessions, status=_status(error), password_problem=error.detail)
+    visit = await sessions.admit(token_of(request), visitor.name)
+    renewed = await site.visitors.from_visit(request, visit)
+    return Response(status=303, headers=[*renewed.cookie, ("location", "/app/account?changed=password")])
 
 
 @page.get("/account/export", access=USER, media_type=JSON)
 async def export(request: Request, site: Site, exports: AccountExport) -> Response[bytes]:
-    """Everything held about one, as a file."""
-    who = await site.visitors.of(request)
-    held = json.format(json.encode(await exports.everything(who.person())), indent=2)
-    named = ("content-disposition", f'attachment; filename="plaza-{who.name}.json"')
-    return Response(held, headers=[named, ("cache-control", "no-store")], media_type=JSON)
+    """Download all your data."""
+    visitor = await site.visitors.from_request(request)
+    data = json.format(json.encode(await exports.everything(visitor.require_user())), indent=2)
+    disposition = ("content-disposition", f'attachment; filename="plaza-{visitor.name}.json"')
+    return Response(data, headers=[disposition, ("cache-control", "no-store")], media_type=JSON)
 
 
 @page.post("/account/leave", access=USER, limit=None)
-async def leave(
+async def delete_account(
     request: Request, body: bytes, site: Site, credentials: Credentials, sessions: Sessions, deletion: AccountDeletion
 ) -> Response[str]:
-    """Delete the account, by its password."""
-    who = await site.visitors.of(request)
-    me = who.person()
+    """Delete your account, with its password."""
+    visitor = await site.visitors.from_request(request)
+    actor = visitor.require_user()
     try:
-        if await credentials.check(me.name, forms.fields_of(body).get("password", ""), request.address) is None:
+        if await credentials.check(actor.name, forms.parse_form(body).get("password", ""), request.address) is None:
             raise Forbidden("The password is wrong.")
     except (Forbidden, TooFast) as error:
-        return await _account(request, site, sessions, status=_status(error), leave_problem=error.detail)
-    await deletion.delete(me, me.name)
+        return await _account_page(request, site, sessions, status=_status(error), deletion_problem=error.detail)
+    await deletion.delete(actor, actor.name)
     return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])
 
 
 def _status(error: PlazaError) -> int:
-    # The page is theirs; only what they typed is wrong.
+    # The user may see the page; only the submitted values are wrong.
     return 422 if error.status == 403 else error.status

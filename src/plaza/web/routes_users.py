@@ -1,4 +1,4 @@
-"""Users: profiles, following, muting and blocking."""
+"""Users: profiles, following, muting, blocking and suspension."""
 
 from __future__ import annotations
 
@@ -14,24 +14,30 @@ from plaza.social.model import NoProfile, RelationFlags, User, Username
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from plaza.web import forms, post_html
-from plaza.web.routes_settings import own_tabs
+from plaza.web.routes_settings import settings_tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
-from plaza.web.text_html import older, user_path
+from plaza.web.text_html import next_page_link, user_path
 from plaza.web.visitors import Visitor
 
 page = PageRoutes()
 
 
-async def _head(
-    who: Visitor, username: str, people: Users, relations: Relations, credentials: Credentials
+async def _header_context(
+    visitor: Visitor, username: str, users: Users, relations: Relations, credentials: Credentials
 ) -> dict[str, Any]:
-    """What stands above everything about a person."""
-    user = await people.get(who.actor, username)
-    other = who.actor is not None and who.name != username
-    ties = await relations.flags(who.person(), username) if other else RelationFlags()
-    suspended = who.is_admin and await credentials.actor(username) is None
-    return {"user": user, "other": other, "follows": ties.follows, "mutes": ties.mutes, "suspended": suspended}
+    """The values for the header of a user's pages."""
+    user = await users.get(visitor.actor, username)
+    is_other = visitor.actor is not None and visitor.name != username
+    flags = await relations.flags(visitor.require_user(), username) if is_other else RelationFlags()
+    suspended = visitor.is_admin and await credentials.actor(username) is None
+    return {
+        "user": user,
+        "is_other": is_other,
+        "follows": flags.follows,
+        "mutes": flags.mutes,
+        "suspended": suspended,
+    }
 
 
 @page.get("/people/{username}", access=PUBLIC)
@@ -39,44 +45,44 @@ async def profile(
     request: Request,
     site: Site,
     username: Username,
-    people: Users,
+    users: Users,
     relations: Relations,
     credentials: Credentials,
     feeds: Feeds,
     cursor: str | None = None,
 ) -> Response[str]:
-    """A person and their posts."""
-    who = await site.visitors.of(request)
+    """Show a user and their posts."""
+    visitor = await site.visitors.from_request(request)
     try:
-        head = await _head(who, username, people, relations, credentials)
+        header = await _header_context(visitor, username, users, relations, credentials)
     except NoProfile:
-        if who.actor is None or not (await relations.flags(who.actor, username)).blocks:
+        if visitor.actor is None or not (await relations.flags(visitor.actor, username)).blocks:
             raise
-        return site.page(request, who, "blocked-person.html", username=username)
-    found = await feeds.of_user(who.actor, username, Page(cursor=cursor), users=False)
-    cards = post_html.cards(found.items, site.clock.now_ms())
-    more = older(user_path(username), found.pagination)
-    return site.page(request, who, "profile.html", **head, rows=cards, more=more)
+        return site.page(request, visitor, "blocked-user.html", username=username)
+    feed = await feeds.of_user(visitor.actor, username, Page(cursor=cursor), users=False)
+    cards = post_html.post_cards(feed.items, site.clock.now_ms())
+    more = next_page_link(user_path(username), feed.pagination)
+    return site.page(request, visitor, "profile.html", **header, rows=cards, more=more)
 
 
 @page.get("/people/{username}/{side}", access=PUBLIC)
-async def circle(
+async def follow_list(
     request: Request,
     site: Site,
     username: Username,
     side: Literal["followers", "following"],
-    people: Users,
+    users: Users,
     relations: Relations,
     credentials: Credentials,
     cursor: str | None = None,
 ) -> Response[str]:
-    """Who follows a person, or whom they follow, latest first."""
-    who = await site.visitors.of(request)
-    head = await _head(who, username, people, relations, credentials)
-    ask = relations.followers if side == "followers" else relations.following
-    found = await ask(who.actor, username, Page(cursor=cursor))
-    more = older(f"{user_path(username)}/{side}", found.pagination, "More people")
-    return site.page(request, who, "people.html", **head, side=side, people=found.items, more=more)
+    """List the followers of a user, or the users they follow, latest first."""
+    visitor = await site.visitors.from_request(request)
+    header = await _header_context(visitor, username, users, relations, credentials)
+    list_users = relations.followers if side == "followers" else relations.following
+    found = await list_users(visitor.actor, username, Page(cursor=cursor))
+    more = next_page_link(f"{user_path(username)}/{side}", found.pagination, "More users")
+    return site.page(request, visitor, "follow-list.html", **header, side=side, users=found.items, more=more)
 
 
 @page.post("/people/{username}/follow", access=USER)
@@ -85,77 +91,85 @@ async def follow(
     body: bytes,
     site: Site,
     username: Username,
-    people: Users,
+    users: Users,
     relations: Relations,
     credentials: Credentials,
 ) -> Response[str]:
-    """Follow someone, or no longer."""
-    who = await site.visitors.of(request)
+    """Follow or unfollow a user."""
+    visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
-    await (relations.follow if on else relations.unfollow)(who.person(), username)
-    head = await _head(who, username, people, relations, credentials)
-    said = f"You follow {username}." if on else f"You no longer follow {username}."
-    return site.done(request, who, body, user_path(username), "follow.html", said=said, **head)
+    await (relations.follow if on else relations.unfollow)(visitor.require_user(), username)
+    context = await _header_context(visitor, username, users, relations, credentials)
+    context["message"] = f"You follow {username}." if on else f"You no longer follow {username}."
+    return site.form_response(request, visitor, body, user_path(username), "follow-section.html", **context)
 
 
 @page.post("/people/{username}/suspend", access=ADMIN)
-async def suspend(request: Request, body: bytes, site: Site, username: Username, people: Users) -> Response[str]:
-    """Suspend an account, or lift that: for admins."""
-    who = await site.visitors.of(request)
+async def suspend(request: Request, body: bytes, site: Site, username: Username, users: Users) -> Response[str]:
+    """Suspend an account or lift the suspension (admins)."""
+    visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
-    user = await people.suspend(who.person(), username, on=on)
-    said = f"{username} is suspended." if on else f"{username} may sign in again."
-    piece = {"user": user, "suspended": on}
-    return site.done(request, who, body, user_path(username), "suspension.html", said=said, **piece)
+    user = await users.suspend(visitor.require_user(), username, on=on)
+    message = f"{username} is suspended." if on else f"{username} can sign in again."
+    context: dict[str, Any] = {"message": message, "user": user, "suspended": on}
+    return site.form_response(request, visitor, body, user_path(username), "suspend-button.html", **context)
 
 
 @page.post("/people/{username}/mute", access=USER)
 async def mute(
-    request: Request, body: bytes, site: Site, username: Username, people: Users, relations: Relations
+    request: Request, body: bytes, site: Site, username: Username, users: Users, relations: Relations
 ) -> Response[str]:
-    """Keep someone's posts out of one's feeds, or no longer."""
-    who = await site.visitors.of(request)
+    """Mute or unmute a user."""
+    visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
-    await (relations.mute if on else relations.unmute)(who.person(), username)
-    said = f"You mute {username}." if on else f"You no longer mute {username}."
-    row = {"person": await people.get(None, username), "verb": "mute", "on": on}
-    return site.done(request, who, body, user_path(username), "muted.html", said=said, **row)
+    await (relations.mute if on else relations.unmute)(visitor.require_user(), username)
+    message = f"You muted {username}." if on else f"You unmuted {username}."
+    context: dict[str, Any] = {"user": await users.get(None, username), "action": "mute", "on": on}
+    path = user_path(username)
+    return site.form_response(request, visitor, body, path, "mute-changed.html", message=message, **context)
 
 
 @page.post("/people/{username}/block", access=USER)
 async def block(
-    request: Request, body: bytes, site: Site, username: Username, people: Users, relations: Relations
+    request: Request, body: bytes, site: Site, username: Username, users: Users, relations: Relations
 ) -> Response[str]:
-    """Block someone, whose page is gone then, or no longer."""
-    who = await site.visitors.of(request)
+    """Block or unblock a user."""
+    visitor = await site.visitors.from_request(request)
     if forms.is_on(body):
-        await relations.block(who.person(), username)
-        return site.done(request, who, b"", "/app/blocked")
-    await relations.unblock(who.person(), username)
-    row = {"person": await people.get(None, username), "verb": "block", "on": False}
-    said = f"You no longer block {username}."
-    return site.done(request, who, body, user_path(username), "kept-away-row.html", said=said, **row)
+        await relations.block(visitor.require_user(), username)
+        return site.form_response(request, visitor, b"", "/app/blocked")
+    await relations.unblock(visitor.require_user(), username)
+    context: dict[str, Any] = {"user": await users.get(None, username), "action": "block", "on": False}
+    context["message"] = f"You unblocked {username}."
+    return site.form_response(request, visitor, body, user_path(username), "restricted-user-row.html", **context)
 
 
 @page.get("/blocked", access=USER)
 async def blocked(request: Request, site: Site, relations: Relations, cursor: str | None = None) -> Response[str]:
-    """Whom one blocks, latest first."""
-    who = await site.visitors.of(request)
-    return _kept_away(
-        request, site, who, await relations.blocked(who.person(), Page(cursor=cursor)), "block", "Blocked"
-    )
+    """List blocked users, latest first."""
+    visitor = await site.visitors.from_request(request)
+    found = await relations.blocked(visitor.require_user(), Page(cursor=cursor))
+    return _restricted_users_page(request, site, visitor, found, "block", "Blocked")
 
 
 @page.get("/muted", access=USER)
 async def muted(request: Request, site: Site, relations: Relations, cursor: str | None = None) -> Response[str]:
-    """Whom one mutes, latest first."""
-    who = await site.visitors.of(request)
-    return _kept_away(request, site, who, await relations.muted(who.person(), Page(cursor=cursor)), "mute", "Muted")
+    """List muted users, latest first."""
+    visitor = await site.visitors.from_request(request)
+    found = await relations.muted(visitor.require_user(), Page(cursor=cursor))
+    return _restricted_users_page(request, site, visitor, found, "mute", "Muted")
 
 
-def _kept_away(
-    request: Request, site: Site, who: Visitor, found: PageResult[User], verb: str, title: str
+def _restricted_users_page(
+    request: Request, site: Site, visitor: Visitor, found: PageResult[User], action: str, title: str
 ) -> Response[str]:
-    said: dict[str, Any] = {"tabs": own_tabs(title), "title": title, "verb": verb, "on": True}
-    more = older(f"/app/{title.lower()}", found.pagination, "More people")
-    return site.page(request, who, "kept-away.html", people=found.items, more=more, **said)
+    context: dict[str, Any] = {
+        "tabs": settings_tabs(title),
+        "title": title,
+        "action": action,
+        "on": True,
+        "users": found.items,
+        "empty": f"No {title.lower()} users.",
+        "more": next_page_link(f"/app/{title.lower()}", found.pagination, "More users"),
+    }
+    return site.page(request, visitor, "restricted-users.html", **context)

@@ -1,14 +1,14 @@
-"""Routes of pages. What all pages have in common is said here once, so that no page can forget it: errors are pages,
-a form is checked before its handler runs, and what was written in one that is refused is not lost.
+"""Routes of pages. What all pages have in common is here, so that no page can forget it: errors are HTML pages,
+forms are checked before their handler runs, and the text of a refused form is not lost.
 
     page = PageRoutes()
 
-    @page.get("/articles")
+    @page.get("/articles", access=PUBLIC)
     async def articles(request: Request, site: Site, lists: ArticleLists) -> Response[str]:
-        '''Articles by score.'''
-        who = await site.visitors.of(request)
-        found = await lists.list_articles(who.actor, query)
-        return site.page(request, who, "articles.html", section="Articles", articles=found)
+        '''List articles by score.'''
+        visitor = await site.visitors.from_request(request)
+        found = await lists.list_articles(visitor.actor, query)
+        return site.page(request, visitor, "articles.html", section="Articles", articles=found)
 
     @page.post("/articles/{id}/vote", access=USER)
     async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]: ...
@@ -26,7 +26,7 @@ from plaza.core.http.routes import Handler, Method, Options, Routes
 from plaza.web.problem_pages import problem_page
 from plaza.web.rendering import HTML
 from plaza.web.security import HOME, StaleForm
-from plaza.web.sign_in import turned_away
+from plaza.web.sign_in import refused_form_response
 from plaza.web.site import Site
 
 
@@ -34,32 +34,32 @@ class PageRoutes(Routes):
     """Pages and their forms, under `/app`."""
 
     def __init__(self) -> None:
-        super().__init__("pages", prefix=HOME, about="Pages for people.")
+        super().__init__("pages", prefix=HOME, about="HTML pages.")
 
     def _adder(self, method: Method, path: str, options: Options) -> Callable[[Handler], Handler]:
         options.setdefault("media_type", HTML)
         options["listed"] = False
-        options["any_query"] = True  # people link to pages with whatever their mailer adds
+        options["any_query"] = True  # links in e-mails often have additional parameters
         options["on_error"] = problem_page
         options["by_cookie"] = True
-        assert method in ("GET", "POST"), "a form knows no other"
+        assert method in ("GET", "POST"), "HTML forms have no other methods"
         return super()._adder(method, path, options)
 
 
 class SitePageAccess:
-    """Recognises users of pages by their session cookie, and guards forms. The HTTP layer calls it (`PageAccess`)."""
+    """Identifies users of pages by their session cookie, and checks forms, for the HTTP layer (`PageAccess`)."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     async def signed_in(self, request: Request) -> Actor | None:
-        """The signed-in user; None for a guest. No round trip if the session is cached."""
-        return (await self._site.visitors.of(request)).actor
+        """Return the signed-in user; None for a guest. No round trip if the session is cached."""
+        return (await self._site.visitors.from_request(request)).actor
 
     async def run_form(self, request: Request, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a form's handler if one of our own pages made the form for this session."""
+        """Run a form's handler if one of our pages created the form for this session."""
         try:
             self._site.require_own_form(request, request.body)
             return await run()
         except (StaleForm, Unauthenticated) as error:
-            return await turned_away(request, self._site, error)
+            return await refused_form_response(request, self._site, error)

@@ -1,8 +1,8 @@
-"""What keeps other sites from acting here in a visitor's name.
+"""Protects forms against other sites (CSRF), and redirects against other hosts.
 
-Three locks, each of which would do alone: the session's cookie is `SameSite=Lax`, browsers say where a request comes
-from, and every form carries a token that only our own pages know. The token is made from the cookie's value, so that it
-is worth nothing in another session, and checking it asks nobody.
+Three checks, each sufficient alone: the session cookie is `SameSite=Lax`, browsers state where a request comes from,
+and every form carries a token that only our pages contain. The token is derived from the session cookie, so it is
+useless in another session, and checking it needs no round trip.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.http.problem_details import CrossOrigin
 
 HOME: Final = "/app"
-_DOTS: Final = r"(?:\.|%2[eE]){1,2}(?:[/?#]|$)"  # a segment by which browsers climb
+_DOTS: Final = r"(?:\.|%2[eE]){1,2}(?:[/?#]|$)"  # a `.` or `..` segment, which browsers resolve
 _LOCAL: Final = re.compile(rf"/app(?:/(?!{_DOTS})[^/?#\\\x00-\x20\x7f-\x9f]*)*(?:[?#][^\\\x00-\x20\x7f-\x9f]*)?")
 
 
@@ -25,50 +25,50 @@ class StaleForm(Forbidden):
     title, code = "This form is from an earlier session", "stale_form"
 
 
-class Forms:
-    """Makes and checks what only our own pages know."""
+class FormTokens:
+    """Creates and checks form tokens, and derives idempotency keys from forms."""
 
     def __init__(self, secret: str) -> None:
         self._key = hmac.digest(secret.encode(), b"plaza forms", "sha256")
         self._tokens = lru_cache(8_192)(lambda session: self._digest("form", session))
 
     def token(self, session: str) -> str:
-        """What every form of a session carries."""
+        """The token that every form of a session carries."""
         return self._tokens(session)
 
-    def operation(self, session: str, once: str) -> str:
-        """What a form that was filled in once does, however often it is sent: the same for the same form."""
-        return self._digest("once", session, once)
+    def idempotency_key(self, session: str, form: str) -> str:
+        """A key that is the same for the same form of the same session."""
+        return self._digest("once", session, form)
 
-    def require(self, headers: Mapping[str, str], session: str | None, shown: str) -> None:
-        """Refuse what does not come from one of our own pages in this session."""
-        require_own_page(headers)
+    def require(self, headers: Mapping[str, str], session: str | None, token: str) -> None:
+        """Refuse a form that was not created by one of our pages in this session."""
+        require_same_origin(headers)
         if session is None:
             raise Unauthenticated("Sign in to do this.")
-        if not hmac.compare_digest(self.token(session).encode(), shown.encode()):
-            raise StaleForm("You have signed in or out since this page was opened. Load it again and repeat.")
+        if not hmac.compare_digest(self.token(session).encode(), token.encode()):
+            raise StaleForm("You have signed in or out since this page was loaded. Reload it and try again.")
 
     def _digest(self, *parts: str) -> str:
         return hmac.digest(self._key, "\n".join(parts).encode("utf-8", "surrogatepass"), "sha256").hex()[:32]
 
 
-def require_own_page(headers: Mapping[str, str]) -> None:
-    """Refuse what a browser says comes from elsewhere. One that says nothing is left to the form's token."""
-    said = headers.get("sec-fetch-site")
-    silent = "origin" not in headers if said is None else said == "none"
-    if not silent and not is_own_page(headers):
+def require_same_origin(headers: Mapping[str, str]) -> None:
+    """Refuse a request that comes from another site. If the browser does not say, the form token decides."""
+    fetch_site = headers.get("sec-fetch-site")
+    is_unknown = "origin" not in headers if fetch_site is None else fetch_site == "none"
+    if not is_unknown and not is_same_origin(headers):
         raise CrossOrigin("Pages of other sites may not do this.")
 
 
-def is_own_page(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that this comes from one of our own pages."""
-    site = headers.get("sec-fetch-site")
-    if site is not None:
-        return site == "same-origin"
-    scheme, _, place = headers.get("origin", "").partition("://")
-    return bool(scheme) and place == headers.get("host")
+def is_same_origin(headers: Mapping[str, str]) -> bool:
+    """Whether the browser states that a request comes from one of our pages."""
+    fetch_site = headers.get("sec-fetch-site")
+    if fetch_site is not None:
+        return fetch_site == "same-origin"
+    scheme, _, host = headers.get("origin", "").partition("://")
+    return bool(scheme) and host == headers.get("host")
 
 
-def local(path: str | None, otherwise: str = HOME) -> str:
-    """Where to go on: a page of ours, or else another. `//evil.example`, `/\\evil.example` and schemes are none."""
-    return path if path is not None and _LOCAL.fullmatch(path) else otherwise
+def local_path(path: str | None, default: str = HOME) -> str:
+    """Return `path` if it is a page under `/app`, else `default`. `//evil.example` and `/\\evil.example` are not."""
+    return path if path is not None and _LOCAL.fullmatch(path) else default

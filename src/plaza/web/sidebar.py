@@ -1,5 +1,5 @@
-"""What is going on elsewhere on the plaza, beside the posts: the same for everybody, so it is put together now and then
-and not for each reader. It names no persons, so there is nobody in it who may be hidden from a reader.
+"""The sidebar: live events, popular articles and groups. It is the same for all visitors, so it is refreshed every ten
+seconds and not per request. It names no users, so it does not depend on blocks.
 """
 
 from __future__ import annotations
@@ -19,55 +19,54 @@ from plaza.core.paging import Page
 from plaza.live.schedule import EventSchedule
 from plaza.web.rendering import fragment
 
-# A visitor who sees a count that is this old has lost nothing.
-RENEW_MS: Final = 10_000
-SHOWN: Final = 4
-GROUPS_SHOWN: Final = 12
+REFRESH_MS: Final = 10_000
+MAX_ENTRIES: Final = 4
+MAX_GROUPS: Final = 12
 
 
-class Noticeboard:
-    """The notices, as HTML."""
+class Sidebar:
+    """The sidebar as HTML."""
 
     def __init__(self, programme: EventSchedule, lists: ArticleLists, clock: Clock) -> None:
         self._programme = programme
         self._lists = lists
         self._clock = clock
-        self._notices = Markup("")
+        self._html = Markup("")
         self._groups: tuple[tuple[str, int], ...] = ()
-        self._due_ms = 0
-        self._renewing: asyncio.Task[None] | None = None
+        self._refresh_at_ms = 0
+        self._refreshing: asyncio.Task[None] | None = None
 
-    def latest(self) -> Markup:
-        """The notices as they were a moment ago. Now and then new ones are put together, and nobody waits for it."""
+    def html(self) -> Markup:
+        """Return the current sidebar. If it is due, a refresh starts in the background."""
         now = self._clock.now_ms()
-        if now >= self._due_ms:
-            self._due_ms = now + RENEW_MS
-            self._renewing = asyncio.create_task(self._renew())
-        return self._notices
+        if now >= self._refresh_at_ms:
+            self._refresh_at_ms = now + REFRESH_MS
+            self._refreshing = asyncio.create_task(self._refresh())
+        return self._html
 
-    def groups(self, current: str) -> Markup:
-        """Groups of articles to choose from, instead of the notices."""
-        self.latest()
-        return _groups(self._groups, current)
+    def groups_html(self, current: str) -> Markup:
+        """Return the article groups, which replace the sidebar on article pages."""
+        self.html()
+        return _groups_html(self._groups, current)
 
-    async def ready(self) -> None:
-        """Wait for the first notices; after that there are always some."""
-        self.latest()
-        if not self._notices and self._renewing is not None:
-            await asyncio.shield(self._renewing)
+    async def wait_until_loaded(self) -> None:
+        """Wait for the first refresh; later calls return at once."""
+        self.html()
+        if not self._html and self._refreshing is not None:
+            await asyncio.shield(self._refreshing)
 
-    async def _renew(self) -> None:
-        # Without them a page is still a page, and the next one tries again.
+    async def _refresh(self) -> None:
+        # Pages work without a sidebar, and the next refresh tries again.
         with contextlib.suppress(PlazaError):
-            showings, articles, groups = await asyncio.gather(
+            events, articles, groups = await asyncio.gather(
                 self._programme.all(),
-                self._lists.list_articles(None, ArticlesQuery(limit=SHOWN, order="hot")),
-                self._lists.list_groups(Page(limit=GROUPS_SHOWN)),
+                self._lists.list_articles(None, ArticlesQuery(limit=MAX_ENTRIES, order="hot")),
+                self._lists.list_groups(Page(limit=MAX_GROUPS)),
             )
             self._groups = tuple((group.name, group.size) for group in groups.groups)
-            self._notices = fragment("notices.html", showings=showings[:SHOWN], articles=articles.articles)
+            self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles.articles)
 
 
 @lru_cache(256)
-def _groups(groups: tuple[tuple[str, int], ...], current: str) -> Markup:
-    return fragment("groups.html", groups=groups, current=current)
+def _groups_html(groups: tuple[tuple[str, int], ...], current: str) -> Markup:
+    return fragment("sidebar-groups.html", groups=groups, current=current)

@@ -1,4 +1,4 @@
-"""The sign-in page, and who comes to it: also those whose session ended over a form, with what they wrote in it."""
+"""The sign-in page, also for users whose session ended while they filled in a form: the page carries their text."""
 
 from __future__ import annotations
 
@@ -7,52 +7,62 @@ from typing import Any, Final
 from plaza.core.errors import PlazaError
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.web.drafts import Draft, draft_of
+from plaza.web.drafts import Draft, draft_from_request
 from plaza.web.problem_pages import wants_page
 from plaza.web.security import HOME
 from plaza.web.site import Site
 from plaza.web.visitors import Visitor
 
-# What proxies add. One that does not pass the `Host` on asks for this machine by its own name, whoever asked the proxy.
-_ADDED_BY_PROXIES: Final = frozenset(
+# Headers that proxies add. A proxy that does not pass on the `Host` sends its own, so the visitor's host is unknown.
+_PROXY_HEADERS: Final = frozenset(
     {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
 )
 
 
 async def sign_in_page(
-    request: Request, site: Site, next: str, *, status: int = 200, draft: Draft | None = None, **said: Any
+    request: Request, site: Site, next_path: str, *, status: int = 200, draft: Draft | None = None, **context: Any
 ) -> Response[str]:
-    """Where people sign in; with the demo on, also its accounts. It carries a draft along."""
-    who = await site.visitors.at_the_door(request)
-    given: dict[str, Any] = {"username": "", "problem": "", "carried": draft.carried() if draft else (), **said}
-    accounts = await site.demo.accounts(host_of(request))
-    return site.page(request, who, "sign-in.html", status=status, here=next, to=next, accounts=accounts, **given)
+    """Return the sign-in page, with the demo's accounts if the demo is on. It carries a draft in hidden fields."""
+    visitor = await site.visitors.for_sign_in(request)
+    values: dict[str, Any] = {
+        "username": "",
+        "problem": "",
+        "hidden_fields": draft.hidden_fields() if draft else (),
+        "accounts": await site.demo.accounts(visited_host(request)),
+        **context,
+    }
+    return site.page(
+        request, visitor, "sign-in.html", status=status, return_path=next_path, next_path=next_path, **values
+    )
 
 
-def let_in(request: Request, site: Site, who: Visitor, next: str, draft: Draft | None) -> Response[str]:
-    """On to where somebody meant to be, or first to what they wrote."""
+def signed_in_response(
+    request: Request, site: Site, visitor: Visitor, next_path: str, draft: Draft | None
+) -> Response[str]:
+    """Redirect a user who has just signed in, or show the draft that the sign-in form carried."""
     if draft is None:
-        return Response(status=303, headers=[*who.cookie, ("location", next)])
-    return _draft_page(request, site, who, draft, here=next)
+        return Response(status=303, headers=[*visitor.cookie, ("location", next_path)])
+    return _draft_page(request, site, visitor, draft, return_path=next_path)
 
 
-async def turned_away(request: Request, site: Site, error: PlazaError) -> Response[str]:
-    """Whoever sent a form and is not, or no longer, signed in as when it was made. What they wrote is not lost."""
-    draft = draft_of(request) if wants_page(request) else None
+async def refused_form_response(request: Request, site: Site, error: PlazaError) -> Response[str]:
+    """Respond to a form of a visitor who is signed out, or signed in to another session, without losing the text."""
+    draft = draft_from_request(request) if wants_page(request) else None
     if draft is None:
         raise error
-    next = site.next(request.body, HOME)
-    who = await site.visitors.of(request)
-    if who.actor is None:
-        said = "You are signed out by now. Sign in, and what you wrote is here again."
-        return await sign_in_page(request, site, next, status=403, draft=draft, problem=said)
-    return _draft_page(request, site, who, draft, status=403, here=next)
+    next_path = site.next_path(request.body, HOME)
+    visitor = await site.visitors.from_request(request)
+    if visitor.actor is None:
+        problem = "You have been signed out. Sign in to continue with your text."
+        return await sign_in_page(request, site, next_path, status=403, draft=draft, problem=problem)
+    return _draft_page(request, site, visitor, draft, status=403, return_path=next_path)
 
 
-def _draft_page(request: Request, site: Site, who: Visitor, draft: Draft, **said: Any) -> Response[str]:
-    return site.page(request, who, "draft-page.html", path=draft.path, fields=draft.shown(site.mark(who)), **said)
+def _draft_page(request: Request, site: Site, visitor: Visitor, draft: Draft, **options: Any) -> Response[str]:
+    fields = draft.form_fields(site.csrf_token(visitor))
+    return site.page(request, visitor, "draft-page.html", path=draft.path, fields=fields, **options)
 
 
-def host_of(request: Request) -> str:
-    """The host that a visitor asked for; none if it was a proxy that asked, for we cannot know what it was asked."""
-    return "" if _ADDED_BY_PROXIES & request.headers.keys() else request.headers.get("host", "")
+def visited_host(request: Request) -> str:
+    """The host that the visitor requested; empty behind a proxy, where it is unknown."""
+    return "" if _PROXY_HEADERS & request.headers.keys() else request.headers.get("host", "")

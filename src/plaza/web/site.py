@@ -1,7 +1,7 @@
-"""What every page is made with: who looks at it, its frame, and what happens after a form.
+"""Builds page responses: the visitor, the frame around every page, and the response to a form.
 
-A form is sent by the browser itself, which is then sent on to a page (303), or by our script, which asks for the piece
-of the page that has changed. Both are the same request to the same address; only the answer differs.
+A form is sent either by the browser, which is then redirected to a page (303), or by our script, which asks for the
+changed fragment of the page. Both send the same request to the same path; only the response differs.
 """
 
 from __future__ import annotations
@@ -17,96 +17,110 @@ from plaza.core.clock import Clock
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.sessions.cookies import token_of
-from plaza.web import rendering
 from plaza.web.demo import DemoAccounts
-from plaza.web.forms import CSRF, NEXT, ONCE, fields_of
-from plaza.web.problem_pages import address
-from plaza.web.rendering import page, render
-from plaza.web.security import Forms, local
+from plaza.web.forms import CSRF, FORM_ID, NEXT, parse_form
+from plaza.web.problem_pages import path_and_query
+from plaza.web.rendering import html_response, render, site_header
+from plaza.web.security import FormTokens, local_path
 from plaza.web.visitors import Visitor, Visitors
 
-# Where rows go, in a page that is being made: nobody can write it, for nobody knows it.
-_MARK: Final = secrets.token_hex(16).encode()
-_ROWS: Final = Markup(_MARK.decode())  # noqa: S704
+# Templates get this in place of `rows`, which are cached bytes: to decode and encode them again would cost more than
+# the rest of the page. It is random, so no text of a user contains it.
+_ROWS_MARKER: Final = secrets.token_hex(16).encode()
+_ROWS: Final = Markup(_ROWS_MARKER.decode())  # noqa: S704
 
 
 class Site:
-    """The frame of all pages."""
+    """Builds page responses."""
 
     def __init__(
-        self, secret: str, visitors: Visitors, notices: Callable[[], Markup], clock: Clock, demo: DemoAccounts
+        self, secret: str, visitors: Visitors, sidebar: Callable[[], Markup], clock: Clock, demo: DemoAccounts
     ) -> None:
         self.visitors = visitors
         self.clock = clock
-        self._notices = notices
+        self._sidebar = sidebar
         self.demo = demo
-        self._forms = Forms(secret)
+        self._tokens = FormTokens(secret)
 
     def require_own_form(self, request: Request, body: bytes) -> None:
-        """Refuse a form that none of our pages made for this session. `PageRoutes` asks this of every POST."""
-        self._forms.require(request.headers, token_of(request), fields_of(body).get(CSRF, ""))
+        """Refuse a form that none of our pages created for this session. `PageRoutes` checks every POST with it."""
+        self._tokens.require(request.headers, token_of(request), parse_form(body).get(CSRF, ""))
 
-    def mark(self, who: Visitor) -> str:
-        """What every form of a visitor carries, and no other site knows."""
-        return "" if who.session is None else self._forms.token(who.session)
+    def csrf_token(self, visitor: Visitor) -> str:
+        """The token that every form of a visitor carries."""
+        return "" if visitor.session is None else self._tokens.token(visitor.session)
 
-    def operation(self, request: Request, body: bytes) -> str:
-        """What a form does, named: filled in once and sent twice, it is done once. Changed meanwhile, it is another."""
-        once = fields_of(body).get(ONCE, request.operation)
-        return self._forms.operation(token_of(request) or "", f"{once}\n{body.decode('latin-1')}")
+    def idempotency_key(self, request: Request, body: bytes) -> str:
+        """A key for a form: the same form sent twice takes effect once. A changed form has another key."""
+        form_id = parse_form(body).get(FORM_ID, request.operation)
+        return self._tokens.idempotency_key(token_of(request) or "", f"{form_id}\n{body.decode('latin-1')}")
 
     def page(
         self,
         request: Request,
-        who: Visitor,
-        name: str,
+        visitor: Visitor,
+        template: str,
         *,
         section: str = "",
         status: int = 200,
         rows: bytes = b"",
-        here: str = "",
+        return_path: str = "",
         **context: Any,
     ) -> Response[str]:
-        """A whole page, for one visitor. `rows` is HTML that is put where the template says `{{ rows }}`.
+        """Return a complete page for one visitor. `rows` is HTML for `{{ rows }}` in the template.
 
-        `here` is where its visitor is to come back to, if that is not the address that was asked for.
+        Forms and sign-in links lead back to `return_path`, by default the requested path.
         """
-        frame = self._frame(who, here or address(request), section)
-        made = render(name, **frame, rows=_ROWS if rows else "", **context).encode()
-        body = made.replace(_MARK, rows, 1) if rows else made
-        return page(body, *who.cookie, status=status, personal=who.actor is not None)
+        common = self._common_context(visitor, return_path or path_and_query(request), section)
+        html = render(template, **common, rows=_ROWS if rows else "", **context).encode()
+        body = html.replace(_ROWS_MARKER, rows, 1) if rows else html
+        return html_response(body, *visitor.cookie, status=status, is_personal=visitor.actor is not None)
 
-    def _frame(self, who: Visitor, here: str, section: str = "") -> dict[str, Any]:
-        """What the frame of a page, and every piece of one, may use."""
+    def _common_context(self, visitor: Visitor, return_path: str, section: str = "") -> dict[str, Any]:
+        """The values that the base template and every fragment may use."""
+        sign_in_path = "" if visitor.actor else return_path
         return {
-            "me": who,
-            "here": here,
-            "chrome": rendering.chrome(section, who.name, who.is_admin, "" if who.actor else here),
-            "csrf": self.mark(who),
+            "me": visitor,
+            "return_path": return_path,
+            "site_header": site_header(section, visitor.name, visitor.is_admin, sign_in_path),
+            "csrf": self.csrf_token(visitor),
             "now": self.clock.now_ms(),
-            "notices": self._notices(),
+            "sidebar": self._sidebar(),
         }
 
-    def done(
-        self, request: Request, who: Visitor, body: bytes, to: str, name: str = "", *, said: str = "", **context: Any
+    def form_response(
+        self,
+        request: Request,
+        visitor: Visitor,
+        body: bytes,
+        path: str,
+        template: str = "",
+        *,
+        message: str = "",
+        **context: Any,
     ) -> Response[str]:
-        """After a form: the changed piece for our script, else on to the page that the form was on, or `to`.
+        """Respond to a form: with the changed fragment for our script, else with a redirect.
 
-        `name` is the piece's template; without one, the script loads the page that it is sent to. `said` is read out.
+        The redirect leads to the page of the form, or to `path`. `template` renders the fragment; without one the
+        script loads `path`. The script shows `message`, which screen readers announce.
         """
         if "x-fragment" in request.headers:
-            headers = list(who.cookie)
-            if not name:
-                return page("", *headers, ("x-next", to))
-            frame = self._frame(who, self.next(body, to))
-            return page(render(name, **frame, **context), *headers, ("x-said", quote(said)), personal=True)
-        return Response(status=303, headers=[*who.cookie, ("location", self.next(body, to))])
+            headers = list(visitor.cookie)
+            if not template:
+                return html_response("", *headers, ("x-next", path))
+            common = self._common_context(visitor, self.next_path(body, path))
+            html = render(template, **common, **context)
+            return html_response(html, *headers, ("x-message", quote(message)), is_personal=True)
+        return Response(status=303, headers=[*visitor.cookie, ("location", self.next_path(body, path))])
 
-    def next(self, body: bytes, otherwise: str) -> str:
-        """The page that a form was on, if it is one of ours; else another."""
-        given = fields_of(body).get(NEXT)
+    def next_path(self, body: bytes, default: str) -> str:
+        """The page to continue at: the form's `next` if it is one of our pages, else `default`.
+
+        The fragment of `default` is kept, so that the browser scrolls to the changed element.
+        """
+        given = parse_form(body).get(NEXT)
         if not given:
-            return otherwise
-        found = local(given, otherwise)
-        mark = urlsplit(otherwise).fragment
-        return f"{found}#{mark}" if mark and "#" not in found else found
+            return default
+        path = local_path(given, default)
+        anchor = urlsplit(default).fragment
+        return f"{path}#{anchor}" if anchor and "#" not in path else path

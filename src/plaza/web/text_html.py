@@ -1,7 +1,7 @@
-"""What people wrote, as HTML. Everything is escaped; then addresses, tags and names become links.
+"""User text, times and links as HTML. Everything is escaped; then web addresses, hashtags and usernames become links.
 
-Only `http` and `https` addresses become links, so `javascript:` and its like stay text. Characters that turn the
-direction of writing stay inside the element that holds them (`dir="auto"` and `bdi` in the templates).
+Only `http` and `https` addresses become links, so `javascript:` and the like stay text. Characters that change the
+writing direction stay inside the element that holds them (`dir="auto"` and `bdi` in the templates).
 """
 
 from __future__ import annotations
@@ -20,72 +20,74 @@ from plaza.core.paging import Pagination
 from plaza.core.tokens import is_username
 from plaza.social.hashtags import is_tag, normalize_tag
 
-# Nothing that turns the direction of writing or is not seen: an address must read as it leads.
-_UNFIT: Final = "\\s<>\"'`\\x00-\\x1f\\x7f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-_UNSEEN: Final = re.compile(f"[{_UNFIT}]")
-_PARTS: Final = re.compile(
-    rf"(?P<url>https?://[^{_UNFIT}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?<![\w/.@-])(?P<at>@[A-Za-z0-9._-]{{1,31}})"
+# Invisible characters and those that change the writing direction: an address must read as it leads.
+_NOT_IN_URLS: Final = "\\s<>\"'`\\x00-\\x1f\\x7f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+_INVISIBLE: Final = re.compile(f"[{_NOT_IN_URLS}]")
+_LINKS: Final = re.compile(
+    rf"(?P<url>https?://[^{_NOT_IN_URLS}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?<![\w/.@-])(?P<user>@[A-Za-z0-9._-]{{1,31}})"
 )
-_TRAILING: Final = ".,;:!?)]}»”’"
-# Names and tags of a letter each would be ten times as long as links. In one text, those beyond these stay words.
-MOST_LINKS: Final = 40
+_TRAILING_PUNCTUATION: Final = ".,;:!?)]}»”’"
+# A one-letter tag is ten times as long as a link. Further links in the same text stay plain text.
+MAX_LINKS: Final = 40
 
-# What texts that are shown whole may take of a page, in bytes, for it to stay below 100 kB whatever people write; what
-# stands around each of them; and the most that a character of one can come to.
-ROOM: Final = 80_000
-_AROUND: Final = 1_000
-_A_CHARACTER: Final = 14
+# A page of complete texts stays below 100 kB: the bytes for its texts, for the markup around each text, and the most
+# that one character can become.
+MAX_TEXT_BYTES: Final = 80_000
+_MARKUP_BYTES: Final = 1_000
+_MAX_CHARACTER_BYTES: Final = 14
+
+# The last millisecond of the year 9999, the largest time that `datetime` can show.
+_MAX_TIME_MS: Final = 253_402_300_799_000
 
 
-def rich(text: str) -> Markup:
-    """A text with its addresses, tags and names as links."""
-    pieces: list[Markup] = []
-    at = 0
-    for match in _PARTS.finditer(text):
-        if len(pieces) == 2 * MOST_LINKS:
+def linkify(text: str) -> Markup:
+    """A text as HTML, with its web addresses, hashtags and usernames as links."""
+    parts: list[Markup] = []
+    end = 0
+    for match in _LINKS.finditer(text):
+        if len(parts) == 2 * MAX_LINKS:
             break
-        made = _linked(match)
-        if made is not None:
-            link, used = made
-            pieces += (escape(text[at : match.start()]), link)
-            at = match.start() + used
-    pieces.append(escape(text[at:]))
-    return Markup("").join(pieces)
+        found = _link_from_match(match)
+        if found is not None:
+            link, length = found
+            parts += (escape(text[end : match.start()]), link)
+            end = match.start() + length
+    parts.append(escape(text[end:]))
+    return Markup("").join(parts)
 
 
-def fitting(texts: Sequence[str], room: int = ROOM) -> int:
-    """How many texts, from the first on, a page has room for: one at least. Only where there may be too many of them,
-    which is rare, are they measured."""
-    if sum(map(len, texts)) * _A_CHARACTER + len(texts) * _AROUND <= room:
+def fitting_count(texts: Sequence[str], max_bytes: int = MAX_TEXT_BYTES) -> int:
+    """How many of the texts, from the first, fit on a page; at least one. Texts are rendered only if they may not."""
+    if sum(map(len, texts)) * _MAX_CHARACTER_BYTES + len(texts) * _MARKUP_BYTES <= max_bytes:
         return len(texts)
-    sizes = accumulate(len(rich(text).encode()) + _AROUND for text in texts)
-    return max(1, sum(size <= room for size in sizes))
+    sizes = accumulate(len(linkify(text).encode()) + _MARKUP_BYTES for text in texts)
+    return max(1, sum(size <= max_bytes for size in sizes))
 
 
-def _linked(match: re.Match[str]) -> tuple[Markup, int] | None:
-    """A link, and how much of the text it stands for."""
-    shown = match[0]
+def _link_from_match(match: re.Match[str]) -> tuple[Markup, int] | None:
+    """A link and the length of the text that it replaces."""
+    text = match[0]
     if match["url"]:
-        shown = shown.rstrip(_TRAILING)
-        if len(shown) <= len("https://"):
+        text = text.rstrip(_TRAILING_PUNCTUATION)
+        if len(text) <= len("https://"):
             return None
-        plain = re.sub(r"^https?://(?:www\.)?", "", shown)
-        short = plain if len(plain) <= 60 else f"{plain[:59]}…"
-        return Markup('<a href="{}" rel="nofollow noopener ugc">{}</a>').format(shown, short), len(shown)
+        label = re.sub(r"^https?://(?:www\.)?", "", text)
+        short = label if len(label) <= 60 else f"{label[:59]}…"
+        return Markup('<a href="{}" rel="nofollow noopener ugc">{}</a>').format(text, short), len(text)
     if match["tag"]:
-        tag = normalize_tag(shown)
-        return (_link(tag_path(tag), shown), len(shown)) if is_tag(tag) else None
-    name = shown[1:].rstrip(".")
+        tag = normalize_tag(text)
+        return (_link(tag_path(tag), text), len(text)) if is_tag(tag) else None
+    name = text[1:].rstrip(".")
     return (_link(user_path(name), f"@{name}"), len(name) + 1) if is_username(name) else None
 
 
-def address(url: str) -> str:
-    """An address as it may be shown: what is not seen, or turns the direction of writing, in its encoded form."""
-    return _UNSEEN.sub(lambda found: quote(found[0], safe=""), url)
+def visible_url(url: str) -> str:
+    """An address for display: invisible characters and direction changes are percent-encoded."""
+    return _INVISIBLE.sub(lambda found: quote(found[0], safe=""), url)
 
 
-def _link(path: str, shown: str) -> Markup:
-    return Markup('<a href="{}">{}</a>').format(path, shown)
+def _link(path: str, label: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(path, label)
 
 
 def tag_path(tag: str) -> str:
@@ -100,25 +102,25 @@ def event_path(event: str) -> str:
     return f"/app/events/{encode_segment(event)}"
 
 
-def older(path: str, pagination: Pagination, word: str = "Older") -> Markup:
-    """The way to the next page of a list, if there is one."""
+def next_page_link(path: str, pagination: Pagination, label: str = "Older") -> Markup:
+    """The link to the next page of a list; empty on the last page."""
     if not pagination.next_cursor:
         return Markup("")
-    between = "&" if "?" in path else "?"
-    next_page = escape(f"{path}{between}cursor={pagination.next_cursor}")
-    return Markup(f'<p class="more"><a class="button" href="{next_page}" rel="next">{escape(word)}</a></p>')  # noqa: S704
+    separator = "&" if "?" in path else "?"
+    next_page = escape(f"{path}{separator}cursor={pagination.next_cursor}")
+    return Markup(f'<p class="more"><a class="button" href="{next_page}" rel="next">{escape(label)}</a></p>')  # noqa: S704
 
 
-def cut(text: str, most: int) -> str:
-    """The beginning of a text, at the end of a word if there is one near."""
-    if len(text) <= most:
+def truncate_text(text: str, max_characters: int) -> str:
+    """The start of a text, cut at the end of a word if one is near."""
+    if len(text) <= max_characters:
         return text
-    space = text.rfind(" ", most - 40, most)
-    return text[: space if space > 0 else most].rstrip() + "…"
+    space = text.rfind(" ", max_characters - 40, max_characters)
+    return text[: space if space > 0 else max_characters].rstrip() + "…"
 
 
-def ago(ms: float, now_ms: int) -> str:
-    """How long ago, as one would say it."""
+def format_age(ms: float, now_ms: int) -> str:
+    """The age of a time: `now`, `5 min`, `3 h`, `2 d`; a date from 30 days on."""
     seconds = (now_ms - int(ms)) // 1000
     if seconds < 60:
         return "now"
@@ -126,58 +128,60 @@ def ago(ms: float, now_ms: int) -> str:
         return f"{seconds // 60} min"
     if seconds < 86_400:
         return f"{seconds // 3_600} h"
-    return f"{seconds // 86_400} d" if seconds < 30 * 86_400 else moment(ms)
+    return f"{seconds // 86_400} d" if seconds < 30 * 86_400 else format_date(ms)
 
 
-def since(ms: float, now_ms: int) -> str:
-    """The same in a sentence: `just now`, `3 h ago`, `on 6 Dec 2026`."""
-    said = ago(ms, now_ms)
-    if said == "now":
+def time_ago(ms: float, now_ms: int) -> str:
+    """The age of a time for use in a sentence: `just now`, `3 h ago`, `on 6 Dec 2026`."""
+    age = format_age(ms, now_ms)
+    if age == "now":
         return "just now"
-    return f"on {said}" if said == moment(ms) else f"{said} ago"
+    return f"on {age}" if age == format_date(ms) else f"{age} ago"
 
 
-def moment(ms: float) -> str:
-    """A day, such as `6 Dec 2026`."""
+def format_date(ms: float) -> str:
+    """`6 Dec 2026`."""
     return f"{_utc(ms):%-d %b %Y}"
 
 
-def day(date: str) -> str:
-    """An ISO date in the same words."""
+def format_iso_date(date: str) -> str:
+    """An ISO date as `6 Dec 2026`."""
     return f"{datetime.fromisoformat(date):%-d %b %Y}"
 
 
-def exact(ms: float) -> str:
-    """A moment to the minute, such as `6 Dec 2026, 14:05 UTC`."""
+def format_date_time(ms: float) -> str:
+    """`6 Dec 2026, 14:05 UTC`."""
     return f"{_utc(ms):%-d %b %Y, %H:%M} UTC"
 
 
-def time(ms: float, shown: str) -> Markup:
-    """A moment as it is said, with the machine's form of it, and the exact one for whoever points at it."""
-    return Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}" title="{}">{}</time>').format(_utc(ms), exact(ms), shown)
+def time_element(ms: float, label: str) -> Markup:
+    """A `time` element with a label. The exact time is its machine-readable value and is shown on hover."""
+    return Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}" title="{}">{}</time>').format(
+        _utc(ms), format_date_time(ms), label
+    )
 
 
 def _utc(ms: float) -> datetime:
-    # What other systems sent as a time may lie beyond what a calendar holds.
-    return datetime.fromtimestamp(min(max(ms, 0), 253_402_300_799_000) / 1000, UTC)
+    # Other services may write times that `datetime` cannot hold.
+    return datetime.fromtimestamp(min(max(ms, 0), _MAX_TIME_MS) / 1000, UTC)
 
 
-def host(link: str) -> str:
-    """Where a link leads, in short."""
+def hostname(link: str) -> str:
+    """The host of a link, without `www.`."""
     return re.sub(r"^https?://(?:www\.)?([^/?#]*).*$", r"\1", link, flags=re.DOTALL)
 
 
-def money(amount: str) -> str:
-    """`12,500.00`: a decimal as it is kept, with its thousands apart; nothing for what has no price."""
-    whole, point, rest = amount.partition(".")
-    return f"{int(whole):,}{point}{rest}" if whole else ""
+def format_money(amount: str) -> str:
+    """A decimal with thousands separators, `12,500.00`; empty for an item without a price."""
+    units, point, cents = amount.partition(".")
+    return f"{int(units):,}{point}{cents}" if units else ""
 
 
-def count(number: int) -> str:
-    """`1,204`; beyond ten thousand `12.3k`, `4.5m`."""
+def compact_number(number: int) -> str:
+    """`1,204`; from ten thousand on `12.3k`, `4.5m`."""
     if number < 10_000:
         return f"{number:,}"
-    for size, word in ((1_000_000, "m"), (1_000, "k")):
-        if number >= size:
-            return f"{number / size:.1f}".rstrip("0").rstrip(".") + word
+    for factor, suffix in ((1_000_000, "m"), (1_000, "k")):
+        if number >= factor:
+            return f"{number / factor:.1f}".rstrip("0").rstrip(".") + suffix
     return str(number)

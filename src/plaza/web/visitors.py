@@ -1,7 +1,7 @@
-"""Who looks at a page: the session of the cookie, and the person behind it.
+"""Identifies the visitor of a page: the session of the cookie, and the user who is signed in to it.
 
-The session is the shop's, so that a guest's cart, a person's cart and the signed-in pages are one visit. A person's
-role is what it is now: who was suspended or lost a role a moment ago has lost it here too.
+Pages and shop share sessions, so a guest's cart and the cart after sign-in belong to one visit. A user's role is always
+the current one: a suspended user, or one who lost a role, has lost it on the next request.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from plaza.social.credentials import Credentials
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A session, if there is one, and a person, if one is signed in."""
+    """A session, if there is one, and its user, if one is signed in."""
 
     session: str | None = None
     actor: Actor | None = None
-    cookie: tuple[tuple[str, str], ...] = ()  # to be sent with the answer, if the session is new
+    cookie: tuple[tuple[str, str], ...] = ()  # the header to send with the response if the session is new
 
     @property
     def name(self) -> str:
@@ -33,51 +33,51 @@ class Visitor:
     def is_admin(self) -> bool:
         return self.actor is not None and self.actor.is_admin
 
-    def person(self) -> Actor:
-        """The signed-in user, which `access=USER` and `access=ADMIN` guarantee."""
+    def require_user(self) -> Actor:
+        """Return the signed-in user. `access=USER` and `access=ADMIN` guarantee that there is one."""
         if self.actor is None:
             raise Unauthenticated("Sign in to do this.")
         return self.actor
 
 
-NOBODY = Visitor()
+ANONYMOUS = Visitor()
 
 
 class Visitors:
-    """Recognises visitors."""
+    """Identifies visitors by the session cookie."""
 
     def __init__(self, sessions: Sessions, present: Present, credentials: Credentials) -> None:
         self.sessions = sessions
         self._present = present
         self._credentials = credentials
 
-    async def of(self, request: Request) -> Visitor:
-        """The visitor of a request, looked up once. Without a cookie nobody, and no session is begun.
+    async def from_request(self, request: Request) -> Visitor:
+        """Return the visitor of a request, looked up once; `ANONYMOUS` without a cookie.
 
         No round trip if the session is cached.
         """
         if request.visitor is None:
             request.visitor = await self._find(request)
-        found: Visitor = request.visitor
-        return found
+        visitor: Visitor = request.visitor
+        return visitor
 
     async def _find(self, request: Request) -> Visitor:
         token = token_of(request)
         if token is None:
-            return NOBODY
+            return ANONYMOUS
         visit = await self._present.visit(token)
-        # A guest whose cookie stands for nothing keeps it: the forms of pages that are open are made from it.
-        return Visitor(token) if visit is None else await self.behind(request, visit)
+        # An unknown cookie of a guest stays valid for forms: the forms of open pages are signed with it.
+        return Visitor(token) if visit is None else await self.from_visit(request, visit)
 
-    async def at_the_door(self, request: Request) -> Visitor:
-        """Who asks to come in. The form needs a cookie, but nothing is written down for it: anybody may knock."""
+    async def for_sign_in(self, request: Request) -> Visitor:
+        """Return the visitor of a sign-in page. Its form needs a cookie, but no session is stored yet."""
         if token_of(request) is not None:
-            return await self.of(request)
+            return await self.from_request(request)
         token = new_token()
         return Visitor(token, cookie=(set_cookie(request, token, self.sessions.limits.absolute),))
 
-    async def behind(self, request: Request, visit: Visit) -> Visitor:
-        """The visitor of a session that is known already."""
+    async def from_visit(self, request: Request, visit: Visit) -> Visitor:
+        """Return the visitor of a session that is already read."""
         cookie = (set_cookie(request, visit.token, self.sessions.limits.absolute),) if visit.new else ()
         actor = None if visit.user is None else await self._credentials.actor(visit.user)
         if actor is not None:

@@ -1,25 +1,27 @@
-// An event's page: the count as it changes, and how it went in the last minute.
+// An event's page: the live viewer count, and a chart of the last minute.
 
-import { line, number } from "./chart.js";
-import { follow } from "./follow.js";
+import { lineChart, number } from "./chart.js";
+import { openStream } from "./event-stream.js";
 
-export function start(stage) {
-  stage.querySelector(".without").remove();
-  stage.querySelector(".history").hidden = false;
-  const draw = line(document.getElementById("line"), 60);
+const CHART_SECONDS = 60;
+
+export function start(section) {
+  section.querySelector(".no-script-note").remove();
+  section.querySelector(".recent-history").hidden = false;
+  const addPoint = lineChart(document.getElementById("audience-chart"), CHART_SECONDS);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 
-  function tell(now) {
-    show("watching", now.watching);
-    show("most", now.most);
-    for (const [name, count] of Object.entries(now.sessions)) {
-      const at = CSS.escape(name);
-      const text = document.querySelector(`[data-session="${at}"]`), meter = document.querySelector(`[data-meter="${at}"]`);
+  function update(counts) {
+    show("watching", counts.watching);
+    show("peak", counts.most);
+    for (const [name, count] of Object.entries(counts.sessions)) {
+      const id = CSS.escape(name);
+      const text = document.querySelector(`[data-session="${id}"]`), meter = document.querySelector(`[data-meter="${id}"]`);
       if (text) text.textContent = number.format(count);
-      if (meter) Object.assign(meter, { max: Math.max(now.watching, 1), value: count });
+      if (meter) Object.assign(meter, { max: Math.max(counts.watching, 1), value: count });
     }
-    draw(now.watching);
+    addPoint(counts.watching);
   }
 
-  follow(stage.dataset.from, tell, { begin: draw.clear, resting: true });
+  openStream(section.dataset.from, update, { onStart: addPoint.clear, pauseWhenHidden: true });
 }

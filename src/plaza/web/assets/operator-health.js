@@ -1,62 +1,66 @@
-// The operators' page of how it goes: figures every two seconds, the jobs, and an audit's progress.
+// The operators' health page: figures every two seconds, the jobs, and the progress of an audit.
 
-import { line, number } from "./chart.js";
-import { follow, sayIn } from "./follow.js";
+import { lineChart, number } from "./chart.js";
+import { openStream, stateWriter } from "./event-stream.js";
 
-const size = (bytes) => {
-  for (const [unit, word] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) if (bytes >= unit) return `${(bytes / unit).toFixed(1)} ${word}`;
+const CHART_POINTS = 150; // five minutes
+
+const formatBytes = (bytes) => {
+  for (const [size, unit] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) if (bytes >= size) return `${(bytes / size).toFixed(1)} ${unit}`;
   return `${bytes} B`;
 };
 
-function figures(element, now) {
+function updateFigures(element, figures) {
   for (const shown of element.querySelectorAll("[data-figure]")) {
-    const value = shown.dataset.figure.split(".").reduce((at, name) => at?.[name], now);
+    const value = shown.dataset.figure.split(".").reduce((object, name) => object?.[name], figures);
     shown.textContent = value === null || value === undefined ? "–" : number.format(value);
   }
-  now.nodes.forEach((node, n) => {
-    for (const shown of element.querySelectorAll(`[data-node="${n}"] [data-of]`)) {
-      const value = node[shown.dataset.of];
-      shown.textContent = shown.dataset.of.endsWith("Memory") ? size(value) : number.format(value);
+  figures.nodes.forEach((node, index) => {
+    for (const shown of element.querySelectorAll(`[data-node="${index}"] [data-field]`)) {
+      const value = node[shown.dataset.field];
+      shown.textContent = shown.dataset.field.endsWith("Memory") ? formatBytes(value) : number.format(value);
     }
   });
 }
 
-function routes(body, now) {
-  body.replaceChildren(...now.routes.map((one) => {
+function updateRoutes(body, routes) {
+  body.replaceChildren(...routes.map((route) => {
     const row = document.createElement("tr"), name = document.createElement("th");
     name.scope = "row";
-    name.append(Object.assign(document.createElement("code"), { textContent: one.route }));
+    name.append(Object.assign(document.createElement("code"), { textContent: route.route }));
     row.append(name);
-    for (const text of [number.format(one.per_second), one.mean_ms === null ? "a stream" : `${number.format(one.mean_ms)} ms`, number.format(one.failed)]) {
+    const mean = route.mean_ms === null ? "stream" : `${number.format(route.mean_ms)} ms`;
+    for (const text of [number.format(route.per_second), mean, number.format(route.failed)]) {
       row.append(Object.assign(document.createElement("td"), { className: "num n", textContent: text }));
     }
     return row;
   }));
 }
 
-function audit(now, put) {
-  const box = document.getElementById("audit"), bar = document.getElementById("progress");
-  if (now.audit && bar) {
-    Object.assign(bar, { max: now.audit.total, value: now.audit.keys });
+// Moves the progress bar of a running audit, or loads the section again when an audit has started or ended.
+function updateAudit(update, applyFragment) {
+  const section = document.getElementById("audit"), bar = document.getElementById("progress");
+  if (update.audit && bar) {
+    Object.assign(bar, { max: update.audit.total, value: update.audit.keys });
     for (const name of ["keys", "total", "findings"]) {
-      document.getElementById(`audit-${name}`).textContent = number.format(now.audit[name]);
+      document.getElementById(`audit-${name}`).textContent = number.format(update.audit[name]);
     }
-  } else if (now.audit ? !bar : bar || String(now.audited) !== box.dataset.ended) {
-    fetch("/app/operator/health/audit").then((answer) => (answer.ok ? answer.text() : "")).then(put);
+  } else if (update.audit ? !bar : bar || String(update.audited) !== section.dataset.ended) {
+    fetch("/app/operator/health/audit").then((response) => (response.ok ? response.text() : "")).then(applyFragment);
   }
 }
 
-export function start(element, { put }) {
-  const draw = line(document.getElementById("h-line"), 150);
+export function start(element, { applyFragment }) {
+  const addPoint = lineChart(document.getElementById("h-chart"), CHART_POINTS);
 
-  function tell(now) {
-    figures(element, now.figures);
-    document.getElementById("h-span").textContent = `${Math.round(now.figures.seconds)} s`;
-    draw(now.figures.requestsPerSecond);
-    if (now.figures.routes.length) routes(document.getElementById("h-routes"), now.figures);
-    if (!document.getElementById("jobs-table").contains(document.activeElement)) put(now.jobs);
-    audit(now, put);
+  function update(data) {
+    updateFigures(element, data.figures);
+    document.getElementById("h-span").textContent = `${Math.round(data.figures.seconds)} s`;
+    addPoint(data.figures.requestsPerSecond);
+    if (data.figures.routes.length) updateRoutes(document.getElementById("h-routes"), data.figures.routes);
+    if (!document.getElementById("jobs-table").contains(document.activeElement)) applyFragment(data.jobs);
+    updateAudit(data, applyFragment);
   }
 
-  follow(element.dataset.from, tell, { say: sayIn(document.getElementById("h-state")) });
+  openStream(element.dataset.from, update, { onState: stateWriter(document.getElementById("h-state")) });
 }

@@ -1,67 +1,68 @@
-// The operators' page of an event: figures, shares and a line that move every second.
+// The operators' page of an event: figures, shares and a line chart, updated every second.
 
-import { line, number } from "./chart.js";
-import { follow, sayIn } from "./follow.js";
+import { lineChart, number } from "./chart.js";
+import { openStream, stateWriter } from "./event-stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const SHARES = 12;
+const MAX_SHARES = 12; // as in charts.py
+const CHART_SECONDS = 120;
 
-function rect(name, width) {
-  const made = document.createElementNS(SVG, "rect");
-  for (const [key, value] of Object.entries({ class: name, width, height: 4 })) made.setAttribute(key, value);
-  return made;
+function createRect(className, width) {
+  const rect = document.createElementNS(SVG, "rect");
+  for (const [key, value] of Object.entries({ class: className, width, height: 4 })) rect.setAttribute(key, value);
+  return rect;
 }
 
-function row(name) {
-  const made = document.createElement("tr"), head = document.createElement("th"), svg = document.createElementNS(SVG, "svg");
+function createRow(name) {
+  const row = document.createElement("tr"), head = document.createElement("th"), svg = document.createElementNS(SVG, "svg");
   head.scope = "row";
   head.append(Object.assign(document.createElement("bdi"), { textContent: name }), svg);
   for (const [key, value] of Object.entries({ viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" })) {
     svg.setAttribute(key, value);
   }
-  svg.append(rect("ground", 100), rect("bar", 0));
-  made.append(head, Object.assign(document.createElement("td"), { className: "num n" }));
-  return made;
+  svg.append(createRect("bar-background", 100), createRect("bar", 0));
+  row.append(head, Object.assign(document.createElement("td"), { className: "num n" }));
+  return row;
 }
 
-function nobody() {
-  const made = document.createElement("tr");
-  made.append(Object.assign(document.createElement("td"), { colSpan: 2, className: "soft", textContent: "Nobody." }));
-  return made;
+function createEmptyRow() {
+  const row = document.createElement("tr");
+  row.append(Object.assign(document.createElement("td"), { colSpan: 2, className: "soft", textContent: "No viewers." }));
+  return row;
 }
 
-// Rows are kept and only moved, so that a screen reader's place in the table stays.
-function shares(table, counts) {
-  const body = table.tBodies[0], known = new Map();
-  for (const one of body.rows) known.set(one.querySelector("bdi")?.textContent, one);
-  const ordered = Object.entries(counts).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, SHARES);
-  const most = Math.max(...ordered.map(([, count]) => count), 1);
+// Reuses and moves existing rows, so that a screen reader keeps its place in the table.
+function updateShares(table, counts) {
+  const body = table.tBodies[0], existing = new Map();
+  for (const row of body.rows) existing.set(row.querySelector("bdi")?.textContent, row);
+  const ordered = Object.entries(counts).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, MAX_SHARES);
+  const max = Math.max(...ordered.map(([, count]) => count), 1);
   const rows = ordered.map(([name, count]) => {
-    const one = known.get(name) || row(name);
-    one.querySelector(".bar").setAttribute("width", ((100 * count) / most).toFixed(1));
-    one.lastElementChild.textContent = number.format(count);
-    return one;
+    const row = existing.get(name) || createRow(name);
+    row.querySelector(".bar").setAttribute("width", ((100 * count) / max).toFixed(1));
+    row.lastElementChild.textContent = number.format(count);
+    return row;
   });
-  body.replaceChildren(...(rows.length ? rows : [nobody()]));
+  body.replaceChildren(...(rows.length ? rows : [createEmptyRow()]));
 }
 
 export function start(element) {
-  const draw = line(document.getElementById("f-line"), 120);
+  const addPoint = lineChart(document.getElementById("f-chart"), CHART_SECONDS);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 
-  function tell(now) {
-    show("f-now", now.viewerCount);
-    show("f-most", now.maxConcurrent);
-    show("f-attended", now.totalAttended);
-    show("f-logins", now.totalLogin);
-    draw(now.viewerCount);
-    const parts = { session: now.sessions, country: now.countByViewingCountry, group: now.countByUserGroup };
-    for (const table of element.querySelectorAll("[data-shares]")) shares(table, parts[table.dataset.shares]);
+  function update(figures) {
+    show("f-now", figures.viewerCount);
+    show("f-peak", figures.maxConcurrent);
+    show("f-attended", figures.totalAttended);
+    show("f-logins", figures.totalLogin);
+    addPoint(figures.viewerCount);
+    const counts = { session: figures.sessions, country: figures.countByViewingCountry, group: figures.countByUserGroup };
+    for (const table of element.querySelectorAll("[data-shares]")) updateShares(table, counts[table.dataset.shares]);
     for (const note of element.querySelectorAll("[data-more]")) {
-      const more = Object.keys(parts[note.dataset.more]).length - SHARES;
+      const more = Object.keys(counts[note.dataset.more]).length - MAX_SHARES;
       note.textContent = more > 0 ? `and ${more} more` : "";
     }
   }
 
-  follow(element.dataset.from, tell, { say: sayIn(document.getElementById("f-state")), begin: draw.clear });
+  openStream(element.dataset.from, update, { onState: stateWriter(document.getElementById("f-state")), onStart: addPoint.clear });
 }
