@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from plaza import worker
+from plaza.accounts import domain as accounts
 from plaza.articles import domain as articles
 from plaza.caching import domain as caching
 from plaza.challenges import domain as challenges
@@ -59,6 +60,7 @@ from plaza.worker import Worker
 T = TypeVar("T")
 
 DOMAINS: tuple[Domain, ...] = (
+    accounts.DOMAIN,
     social.DOMAIN,
     articles.DOMAIN,
     challenges.DOMAIN,

@@ -56,7 +56,9 @@ class Book:
     async def register(self, name: str, password: str) -> None:
         self.hashes[name] = await self.passwords.hash(password)
 
-    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
+    async def check(
+        self, username: str, password: str, address: str | None = None, code: str | None = None
+    ) -> Actor | None:
         checked = await self.passwords.check(self.hashes.get(username), password)
         return Actor(username, "user") if checked.right else None
 

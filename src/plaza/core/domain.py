@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
+from plaza.core.errors import Unauthenticated
 from plaza.core.events import Consumer
 from plaza.core.functions import Functions, Library
 from plaza.core.http.routes import Routes
@@ -40,9 +41,44 @@ class PersonalData(Protocol):
         """Move everything stored about a user to a new username. It is called again if it was interrupted."""
 
 
+class MfaRequired(Unauthenticated):
+    title, code = "This account needs a code besides the password", "mfa_required"
+
+
+class WrongCode(Unauthenticated):
+    title, code = "The code is wrong, was used already or has expired", "wrong_code"
+
+
 class PasswordCheck(Protocol):
-    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
-        """Return the user if the password is right, else None. `address` is the client's, to limit guessing."""
+    async def check(
+        self, username: str, password: str, address: str | None = None, code: str | None = None
+    ) -> Actor | None:
+        """Return the user who may sign in; None if the password is wrong. `address` is the client's, to limit guessing.
+
+        Raises `MfaRequired` or `WrongCode` if the password is right and the account has a second factor.
+        """
+
+
+class CredentialStore(PasswordCheck, Protocol):
+    async def has_password(self, username: str, password: str, address: str | None) -> bool:
+        """Whether this is a user's password. Wrong ones count as failed sign-ins."""
+
+    async def get_email(self, username: str) -> str | None:
+        """Return the address in a user's profile; None without one."""
+
+    async def set_email(self, username: str, address: str) -> None:
+        """Set the address in a user's profile."""
+
+    async def set_password(self, username: str, password: str) -> None:
+        """Set a user's password and end every session that refreshes tokens."""
+
+
+class SecondFactor(Protocol):
+    async def is_enabled(self, username: str) -> bool:
+        """Whether a user signs in with a code besides the password."""
+
+    async def verify(self, username: str, code: str) -> bool:
+        """Whether a code is right. Each code works once."""
 
 
 class SignOut(Protocol):
@@ -59,7 +95,8 @@ class BlockLists(Protocol):
 class Provided:
     """What domains offer to each other. None where the domain that offers it does not run."""
 
-    passwords: PasswordCheck | None = None
+    passwords: CredentialStore | None = None
+    second_factor: SecondFactor | None = None
     sessions: SignOut | None = None
     blocks: BlockLists | None = None
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain

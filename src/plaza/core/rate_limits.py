@@ -55,6 +55,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
     # Guessing passwords must not pay: ten tries at one name, whoever tries, then one a minute. From one address more,
     # since a class may register together, but in the long run one in five seconds. A success gives the try back.
     "auth": Policy(user=Quota(10, 600), address=Quota(120, 600)),
+    # A mail costs its sender's reputation and its reader's patience: a few an hour are enough for any user.
+    "mail": Policy(user=Quota(5, 3_600), address=Quota(60, 3_600)),
     # One beat in 30 s for each of a few tabs and devices. A hall full of viewers may share one address.
     "heartbeat": Policy(user=Quota(30, 60), address=Quota(6_000, 60)),
     # A token makes a stranger a viewer who counts. A hall full of them may come at once, but not again every minute.

@@ -50,7 +50,20 @@ class Settings:
         "Admin rights for servers; fewer than 16 characters are warned of at start. "
         "Empty: made once, kept in the data directory, mode 600.",
     )
+    data_key: str = setting(
+        "",
+        "Encrypts stored secrets such as second factors; 32 bytes at least. "
+        "Empty: made once, kept in the data directory, mode 600. Keep a copy: without it they cannot be read.",
+    )
     jwt_public_key: Path | None = setting(None, "PEM file of another issuer's public key (RS256 or ES256).")
+    public_url: str = setting(
+        "", "Address under which users reach Plaza, for links in mails. Empty: `http://` and the address it listens on."
+    )
+    smtp_url: str = setting(
+        "",
+        "Mail server: `smtp://user:password@host:587?from=plaza@example.org` or `smtps://…`. "
+        "Empty: mails are files in the data directory.",
+    )
     fsync: Fsync = setting(
         "everysec",
         "`everysec`: up to a second may be lost if the machine dies. "
@@ -103,7 +116,7 @@ class Settings:
             return [f"{variable('api_key')} is shorter than {API_KEY_CHARACTERS} characters and may be guessed."]
         return []
 
-    def secret(self, name: Literal["jwt_secret", "api_key"]) -> str:
+    def secret(self, name: Literal["jwt_secret", "api_key", "data_key"]) -> str:
         """The configured secret, or the one kept in the data directory, made on first use."""
         if given := str(getattr(self, name)):
             return given
@@ -132,9 +145,9 @@ class Settings:
         # What is no origin would match none, and say nothing about it.
         origins = all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in self.cors_origins)
         _require(origins, "cors_origins", "must be origins such as https://shop.example, or *")
-        if self.jwt_secret:
-            long_enough = len(self.jwt_secret.encode()) >= SECRET_BYTES
-            _require(long_enough, "jwt_secret", f"must be at least {SECRET_BYTES} bytes")
+        for name in ("jwt_secret", "data_key"):
+            given = getattr(self, name)
+            _require(not given or len(given.encode()) >= SECRET_BYTES, name, f"must be at least {SECRET_BYTES} bytes")
 
 
 def variable(name: str) -> str:

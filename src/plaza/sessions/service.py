@@ -214,7 +214,7 @@ class Sessions:
         """
         actor, since = None, self.stamp(login.username)
         if self._accounts is not None and is_username(login.username):
-            actor = await self._accounts.check(login.username, login.password, address)
+            actor = await self._accounts.check(login.username, login.password, address, login.code)
         if actor is None:
             raise WrongLogin("Username or password is wrong.")
         return await self.admit(cookie, actor.name, since)

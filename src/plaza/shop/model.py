@@ -148,6 +148,7 @@ class OrdersPage(msgspec.Struct, frozen=True):
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     username: Annotated[str, Meta(min_length=1, max_length=100)]
     password: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    code: Annotated[str, Meta(min_length=6, max_length=40)] | None = None  # for accounts with a second factor
 
 
 class Session(msgspec.Struct, frozen=True):

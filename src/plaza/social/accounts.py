@@ -23,6 +23,7 @@ from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.tokens import ACCESS_SECONDS, Role, is_username
+from plaza.social.credentials import Credentials
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.model import (
     InvalidRefreshToken,
@@ -84,6 +85,7 @@ class Accounts:
         auth: Auth,
         limiter: Limiter,
         passwords: Passwords,
+        credentials: Credentials,
         clock: Clock,
         browser_sessions: SignOut | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class Accounts:
         self.valkey = functions.valkey
         self.auth = auth
         self.passwords = passwords
+        self._credentials = credentials
         self.clock = clock
         self._browser_sessions = browser_sessions
 
@@ -155,6 +158,7 @@ class Accounts:
         checked = await self.passwords.check(stored, login.password)
         if not checked.right:
             raise WrongPassword
+        await self._credentials.require_code(name, login.code)
         token = RefreshToken.new(name)
         reply = await self._sign_in(token, now, stored, checked.rehashed or "")
         if not reply:

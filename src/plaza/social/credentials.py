@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from plaza.core.auth import Actor
+from plaza.core.domain import MfaRequired, SecondFactor, WrongCode
 from plaza.core.functions import Functions
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
@@ -19,25 +20,68 @@ MAX_CACHED_ACTORS: Final = 20_000
 class Credentials:
     """Password checks and current roles."""
 
-    def __init__(self, functions: Functions, limiter: Limiter, passwords: Passwords) -> None:
+    def __init__(
+        self, functions: Functions, limiter: Limiter, passwords: Passwords, second_factor: SecondFactor | None = None
+    ) -> None:
+        self._second_factor = second_factor
+        self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
         self._passwords = passwords
         self._actors: TrackingCache[Actor] = TrackingCache(functions.valkey, MAX_CACHED_ACTORS)
 
-    async def check(self, username: str, password: str, address: str | None = None) -> Actor | None:
-        """Return the user if the password is right, else None. Three round trips, besides the limit's."""
-        await self._limiter.take("auth", username, address)
-        stored = await self._valkey.call("HGET", AUTH_USER(username), "password_hash")
-        if not (await self._passwords.check(stored, password)).right:
+    async def check(
+        self, username: str, password: str, address: str | None = None, code: str | None = None
+    ) -> Actor | None:
+        """Return the user who may sign in; None if the password is wrong. Four round trips, besides the limit's.
+
+        Raises `MfaRequired` or `WrongCode` if the password is right and the account has a second factor.
+        """
+        if not await self._is_password(username, password, address):
             return None
-        # Hashing takes a tenth of a second. The password may have been changed meanwhile, and all sessions ended.
-        if await self._valkey.call("HGET", AUTH_USER(username), "password_hash") != stored:
-            return None
+        await self.require_code(username, code)
         actor = await self.actor(username)
         if actor is not None:
             await self._limiter.give_back("auth", username)
         return actor
+
+    async def has_password(self, username: str, password: str, address: str | None) -> bool:
+        """Whether this is a user's password. Two round trips, besides the limit's."""
+        right = await self._is_password(username, password, address)
+        if right:
+            await self._limiter.give_back("auth", username)
+        return right
+
+    async def require_code(self, username: str, code: str | None) -> None:
+        """Raise `MfaRequired` or `WrongCode` unless the account has no second factor or this is its code."""
+        if self._second_factor is None or not await self._second_factor.is_enabled(username):
+            return
+        if code is None:
+            raise MfaRequired
+        if not await self._second_factor.verify(username, code):
+            raise WrongCode
+
+    async def _is_password(self, username: str, password: str, address: str | None) -> bool:
+        await self._limiter.take("auth", username, address)
+        stored = await self._valkey.call("HGET", AUTH_USER(username), "password_hash")
+        if not (await self._passwords.check(stored, password)).right:
+            return False
+        # Hashing takes a tenth of a second. The password may have been changed meanwhile, and all sessions ended.
+        return bool(await self._valkey.call("HGET", AUTH_USER(username), "password_hash") == stored)
+
+    async def get_email(self, username: str) -> str | None:
+        """Return the address in a user's profile; None without one. One round trip."""
+        email: str | None = await self._valkey.call("HGET", USER(username), "email")
+        return email
+
+    async def set_email(self, username: str, address: str) -> None:
+        """Set the address in a user's profile. One round trip."""
+        await self._functions.run("social_change_profile", [USER(username)], username, 1, "email", address)
+
+    async def set_password(self, username: str, password: str) -> None:
+        """Set a user's password and end every session that refreshes tokens. One round trip."""
+        hashed = await self._passwords.hash(password)
+        await self._functions.run("social_change_password", [USER(username), AUTH_USER(username)], "", hashed, "", "")
 
     async def actor(self, username: str) -> Actor | None:
         """Return a user with the current role; None if suspended or unknown. No round trip if cached, else one."""

@@ -34,7 +34,7 @@ def build(core: Core) -> Parts:
     relations = Relations(functions, users, clock)
     posts = Posts(functions, reader, users, clock)
     comments = Comments(functions, posts)
-    credentials = Credentials(functions, core.limiter, passwords)
+    credentials = Credentials(functions, core.limiter, passwords, core.provided.second_factor)
     personal_data = SocialPersonalData(functions, comments, HomeFanout(functions))
     services = [
         credentials,
@@ -50,20 +50,22 @@ def build(core: Core) -> Parts:
     return Parts(
         services,
         Provided(passwords=credentials, blocks=relations),
-        build_last=lambda provided: _build_last(core, passwords, personal_data, provided),
+        build_last=lambda provided: _build_last(core, passwords, credentials, personal_data, provided),
         personal_data=personal_data,
         on_close=[passwords.close],
     )
 
 
-def _build_last(core: Core, passwords: Passwords, social: SocialPersonalData, provided: Provided) -> Parts:
+def _build_last(
+    core: Core, passwords: Passwords, credentials: Credentials, social: SocialPersonalData, provided: Provided
+) -> Parts:
     """Build the services that need the browser sessions or the personal data of the other domains."""
     functions, auth, clock = core.functions, core.auth, core.clock
     others = {name: data for name, data in provided.personal_data.items() if data is not social}
     deletion = AccountDeletion(functions, auth, social, others)
     renaming = AccountRenaming(functions, auth, clock, social, others)
     jobs = SocialJobs(functions, social.posts, deletion, renaming, social.fanout, clock)
-    accounts = Accounts(functions, auth, core.limiter, passwords, clock, provided.sessions)
+    accounts = Accounts(functions, auth, core.limiter, passwords, credentials, clock, provided.sessions)
     return Parts([accounts, deletion, renaming, AccountExport(provided.personal_data), jobs], timers=jobs.timers())
 
 

@@ -144,8 +144,11 @@ class Registration(Profile, kw_only=True):
 
 
 class PasswordLogin(msgspec.Struct, forbid_unknown_fields=True):
+    """`code` is a one-time or recovery code, for accounts with a second factor."""
+
     username: Username
     password: AnyPassword
+    code: Annotated[str, Meta(min_length=6, max_length=40)] | None = None
 
 
 class RefreshRequest(msgspec.Struct, forbid_unknown_fields=True):

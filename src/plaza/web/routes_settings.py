@@ -137,7 +137,7 @@ async def delete_account(
     visitor = await site.visitors.from_request(request)
     actor = visitor.require_user()
     try:
-        if await credentials.check(actor.name, forms.parse_form(body).get("password", ""), request.address) is None:
+        if not await credentials.has_password(actor.name, forms.parse_form(body).get("password", ""), request.address):
             raise Forbidden("The password is wrong.")
     except (Forbidden, TooFast) as error:
         return await _account_page(request, site, sessions, status=_status(error), deletion_problem=error.detail)

@@ -1,0 +1,1 @@
+"""Account security beyond the password: verified e-mail addresses and password reset by mail."""

@@ -1,0 +1,40 @@
+"""How accounts plug in."""
+
+from __future__ import annotations
+
+from plaza.accounts.emails import STREAM, Emails, MailJob
+from plaza.accounts.library import LIBRARY
+from plaza.accounts.personal_data import AccountsPersonalData
+from plaza.accounts.routes import route
+from plaza.accounts.second_factor import SecondFactors
+from plaza.accounts.sign_in_proof import SignInProof
+from plaza.core.domain import Core, Domain, Parts, Provided
+from plaza.core.encryption import Encryption
+from plaza.core.events import Consumer, Events
+from plaza.core.mail import open_mailer
+
+
+def build(core: Core) -> Parts:
+    """Build second factors, which signing in needs. What needs passwords and sessions is built last."""
+    second_factors = SecondFactors(core.functions, Encryption(core.settings.secret("data_key")), core.clock)
+    return Parts(
+        [second_factors],
+        Provided(second_factor=second_factors),
+        personal_data=AccountsPersonalData(core.valkey),
+        build_last=lambda provided: _build_last(core, second_factors, provided),
+    )
+
+
+def _build_last(core: Core, second_factors: SecondFactors, provided: Provided) -> Parts:
+    if provided.passwords is None:
+        return Parts([])  # without the domain that stores passwords there is nothing to reset
+    settings, events = core.settings, Events(core.functions)
+    emails = Emails(core.valkey, events, provided.passwords, provided.sessions, core.auth, core.limiter, core.clock)
+    mailer = open_mailer(settings.smtp_url, settings.data_dir)
+    public_url = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
+    job = MailJob(emails, mailer, public_url)
+    proof = SignInProof(provided.passwords, second_factors)
+    return Parts([emails, proof], consumers=[Consumer(STREAM, "mailer", job.handle)])
+
+
+DOMAIN = Domain(LIBRARY, [route], build)

@@ -1,0 +1,58 @@
+"""The keys of accounts. All are Plaza's own, and no caller of the HTTP proxy may read them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess, Reference
+from plaza.core.tokens import USERNAME
+
+# A reset link opens an account, so it lives an hour. A verification link only confirms an address.
+RESET_SECONDS: Final = 3_600
+VERIFY_SECONDS: Final = 86_400
+
+ACCOUNT_EMAIL = Key(
+    "accounts:<username>:email",
+    "hash",
+    "The e-mail address that a user verified. It counts while it equals `email` of `user:<username>`.",
+    owner="username",
+    fields=(
+        HashField("address", "normalized", read=KeyAccess.NONE, required=True),
+        HashField("verified_at", "Unix milliseconds", read=KeyAccess.NONE, value_regex="<ms>", required=True),
+    ),
+    read=KeyAccess.NONE,
+)
+ACCOUNT_MFA = Key(
+    "accounts:<username>:mfa",
+    "hash",
+    "A user's second factor: the encrypted TOTP secret, the last time step used, and digests of recovery codes.",
+    contains="`pending_secret`; or `totp_secret`, `last_step`, `enabled_at` and `recovery:<digest>` → `1`",
+    owner="username",
+    read=KeyAccess.NONE,
+)
+ADDRESS_USERS = Key(
+    "accounts:address:<address_digest>",
+    "set",
+    "The users who verified an address, by its SHA-256: password reset finds them here.",
+    contains="username",
+    owner="address_digest",
+    element_regex="<username>",
+    invariants=(Reference("accounts:<username>:email"),),
+    read=KeyAccess.NONE,
+)
+ONE_TIME_LINK = Key(
+    "accounts:link:<link_digest>",
+    "string",
+    "What a one-time link is for, by the SHA-256 of its token. Reading deletes it.",
+    contains="JSON: purpose, username, address",
+    owner="link_digest",
+    lifetime="1 hour for a password reset, 24 hours for a verification",
+    ttl_seconds=VERIFY_SECONDS,
+    read=KeyAccess.NONE,
+)
+
+CATALOGUE = Catalogue.from_module(
+    "accounts",
+    globals(),
+    {"username": USERNAME, "address_digest": "[0-9a-f]{64}", "link_digest": "[0-9a-f]{64}"},
+)

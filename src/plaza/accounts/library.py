@@ -1,0 +1,8 @@
+"""The Lua library of accounts."""
+
+from __future__ import annotations
+
+from plaza.accounts.keys import CATALOGUE
+from plaza.core.functions import Library
+
+LIBRARY = Library.read("accounts", CATALOGUE, "plaza.accounts.lua", "second_factor")

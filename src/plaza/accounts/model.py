@@ -1,0 +1,118 @@
+"""Requests and responses of accounts, and how addresses are compared."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid
+
+# RFC 5321 allows 254 characters. Anything stricter than "one @, no spaces" refuses real addresses; the mail decides.
+_ADDRESS: Final = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
+
+Purpose = Literal["verify", "reset"]
+EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, description="An e-mail address.")]
+LinkToken = Annotated[str, Meta(min_length=20, max_length=100, description="The token of a one-time link.")]
+OneTimeCode = Annotated[str, Meta(min_length=6, max_length=40, description="A code, or a recovery code.")]
+Password = Annotated[str, Meta(min_length=8, max_length=256)]
+
+
+class InvalidLink(BadRequest):
+    title, code = "This link is invalid, was used already or has expired", "invalid_link"
+
+
+class EmailChanged(Conflict):
+    title, code = "The account's address has changed since this link was sent", "email_changed"
+
+
+class NotEnrolled(Conflict):
+    title, code = "No second factor is being set up. Start with POST /auth/mfa/totp", "mfa_not_enrolled"
+
+
+class IncorrectPassword(Forbidden):
+    title, code = "The password is wrong", "password_wrong"
+
+
+class NewEmail(msgspec.Struct, forbid_unknown_fields=True):
+    email: EmailAddress
+
+
+class VerifyEmail(msgspec.Struct, forbid_unknown_fields=True):
+    token: LinkToken
+
+
+class ResetRequest(msgspec.Struct, forbid_unknown_fields=True):
+    email: EmailAddress
+
+
+class ResetConfirmation(msgspec.Struct, forbid_unknown_fields=True):
+    token: LinkToken
+    password: Password
+
+
+class MailAccepted(msgspec.Struct):
+    """The same answer whether a mail is sent or not, which would tell which addresses have an account."""
+
+    accepted: bool = True
+
+
+class EmailVerified(msgspec.Struct):
+    username: str
+    email: str
+
+
+class PasswordReset(msgspec.Struct):
+    username: str
+
+
+class TotpRequest(msgspec.Struct, forbid_unknown_fields=True):
+    password: str
+
+
+class TotpEnrolment(msgspec.Struct):
+    """What an authenticator needs: the secret, or the URI as a QR code."""
+
+    secret: str
+    uri: str
+
+
+class TotpCode(msgspec.Struct, forbid_unknown_fields=True):
+    code: OneTimeCode
+
+
+class TotpRemoval(msgspec.Struct, forbid_unknown_fields=True):
+    password: str
+    code: OneTimeCode
+
+
+class RecoveryCodes(msgspec.Struct):
+    recovery_codes: list[str]
+
+
+class MfaStatus(msgspec.Struct):
+    enabled: bool
+    recovery_codes_left: int
+
+
+class OneTimeLink(msgspec.Struct):
+    """What is stored for a link."""
+
+    purpose: Purpose
+    username: str
+    address: str
+
+
+def normalize_address(text: str) -> str:
+    """Return an address as it is compared and stored: without surrounding spaces, in lower case."""
+    address = text.strip().lower()
+    if len(address) > 254 or not _ADDRESS.fullmatch(address):
+        raise Invalid("Invalid e-mail address. Use the form name@example.org.", field="email")
+    return address
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,52 @@
+"""Exports, deletes and renames what accounts store about a user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plaza.accounts.keys import ACCOUNT_EMAIL, ACCOUNT_MFA, ADDRESS_USERS
+from plaza.accounts.model import digest
+from plaza.core.valkey import Valkey
+
+
+class AccountsPersonalData:
+    """A user's verified address and second factor."""
+
+    def __init__(self, valkey: Valkey) -> None:
+        self._valkey = valkey
+
+    async def export(self, username: str) -> dict[str, Any]:
+        """Return the verified address, and whether there is a second factor. Its secret is never exported."""
+        fields = await self._valkey.call("HGETALL", ACCOUNT_EMAIL(username))
+        second_factor = bool(await self._valkey.call("HEXISTS", ACCOUNT_MFA(username), "totp_secret"))
+        return {
+            "verified_email": fields.get("address"),
+            "verified_at": fields.get("verified_at"),
+            "second_factor": second_factor,
+        }
+
+    async def delete(self, username: str) -> None:
+        """Delete both. The index first: a second run after a crash still finds it by the hash."""
+        address = await self._valkey.call("HGET", ACCOUNT_EMAIL(username), "address")
+        if address is not None:
+            await self._valkey.call("SREM", ADDRESS_USERS(digest(address)), username)
+        await self._valkey.call("DEL", ACCOUNT_EMAIL(username))
+        await self._valkey.call("DEL", ACCOUNT_MFA(username))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Move both to a new username. Repeatable."""
+        await self._move_second_factor(old, new)
+        fields = await self._valkey.call("HGETALL", ACCOUNT_EMAIL(old))
+        if not fields:
+            return
+        index = ADDRESS_USERS(digest(fields["address"]))
+        await self._valkey.call("SADD", index, new)
+        await self._valkey.call("HSET", ACCOUNT_EMAIL(new), *(part for pair in fields.items() for part in pair))
+        await self._valkey.call("SREM", index, old)
+        await self._valkey.call("DEL", ACCOUNT_EMAIL(old))
+
+    async def _move_second_factor(self, old: str, new: str) -> None:
+        fields = await self._valkey.call("HGETALL", ACCOUNT_MFA(old))
+        if fields:
+            await self._valkey.call("HSET", ACCOUNT_MFA(new), *(part for pair in fields.items() for part in pair))
+            await self._valkey.call("DEL", ACCOUNT_MFA(old))

@@ -1,0 +1,87 @@
+"""The HTTP routes of accounts."""
+
+from __future__ import annotations
+
+from plaza.accounts.emails import Emails
+from plaza.accounts.model import (
+    EmailVerified,
+    MailAccepted,
+    MfaStatus,
+    NewEmail,
+    PasswordReset,
+    RecoveryCodes,
+    ResetConfirmation,
+    ResetRequest,
+    TotpCode,
+    TotpEnrolment,
+    TotpRemoval,
+    TotpRequest,
+    VerifyEmail,
+)
+from plaza.accounts.second_factor import SecondFactors
+from plaza.accounts.sign_in_proof import SignInProof
+from plaza.core.auth import Actor
+from plaza.core.http.access import PUBLIC, USER
+from plaza.core.http.request import Request
+from plaza.core.http.routes import Routes
+
+route = Routes("accounts")
+
+
+@route.post("/auth/email", access=USER, status=202)
+async def change_email(actor: Actor, body: NewEmail, request: Request, emails: Emails) -> MailAccepted:
+    """Set your e-mail address. A mail with a link verifies it."""
+    await emails.change(actor, body.email, request.address)
+    return MailAccepted()
+
+
+@route.post("/auth/email/verify", access=PUBLIC)
+async def verify_email(body: VerifyEmail, emails: Emails) -> EmailVerified:
+    """Verify an e-mail address by the token of its link."""
+    link = await emails.verify(body.token)
+    return EmailVerified(link.username, link.address)
+
+
+@route.post("/auth/reset", access=PUBLIC, status=202)
+async def request_reset(body: ResetRequest, request: Request, emails: Emails) -> MailAccepted:
+    """Request a password reset. The answer is the same whether the address has an account or not."""
+    await emails.request_reset(body.email, request.address)
+    return MailAccepted()
+
+
+@route.post("/auth/reset/confirm", access=PUBLIC)
+async def confirm_reset(body: ResetConfirmation, emails: Emails) -> PasswordReset:
+    """Set a new password by the token of a reset link. Every session of the account ends."""
+    return PasswordReset((await emails.reset(body.token, body.password)).username)
+
+
+@route.get("/auth/mfa", access=USER)
+async def read_mfa(actor: Actor, second_factors: SecondFactors) -> MfaStatus:
+    """Read whether your account has a second factor."""
+    return await second_factors.status(actor.name)
+
+
+@route.post("/auth/mfa/totp", access=USER, limit=None)
+async def enrol_totp(
+    actor: Actor, body: TotpRequest, request: Request, proof: SignInProof, second_factors: SecondFactors
+) -> TotpEnrolment:
+    """Start setting up one-time codes. `POST /auth/mfa/totp/confirm` with a first code turns them on."""
+    await proof.require_password(actor, body.password, request.address)
+    return await second_factors.enrol(actor)
+
+
+@route.post("/auth/mfa/totp/confirm", access=USER)
+async def confirm_totp(actor: Actor, body: TotpCode, second_factors: SecondFactors) -> RecoveryCodes:
+    """Turn one-time codes on. The recovery codes are shown this once."""
+    return RecoveryCodes(await second_factors.confirm(actor, body.code))
+
+
+@route.post("/auth/mfa/totp/remove", access=USER, limit=None)
+async def remove_totp(
+    actor: Actor, body: TotpRemoval, request: Request, proof: SignInProof, second_factors: SecondFactors
+) -> MfaStatus:
+    """Turn one-time codes off, with the password and a code."""
+    await proof.require_password(actor, body.password, request.address)
+    await proof.require_code(actor, body.code)
+    await second_factors.disable(actor.name)
+    return await second_factors.status(actor.name)

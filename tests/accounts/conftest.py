@@ -1,0 +1,88 @@
+"""Plaza on one server and on a cluster, with a worker and a real mail server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from plaza.app import Plaza, running
+from plaza.core.keyspace import Layout, use_layout
+from plaza.core.settings import Settings
+from tests.http_servers import client_of
+from tests.servers import Cluster, Server
+from tests.smtp import Mailbox, smtp_server
+from tests.waiting import eventually
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def mailbox() -> Iterator[Mailbox]:
+    with smtp_server() as mailbox:
+        yield mailbox
+
+
+@pytest.fixture
+async def plaza(place: Server | Cluster, mailbox: Mailbox, tmp_path: Path) -> AsyncIterator[Plaza]:
+    settings = Settings(
+        data_dir=tmp_path,
+        valkey_url=place.url,
+        rate_limits=False,
+        smtp_url=f"smtp://127.0.0.1:{mailbox.port}?from=plaza@example.org",
+        public_url="https://plaza.example",
+    )
+    async with running(settings) as plaza:
+        working = asyncio.create_task(plaza.worker.run())
+        try:
+            yield plaza
+        finally:
+            working.cancel()
+            await asyncio.wait([working])
+    use_layout(Layout.PLAIN)
+
+
+@pytest.fixture
+async def http(plaza: Plaza) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(plaza.app) as client:
+        yield client
+
+
+@dataclass
+class Account:
+    """A registered user with a client, and the mails that arrive."""
+
+    name: str
+    http: httpx.AsyncClient
+    mailbox: Mailbox
+    token: str
+
+    async def send(self, path: str, status: int = 200, **body: Any) -> Any:
+        response = await self.http.post(path, json=body, headers={"authorization": f"Bearer {self.token}"})
+        assert response.status_code == status, response.text
+        return response.json()
+
+    async def next_link(self) -> str:
+        """Wait for a mail, return the token in it and empty the mailbox."""
+        await eventually(lambda: self.mailbox.mails)
+        found = re.search(r"token=([\w-]+)", self.mailbox.mails[-1].get_content())
+        assert found is not None
+        self.mailbox.mails.clear()
+        return found[1]
+
+    async def verify(self, email: str) -> None:
+        await self.send("/auth/email", 202, email=email)
+        await self.send("/auth/email/verify", token=await self.next_link())
+
+
+@pytest.fixture
+async def ana(http: httpx.AsyncClient, mailbox: Mailbox) -> Account:
+    response = await http.post("/auth/register", json={"username": "ana", "password": PASSWORD})
+    assert response.status_code == 201
+    return Account("ana", http, mailbox, response.json()["access_token"])

@@ -1,0 +1,100 @@
+"""One-time codes and recovery codes at sign-in, with a real authenticator's arithmetic (pyotp)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+import pyotp
+
+from plaza.accounts.keys import ACCOUNT_MFA
+from plaza.accounts.second_factor import SecondFactors
+from plaza.app import Plaza
+from plaza.social.renaming import AccountRenaming
+from tests.accounts.conftest import PASSWORD, Account
+from tests.http_servers import is_problem
+
+
+async def enable(ana: Account) -> tuple[pyotp.TOTP, list[str]]:
+    """Turn codes on with a code of the step before, so that the present one is still unused."""
+    enrolled = await ana.send("/auth/mfa/totp", password=PASSWORD)
+    totp = pyotp.parse_uri(enrolled["uri"])
+    assert isinstance(totp, pyotp.TOTP)
+    assert totp.secret == enrolled["secret"]
+    confirmed = await ana.send("/auth/mfa/totp/confirm", code=_code(totp, -1))
+    return totp, confirmed["recovery_codes"]
+
+
+def _code(totp: pyotp.TOTP, steps: int = 0) -> str:
+    return totp.at(int(time.time()), steps)
+
+
+async def login(http: httpx.AsyncClient, code: str | None = None, password: str = PASSWORD) -> httpx.Response:
+    body = {"username": "ana", "password": password} | ({} if code is None else {"code": code})
+    return await http.post("/auth/login", json=body)
+
+
+async def test_signing_in_needs_a_code_once_it_is_confirmed(ana: Account, http: httpx.AsyncClient) -> None:
+    await ana.send("/auth/mfa/totp", password=PASSWORD)
+    assert (await login(http)).status_code == 200  # a secret that no code confirmed does not lock anyone out
+    totp, _ = await enable(ana)
+    is_problem(await login(http), 401, "mfa_required")
+    is_problem(await login(http, password="wrong horse battery"), 401, "wrong_password")
+    is_problem(await login(http, "000000"), 401, "wrong_code")
+    assert (await login(http, _code(totp))).status_code == 200
+
+
+async def test_a_code_works_once_also_for_simultaneous_logins(ana: Account, http: httpx.AsyncClient) -> None:
+    totp, _ = await enable(ana)
+    code = _code(totp)
+    responses = await asyncio.gather(*(login(http, code) for _ in range(10)))
+    assert sorted(response.status_code for response in responses) == [200] + [401] * 9
+
+
+async def test_a_recovery_code_works_once(ana: Account, http: httpx.AsyncClient) -> None:
+    _, codes = await enable(ana)
+    assert len(set(codes)) == 10
+    typed = " ".join([codes[0][:8].upper(), codes[0][8:]])
+    responses = await asyncio.gather(*(login(http, typed) for _ in range(5)))
+    assert sorted(response.status_code for response in responses) == [200] + [401] * 4
+    status = await http.get("/auth/mfa", headers={"authorization": f"Bearer {ana.token}"})
+    assert status.json() == {"enabled": True, "recovery_codes_left": 9}
+
+
+async def test_a_stolen_token_cannot_turn_codes_on_or_off(ana: Account, http: httpx.AsyncClient) -> None:
+    await ana.send("/auth/mfa/totp", 403, password="wrong horse battery")
+    totp, codes = await enable(ana)
+    await ana.send("/auth/mfa/totp", 403, password="wrong horse battery")
+    await ana.send("/auth/mfa/totp/remove", 403, password="wrong horse battery", code=_code(totp))
+    await ana.send("/auth/mfa/totp/remove", 401, password=PASSWORD, code="000000")
+    assert (await ana.send("/auth/mfa/totp/remove", password=PASSWORD, code=codes[1]))["enabled"] is False
+    assert (await login(http)).status_code == 200
+
+
+async def test_a_browser_session_needs_the_code_too(ana: Account, http: httpx.AsyncClient) -> None:
+    totp, _ = await enable(ana)
+    body = {"username": "ana", "password": PASSWORD}
+    is_problem(await http.post("/shop/login", json=body), 401, "mfa_required")
+    assert (await http.post("/shop/login", json={**body, "code": _code(totp)})).status_code == 200
+
+
+async def test_the_secret_is_not_readable_in_valkey(ana: Account, plaza: Plaza) -> None:
+    enrolled = await ana.send("/auth/mfa/totp", password=PASSWORD)
+    stored = await plaza.core.valkey.call("HGETALL", ACCOUNT_MFA("ana"))
+    assert enrolled["secret"] not in str(stored)
+    _, codes = await enable(ana)
+    assert codes[0] not in str(await plaza.core.valkey.call("HGETALL", ACCOUNT_MFA("ana")))
+
+
+async def test_the_second_factor_follows_a_renaming(ana: Account, plaza: Plaza) -> None:
+    totp, _ = await enable(ana)
+    await plaza.get(AccountRenaming).rename("ana", "anna")
+    assert not await plaza.get(SecondFactors).is_enabled("ana")
+    assert await plaza.get(SecondFactors).verify("anna", _code(totp))
+
+
+async def test_a_damaged_secret_refuses_and_does_not_fail(ana: Account, plaza: Plaza, http: httpx.AsyncClient) -> None:
+    await enable(ana)
+    await plaza.core.valkey.call("HSET", ACCOUNT_MFA("ana"), "totp_secret", "v1:AAAA")
+    is_problem(await login(http, "123456"), 401, "wrong_code")
