@@ -1,6 +1,6 @@
-"""A caller that lives and loses a connection settles what it began as soon as that is back, and no worker has to.
+"""A caller that loses a connection settles its operations as soon as it is connected again, without a worker.
 
-On a real cluster of three primaries. No worker runs here: what is not settled by its callers stays unsettled.
+On a cluster of three primaries. No worker runs here: what the callers do not settle stays unsettled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import Arg, ConnectionLost, ReplyError, Valkey, connection_fencing
 from plaza.core.valkey.connection_fencing import FencedConnection
 from tests.core.ledger import BOX_ITEMS, LIBRARY
-from tests.core.test_outbox import Faulty, assert_effects_equal_facts, never, pending, put, redis_client
+from tests.core.test_outbox import FaultyValkey, assert_projections_match, no_stop, pending_keys, put, redis_client
 from tests.servers import Cluster
 from tests.timeouts import TIME_LIMIT_SECONDS, connect_for_test, within_time_limit
 from tests.waiting import eventually
@@ -25,27 +25,27 @@ from tests.waiting import eventually
 __all__ = ["redis_client"]  # a fixture
 
 
-class Breaking(Faulty):
-    """A Valkey whose connection breaks at some of the calls, once that is written and before it is answered."""
+class BreakingValkey(FaultyValkey):
+    """Breaks the connection at some calls, after the call is written and before its reply."""
 
     def __init__(self, valkey: Valkey, stops: Collection[int] = ()) -> None:
-        super().__init__(valkey, never)
-        self.stops, self.taken, self.broken = stops, 0, 0
+        super().__init__(valkey, no_stop)
+        self.stops, self.calls, self.broken = stops, 0, 0
 
     async def fcall(self, name: str, keys: Sequence[str], *args: Arg, **how: Any) -> Any:
-        self.taken += 1
-        answer = asyncio.ensure_future(self._valkey.fcall(name, keys, *args, **how))
-        if self.taken in self.stops:
-            await asyncio.sleep(0)  # in which it is written
+        self.calls += 1
+        reply = asyncio.ensure_future(self._valkey.fcall(name, keys, *args, **how))
+        if self.calls in self.stops:
+            await asyncio.sleep(0)  # now it is written
             connection = self._valkey.home(keys[0]).lane(False)  # type: ignore[attr-defined]
             self.broken += connection.connected
             connection.drop()
-        return await answer
+        return await reply
 
 
 @pytest.fixture
 async def valkey(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Valkey]:
-    """One that comes back at once, however often it broke, and is waited for however slow the machine."""
+    """A connection that reconnects at once, however often it breaks."""
     monkeypatch.setattr(connection_fencing, "KILL_SECONDS", TIME_LIMIT_SECONDS)
     use_layout(Layout.BRACES)
     async with await connect_for_test(cluster.url, backoff=0.005, backoff_most=0.02) as valkey:
@@ -53,68 +53,66 @@ async def valkey(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     use_layout(Layout.PLAIN)
 
 
-async def breaking(valkey: Valkey, *stops: int) -> tuple[Functions, Breaking]:
+async def breaking_functions(valkey: Valkey, *stops: int) -> tuple[Functions, BreakingValkey]:
     await eventually(lambda: all(node.connected for node in valkey.primaries()))  # type: ignore[attr-defined]
-    faulty = Breaking(valkey, stops)
+    faulty = BreakingValkey(valkey, stops)
     functions = Functions(faulty, [LIBRARY], projection_ms=60_000)  # type: ignore[arg-type]
     await functions.load()
     return functions, faulty
 
 
-async def test_a_connection_that_breaks_at_any_step_leaves_nothing_to_a_worker(
-    valkey: Valkey, redis_client: Any
-) -> None:
-    functions, counted = await breaking(valkey)
+async def test_a_connection_that_breaks_at_any_step_needs_no_worker(valkey: Valkey, redis_client: Any) -> None:
+    functions, counted = await breaking_functions(valkey)
     await put(functions, "b0", "s", "nut", 1)
-    steps = counted.taken
+    steps = counted.calls
     for stop in range(1, steps + 1):
-        functions, faulty = await breaking(valkey, stop)
+        functions, faulty = await breaking_functions(valkey, stop)
         try:
             await put(functions, f"b{stop}", "s", "nut", 10 + stop)
             assert stop > 1
         except ConnectionLost:
-            assert stop == 1, "only who does not know whether the facts have changed is told"
+            assert stop == 1, "only the command itself fails, since it may not have run"
             await functions.outbox.drain()
         assert faulty.broken == 1
-        assert_effects_equal_facts(redis_client, {f"b{n}": "s" for n in range(stop + 1)})
+        assert_projections_match(redis_client, {f"b{n}": "s" for n in range(stop + 1)})
     assert steps > 4
 
 
-async def test_connections_that_break_and_nodes_that_stall_on_hot_owners_leave_every_effect_true(
+async def test_broken_connections_and_stalled_nodes_leave_every_projection_correct(
     valkey: Valkey, redis_client: Any
 ) -> None:
     chance = random.Random(11)
-    homes = {f"b{n}": f"s{n % 2}" for n in range(4)}
-    functions, faulty = await breaking(valkey)
+    shelf_of = {f"b{n}": f"s{n % 2}" for n in range(4)}
+    functions, faulty = await breaking_functions(valkey)
     for _ in range(3):
-        faulty.stops = {faulty.taken + call for call in (5, 50, 90, 130, 170)}
-        boxes = [chance.choice(list(homes)) for _ in range(40)]
-        puts = [put(functions, box, homes[box], f"i{n % 5}", n) for n, box in enumerate(boxes)]
+        faulty.stops = {faulty.calls + call for call in (5, 50, 90, 130, 170)}
+        boxes = [chance.choice(list(shelf_of)) for _ in range(40)]
+        puts = [put(functions, box, shelf_of[box], f"i{n % 5}", n) for n, box in enumerate(boxes)]
         stalls = [asyncio.to_thread(stall, redis_client, BOX_ITEMS(chance.choice(boxes))) for _ in range(2)]
         await asyncio.gather(*puts, *stalls, return_exceptions=True)
         await functions.outbox.drain()
-        await eventually(lambda: not pending(redis_client))
-        assert_effects_equal_facts(redis_client, homes)
+        await eventually(lambda: not pending_keys(redis_client))
+        assert_projections_match(redis_client, shelf_of)
     assert faulty.broken
 
 
 def stall(redis_client: Any, name: str) -> None:
-    """The node of a key does nothing for a moment: what it has not read yet waits, whatever becomes of its sender."""
+    """Block the node of a key for a moment, so that unread commands wait there."""
     redis_client.eval("local n = 0 while n < 3e6 do n = n + 1 end", 1, name)
 
 
-async def named(connection: Any, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:
-    """Another connection to the same server, and its number there. (A server does not end who asks for it.)"""
+async def open_named_connection(connection: Any, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:
+    """Open another connection to the same server and return its client id. CLIENT KILL skips the caller's own."""
     reader, writer = await asyncio.open_connection(connection.address.host, connection.address.port)
     writer.write(f"CLIENT SETNAME {name}\r\nCLIENT ID\r\n".encode())
     assert await reader.readline() == b"+OK\r\n"
     return reader, writer, int((await reader.readline())[1:])
 
 
-async def test_a_connection_that_its_server_still_has_is_ended_there(valkey: Valkey) -> None:
-    """As after a cable was pulled: the server has heard nothing of it."""
+async def test_a_connection_that_the_server_still_has_is_killed(valkey: Valkey) -> None:
+    """As after a pulled cable: the server does not know that the connection broke."""
     connection = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
-    reader, writer, id = await named(connection, "plaza-lost")
+    reader, writer, id = await open_named_connection(connection, "plaza-lost")
     fenced = FencedConnection(connection, id, "plaza-lost")
     assert await asyncio.gather(*(fenced.kill() for _ in range(3))) == [True] * 3
     async with within_time_limit():
@@ -122,7 +120,7 @@ async def test_a_connection_that_its_server_still_has_is_ended_there(valkey: Val
     writer.close()
 
 
-async def test_who_may_not_end_connections_leaves_it_to_a_worker() -> None:
+async def test_without_permission_to_kill_connections_a_worker_recovers() -> None:
     class Forbidden:
         async def ready(self) -> None: ...
 
@@ -132,9 +130,9 @@ async def test_who_may_not_end_connections_leaves_it_to_a_worker() -> None:
     assert not await FencedConnection(Forbidden(), 7, "plaza-x").kill()
 
 
-async def test_a_number_that_went_to_somebody_else_is_left_alone(valkey: Valkey) -> None:
+async def test_a_client_id_that_now_belongs_to_another_connection_is_not_killed(valkey: Valkey) -> None:
     connection = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
-    reader, writer, id = await named(connection, "somebody-else")
+    reader, writer, id = await open_named_connection(connection, "another-client")
     assert await FencedConnection(connection, id, "plaza-of-a-server-before-its-restart").kill()
     writer.write(b"PING\r\n")
     async with within_time_limit():

@@ -1,4 +1,4 @@
-"""Events: every group handles each, whatever happens to its consumers."""
+"""Events: every group handles each event, whatever happens to its consumers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def events(functions: Functions) -> Events:
     return Events(functions)
 
 
-class Seen:
-    """A handler that remembers what it got, and does to some events what it is told to."""
+class RecordingHandler:
+    """A handler that records the events it gets; `before` runs first and can fail."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -54,8 +54,8 @@ class Seen:
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def handler() -> RecordingHandler:
+    return RecordingHandler()
 
 
 @contextlib.asynccontextmanager
@@ -68,7 +68,7 @@ async def reading(events: Events, consumer: Consumer, name: str = "one") -> Asyn
         await asyncio.wait([task])
 
 
-async def tell(events: Events, count: int, first: int = 0) -> None:
+async def emit_numbers(events: Events, count: int, first: int = 0) -> None:
     await asyncio.gather(*(events.emit("news", n=n) for n in range(first, first + count)))
 
 
@@ -76,122 +76,124 @@ def number(metric: str, labels: dict[str, str]) -> float:
     return metrics.REGISTRY.get_sample_value(metric, labels) or 0.0
 
 
-async def waiting(redis_client: Any, group: str = "g") -> int:
+async def pending_count(redis_client: Any, group: str = "g") -> int:
     return int((await redis_client.xpending(core.EVENTS("news"), group))["pending"])
 
 
 async def test_every_group_handles_every_event_in_order(events: Events, redis_client: Any) -> None:
-    one, two = Seen(), Seen()
-    await tell(events, 50)
+    one, two = RecordingHandler(), RecordingHandler()
+    await emit_numbers(events, 50)
     async with reading(events, Consumer("news", "g", one)), reading(events, Consumer("news", "h", two)):
-        await tell(events, 50, first=50)
+        await emit_numbers(events, 50, first=50)
         await asyncio.gather(one.until(100), two.until(100))
     assert one.numbers == two.numbers == list(range(100))
-    assert await waiting(redis_client, "g") == await waiting(redis_client, "h") == 0
+    assert await pending_count(redis_client, "g") == await pending_count(redis_client, "h") == 0
 
 
 async def test_consumers_of_a_group_share_its_events(events: Events) -> None:
-    one, two = Seen(), Seen()
-    pair = Consumer("news", "g", one, batch=1), Consumer("news", "g", two, batch=1)
+    one, two = RecordingHandler(), RecordingHandler()
+    pair = Consumer("news", "g", one, batch_size=1), Consumer("news", "g", two, batch_size=1)
     async with reading(events, pair[0], "one"), reading(events, pair[1], "two"):
-        await tell(events, 40)
+        await emit_numbers(events, 40)
         await eventually(lambda: len(one.numbers) + len(two.numbers) >= 40)
     assert sorted(one.numbers + two.numbers) == list(range(40))
 
 
-async def test_an_event_has_its_fields_and_is_counted(events: Events, seen: Seen) -> None:
+async def test_an_event_has_its_fields_and_is_counted(events: Events, handler: RecordingHandler) -> None:
     got: list[Event] = []
     labels = {"stream": "news", "group": "g", "result": "done"}
     before = number("plaza_events_handled_total", labels)
 
-    async def note(event: Event) -> None:
+    async def record(event: Event) -> None:
         got.append(event)
 
-    seen.before = note
-    async with reading(events, Consumer("news", "g", seen)):
+    handler.before = record
+    async with reading(events, Consumer("news", "g", handler)):
         made = await events.emit("news", n=7, who="ana", what="héllo")
         await eventually(lambda: number("plaza_events_handled_total", labels) == before + 1)
     assert got == [Event("news", made, {"n": "7", "who": "ana", "what": "héllo"}, 1)]
 
 
-async def test_an_event_that_a_verb_tells_is_handled(valkey: Valkey, seen: Seen) -> None:
-    """Inside the verb's own step on one server; on a cluster as an effect, before the call returns."""
+async def test_an_event_of_a_command_is_handled(valkey: Valkey, handler: RecordingHandler) -> None:
+    """On one server it is added in the same atomic step; on a cluster as a projection, before the call returns."""
     lua = "command('tell', function(keys, args) event('news', 'n', args[1]) return redis.call('INCR', keys[1]) end)"
     shelf = Key("shelf:<shelf>", "string", "Things on a shelf.", owner="shelf")
     functions = Functions(valkey, [EVENTS, Library("shelf", Catalogue("shelf", {"shelf": shelf}, {"shelf": "."}), lua)])
     await functions.load()
     assert await functions.run("shelf_tell", [shelf("a")], 5) == 1
-    async with reading(Events(functions), Consumer("news", "g", seen)):
-        await seen.until(1)
-    assert seen.numbers == [5]
+    async with reading(Events(functions), Consumer("news", "g", handler)):
+        await handler.until(1)
+    assert handler.numbers == [5]
 
 
-async def test_a_failed_event_is_tried_again_and_holds_up_no_other(
-    events: Events, seen: Seen, redis_client: Any
+async def test_a_failed_event_is_retried_and_does_not_block_others(
+    events: Events, handler: RecordingHandler, redis_client: Any
 ) -> None:
     async def fail_at_first(event: Event) -> None:
         if event.fields["n"] == "1" and event.tries < 3:
             raise ValueError("not yet")
 
-    seen.before = fail_at_first
-    async with reading(events, Consumer("news", "g", seen, retry_seconds=0.05)):
-        await tell(events, 4)
-        await seen.until(4)
-    assert seen.numbers == [0, 2, 3, 1]
-    assert seen.tries == [1, 1, 1, 3]
-    assert await waiting(redis_client) == 0
+    handler.before = fail_at_first
+    async with reading(events, Consumer("news", "g", handler, retry_seconds=0.05)):
+        await emit_numbers(events, 4)
+        await handler.until(4)
+    assert handler.numbers == [0, 2, 3, 1]
+    assert handler.tries == [1, 1, 1, 3]
+    assert await pending_count(redis_client) == 0
 
 
-async def test_an_event_that_never_succeeds_is_given_up_with_the_reason(
-    events: Events, seen: Seen, redis_client: Any
+async def test_an_event_that_keeps_failing_is_moved_to_the_dead_events(
+    events: Events, handler: RecordingHandler, redis_client: Any
 ) -> None:
     async def fail(event: Event) -> None:
         if event.fields["n"] == "0":
             raise ValueError("no such post")
 
-    seen.before = fail
+    handler.before = fail
     labels = {"stream": "news", "group": "g"}
-    buried = number("plaza_events_dead_total", labels)
-    async with reading(events, Consumer("news", "g", seen, tries=3, retry_seconds=0.02)):
-        await tell(events, 2)
-        await eventually(lambda: number("plaza_events_dead_total", labels) == buried + 1)
+    dead_before = number("plaza_events_dead_total", labels)
+    async with reading(events, Consumer("news", "g", handler, max_tries=3, retry_seconds=0.02)):
+        await emit_numbers(events, 2)
+        await eventually(lambda: number("plaza_events_dead_total", labels) == dead_before + 1)
     (dead,) = await redis_client.xrange(core.EVENTS_DEAD("news"))
     assert dead[1].pop("dead_id")
     assert dead[1] == {"n": "0", "dead_group": "g", "dead_tries": "3", "dead_reason": "ValueError: no such post"}
-    assert await waiting(redis_client) == 0
-    assert seen.numbers == [1]
+    assert await pending_count(redis_client) == 0
+    assert handler.numbers == [1]
 
 
-async def test_a_dead_event_can_be_told_again(events: Events, seen: Seen, redis_client: Any) -> None:
+async def test_a_dead_event_can_be_revived(events: Events, handler: RecordingHandler, redis_client: Any) -> None:
     async def fail(_: Event) -> None:
         raise ValueError("no")
 
-    seen.before = fail
-    async with reading(events, Consumer("news", "g", seen, tries=1)):
-        await tell(events, 1)
+    handler.before = fail
+    async with reading(events, Consumer("news", "g", handler, max_tries=1)):
+        await emit_numbers(events, 1)
         dead = await eventually(lambda: redis_client.xrange(core.EVENTS_DEAD("news")))
-        seen.before = None
+        handler.before = None
         assert await events.revive("news", dead[0][0])
-        await seen.until(1)
-    assert seen.numbers == [0]
+        await handler.until(1)
+    assert handler.numbers == [0]
     assert await redis_client.xlen(core.EVENTS_DEAD("news")) == 0
     assert await events.revive("news", dead[0][0]) is None
 
 
-async def test_a_handler_that_hangs_is_broken_off_and_the_event_tried_again(events: Events, seen: Seen) -> None:
+async def test_a_handler_that_exceeds_its_timeout_is_cancelled_and_retried(
+    events: Events, handler: RecordingHandler
+) -> None:
     async def hang_at_first(event: Event) -> None:
         if event.tries == 1:
             await asyncio.sleep(60)
 
-    seen.before = hang_at_first
-    async with reading(events, Consumer("news", "g", seen, most_seconds=0.05, retry_seconds=0.02)):
-        await tell(events, 1)
-        await seen.until(1)
-    assert seen.tries == [2]
+    handler.before = hang_at_first
+    async with reading(events, Consumer("news", "g", handler, timeout_seconds=0.05, retry_seconds=0.02)):
+        await emit_numbers(events, 1)
+        await handler.until(1)
+    assert handler.tries == [2]
 
 
-async def test_while_something_is_away_events_wait_and_none_is_given_up(
-    events: Events, seen: Seen, redis_client: Any
+async def test_events_wait_while_a_service_is_unavailable(
+    events: Events, handler: RecordingHandler, redis_client: Any
 ) -> None:
     outages = 6
 
@@ -201,87 +203,91 @@ async def test_while_something_is_away_events_wait_and_none_is_given_up(
         if outages >= 0:
             raise Unavailable("The database is away.")
 
-    seen.before = away
-    consumer = Consumer("news", "g", seen, tries=2, retry_seconds=0.01, stale_seconds=3)
+    handler.before = away
+    consumer = Consumer("news", "g", handler, max_tries=2, retry_seconds=0.01, stale_seconds=3)
     with structlog.testing.capture_logs() as logs:
         async with reading(events, consumer):
-            await tell(events, 3)
-            await seen.until(3)
-    assert sorted(seen.numbers) == [0, 1, 2]
+            await emit_numbers(events, 3)
+            await handler.until(3)
+    assert sorted(handler.numbers) == [0, 1, 2]
     assert not await redis_client.exists(core.EVENTS_DEAD("news"))
-    assert [line["event"] for line in logs].count("events wait: what their handler needs is away") == 1
+    assert [line["event"] for line in logs].count("event_handler_unavailable") == 1
 
 
-async def test_what_a_dead_consumer_had_is_taken_over(events: Events, seen: Seen, redis_client: Any) -> None:
+async def test_events_of_a_dead_consumer_are_claimed(
+    events: Events, handler: RecordingHandler, redis_client: Any
+) -> None:
     await events.ensure_group("news", "g")
-    await tell(events, 3)
-    await redis_client.xreadgroup("g", "the dead", {core.EVENTS("news"): ">"}, count=2)
-    async with reading(events, Consumer("news", "g", seen, stale_seconds=0.3)):
-        await seen.until(3)
-    assert dict(zip(seen.numbers, seen.tries, strict=True)) == {2: 1, 0: 2, 1: 2}
-    assert await waiting(redis_client) == 0
+    await emit_numbers(events, 3)
+    await redis_client.xreadgroup("g", "dead consumer", {core.EVENTS("news"): ">"}, count=2)
+    async with reading(events, Consumer("news", "g", handler, stale_seconds=0.3)):
+        await handler.until(3)
+    assert dict(zip(handler.numbers, handler.tries, strict=True)) == {2: 1, 0: 2, 1: 2}
+    assert await pending_count(redis_client) == 0
 
 
-async def test_an_event_that_kills_its_consumers_is_given_up(events: Events, seen: Seen, redis_client: Any) -> None:
+async def test_an_event_that_kills_its_consumers_is_moved_to_the_dead_events(
+    events: Events, handler: RecordingHandler, redis_client: Any
+) -> None:
     await events.ensure_group("news", "g")
-    await tell(events, 1)
+    await emit_numbers(events, 1)
     ((_, ((event_id, _),)),) = _pairs(await redis_client.xreadgroup("g", "dead 1", {core.EVENTS("news"): ">"}))
     await redis_client.xclaim(core.EVENTS("news"), "g", "dead 2", 0, [event_id])
-    consumer = Consumer("news", "g", seen, tries=2, stale_seconds=0.1)
+    consumer = Consumer("news", "g", handler, max_tries=2, stale_seconds=0.1)
     async with reading(events, consumer):
         dead = await eventually(lambda: redis_client.xrange(core.EVENTS_DEAD("news")))
     assert dead[0][1]["dead_reason"] == "Its consumer died or stalled every time."
-    assert seen.numbers == []
+    assert handler.numbers == []
 
 
-async def test_what_is_being_handled_is_not_taken_over_however_long_it_takes(events: Events, redis_client: Any) -> None:
-    slow, other = Seen(), Seen()
+async def test_an_event_in_progress_is_not_claimed_by_another_consumer(events: Events, redis_client: Any) -> None:
+    slow, other = RecordingHandler(), RecordingHandler()
 
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
-    async def take_long(_: Event) -> None:
-        begun.set()
+    async def handle_slowly(_: Event) -> None:
+        started.set()
         await asyncio.sleep(2.2)
 
-    slow.before = take_long
+    slow.before = handle_slowly
     async with reading(events, Consumer("news", "g", slow, stale_seconds=2.0), "slow"):
-        await tell(events, 1)
-        await begun.wait()
+        await emit_numbers(events, 1)
+        await started.wait()
         async with reading(events, Consumer("news", "g", other, stale_seconds=2.0), "other"):
             await slow.until(1)
     assert slow.numbers == [0]
     assert other.numbers == []
 
 
-async def test_a_consumer_that_stops_gives_back_what_it_had_at_once(events: Events, redis_client: Any) -> None:
-    first, second = Seen(), Seen()
-    begun = asyncio.Event()
+async def test_a_consumer_that_stops_releases_its_events_at_once(events: Events, redis_client: Any) -> None:
+    first, second = RecordingHandler(), RecordingHandler()
+    started = asyncio.Event()
 
     async def hang(_: Event) -> None:
-        begun.set()
+        started.set()
         await asyncio.sleep(60)
 
     first.before = hang
-    await tell(events, 5)
+    await emit_numbers(events, 5)
     async with within_time_limit():
         async with reading(events, Consumer("news", "g", first), "first"):
-            await begun.wait()
+            await started.wait()
         async with reading(events, Consumer("news", "g", second), "second"):
-            await second.until(5)  # with 60 s until it would look stale
+            await second.until(5)  # long before stale_seconds
     assert second.numbers == [0, 1, 2, 3, 4]
-    assert second.tries == [1, 1, 1, 1, 1]  # the broken-off try does not count
+    assert second.tries == [1, 1, 1, 1, 1]  # the cancelled try does not count
 
 
-async def test_what_every_group_has_handled_is_removed_and_nothing_else(
-    events: Events, seen: Seen, redis_client: Any
+async def test_trim_removes_only_events_that_every_group_has_handled(
+    events: Events, handler: RecordingHandler, redis_client: Any
 ) -> None:
     await events.ensure_group("news", "slow")
-    await tell(events, 1000)
-    async with reading(events, Consumer("news", "g", seen)):
-        await seen.until(1000)
-    assert await events.trim("news") == 0  # one group has seen nothing yet
+    await emit_numbers(events, 1000)
+    async with reading(events, Consumer("news", "g", handler)):
+        await handler.until(1000)
+    assert await events.trim("news") == 0  # one group has read nothing yet
     read = _pairs(await redis_client.xreadgroup("slow", "c", {core.EVENTS("news"): ">"}, count=600))[0][1]
-    assert await events.trim("news") == 0  # given, but not acknowledged
+    assert await events.trim("news") == 0  # delivered, but not acknowledged
     await redis_client.xack(core.EVENTS("news"), "slow", *(entry[0] for entry in read[:500]))
     assert 400 <= await events.trim("news") <= 500  # Valkey removes whole blocks of a hundred
     left = [entry[0] for entry in await redis_client.xrange(core.EVENTS("news"))]
@@ -289,50 +295,50 @@ async def test_what_every_group_has_handled_is_removed_and_nothing_else(
     assert len(left) >= 500
 
 
-async def test_a_stream_nobody_reads_is_bounded_and_what_is_lost_is_told(
+async def test_a_stream_without_readers_is_bounded_and_logs_lost_events(
     events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "TRIM_STEP", 300)
     await events.ensure_group("news", "absent")
-    await tell(events, 1000)
+    await emit_numbers(events, 1000)
     before = number("plaza_events_dropped_total", {"stream": "news"})
     with structlog.testing.capture_logs() as logs:
-        removed = await events.trim("news", most=200)
+        removed = await events.trim("news", max_events=200)
     assert 200 <= await redis_client.xlen(core.EVENTS("news")) <= 300
-    assert logs[0]["event"] == "a stream is full: events were lost unread"
+    assert logs[0]["event"] == "stream_full_events_lost"
     assert number("plaza_events_dropped_total", {"stream": "news"}) == before + removed
     newest = await redis_client.xrevrange(core.EVENTS("news"), count=1)
     assert newest[0][1] == {"n": "999"}
 
 
-async def test_consumers_long_gone_are_forgotten_but_never_with_their_work(
+async def test_idle_consumers_are_removed_unless_they_have_pending_events(
     events: Events, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "CONSUMER_GONE_MS", 20)
     await events.ensure_group("news", "g")
-    await tell(events, 1)
-    await redis_client.xreadgroup("g", "died at work", {core.EVENTS("news"): ">"})
+    await emit_numbers(events, 1)
+    await redis_client.xreadgroup("g", "died with pending events", {core.EVENTS("news"): ">"})
     await redis_client.xgroup_createconsumer(core.EVENTS("news"), "g", "left")
     await asyncio.sleep(0.05)
     await events.trim("news")
-    assert [c["name"] for c in await redis_client.xinfo_consumers(core.EVENTS("news"), "g")] == ["died at work"]
+    assert [c["name"] for c in await redis_client.xinfo_consumers(core.EVENTS("news"), "g")] == [
+        "died with pending events"
+    ]
 
 
-async def test_a_stream_that_vanished_with_its_group_is_begun_again(
-    events: Events, seen: Seen, redis_client: Any
-) -> None:
-    await tell(events, 1)
-    async with reading(events, Consumer("news", "g", seen)) as first:
-        await seen.until(1)
+async def test_a_deleted_stream_is_created_again(events: Events, handler: RecordingHandler, redis_client: Any) -> None:
+    await emit_numbers(events, 1)
+    async with reading(events, Consumer("news", "g", handler)) as first:
+        await handler.until(1)
         await redis_client.delete(core.EVENTS("news"))
         async with within_time_limit():
             await asyncio.wait([first])
-    async with reading(events, Consumer("news", "g", seen)):
-        await tell(events, 1, first=1)
-        await seen.until(2)
-    assert seen.numbers == [0, 1]
+    async with reading(events, Consumer("news", "g", handler)):
+        await emit_numbers(events, 1, first=1)
+        await handler.until(2)
+    assert handler.numbers == [0, 1]
 
 
 def _pairs(reply: Any) -> list[tuple[str, Any]]:
-    """What redis-py gives for XREADGROUP: a list of pairs or a mapping, by protocol."""
+    """Return XREADGROUP's reply as pairs; redis-py returns a list or a mapping, depending on the protocol."""
     return list(reply.items()) if isinstance(reply, dict) else [tuple(pair) for pair in reply]

@@ -1,4 +1,4 @@
-"""Libraries are built, loaded and called; a process runs the code it was shipped with, or says that it is outdated."""
+"""Libraries are built, loaded and called. A process runs the code it was shipped with, or fails as outdated."""
 
 from __future__ import annotations
 
@@ -27,46 +27,42 @@ async def functions(valkey: Valkey) -> Functions:
     return functions
 
 
-async def libraries(valkey: Valkey) -> list[set[str]]:
-    answers = [await node.call("FUNCTION", "LIST", "LIBRARYNAME", "plaza_*") for node in valkey.primaries()]
-    return [{library["library_name"] for library in answer} for answer in answers]
+async def library_names(valkey: Valkey) -> list[set[str]]:
+    replies = [await node.call("FUNCTION", "LIST", "LIBRARYNAME", "plaza_*") for node in valkey.primaries()]
+    return [{library["library_name"] for library in reply} for reply in replies]
 
 
-async def test_a_verb_changes_its_facts_and_everything_that_follows(functions: Functions, redis_client: Any) -> None:
+async def test_a_command_changes_its_source_data_and_projections(functions: Functions, redis_client: Any) -> None:
     assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
     assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "bolt", "2.5") == "5.5"
     assert await redis_client.zscore(BOXES_TOP(), "b1") == 5.5
     assert await redis_client.zscore(SHELVES_TOP(), "s1") == 5.5
 
 
-async def test_a_question_reads_and_cannot_write(functions: Functions, redis_client: Any) -> None:
+async def test_a_query_cannot_write(functions: Functions, redis_client: Any) -> None:
     await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
     assert await functions.query("ledger_total", [BOX_ITEMS("b1")]) == "3"
     with pytest.raises(ReplyError, match="read-only"):
-        await functions.query("ledger_meddle", [BOX_ITEMS("b1")])
+        await functions.query("ledger_write_in_query", [BOX_ITEMS("b1")])
 
 
-async def test_a_question_and_what_is_asked_beside_it_are_answered_in_order(
-    functions: Functions, valkey: Valkey
-) -> None:
+async def test_a_query_with_a_batch_returns_all_replies_in_order(functions: Functions, valkey: Valkey) -> None:
     await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
-    kept: list[str] = []
-    beside = [("HLEN", BOX_ITEMS("b1")), ("EXISTS", BOX_ITEMS("b2"))]
+    stored: list[str] = []
+    batch = [("HLEN", BOX_ITEMS("b1")), ("EXISTS", BOX_ITEMS("b2"))]
     usage = RequestUsage()
     mark = REQUEST_USAGE.set(usage)
-    told = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], beside, store=kept.append)
+    replies = await functions.query_with_batch("ledger_total", [BOX_ITEMS("b1")], [], batch, store=stored.append)
     REQUEST_USAGE.reset(mark)
-    assert (told, kept) == (["3", 1, 0], ["3"])
+    assert (replies, stored) == (["3", 1, 0], ["3"])
     assert usage.trips == (2 if valkey.clustered else 1)
-    news: list[list[str] | None] = []
-    valkey.on_invalidate(news.append)
+    invalidated: list[list[str] | None] = []
+    valkey.on_invalidate(invalidated.append)
     await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 4)
-    assert [BOX_ITEMS("b1")] in news
+    assert [BOX_ITEMS("b1")] in invalidated
 
 
-async def test_a_lua_failure_is_the_python_error_of_its_code_and_changes_nothing(
-    functions: Functions, redis_client: Any
-) -> None:
+async def test_fail_in_lua_raises_the_python_error_and_changes_nothing(functions: Functions, redis_client: Any) -> None:
     with pytest.raises(NotANumber) as caught:
         await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", "many")
     assert caught.value.detail == "The quantity is not a number."
@@ -74,19 +70,19 @@ async def test_a_lua_failure_is_the_python_error_of_its_code_and_changes_nothing
     assert await redis_client.exists(BOX_ITEMS("b1")) == 0
 
 
-async def test_an_event_is_told_in_the_same_step(functions: Functions, redis_client: Any) -> None:
-    await functions.run("ledger_tell", [BOX_ITEMS("b1")], "b1")
+async def test_an_event_is_added_in_the_same_step(functions: Functions, redis_client: Any) -> None:
+    await functions.run("ledger_emit", [BOX_ITEMS("b1")], "b1")
     assert [fields for _, fields in await redis_client.xrange(EVENTS("ledger"))] == [{"box": "b1"}]
 
 
 async def test_loading_again_changes_nothing(functions: Functions, valkey: Valkey) -> None:
-    before = await libraries(valkey)
+    before = await library_names(valkey)
     await functions.load()
-    assert await libraries(valkey) == before
+    assert await library_names(valkey) == before
     assert all(len(names) == 1 for names in before)
 
 
-async def test_a_node_that_lost_its_library_gets_it_back_at_the_next_call(functions: Functions, valkey: Valkey) -> None:
+async def test_a_node_that_lost_its_library_gets_it_at_the_next_call(functions: Functions, valkey: Valkey) -> None:
     for node in valkey.primaries():
         await node.call("FUNCTION", "FLUSH")
     assert await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3) == "3"
@@ -99,14 +95,14 @@ async def test_during_a_rolling_upgrade_each_process_runs_its_own_code(functions
     assert await newer.query("ledger_total", [BOX_ITEMS("b1")]) == "0 pieces"
 
 
-async def test_when_keys_change_their_meaning_old_processes_stop(
+async def test_a_new_generation_stops_old_processes(
     functions: Functions, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(functions_module, "GENERATION", functions_module.GENERATION + 1)
-        newer = Functions(valkey, [LIBRARY])  # even where the Lua stays the same
+        newer = Functions(valkey, [LIBRARY])  # although the Lua is the same
         await newer.load()
-    assert all(len(names) == 1 for names in await libraries(valkey))
+    assert all(len(names) == 1 for names in await library_names(valkey))
     with pytest.raises(OutdatedProcess):
         await functions.query("ledger_total", [BOX_ITEMS("b1")])
     with pytest.raises(OutdatedProcess):
@@ -120,20 +116,20 @@ async def test_two_projections_of_one_name_are_refused(valkey: Valkey) -> None:
         Functions(valkey, [twice])
 
 
-async def test_libraries_nobody_uses_any_more_are_removed(functions: Functions, valkey: Valkey) -> None:
+async def test_unused_libraries_are_removed(functions: Functions, valkey: Valkey) -> None:
     old = Functions(valkey, [changed(LIBRARY)])
     await old.load()
     (gone,) = (built.name for built in old.built.values())
     assert await functions.remove_unused_libraries() == []
     await valkey.call("HSET", "plaza:libraries", gone, 1)
     assert await functions.remove_unused_libraries() == [gone]
-    assert all(names == {functions.built["ledger"].name} for names in await libraries(valkey))
+    assert all(names == {functions.built["ledger"].name} for names in await library_names(valkey))
 
 
 def changed(library: Library) -> Library:
     lua = library.lua.replace(
-        "return text(total(keys[1]))\nend)\n\nquery('meddle'",
-        "return text(total(keys[1])) .. ' pieces'\nend)\n\nquery('meddle'",
+        "return text(total(keys[1]))\nend)\n\nquery('write_in_query'",
+        "return text(total(keys[1])) .. ' pieces'\nend)\n\nquery('write_in_query'",
     )
     assert lua != library.lua
     return dataclasses.replace(library, lua=lua)
@@ -145,7 +141,7 @@ async def test_two_functions_of_one_name_are_refused_at_load(valkey: Valkey) -> 
         await Functions(valkey, [twice]).load()
 
 
-async def test_one_question_about_many_owners_is_one_round_trip(functions: Functions, valkey: Valkey) -> None:
+async def test_one_query_for_many_owners_is_one_round_trip(functions: Functions, valkey: Valkey) -> None:
     boxes = [f"b{i}" for i in range(20)]
     for i, box in enumerate(boxes):
         await functions.run("ledger_put", [BOX_ITEMS(box)], box, "s1", "nut", i)

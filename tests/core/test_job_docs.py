@@ -28,9 +28,9 @@ def test_the_numbers_are_those_of_the_code() -> None:
         return None
 
     timer, consumer = Timer("a", 1, nothing), Consumer("a", "b", nothing)
-    assert (leases.LEASE_SECONDS, timer.retry_seconds, timer.most_seconds) == (30, 5, 3600)
-    assert (consumer.stale_seconds, consumer.retry_seconds, consumer.tries) == (60, 1, 5)
-    assert (events.MOST_EVENTS, events.MOST_DEAD, timers.LOOK_SECONDS) == (1_000_000, 10_000, 15)
+    assert (leases.LEASE_SECONDS, timer.retry_seconds, timer.timeout_seconds) == (30, 5, 3600)
+    assert (consumer.stale_seconds, consumer.retry_seconds, consumer.max_tries) == (60, 1, 5)
+    assert (events.MAX_EVENTS, events.MAX_DEAD_EVENTS, timers.POLL_SECONDS) == (1_000_000, 10_000, 15)
     assert worker.STOP_SECONDS == 5
     assert (sql.BUSY_WAIT_MS, sql.POOL_WAIT_SECONDS, sql.STATEMENT_SECONDS) == (5000, 10, 30)
     assert (sql.SQLITE_READERS, sql.POOL_SIZE + sql.POOL_OVERFLOW) == (4, 20)

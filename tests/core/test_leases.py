@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, and one who fell behind cannot write."""
+"""Leases: one process has a lease at a time, and a process that lost it cannot write."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ async def functions(valkey: Valkey) -> Functions:
 
 @pytest.fixture
 def leases(functions: Functions) -> Leases:
-    """Leases that nobody here loses unless someone takes them away."""
+    """Leases that last longer than any test."""
     return Leases(functions, seconds=30)
 
 
 @pytest.fixture
 def short(functions: Functions) -> Leases:
-    """Leases that are renewed every second: long enough for a busy machine to come to it."""
+    """Leases that are renewed every second, which a busy machine still manages."""
     return Leases(functions, seconds=3)
 
 
-async def test_of_many_who_want_a_lease_one_has_it(leases: Leases) -> None:
+async def test_only_one_of_many_callers_gets_the_lease(leases: Leases) -> None:
     held = refused = 0
 
-    async def want() -> None:
+    async def try_to_hold() -> None:
         nonlocal held, refused
         try:
             async with leases.hold("tidy"):
@@ -47,42 +47,61 @@ async def test_of_many_who_want_a_lease_one_has_it(leases: Leases) -> None:
         except LeaseHeld:
             refused += 1
 
-    await asyncio.gather(*(want() for _ in range(50)))
+    await asyncio.gather(*(try_to_hold() for _ in range(50)))
     assert (held, refused) == (1, 49)
 
 
-async def test_who_waits_gets_it_next(leases: Leases) -> None:
+async def test_a_waiting_caller_gets_the_lease_next(leases: Leases) -> None:
     order = []
 
-    async def turn(name: int) -> None:
+    async def hold(name: int) -> None:
         async with leases.hold("tidy", wait=TIME_LIMIT_SECONDS):
             order.append(name)
             await asyncio.sleep(0.01)
             order.append(name)
 
-    await asyncio.gather(*(turn(i) for i in range(5)))
+    await asyncio.gather(*(hold(i) for i in range(5)))
     assert order[::2] == order[1::2]  # never two at once
     assert sorted(order[::2]) == [0, 1, 2, 3, 4]
 
 
-async def test_a_lease_lasts_as_long_as_its_block(short: Leases, redis_client: Any) -> None:
-    async def shortened() -> None:
-        """As if most of it had passed."""
+@pytest.mark.parametrize("left_ms", [0, 20, 300])
+async def test_a_caller_gets_a_lease_that_expires_while_it_waits(
+    leases: Leases, redis_client: Any, left_ms: int
+) -> None:
+    """A killed process leaves its lease. A caller that waits as long as the lease lasts is not refused."""
+    for _ in range(5):
+        if left_ms:
+            await redis_client.set(core.LEASE("tidy"), "1", px=left_ms)
+        async with leases.hold("tidy", wait=left_ms / 1000):
+            pass
+
+
+async def test_a_caller_that_waits_too_briefly_is_refused_in_time(leases: Leases, redis_client: Any) -> None:
+    await redis_client.set(core.LEASE("tidy"), "1", px=60_000)
+    async with asyncio.timeout(30):
+        with pytest.raises(LeaseHeld):
+            async with leases.hold("tidy", wait=0.3):
+                raise AssertionError("two callers have the lease")
+
+
+async def test_a_lease_is_renewed_while_its_block_runs(short: Leases, redis_client: Any) -> None:
+    async def shorten() -> None:
         assert await redis_client.pexpire(core.LEASE("tidy"), 2_000)
 
-    async def renewed() -> bool:
+    async def is_renewed() -> bool:
         return bool(await redis_client.pttl(core.LEASE("tidy")) > 2_000)
 
     async with short.hold("tidy"):
         for _ in range(2):
-            await shortened()
-            await eventually(renewed)
+            await shorten()
+            await eventually(is_renewed)
         with pytest.raises(LeaseHeld):
             async with short.hold("tidy"):
-                raise AssertionError("two had it")
+                raise AssertionError("two callers have the lease")
 
 
-async def test_a_lease_is_free_after_its_block_even_if_that_fails(leases: Leases, redis_client: Any) -> None:
+async def test_a_lease_is_released_when_its_block_fails(leases: Leases, redis_client: Any) -> None:
     with pytest.raises(ZeroDivisionError):
         async with leases.hold("tidy"):
             raise ZeroDivisionError
@@ -92,8 +111,8 @@ async def test_a_lease_is_free_after_its_block_even_if_that_fails(leases: Leases
 async def test_tokens_only_grow(leases: Leases) -> None:
     tokens = []
     for _ in range(5):
-        async with leases.hold("tidy") as fence:
-            tokens.append(fence.token)
+        async with leases.hold("tidy") as lease:
+            tokens.append(lease.token)
     assert tokens == sorted(set(tokens))
 
 
@@ -103,8 +122,8 @@ async def test_losing_the_lease_cancels_the_block(short: Leases, leases: Leases,
 
     async def work() -> None:
         async with short.hold("tidy"):
-            await redis_client.delete(core.LEASE("tidy"))  # as if it had run out while we were stalled,
-            async with leases.hold("tidy"):  # and another has it now
+            await redis_client.delete(core.LEASE("tidy"))  # as if it expired while this process stalled
+            async with leases.hold("tidy"):  # another caller takes it
                 await asyncio.Event().wait()
 
     async with within_time_limit():
@@ -114,14 +133,14 @@ async def test_losing_the_lease_cancels_the_block(short: Leases, leases: Leases,
         await old.check()
 
 
-async def test_a_lease_that_ran_out_unnoticed_is_kept_if_nobody_took_it(short: Leases, redis_client: Any) -> None:
-    async with short.hold("tidy") as fence:
+async def test_an_expired_lease_is_renewed_if_no_other_caller_took_it(short: Leases, redis_client: Any) -> None:
+    async with short.hold("tidy") as lease:
         await redis_client.delete(core.LEASE("tidy"))
-        assert await eventually(lambda: redis_client.get(core.LEASE("tidy"))) == str(fence.token)
-        await fence.check()
+        assert await eventually(lambda: redis_client.get(core.LEASE("tidy"))) == str(lease.token)
+        await lease.check()
 
 
-async def test_a_cancelled_holder_gives_its_lease_back(leases: Leases, redis_client: Any) -> None:
+async def test_a_cancelled_block_releases_its_lease(leases: Leases, redis_client: Any) -> None:
     inside = asyncio.Event()
 
     async def work() -> None:
@@ -138,7 +157,7 @@ async def test_a_cancelled_holder_gives_its_lease_back(leases: Leases, redis_cli
     assert await redis_client.get(core.LEASE("tidy")) is None
 
 
-async def test_check_knows_when_another_has_taken_over(functions: Functions, leases: Leases) -> None:
+async def test_check_fails_after_another_run_has_taken_over(functions: Functions, leases: Leases) -> None:
     async with leases.hold("tidy") as first:
         await first.check()
     async with leases.hold("tidy") as second:
@@ -146,15 +165,15 @@ async def test_check_knows_when_another_has_taken_over(functions: Functions, lea
         with pytest.raises(LeaseLost):
             await first.check()
     with pytest.raises(LeaseLost):
-        await Lease(functions, "never given", 1).check()
+        await Lease(functions, "unknown", 1).check()
 
 
-async def test_sql_refuses_a_run_that_was_overtaken(functions: Functions, sql: Sql) -> None:
+async def test_sql_rejects_a_run_that_lost_its_lease(functions: Functions, sql: Sql) -> None:
     first, second = Lease(functions, "tidy", 1), Lease(functions, "tidy", 2)
 
-    async def write(fence: Lease) -> None:
+    async def write(lease: Lease) -> None:
         async with sql.begin() as tx:
-            await fence.fence_transaction(tx)
+            await lease.fence_transaction(tx)
 
     await write(first)
     await write(first)
@@ -165,13 +184,13 @@ async def test_sql_refuses_a_run_that_was_overtaken(functions: Functions, sql: S
     await write(Lease(functions, "another job", 1))
 
 
-async def test_of_two_runs_that_write_sql_at_once_the_older_never_comes_last(functions: Functions, sql: Sql) -> None:
+async def test_concurrent_sql_writes_commit_in_token_order(functions: Functions, sql: Sql) -> None:
     async def write(token: int) -> None:
         async with sql.begin() as tx:
             await Lease(functions, "tidy", token).fence_transaction(tx)
-            landed.append(token)
+            committed.append(token)
 
-    landed: list[int] = []
+    committed: list[int] = []
     await asyncio.gather(*(write(i % 7) for i in range(1, 60)), return_exceptions=True)
-    assert landed == sorted(landed)
-    assert landed[-1] == 6
+    assert committed == sorted(committed)
+    assert committed[-1] == 6

@@ -1,6 +1,6 @@
-"""After any stalls and deaths, every effect says what the facts say. On a real cluster of three primaries.
+"""After any stalls and crashes, every projection matches its source data, on a cluster of three primaries.
 
-The callers here reach Valkey through `Faulty`, which stops them between any two steps: for a while, or for good.
+The callers use `FaultyValkey`, which stops them between any two steps, for a while or permanently.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tests.timeouts import connect_for_test, within_time_limit
 Step = Callable[[str], Awaitable[None]]
 
 
-class Died(Exception):
-    """The caller's process is gone."""
+class Crashed(Exception):
+    """The caller's process has ended."""
 
 
-class Faulty:
+class FaultyValkey:
     """A Valkey whose caller can be stopped before and after every function call."""
 
     def __init__(self, valkey: Valkey, step: Step) -> None:
@@ -47,18 +47,18 @@ class Faulty:
         return reply
 
 
-class StepByStep:
-    """Stops a caller before its nth step until released; `dies` makes it the last."""
+class StopAtStep:
+    """Stops a caller before its nth step until released; with `crash` permanently."""
 
-    def __init__(self, stop: int, dies: bool = False) -> None:
-        self.stop, self.dies, self.taken = stop, dies, 0
+    def __init__(self, stop: int, crash: bool = False) -> None:
+        self.stop, self.crash, self.taken = stop, crash, 0
         self.arrived, self.released = asyncio.Event(), asyncio.Event()
 
     async def __call__(self, step: str) -> None:
         self.taken += 1
-        if self.dies and self.taken >= self.stop:
+        if self.crash and self.taken >= self.stop:
             self.arrived.set()
-            raise Died(step)
+            raise Crashed(step)
         if self.taken == self.stop:
             self.arrived.set()
             await self.released.wait()
@@ -79,8 +79,8 @@ def redis_client(cluster: Cluster) -> Iterator[Any]:
         yield client
 
 
-async def caller(valkey: Valkey, step: Step, projection_ms: int = 60_000) -> Functions:
-    functions = Functions(Faulty(valkey, step), [LIBRARY], projection_ms=projection_ms)  # type: ignore[arg-type]
+async def functions_stopped_by(valkey: Valkey, step: Step, projection_ms: int = 60_000) -> Functions:
+    functions = Functions(FaultyValkey(valkey, step), [LIBRARY], projection_ms=projection_ms)  # type: ignore[arg-type]
     await functions.load()
     return functions
 
@@ -89,52 +89,54 @@ async def put(functions: Functions, box: str, shelf: str, item: str, quantity: i
     await functions.run("ledger_put", [BOX_ITEMS(box)], box, shelf, item, quantity)
 
 
-def assert_effects_equal_facts(redis_client: Any, homes: dict[str, str]) -> None:
-    """`homes` says which shelf each box stands on."""
-    totals = {box: sum(map(int, redis_client.hvals(BOX_ITEMS(box)))) for box in homes}
+def assert_projections_match(redis_client: Any, shelf_of: dict[str, str]) -> None:
+    """`shelf_of` maps each box to its shelf."""
+    totals = {box: sum(map(int, redis_client.hvals(BOX_ITEMS(box)))) for box in shelf_of}
     assert dict(redis_client.zrange(BOXES_TOP(), 0, -1, withscores=True)) == {b: t for b, t in totals.items() if t}
     shelves: dict[str, dict[str, int]] = {}
-    for box, shelf in homes.items():
+    for box, shelf in shelf_of.items():
         if redis_client.exists(BOX_ITEMS(box)):
             shelves.setdefault(shelf, {})[box] = totals[box]
     for shelf, boxes in shelves.items():
         assert {b: int(t) for b, t in redis_client.hgetall(SHELF_BOXES(shelf)).items()} == boxes
     ranked = dict(redis_client.zrange(SHELVES_TOP(), 0, -1, withscores=True))
     assert ranked == {shelf: sum(boxes.values()) for shelf, boxes in shelves.items()}
-    assert pending(redis_client) == []
+    assert pending_keys(redis_client) == []
 
 
-def pending(redis_client: Any) -> list[str]:
+def pending_keys(redis_client: Any) -> list[str]:
     return list(redis_client.scan_iter("pending:*"))
 
 
-async def never(_: str) -> None:
+async def no_stop(_: str) -> None:
     return
 
 
-async def test_an_operation_settles_its_effects_and_theirs_before_it_answers(valkey: Valkey, redis_client: Any) -> None:
-    functions = await caller(valkey, never)
+async def test_a_command_completes_its_projections_before_it_returns(valkey: Valkey, redis_client: Any) -> None:
+    functions = await functions_stopped_by(valkey, no_stop)
     await put(functions, "b1", "s1", "nut", 3)
     await put(functions, "b2", "s1", "bolt", 4)
     assert redis_client.zscore(SHELVES_TOP(), "s1") == 7
-    assert_effects_equal_facts(redis_client, {"b1": "s1", "b2": "s1"})
+    assert_projections_match(redis_client, {"b1": "s1", "b2": "s1"})
 
 
-async def test_whichever_of_two_operations_stops_at_whichever_step_the_later_facts_win(
+async def test_two_operations_stopped_at_any_step_leave_the_latest_projection(
     valkey: Valkey, redis_client: Any
 ) -> None:
-    """Two operations on one box, each held before each of its steps, released in either order."""
-    counted = StepByStep(stop=-1)
-    await put(await caller(valkey, counted), "count", "count", "nut", 1)
-    homes = {"count": "count"}
+    """Two operations on one box, each stopped before each of its steps, released in either order."""
+    counted = StopAtStep(stop=-1)
+    await put(await functions_stopped_by(valkey, counted), "count", "count", "nut", 1)
+    shelf_of = {"count": "count"}
 
     async def race(first: int, second: int, order: tuple[int, int]) -> None:
         box = f"b{first}-{second}-{order[0]}"
-        homes[box] = box
-        steps = [StepByStep(first), StepByStep(second)]
+        shelf_of[box] = box
+        steps = [StopAtStep(first), StopAtStep(second)]
         tasks = []
         for n, step in enumerate(steps):
-            tasks.append(asyncio.create_task(put(await caller(valkey, step), box, box, f"item{n}", n + 1)))
+            tasks.append(
+                asyncio.create_task(put(await functions_stopped_by(valkey, step), box, box, f"item{n}", n + 1))
+            )
             await asyncio.wait([tasks[-1], asyncio.ensure_future(step.arrived.wait())], return_when="FIRST_COMPLETED")
         for n in order:
             steps[n].released.set()
@@ -143,149 +145,149 @@ async def test_whichever_of_two_operations_stops_at_whichever_step_the_later_fac
 
     stops = range(1, counted.taken + 1)
     await asyncio.gather(*(race(a, b, order) for a, b in itertools.product(stops, stops) for order in ((0, 1), (1, 0))))
-    assert_effects_equal_facts(redis_client, homes)
+    assert_projections_match(redis_client, shelf_of)
 
 
-async def test_a_caller_that_dies_at_any_step_loses_nothing_and_doubles_nothing(
-    valkey: Valkey, redis_client: Any
-) -> None:
-    counted = StepByStep(stop=-1)
-    await put(await caller(valkey, counted), "b0", "s", "nut", 1)
+async def test_a_caller_that_crashes_at_any_step_loses_and_doubles_nothing(valkey: Valkey, redis_client: Any) -> None:
+    counted = StopAtStep(stop=-1)
+    await put(await functions_stopped_by(valkey, counted), "b0", "s", "nut", 1)
     for stop in range(1, counted.taken + 1):
-        functions = await caller(valkey, StepByStep(stop, dies=True), projection_ms=100)
-        with pytest.raises(Died):
+        functions = await functions_stopped_by(valkey, StopAtStep(stop, crash=True), projection_ms=100)
+        with pytest.raises(Crashed):
             await put(functions, f"b{stop}", "s", "nut", 10 + stop)
         await functions.outbox.drain()
-    await recovered(valkey)
-    assert_effects_equal_facts(redis_client, {f"b{n}": "s" for n in range(counted.taken + 1)})
+    await recover_all(valkey)
+    assert_projections_match(redis_client, {f"b{n}": "s" for n in range(counted.taken + 1)})
 
 
-async def test_stalls_and_deaths_on_few_hot_owners_leave_every_effect_true(valkey: Valkey, redis_client: Any) -> None:
+async def test_stalls_and_crashes_on_few_owners_leave_every_projection_correct(
+    valkey: Valkey, redis_client: Any
+) -> None:
     chance = random.Random(7)
-    homes = {f"b{n}": f"s{n % 2}" for n in range(4)}
+    shelf_of = {f"b{n}": f"s{n % 2}" for n in range(4)}
 
-    def unlucky() -> Step:
+    def random_faults() -> Step:
         dead = False
 
         async def step(name: str) -> None:
             nonlocal dead
             dead = dead or chance.random() < 0.03
             if dead:
-                raise Died(name)
+                raise Crashed(name)
             if chance.random() < 0.10:
-                await asyncio.sleep(chance.uniform(0, 0.25))  # now and then past the deadline of 100 ms
+                await asyncio.sleep(chance.uniform(0, 0.25))  # sometimes past the deadline of 100 ms
 
         return step
 
     for _ in range(4):
-        callers = [await caller(valkey, unlucky(), projection_ms=100) for _ in range(60)]
-        boxes = [chance.choice(list(homes)) for _ in callers]
+        callers = [await functions_stopped_by(valkey, random_faults(), projection_ms=100) for _ in range(60)]
+        boxes = [chance.choice(list(shelf_of)) for _ in callers]
         await asyncio.gather(
             *(
-                put(c, box, homes[box], f"i{chance.randrange(5)}", n)
+                put(c, box, shelf_of[box], f"i{chance.randrange(5)}", n)
                 for n, (c, box) in enumerate(zip(callers, boxes, strict=True))
             ),
             return_exceptions=True,
         )
         await asyncio.gather(*(c.outbox.drain() for c in callers))
-        await recovered(valkey)
-        assert_effects_equal_facts(redis_client, homes)
+        await recover_all(valkey)
+        assert_projections_match(redis_client, shelf_of)
 
 
-async def recovered(valkey: Valkey) -> None:
-    """What the worker does, once the notes are old enough to be nobody's."""
-    worker = await caller(valkey, never, projection_ms=100)
+async def recover_all(valkey: Valkey) -> None:
+    """Do what a worker does, once the outbox entries are old enough."""
+    worker = await functions_stopped_by(valkey, no_stop, projection_ms=100)
     await asyncio.sleep(0.35)
-    for _ in range(10):  # what a recovery sets off leaves notes of its own, settled on the way
+    for _ in range(10):  # commands performed by a recovery write entries of their own
         if not await worker.outbox.recover(abandoned_ms=300):
             return
-    raise AssertionError("the notes do not come to an end")
+    raise AssertionError("recovery does not end")
 
 
-async def test_effects_that_come_back_to_their_owner_come_to_an_end(valkey: Valkey, redis_client: Any) -> None:
-    """A box and a shelf of one name share a slot and a note's place, as an author and the own post's bookmark do."""
-    functions = await caller(valkey, never)
+async def test_projections_that_return_to_their_owner_end(valkey: Valkey, redis_client: Any) -> None:
+    """A box and a shelf of one name share an outbox, as an author and a bookmark of the own post do."""
+    functions = await functions_stopped_by(valkey, no_stop)
     async with within_time_limit():
         await asyncio.gather(*(put(functions, "same", "same", f"i{n % 3}", n) for n in range(50)))
-    assert_effects_equal_facts(redis_client, {"same": "same"})
+    assert_projections_match(redis_client, {"same": "same"})
 
 
-async def test_an_effect_that_comes_too_late_is_refused(valkey: Valkey, redis_client: Any) -> None:
-    functions = await caller(valkey, never)
+async def test_a_late_update_is_rejected(valkey: Valkey, redis_client: Any) -> None:
+    functions = await functions_stopped_by(valkey, no_stop)
     with pytest.raises(UpdateTooLate):
         await functions._run("ledger_apply", [BOXES_TOP()], ["1000", "ZADD", "5", "b1"])
     with pytest.raises(UpdateTooLate):
-        await functions.outbox.run("ledger_note_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
+        await functions.outbox.run("ledger_set_total", [SHELF_BOXES("s1")], ["s1", "b1", 5], deadline="1000")
     assert redis_client.exists(BOXES_TOP()) == redis_client.exists(SHELF_BOXES("s1")) == 0
 
 
-async def test_a_note_that_cannot_be_settled_keeps_no_other_waiting(valkey: Valkey, redis_client: Any) -> None:
+async def test_an_unreadable_entry_does_not_block_others(valkey: Valkey, redis_client: Any) -> None:
     for owner in range(20):
-        await valkey.call("HSET", PENDING("gone", owner), "op", "no note")
+        await valkey.call("HSET", PENDING("gone", owner), "op", "not an entry")
         await valkey.call("SADD", OutboxEntry.for_key("gone", f"x:{{{owner}}}").slot, PENDING("gone", owner))
-    functions = await caller(valkey, StepByStep(3, dies=True), projection_ms=100)
-    with pytest.raises(Died):
+    functions = await functions_stopped_by(valkey, StopAtStep(3, crash=True), projection_ms=100)
+    with pytest.raises(Crashed):
         await put(functions, "b1", "s1", "nut", 3)
-    worker = await caller(valkey, never, projection_ms=100)
+    worker = await functions_stopped_by(valkey, no_stop, projection_ms=100)
     await asyncio.sleep(0.35)
     assert await worker.outbox.recover(abandoned_ms=300) == 1
     assert redis_client.zscore(SHELVES_TOP(), "s1") == 3
 
 
-async def impatient(cluster: Cluster) -> Functions:
-    """On a connection that soon turns callers away, and gives itself no more time: a busy machine needs several."""
+async def overloaded_functions(cluster: Cluster) -> Functions:
+    """Functions on a connection that soon refuses calls. On a busy machine it takes several tries to open."""
     async with within_time_limit():
         while True:
             with contextlib.suppress(ConnectionLost):
                 valkey = await connect(cluster.url, in_flight=4, patience=0.02)
                 try:
-                    return await caller(valkey, never)
+                    return await functions_stopped_by(valkey, no_stop)
                 except ConnectionLost:
                     await valkey.close()
 
 
-async def test_callers_in_a_crowd_settle_what_they_began_and_leave_nothing_to_a_worker(
+async def test_overloaded_callers_settle_everything_they_started(
     valkey: Valkey, cluster: Cluster, redis_client: Any
 ) -> None:
-    functions = await impatient(cluster)
+    functions = await overloaded_functions(cluster)
     puts = (put(functions, f"b{n % 5}", "s", f"i{n % 7}", n) for n in range(400))
     results = await asyncio.gather(*puts, return_exceptions=True)
-    assert {type(result) for result in results} == {type(None), Overloaded}  # some were turned away, and told so
+    assert {type(result) for result in results} == {type(None), Overloaded}  # some were refused
     await functions.outbox.drain()
     await functions.valkey.close()
-    assert_effects_equal_facts(redis_client, {f"b{n}": "s" for n in range(5)})
+    assert_projections_match(redis_client, {f"b{n}": "s" for n in range(5)})
 
 
-async def test_a_worker_leaves_alone_what_a_living_caller_is_doing(valkey: Valkey, redis_client: Any) -> None:
-    held = StepByStep(3)
-    operation = asyncio.create_task(put(await caller(valkey, held), "b1", "s1", "nut", 3))
-    await held.arrived.wait()
-    worker = await caller(valkey, never)
+async def test_a_worker_ignores_entries_of_live_callers(valkey: Valkey, redis_client: Any) -> None:
+    stop = StopAtStep(3)
+    operation = asyncio.create_task(put(await functions_stopped_by(valkey, stop), "b1", "s1", "nut", 3))
+    await stop.arrived.wait()
+    worker = await functions_stopped_by(valkey, no_stop)
     assert await worker.outbox.recover() == 0
-    assert pending(redis_client)
-    held.released.set()
+    assert pending_keys(redis_client)
+    stop.released.set()
     await operation
-    assert_effects_equal_facts(redis_client, {"b1": "s1"})
+    assert_projections_match(redis_client, {"b1": "s1"})
 
 
 async def test_a_cancelled_request_still_settles(valkey: Valkey, redis_client: Any) -> None:
-    held = StepByStep(3)
-    functions = await caller(valkey, held)
+    stop = StopAtStep(3)
+    functions = await functions_stopped_by(valkey, stop)
     operation = asyncio.create_task(put(functions, "b1", "s1", "nut", 3))
-    await held.arrived.wait()
+    await stop.arrived.wait()
     operation.cancel()
     await asyncio.wait([operation])
-    held.released.set()
+    stop.released.set()
     await functions.outbox.drain()
     assert operation.cancelled()
-    assert_effects_equal_facts(redis_client, {"b1": "s1"})
+    assert_projections_match(redis_client, {"b1": "s1"})
 
 
-async def test_nobody_waits_for_ever_until_a_popular_name_is_not_spoken_of(valkey: Valkey) -> None:
-    """One note of a living caller after the other, as a crowd leaves them: never none, and none of them abandoned."""
-    functions, note = await caller(valkey, never), OutboxEntry.for_key("ledger", BOX_ITEMS("b1"))
-    always = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
-    await valkey.multi([("HSET", note.pending, "op", json.dumps(always)), ("SADD", note.slot, note.pending)])
+async def test_waiting_for_a_popular_name_ends(valkey: Valkey) -> None:
+    """Live callers always have some entry with the name, and none of the entries is abandoned."""
+    functions, entry = await functions_stopped_by(valkey, no_stop), OutboxEntry.for_key("ledger", BOX_ITEMS("b1"))
+    entry_json = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
+    await valkey.multi([("HSET", entry.pending, "op", json.dumps(entry_json)), ("SADD", entry.slot, entry.pending)])
     async with within_time_limit():
         await functions.outbox.wait_until_settled("zoe", abandoned_ms=200)
-    assert await valkey.call("HEXISTS", note.pending, "op")  # it was nobody's to take
+    assert await valkey.call("HEXISTS", entry.pending, "op")  # a live caller owns it

@@ -1,4 +1,4 @@
-"""Timers: each job once, whoever and however many run them."""
+"""Timers: each job runs once per interval, in one of any number of workers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def timers(functions: Functions, clock: ManualClock) -> Timers:
 
 
 class Tidy:
-    """A job that counts its runs, and fails as often as it is told to."""
+    """A job that counts its runs and fails the first `failures` times."""
 
     def __init__(self) -> None:
         self.runs = 0
         self.failures = 0
 
-    async def __call__(self, fence: Lease) -> str:
+    async def __call__(self, lease: Lease) -> str:
         self.runs += 1
         if self.failures:
             self.failures -= 1
@@ -52,11 +52,11 @@ def tidy() -> Tidy:
     return Tidy()
 
 
-def counted(job: str, result: str) -> float:
+def count_runs(job: str, result: str) -> float:
     return metrics.REGISTRY.get_sample_value("plaza_job_runs_total", {"job": job, "result": result}) or 0.0
 
 
-async def test_a_job_runs_at_once_and_then_in_its_rhythm(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
+async def test_a_job_runs_at_once_and_then_at_its_interval(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
     timer = Timer("tidy", HOUR, tidy)
     await timers.run_if_due(timer)
     await timers.run_if_due(timer)
@@ -68,7 +68,7 @@ async def test_a_job_runs_at_once_and_then_in_its_rhythm(timers: Timers, tidy: T
     assert tidy.runs == 2
 
 
-async def test_after_days_of_downtime_a_job_runs_once_and_keeps_its_rhythm(
+async def test_after_days_of_downtime_a_job_runs_once_and_keeps_its_interval(
     timers: Timers, tidy: Tidy, clock: ManualClock, redis_client: Any
 ) -> None:
     timer = Timer("tidy", HOUR, tidy)
@@ -91,13 +91,13 @@ async def test_a_daily_job_runs_at_its_time_of_day(
     assert int(await redis_client.hget(core.JOB("tidy"), "next_at")) == 1_700_006_700_000  # 2023-11-15 00:05:00
 
 
-async def test_of_many_workers_one_runs_a_job(functions: Functions, clock: ManualClock) -> None:
-    inside = most = runs = 0
+async def test_only_one_of_many_workers_runs_a_job(functions: Functions, clock: ManualClock) -> None:
+    inside = max_inside = runs = 0
 
     async def slow(_: Lease) -> None:
-        nonlocal inside, most, runs
+        nonlocal inside, max_inside, runs
         runs, inside = runs + 1, inside + 1
-        most = max(most, inside)
+        max_inside = max(max_inside, inside)
         await asyncio.sleep(0.05)
         inside -= 1
 
@@ -106,11 +106,13 @@ async def test_of_many_workers_one_runs_a_job(functions: Functions, clock: Manua
     for _ in range(3):
         await asyncio.gather(*(worker.run_if_due(timer) for worker in workers))
         clock.advance(seconds=HOUR)
-    assert (runs, most) == (3, 1)
+    assert (runs, max_inside) == (3, 1)
 
 
-async def test_operators_see_how_a_job_went(timers: Timers, tidy: Tidy, clock: ManualClock, redis_client: Any) -> None:
-    done = counted("tidy", "done")
+async def test_operators_see_the_result_of_a_job(
+    timers: Timers, tidy: Tidy, clock: ManualClock, redis_client: Any
+) -> None:
+    done = count_runs("tidy", "done")
     await timers.run_if_due(Timer("tidy", HOUR, tidy))
     seen = await redis_client.hgetall(core.JOB("tidy"))
     assert int(seen.pop("duration_ms")) >= 0
@@ -125,18 +127,18 @@ async def test_operators_see_how_a_job_went(timers: Timers, tidy: Tidy, clock: M
         "failures": "0",
         "worker": "worker-1",
     }
-    assert counted("tidy", "done") == done + 1
+    assert count_runs("tidy", "done") == done + 1
 
 
-async def test_a_failure_is_noted_counted_and_tried_again_with_growing_waits(
+async def test_a_failed_job_is_recorded_and_retried_with_growing_waits(
     timers: Timers, tidy: Tidy, clock: ManualClock, redis_client: Any
 ) -> None:
     timer = Timer("tidy", HOUR, tidy, retry_seconds=10)
-    tidy.failures, failed = 3, counted("tidy", "failed")
+    tidy.failures, failed = 3, count_runs("tidy", "failed")
     for wait in (10, 20, 40):
         with structlog.testing.capture_logs() as logs:
             await timers.run_if_due(timer)
-        assert logs[0]["event"] == "a job failed"
+        assert logs[0]["event"] == "job_failed"
         seen = await redis_client.hgetall(core.JOB("tidy"))
         assert (seen["state"], seen["error"]) == ("failed", "ValueError: the broom broke")
         assert int(seen["next_at"]) == clock.now_ms() + wait * 1000
@@ -144,10 +146,10 @@ async def test_a_failure_is_noted_counted_and_tried_again_with_growing_waits(
     await timers.run_if_due(timer)
     assert tidy.runs == 4
     assert (await redis_client.hget(core.JOB("tidy"), "failures")) == "0"
-    assert counted("tidy", "failed") == failed + 3
+    assert count_runs("tidy", "failed") == failed + 3
 
 
-async def test_waits_after_failures_never_exceed_the_rhythm(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
+async def test_retry_waits_never_exceed_the_interval(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
     timer = Timer("tidy", 60, tidy, retry_seconds=50)
     tidy.failures = 5
     for _ in range(6):
@@ -156,19 +158,19 @@ async def test_waits_after_failures_never_exceed_the_rhythm(timers: Timers, tidy
     assert tidy.runs == 6
 
 
-async def test_a_job_that_hangs_is_broken_off_and_failed(timers: Timers, redis_client: Any) -> None:
+async def test_a_job_that_exceeds_its_timeout_fails(timers: Timers, redis_client: Any) -> None:
     async def hang(_: Lease) -> None:
         await asyncio.sleep(60)
 
-    await timers.run_if_due(Timer("tidy", HOUR, hang, most_seconds=0.05))
+    await timers.run_if_due(Timer("tidy", HOUR, hang, timeout_seconds=0.05))
     assert await redis_client.hget(core.JOB("tidy"), "error") == "It took longer than 0.05 s."
 
 
-async def test_a_job_whose_worker_died_runs_again_when_its_lease_is_over(
+async def test_a_job_whose_worker_died_runs_again_when_its_lease_expires(
     functions: Functions, timers: Timers, tidy: Tidy, clock: ManualClock, redis_client: Any
 ) -> None:
     timer = Timer("tidy", HOUR, tidy)
-    # As a worker leaves it that was killed in the middle.
+    # The state that a killed worker leaves.
     args = (clock.now_ms(), 60_000, HOUR * 1000, 5000, "worker-0")
     assert (await functions.run("jobs_start", timer.keys, *args))[0]
     assert await timers.run_if_due(timer) <= 60
@@ -178,7 +180,7 @@ async def test_a_job_whose_worker_died_runs_again_when_its_lease_is_over(
     assert tidy.runs == 1
 
 
-async def test_a_job_that_kills_its_workers_has_to_wait_like_one_that_fails(
+async def test_a_job_that_kills_its_workers_is_retried_with_growing_waits(
     functions: Functions, timers: Timers, clock: ManualClock, redis_client: Any
 ) -> None:
     timer = Timer("tidy", HOUR, Tidy(), retry_seconds=10)
@@ -191,7 +193,7 @@ async def test_a_job_that_kills_its_workers_has_to_wait_like_one_that_fails(
     assert (seen["state"], seen["error"]) == ("lost", "Its worker died.")
 
 
-async def test_a_job_that_is_stopped_is_due_at_once_elsewhere(timers: Timers, tidy: Tidy, redis_client: Any) -> None:
+async def test_a_job_stopped_with_its_worker_is_due_at_once(timers: Timers, tidy: Tidy, redis_client: Any) -> None:
     inside = asyncio.Event()
 
     async def slow(_: Lease) -> None:
@@ -210,7 +212,7 @@ async def test_a_job_that_is_stopped_is_due_at_once_elsewhere(timers: Timers, ti
     assert await redis_client.hget(core.JOB("tidy"), "failures") == "0"
 
 
-async def test_an_operator_can_have_a_job_run_now(timers: Timers, tidy: Tidy, redis_client: Any) -> None:
+async def test_setting_next_at_to_zero_runs_a_job_now(timers: Timers, tidy: Tidy, redis_client: Any) -> None:
     timer = Timer("tidy", HOUR, tidy)
     await timers.run_if_due(timer)
     await redis_client.hset(core.JOB("tidy"), "next_at", 0)
@@ -218,34 +220,34 @@ async def test_an_operator_can_have_a_job_run_now(timers: Timers, tidy: Tidy, re
     assert tidy.runs == 2
 
 
-async def test_a_shorter_rhythm_holds_from_now_on(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
+async def test_a_shorter_interval_applies_at_once(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
     await timers.run_if_due(Timer("tidy", 24 * HOUR, tidy))
     clock.advance(seconds=60)
     await timers.run_if_due(Timer("tidy", 60, tidy))
     assert tidy.runs == 2
 
 
-async def test_a_run_that_was_overtaken_is_broken_off_and_changes_nothing(
+async def test_a_run_that_lost_its_lease_is_cancelled_and_changes_nothing(
     functions: Functions, timers: Timers, clock: ManualClock, redis_client: Any
 ) -> None:
-    fenced = counted("tidy", "fenced")
+    fenced = count_runs("tidy", "fenced")
 
-    async def stall(fence: Lease) -> None:
-        # The lease runs out and another worker runs the job, to its end, while we are still at it.
+    async def stall(lease: Lease) -> None:
+        # The lease expires, and another worker completes the job while this run goes on.
         await redis_client.delete(core.LEASE("tidy"))
         await Timers(functions, Leases(functions), "worker-2", clock).run_if_due(Timer("tidy", HOUR, Tidy()))
         with pytest.raises(LeaseLost):
-            await fence.check()
+            await lease.check()
         await asyncio.sleep(60)
 
     async with within_time_limit():
         await timers.run_if_due(Timer("tidy", HOUR, stall))
     seen = await redis_client.hgetall(core.JOB("tidy"))
     assert (seen["worker"], seen["state"], seen["result"]) == ("worker-2", "done", "1 swept")
-    assert counted("tidy", "fenced") == fenced + 1
+    assert count_runs("tidy", "fenced") == fenced + 1
 
 
-async def test_a_run_that_was_overtaken_and_ends_by_itself_changes_nothing(
+async def test_a_run_that_lost_its_lease_and_ends_changes_nothing(
     functions: Functions, timers: Timers, clock: ManualClock, redis_client: Any
 ) -> None:
     async def stall(_: Lease) -> str:

@@ -103,7 +103,7 @@ async def main(role: str, url: str, folder: str) -> None:
     sql = await Sql.open(Settings(data_dir=Path(folder)))
     bench = Bench(functions, sql)
     timers = [Timer("long", 3600, bench.long_job)] if role == "timers" else []
-    consumers = [Consumer("work", "bench", bench.handle, batch=16, stale_seconds=STALE_SECONDS)]
+    consumers = [Consumer("work", "bench", bench.handle, batch_size=16, stale_seconds=STALE_SECONDS)]
     worker = Worker(functions, timers, consumers if role == "events" else [], lease_seconds=LEASE_SECONDS)
     say("started", os.getpid())
     await worker.run()

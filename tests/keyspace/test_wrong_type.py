@@ -125,7 +125,7 @@ async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaz
     )
     with capture_logs() as logs:
         running = asyncio.create_task(worker.run())
-        failed = await eventually(lambda: [line for line in logs if line["event"] == "a job failed"])
+        failed = await eventually(lambda: [line for line in logs if line["event"] == "job_failed"])
         running.cancel()
         await asyncio.wait([running])
     assert "explore:feed" in failed[0]["error"]

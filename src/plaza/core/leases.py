@@ -1,17 +1,17 @@
-"""The right to do something alone, for a while: of any number of processes one has it.
+"""Leases: of any number of processes, one has the exclusive right to do something for a while.
 
-A lease runs out by itself, so a process that dies holds nobody up; while it lives, it renews. But a process can also
-*stall* (a paused machine, a long collection, SIGSTOP), wake after its lease has run out and been given to another, and
-go on writing as if nothing had happened. No check before a write helps, since it may stall right after the check.
-So every lease comes with a number that only grows, a fencing token, and whatever is written under a lease names it:
-the store that has seen a higher one refuses. In Lua that is `fence(key, token)`, in SQL
-`await lease.fence_transaction(tx)`.
+A lease expires, so a process that dies blocks no other; while it lives, it renews. But a process can also *stall* (a
+paused machine, a long garbage collection, SIGSTOP), continue after its lease has expired and gone to another, and go on
+writing. A check before each write does not help, because the process can stall right after the check. So every lease
+has a fencing token, a number that only grows, and each write under a lease names it: a store that has seen a higher
+token rejects the write. In Lua that is `fence(key, token)`, in SQL `await lease.fence_transaction(tx)`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from time import monotonic
 from types import TracebackType
@@ -26,8 +26,15 @@ from plaza.core.functions import Functions, Library
 
 JOBS = Library.read("jobs", core.CATALOGUE, "plaza.core", "jobs")
 
-# Long enough for a slow moment, short enough that a dead worker's job is not missed.
+# Long enough for a slow moment, short enough that the job of a dead worker starts again soon.
 LEASE_SECONDS = 30.0
+
+# How often a caller that waits for a lease asks again.
+POLL_SECONDS = 0.2
+
+# A lease that expires this soon after the end of the wait is still taken. PTTL rounds down to milliseconds, so a caller
+# that waits exactly as long as the lease lasts would otherwise be refused at the last moment.
+GRACE_SECONDS = 0.1
 
 
 class LeaseLost(Conflict):
@@ -39,7 +46,7 @@ class LeaseHeld(Conflict):
 
 
 class Lease:
-    """A run under a lease. Give its token to whatever it writes with."""
+    """A lease that this process has taken. Pass its token to every write."""
 
     __slots__ = ("_functions", "name", "token")
 
@@ -51,31 +58,34 @@ class Lease:
     async def check(self) -> None:
         """Raise `LeaseLost` if another run has taken over. One round trip.
 
-        It saves work that would be refused. It does not guard a write that comes after it: the token does.
+        This saves work whose result would be rejected. It does not guard the writes that follow; the token does.
         """
-        last = await self._functions.valkey.call("GET", core.FENCE(self.name))
-        if last is None or int(last) != self.token:
-            raise LeaseLost(f"{self.name}: run {self.token} has lost its lease.")
+        latest = await self._functions.valkey.call("GET", core.FENCE(self.name))
+        if latest is None or int(latest) != self.token:
+            raise self.lost()
 
     async def fence_transaction(self, tx: AsyncConnection) -> None:
-        """Have this transaction refused if a later run has written. First thing in it, since it locks the row."""
-        mine = {"lease": self.name, "token": self.token}
-        for _ in range(2):  # a second time if another run's row appeared between the two statements
-            done = await tx.execute(
-                text("UPDATE fences SET token = :token WHERE lease = :lease AND token <= :token"), mine
+        """Raise `LeaseLost` if a later run has written to SQL. Call it first in a transaction: it locks a row."""
+        values = {"lease": self.name, "token": self.token}
+        for _ in range(2):  # again if another run inserted its row between the two statements
+            updated = await tx.execute(
+                text("UPDATE fences SET token = :token WHERE lease = :lease AND token <= :token"), values
             )
-            if done.rowcount:
+            if updated.rowcount:
                 return
-            done = await tx.execute(
-                text("INSERT INTO fences (lease, token) VALUES (:lease, :token) ON CONFLICT DO NOTHING"), mine
+            inserted = await tx.execute(
+                text("INSERT INTO fences (lease, token) VALUES (:lease, :token) ON CONFLICT DO NOTHING"), values
             )
-            if done.rowcount:
+            if inserted.rowcount:
                 return
-        raise LeaseLost(f"{self.name}: run {self.token} has lost its lease.")
+        raise self.lost()
+
+    def lost(self) -> LeaseLost:
+        return LeaseLost(f"{self.name}: run {self.token} has lost its lease.")
 
 
 class Leases:
-    """Gives out leases."""
+    """Takes leases."""
 
     def __init__(self, functions: Functions, seconds: float = LEASE_SECONDS) -> None:
         self._functions = functions
@@ -83,39 +93,40 @@ class Leases:
 
     @contextlib.asynccontextmanager
     async def hold(self, name: str, wait: float = 0.0) -> AsyncIterator[Lease]:
-        """Run the block alone. Raises `LeaseHeld` if another still has the lease after `wait` seconds.
+        """Run the block under a lease. Raises `LeaseHeld` if another process still has it after `wait` seconds.
 
-        If it is lost on the way, the block is cancelled and `LeaseLost` comes out.
+        If the lease is lost meanwhile, the block is cancelled and `LeaseLost` is raised.
         """
-        fence = await self._take(name, monotonic() + wait)
+        lease = await self._take(name, monotonic() + wait)
         try:
-            async with self.renew(fence):
-                yield fence
+            async with self.renew(lease):
+                yield lease
         finally:
-            await release_lease(self._functions, "jobs_release", [core.LEASE(name)], fence)
+            await release_lease(self._functions, "jobs_release", [core.LEASE(name)], lease)
 
-    def renew(self, fence: Lease) -> LeaseRenewal:
-        """Renews a lease that was taken, for as long as the block runs."""
-        return LeaseRenewal(self._functions, fence, self.seconds)
+    def renew(self, lease: Lease) -> LeaseRenewal:
+        """Return a context manager that renews a lease while its block runs."""
+        return LeaseRenewal(self._functions, lease, self.seconds)
 
     async def _take(self, name: str, until: float) -> Lease:
         keys = [core.LEASE(name), core.FENCE(name)]
         while True:
-            token, *left = await self._functions.run("jobs_lease", keys, _ms(self.seconds))
+            token, *left_ms = await self._functions.run("jobs_lease", keys, _ms(self.seconds))
             if token:
                 return Lease(self._functions, name, int(token))
-            wait = min(until - monotonic(), int(left[0]) / 1000, 0.2)
-            if wait <= 0:
-                raise LeaseHeld(f"{name} is being done already.")
-            await asyncio.sleep(wait)
+            left = int(left_ms[0]) / 1000 if int(left_ms[0]) >= 0 else math.inf  # PTTL is -1 without an expiry
+            wait = until - monotonic()
+            if wait <= 0 and left > GRACE_SECONDS:
+                raise LeaseHeld(f"{name} is being done already. Try again later.")
+            await asyncio.sleep(min(max(wait, GRACE_SECONDS), left + 0.001, POLL_SECONDS))
 
 
 class LeaseRenewal:
-    """A lease that is renewed meanwhile. Works as `asyncio.timeout` does: it cancels the block that it surrounds."""
+    """Renews a lease while its block runs. As `asyncio.timeout` does, it cancels the block: when the lease is lost."""
 
-    def __init__(self, functions: Functions, fence: Lease, seconds: float) -> None:
+    def __init__(self, functions: Functions, lease: Lease, seconds: float) -> None:
         self._functions = functions
-        self._fence = fence
+        self._lease = lease
         self._seconds = seconds
         self._lost = False
 
@@ -133,31 +144,31 @@ class LeaseRenewal:
         self._renewal.cancel()
         await asyncio.wait([self._renewal])
         if self._lost and self._task.uncancel() <= self._cancelling and kind in (None, asyncio.CancelledError):
-            raise LeaseLost(f"{self._fence.name}: run {self._fence.token} has lost its lease.") from error
+            raise self._lease.lost() from error
 
     async def _renew(self) -> None:
-        keys = [core.LEASE(self._fence.name), core.FENCE(self._fence.name)]
-        good_until = monotonic() + self._seconds
+        keys = [core.LEASE(self._lease.name), core.FENCE(self._lease.name)]
+        valid_until = monotonic() + self._seconds
         pause = self._seconds / 3
         while True:
             await asyncio.sleep(pause)
-            asked = monotonic()
+            sent_at = monotonic()
             try:
-                ours = await self._functions.run("jobs_renew", keys, self._fence.token, _ms(self._seconds))
+                renewed = await self._functions.run("jobs_renew", keys, self._lease.token, _ms(self._seconds))
             except Unavailable:
-                ours, pause = monotonic() < good_until, self._seconds / 20
+                renewed, pause = monotonic() < valid_until, self._seconds / 20
             else:
-                good_until, pause = asked + self._seconds, self._seconds / 3
-            if not ours:
+                valid_until, pause = sent_at + self._seconds, self._seconds / 3
+            if not renewed:
                 self._lost = True
                 self._task.cancel()
                 return
 
 
-async def release_lease(functions: Functions, verb: str, keys: list[str], fence: Lease) -> None:
-    """Give a lease back, also while being cancelled. If Valkey is away it runs out by itself."""
+async def release_lease(functions: Functions, command: str, keys: list[str], lease: Lease) -> None:
+    """Give a lease back, also during cancellation. If Valkey is away, the lease expires."""
     with contextlib.suppress(Unavailable):
-        await asyncio.shield(functions.run(verb, keys, fence.token))
+        await asyncio.shield(functions.run(command, keys, lease.token))
 
 
 def _ms(seconds: float) -> int:

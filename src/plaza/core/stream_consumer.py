@@ -1,8 +1,8 @@
-"""A consumer at work: it reads events, has them handled, and sees to those that others left behind.
+"""Runs a consumer: reads events, calls the handler, and claims events of consumers that died.
 
-It looks in this order: events that failed here and are due for another try, events of consumers that died, new ones.
-While a batch is handled, a note every now and then tells the others that it is still ours. On the way out, what was
-not handled is given back, so that nobody has to wait until it looks stale.
+It fetches in this order: events that failed here and are due for another try, events of dead consumers, new events.
+While a batch is handled, it resets their idle time regularly, so that no other consumer claims them. When it stops, it
+releases the events it has not handled, so that others can claim them at once.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ import structlog
 
 from plaza.core import metrics
 from plaza.core.errors import Unavailable
-from plaza.core.events import MOST_DEAD, Consumer, Event, Events, event_from_entry
+from plaza.core.events import MAX_DEAD_EVENTS, Consumer, Event, Events, event_from_entry
 from plaza.core.functions import Functions
 from plaza.core.valkey.client import BlockingConnection
 
 log = structlog.get_logger("plaza.events")
 
-# How long one read waits for news; it is only this often that an idle consumer costs anything.
+# How long one read blocks. An idle consumer costs one command in this time.
 BLOCK_SECONDS = 5.0
 
-# While something that handlers need is away, they are tried this rarely.
-LONGEST_PAUSE_SECONDS = 15.0
+# The longest pause between tries while a service that the handler needs is away.
+MAX_PAUSE_SECONDS = 15.0
 
 
 class StreamConsumer:
-    """One consumer in one process, under a name of its own."""
+    """One consumer in one process, with a unique name."""
 
     def __init__(self, functions: Functions, events: Events, consumer: Consumer, name: str) -> None:
         self.consumer = consumer
-        self.busy = False  # in the middle of a batch: not a good moment to be stopped
+        self.busy = False  # handling a batch; stopping now would interrupt it
         self.stopping = False
         self._functions = functions
         self._events = events
-        self._who = (consumer.group, name)
-        self._retries: list[tuple[float, str]] = []  # when, event id
+        self._group_and_name = (consumer.group, name)
+        self._retries: list[tuple[float, str]] = []  # (when, event id)
         self._acks: list[asyncio.Future[Any]] = []
         self._claim_at = 0.0
         self._cursor = "0-0"
-        self._away = 0  # pauses in a row because something was away
+        self._pauses = 0  # in a row, because a service was away
         labels = (consumer.stream, consumer.group)
         self._done = metrics.EVENTS_HANDLED.labels(*labels, "done")
         self._failed = metrics.EVENTS_HANDLED.labels(*labels, "failed")
@@ -52,94 +52,94 @@ class StreamConsumer:
         self._claimed = metrics.EVENTS_CLAIMED.labels(*labels)
 
     async def run(self) -> None:
-        """Work until stopped or until Valkey is away; then whoever calls it calls it again."""
+        """Handle events until stopped. Raises `Unavailable` when Valkey is away; the caller then calls it again."""
         await self._events.ensure_group(self.consumer.stream, self.consumer.group)
-        await self._give_back()  # what an earlier run of ours had in hand when Valkey went away
+        await self._release()  # the events of an earlier run that ended because Valkey was away
         self._retries, self._claim_at, self._cursor = [], 0.0, "0-0"
         try:
-            async with self._functions.valkey.blocking() as own:
+            async with self._functions.valkey.blocking() as connection:
                 while not self.stopping:
-                    await self._handle_batch(await self._next_batch(own))
+                    await self._handle_batch(await self._next_batch(connection))
         finally:
             with contextlib.suppress(Unavailable):
-                await asyncio.shield(self._give_back())
+                await asyncio.shield(self._release())
 
-    async def _next_batch(self, own: BlockingConnection) -> list[Event]:
+    async def _next_batch(self, connection: BlockingConnection) -> list[Event]:
         if self._retries and self._retries[0][0] <= monotonic():
-            return await self._retake(heapq.heappop(self._retries)[1])
+            return await self._retry(heapq.heappop(self._retries)[1])
         if self._claim_at <= monotonic():
             return await self._claim()
-        return await self._read(own)
+        return await self._read(connection)
 
-    async def _read(self, own: BlockingConnection) -> list[Event]:
+    async def _read(self, connection: BlockingConnection) -> list[Event]:
         due = min([self._claim_at, *(when for when, _ in self._retries[:1])])
         block = min(BLOCK_SECONDS, max(due - monotonic(), 0.001))
-        group, batch = ("GROUP", *self._who), ("COUNT", self.consumer.batch)
-        reply = await own.call(
+        group, batch = ("GROUP", *self._group_and_name), ("COUNT", self.consumer.batch_size)
+        reply = await connection.call(
             "XREADGROUP", *group, *batch, "BLOCK", max(round(block * 1000), 1), "STREAMS", self.consumer.key, ">"
         )
         entries = reply[self.consumer.key] if reply else []
         return [event_from_entry(self.consumer.stream, [entry[0], 1, entry[1]]) for entry in entries]
 
     async def _claim(self) -> list[Event]:
-        """Events whose consumer has been silent for too long, some at a time."""
+        """Claim some events whose consumer has been silent for too long."""
         stale = _ms(self.consumer.stale_seconds)
-        self._cursor, *entries = await self._call("claim", stale, self.consumer.batch, self._cursor)
-        if self._cursor == "0-0":  # once round
+        self._cursor, *entries = await self._call("claim", stale, self.consumer.batch_size, self._cursor)
+        if self._cursor == "0-0":  # the whole stream was scanned
             self._claim_at = monotonic() + self.consumer.stale_seconds / 4
         self._claimed.inc(len(entries))
         return [event_from_entry(self.consumer.stream, entry) for entry in entries]
 
-    async def _retake(self, event_id: str) -> list[Event]:
-        entry = await self._call("retake", event_id)
+    async def _retry(self, event_id: str) -> list[Event]:
+        entry = await self._call("retry", event_id)
         return [event_from_entry(self.consumer.stream, entry)] if entry else []
 
     async def _handle_batch(self, batch: list[Event]) -> None:
         if not batch:
             return
         self.busy = True
-        left = {event.id for event in batch}
-        keeping = asyncio.create_task(self._keep(left))
+        unhandled = {event.id for event in batch}
+        touching = asyncio.create_task(self._touch(unhandled))
         try:
             for event in batch:
                 if self.stopping:
                     break
                 await self._handle(event)
-                left.discard(event.id)
+                unhandled.discard(event.id)
         finally:
             self.busy = False
-            keeping.cancel()
+            touching.cancel()
             acks, self._acks = self._acks, []
             outcomes = await asyncio.gather(*acks, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
-                raise outcome  # Valkey was away: to be started afresh
+                raise outcome  # Valkey is away: `run` is started again
 
     async def _handle(self, event: Event) -> None:
-        if event.tries > self.consumer.tries:
-            await self._bury(event, "Its consumer died or stalled every time.")
+        if event.tries > self.consumer.max_tries:
+            await self._dead_letter(event, "Its consumer died or stalled every time.")
             return
         try:
-            async with asyncio.timeout(self.consumer.most_seconds):
+            async with asyncio.timeout(self.consumer.timeout_seconds):
                 await self.consumer.handle(event)
         except Unavailable as error:
-            await self._wait_for_what_is_away(event, error)
+            await self._wait_for_service(event, error)
         except Exception as error:
             await self._fail(event, error)
         else:
-            self._away = 0
+            self._pauses = 0
             self._done.inc()
-            # Sent at once, but not waited for: the next event can be handled meanwhile.
+            # Sent now and awaited later, so that the next event can be handled meanwhile.
             ack = self._functions.valkey.call("XACK", self.consumer.key, self.consumer.group, event.id)
             self._acks.append(asyncio.ensure_future(ack))
 
-    async def _wait_for_what_is_away(self, event: Event, error: Unavailable) -> None:
-        """Not the event's fault, so it does not count; nor would the next event fare better."""
-        pause = min(self.consumer.retry_seconds * 2**self._away, LONGEST_PAUSE_SECONDS, self._longest_wait())
-        if self._away == 0:
-            log.warning("events wait: what their handler needs is away", error=str(error), **self._where(event))
-        self._away = min(self._away + 1, 20)
-        await self._call("untry", event.id)
+    async def _wait_for_service(self, event: Event, error: Unavailable) -> None:
+        """Pause. The try does not count, since the event is not the cause; the next event would fail too."""
+        pause = min(self.consumer.retry_seconds * 2**self._pauses, MAX_PAUSE_SECONDS, self._max_wait())
+        if self._pauses == 0:
+            log.warning("event_handler_unavailable", error=str(error), **self._log_fields(event))
+        self._pauses = min(self._pauses + 1, 20)
+        await self._call("uncount_try", event.id)
         heapq.heappush(self._retries, (monotonic() + pause, event.id))
         self.busy = False
         await asyncio.sleep(pause)
@@ -147,41 +147,43 @@ class StreamConsumer:
 
     async def _fail(self, event: Event, error: Exception) -> None:
         self._failed.inc()
-        log.error("an event failed", exc_info=error, tries=event.tries, **self._where(event))
-        if event.tries >= self.consumer.tries:
-            await self._bury(event, _reason(error, self.consumer.most_seconds))
+        log.error("event_failed", exc_info=error, tries=event.tries, **self._log_fields(event))
+        if event.tries >= self.consumer.max_tries:
+            await self._dead_letter(event, _reason(error, self.consumer.timeout_seconds))
             return
-        wait = min(self.consumer.retry_seconds * 2 ** (event.tries - 1), self._longest_wait())
+        wait = min(self.consumer.retry_seconds * 2 ** (event.tries - 1), self._max_wait())
         heapq.heappush(self._retries, (monotonic() + wait, event.id))
 
-    def _longest_wait(self) -> float:
-        return self.consumer.stale_seconds / 2  # longer, and another would take it for left behind
+    def _max_wait(self) -> float:
+        return self.consumer.stale_seconds / 2  # after a longer wait another consumer would claim the event
 
-    async def _bury(self, event: Event, reason: str) -> None:
+    async def _dead_letter(self, event: Event, reason: str) -> None:
         keys = [self.consumer.key, self.consumer.dead_key]
-        if await self._functions.run("events_bury", keys, *self._who, event.id, reason, MOST_DEAD):
-            log.error("an event was given up", reason=reason, **self._where(event))
+        if await self._functions.run(
+            "events_dead_letter", keys, *self._group_and_name, event.id, reason, MAX_DEAD_EVENTS
+        ):
+            log.error("event_dead", reason=reason, **self._log_fields(event))
             self._dead.inc()
 
-    async def _keep(self, left: set[str]) -> None:
+    async def _touch(self, unhandled: set[str]) -> None:
         while True:
             await asyncio.sleep(self.consumer.stale_seconds / 3)
             with contextlib.suppress(Unavailable):
-                await self._call("keep", *left)
+                await self._call("touch", *unhandled)
 
-    async def _give_back(self) -> None:
-        await self._call("give_back", _ms(self.consumer.stale_seconds))
+    async def _release(self) -> None:
+        await self._call("release", _ms(self.consumer.stale_seconds))
 
-    async def _call(self, verb: str, *args: Any) -> Any:
-        return await self._functions.run(f"events_{verb}", [self.consumer.key], *self._who, *args)
+    async def _call(self, command: str, *args: Any) -> Any:
+        return await self._functions.run(f"events_{command}", [self.consumer.key], *self._group_and_name, *args)
 
-    def _where(self, event: Event) -> dict[str, str]:
+    def _log_fields(self, event: Event) -> dict[str, str]:
         return {"stream": event.stream, "group": self.consumer.group, "id": event.id}
 
 
-def _reason(error: Exception, most_seconds: float) -> str:
+def _reason(error: Exception, timeout_seconds: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"It took longer than {most_seconds:g} s."
+        return f"It took longer than {timeout_seconds:g} s."
     return f"{type(error).__name__}: {error}"[:500]
 
 

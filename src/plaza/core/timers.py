@@ -1,9 +1,9 @@
-"""Jobs that run by the clock, each in one worker at a time.
+"""Runs jobs at intervals or at a time of day, each in one worker at a time.
 
-When a job is due stands in Valkey (`job:<name>`), not in a worker, and it is due by the server's clock: so any number
-of workers agree, one that starts later does not start over, and after a pause of days a job runs once, not once for
-every time it missed. A failure is tried again sooner than the next turn, with growing waits. A job may run twice
-(its worker may die before it can say that it is done), so the second run must be harmless.
+The next run's time is in Valkey (`job:<name>`), by the server's clock, not in a worker. So any number of workers agree,
+a worker that starts later does not start over, and after a pause of days a job runs once, not once for every missed
+time. A failed run is retried before the next regular time, with growing waits. A job can run twice, because its
+worker can die before it records the end. So jobs must be idempotent.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from plaza.core.wrong_type import ExplainError, WrongKeyType, unexplained
 
 log = structlog.get_logger("plaza.jobs")
 
-# A job that waits looks again this often, so that an operator's `next_at 0` is seen.
-LOOK_SECONDS = 15.0
+# How often a worker checks a job that is not due, so that it notices when an operator sets `next_at` to 0.
+POLL_SECONDS = 15.0
 
-# What a job says is for an operator to read in a table.
-LONGEST_WORDS = 500
+# Operators read a job's result in a table.
+MAX_RESULT_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """`run` every so many seconds, given the fence that it runs under. What it says is shown to operators."""
+    """Calls `run` every `every_seconds` with the lease that it runs under. Operators see the text that it returns."""
 
     name: str
     every_seconds: float
     run: Callable[[Lease], Awaitable[str | None]]
-    at_seconds: float | None = None  # into its period: daily and 300 is 00:05 UTC; None: counted from its first run
-    retry_seconds: float = 5.0  # after the first failure; doubled with every further one
-    most_seconds: float = 3600.0  # a run that takes longer is broken off, and failed
+    at_seconds: float | None = None  # offset into the period: with daily, 300 is 00:05 UTC; None: from its first run
+    retry_seconds: float = 5.0  # after the first failure, doubled after each further one
+    timeout_seconds: float = 3600.0  # a run that takes longer is cancelled and counts as failed
 
     @property
     def keys(self) -> list[str]:
@@ -53,12 +53,12 @@ class JobResult:
     """How a run ended."""
 
     state: str
-    words: str
+    text: str
     seconds: float
 
 
 class Timers:
-    """Starts timers' jobs when they are due, under a lease."""
+    """Runs the jobs that are due, under a lease."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Timers:
         self._functions = functions
         self._leases = leases
         self._worker = worker
-        self._clock = clock  # None: the server's
+        self._clock = clock  # None: the server's clock
         self._explain = explain
 
     async def run_if_due(self, timer: Timer) -> float:
-        """Run the job if it is due and nobody else runs it. Returns the seconds until it is worth asking again."""
+        """Run the job if it is due and no other worker runs it. Returns the seconds until the next check."""
         token, *wait = await self._functions.run(
             "jobs_start",
             timer.keys,
@@ -86,59 +86,59 @@ class Timers:
             self._worker,
         )
         if not token:
-            return min(int(wait[0]) / 1000, LOOK_SECONDS)
+            return min(int(wait[0]) / 1000, POLL_SECONDS)
         return await self._run(timer, Lease(self._functions, timer.name, int(token)))
 
-    async def _run(self, timer: Timer, fence: Lease) -> float:
+    async def _run(self, timer: Timer, lease: Lease) -> float:
         try:
-            ended = await self._end_of(timer, fence)
+            result = await self._run_job(timer, lease)
         except asyncio.CancelledError:
-            # The worker stops, and the job with it: the next worker starts it again at once.
-            await release_lease(self._functions, "jobs_stop", timer.keys, fence)
+            # The worker stops. Another one starts the job again at once.
+            await release_lease(self._functions, "jobs_stop", timer.keys, lease)
             raise
         except LeaseLost:
-            return self._fenced(timer, fence)
-        _count(timer, ended)
-        return await self._finish(timer, fence, ended)
+            return self._lost(timer, lease)
+        _count(timer, result)
+        return await self._finish(timer, lease, result)
 
-    async def _end_of(self, timer: Timer, fence: Lease) -> JobResult:
-        begun = monotonic()
+    async def _run_job(self, timer: Timer, lease: Lease) -> JobResult:
+        started = monotonic()
         try:
-            async with self._leases.renew(fence), asyncio.timeout(timer.most_seconds):
-                words = await timer.run(fence)
+            async with self._leases.renew(lease), asyncio.timeout(timer.timeout_seconds):
+                text = await timer.run(lease)
         except LeaseLost:
             raise
         except TimeoutError:
-            log.error("a job took too long", job=timer.name, seconds=timer.most_seconds)
-            return JobResult("failed", f"It took longer than {timer.most_seconds:g} s.", monotonic() - begun)
+            log.error("job_timed_out", job=timer.name, seconds=timer.timeout_seconds)
+            return JobResult("failed", f"It took longer than {timer.timeout_seconds:g} s.", monotonic() - started)
         except Exception as raised:
             error = await self._explain(raised)
-            # Where it comes from is clear when something is merely away, or damaged.
-            clear = isinstance(error, Unavailable | WrongKeyType)
-            log.error("a job failed", job=timer.name, exc_info=None if clear else raised, error=str(error))
-            return JobResult("failed", f"{type(error).__name__}: {error}", monotonic() - begun)
-        return JobResult("done", words or "", monotonic() - begun)
+            # These errors explain themselves; others need a stack trace.
+            explained = isinstance(error, Unavailable | WrongKeyType)
+            log.error("job_failed", job=timer.name, exc_info=None if explained else raised, error=str(error))
+            return JobResult("failed", f"{type(error).__name__}: {error}", monotonic() - started)
+        return JobResult("done", text or "", monotonic() - started)
 
-    async def _finish(self, timer: Timer, fence: Lease, ended: JobResult) -> float:
+    async def _finish(self, timer: Timer, lease: Lease, result: JobResult) -> float:
         try:
             wait = await self._functions.run(
                 "jobs_finish",
                 timer.keys,
                 self._now(),
-                fence.token,
+                lease.token,
                 _ms(timer.every_seconds),
                 "" if timer.at_seconds is None else _ms(timer.at_seconds),
                 _ms(timer.retry_seconds),
-                _ms(ended.seconds),
-                ended.state,
-                ended.words[:LONGEST_WORDS],
+                _ms(result.seconds),
+                result.state,
+                result.text[:MAX_RESULT_CHARS],
             )
         except LeaseLost:
-            return self._fenced(timer, fence)
-        return min(int(wait) / 1000, LOOK_SECONDS)
+            return self._lost(timer, lease)
+        return min(int(wait) / 1000, POLL_SECONDS)
 
-    def _fenced(self, timer: Timer, fence: Lease) -> float:
-        log.warning("a job lost its lease and was broken off", job=timer.name, run=fence.token)
+    def _lost(self, timer: Timer, lease: Lease) -> float:
+        log.warning("job_lost_lease", job=timer.name, run=lease.token)
         metrics.JOB_RUNS.labels(timer.name, "fenced").inc()
         return 0.0
 
@@ -146,10 +146,10 @@ class Timers:
         return "" if self._clock is None else self._clock.now_ms()
 
 
-def _count(timer: Timer, ended: JobResult) -> None:
-    metrics.JOB_RUNS.labels(timer.name, ended.state).inc()
-    metrics.JOB_DURATION.labels(timer.name).observe(ended.seconds)
-    if ended.state == "done":
+def _count(timer: Timer, result: JobResult) -> None:
+    metrics.JOB_RUNS.labels(timer.name, result.state).inc()
+    metrics.JOB_DURATION.labels(timer.name).observe(result.seconds)
+    if result.state == "done":
         metrics.JOB_LAST_SUCCESS.labels(timer.name).set_to_current_time()
 
 

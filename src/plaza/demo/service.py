@@ -68,7 +68,7 @@ class Demo:
         self._leases = Leases(core.functions, LOAD_LEASE_SECONDS)
         self._timers = Timers(core.functions, Leases(core.functions), "demo")
         self.timers = ["demo.simulate"]
-        self._timer = Timer("demo.simulate", TICK_SECONDS, lambda _: simulation.step(), most_seconds=60)
+        self._timer = Timer("demo.simulate", TICK_SECONDS, lambda _: simulation.step(), timeout_seconds=60)
 
     async def state(self) -> DemoState | None:
         """None if there is no demo. One round trip."""

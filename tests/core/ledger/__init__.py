@@ -1,8 +1,7 @@
-"""A small domain that lives in the tests, to prove what `effect()` promises: boxes of items on shelves.
+"""A small domain for tests of projections: boxes of items on shelves.
 
-A box owns its items. That a box ranks by its total is an effect; that its shelf knows the total is an operation on
-the shelf, another owner, whose own total ranks among the shelves: a chain of owners, as a post's points reach a
-leaderboard through its author.
+A box owns its items. Its rank is a projection of its total. Its shelf, another owner, stores the total by a performed
+command, and has a rank of its own: a chain of owners, as a post's points reach a leaderboard through its author.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ local function total(hash)
   return sum
 end
 
--- The time is the operation's, so two operations differ in it and yet speak of the same box.
+-- `at` differs between operations; the subject is the box alone.
 projection('ranked', function(box, at)
   local sum = total(key.box_items(box))
   if sum == 0 then return {'ZREM', key.boxes_top(), box} end
@@ -12,14 +12,14 @@ projection('ranked', function(box, at)
 end, 1)
 
 projection('on_shelf', function(box, shelf)
-  return perform('note_total', {key.shelf_boxes(shelf)}, {shelf, box, total(key.box_items(box))})
+  return perform('set_total', {key.shelf_boxes(shelf)}, {shelf, box, total(key.box_items(box))})
 end)
 
 projection('shelf_ranked', function(shelf)
   return {'ZADD', key.shelves_top(), total(key.shelf_boxes(shelf)), shelf}
 end)
 
--- put: a quantity of an item is in a box that stands on a shelf.
+-- put: set the quantity of an item in a box, which is on a shelf.
 -- KEYS items   ARGV box, shelf, item, quantity   Reply the box's total
 command('put', function(keys, args)
   local box, shelf, item, quantity = unpack(args)
@@ -30,23 +30,23 @@ command('put', function(keys, args)
   return text(total(keys[1]))
 end)
 
--- note_total: a shelf learns the total of one of its boxes.   KEYS boxes   ARGV shelf, box, total
-command('note_total', function(keys, args)
+-- set_total: store the total of a box on its shelf.   KEYS boxes   ARGV shelf, box, total
+command('set_total', function(keys, args)
   local shelf, box, sum = unpack(args)
   redis.call('HSET', keys[1], box, sum)
   project('shelf_ranked', shelf)
 end)
 
--- tell: something happened to a box.   KEYS items   ARGV box
-command('tell', function(keys, args)
+-- emit: add an event about a box.   KEYS items   ARGV box
+command('emit', function(keys, args)
   event('ledger', 'box', args[1])
 end)
 
--- total: what is in a box.   KEYS items   Reply the total
+-- total: the sum of a box's quantities.   KEYS items   Reply the total
 query('total', function(keys)
   return text(total(keys[1]))
 end)
 
-query('meddle', function(keys)
+query('write_in_query', function(keys)
   return redis.call('HSET', keys[1], 'item', '1')
 end)
