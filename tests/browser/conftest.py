@@ -1,4 +1,4 @@
-"""A real browser, and servers for it. These tests are not async: the browser's own loop would not share."""
+"""A real browser and servers for it. These tests are synchronous: playwright runs its own event loop."""
 
 from __future__ import annotations
 
@@ -27,54 +27,54 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-class Site:
-    """An application served by uvicorn, in a thread with a loop of its own."""
+class ServedApp:
+    """An application served by uvicorn, in a thread with its own event loop."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._up = threading.Event()
+    def __init__(self, create: Callable[[], Any]) -> None:
+        self._create = create
+        self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self.url = ""
 
     async def _serve(self) -> None:
-        self._loop, self._down = asyncio.get_running_loop(), asyncio.Event()
-        app = self._make()
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        app = self._create()
         async with serving(app) as self.url:
-            self._up.set()
-            await self._down.wait()
+            self._started.set()
+            await self._stopped.wait()
             app.drain()
 
-    def __enter__(self) -> Site:
+    def __enter__(self) -> ServedApp:
         self._thread.start()
-        assert self._up.wait(TIME_LIMIT_SECONDS)
+        assert self._started.wait(TIME_LIMIT_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._down.set)
+        self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(TIME_LIMIT_SECONDS)
 
 
-class Visit:
-    """A page in a window of some size, and everything it asked for and complained about."""
+class PageVisit:
+    """A browser page that records its requests and errors."""
 
-    def __init__(self, context: BrowserContext, site: Site) -> None:
+    def __init__(self, context: BrowserContext, site: ServedApp) -> None:
         context.set_default_timeout(TIME_LIMIT_MS)
         self.page: Page = context.new_page()
         self.requests: list[str] = []
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on(
-            "console", lambda line: self.complaints.append(line.text) if line.type in ("error", "warning") else None
+            "console", lambda line: self.errors.append(line.text) if line.type in ("error", "warning") else None
         )
         self.site = site
 
     def go(self, path: str) -> Page:
-        self.page.goto("about:blank")  # else a change of the fragment alone would load nothing
+        self.page.goto("about:blank")  # to load the page even if only the fragment of the address changes
         self.page.goto(self.site.url + path)
         return self.page
 
     def overflow(self) -> int:
-        """By how many pixels the page is wider than its window."""
+        """The number of pixels by which the page is wider than its window."""
         width: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return width

@@ -1,4 +1,4 @@
-"""`/docs` in a real browser: what it shows, what one can try, and that it needs nobody else."""
+"""`/docs` in a real browser: its content, the form to try a request, and that it loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plaza.core.http.access import PUBLIC
 from plaza.core.http.app import App, make_app
 from plaza.core.http.responses import EVENTS, Event
 from plaza.core.http.routes import Routes
-from tests.browser.conftest import Site, Visit
+from tests.browser.conftest import PageVisit, ServedApp
 from tests.core import sample_domain
 from tests.core.sample_domain import AUTH, SETTINGS, Shelf, Thing, token
 
@@ -26,7 +26,7 @@ async def text() -> None:
 
 @evil.get("/ticks", access=PUBLIC, media_type=EVENTS)
 async def ticks() -> AsyncIterator[Event[Thing]]:
-    """Two things, and then it ends."""
+    """Two things, then the stream ends."""
     for number in (1, 2):
         yield Event(data=Thing(number, "Lamp", "ana"))
 
@@ -36,8 +36,8 @@ def application() -> App:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with Site(application) as site:
+def site() -> Iterator[ServedApp]:
+    with ServedApp(application) as site:
         yield site
 
 
@@ -45,13 +45,13 @@ WINDOWS: list[tuple[int, Literal["light", "dark"]]] = [(1440, "light"), (1440, "
 
 
 @pytest.fixture
-def visit(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterator[Visit]:
+def visit(browser: Browser, site: ServedApp, request: pytest.FixtureRequest) -> Iterator[PageVisit]:
     window: tuple[int, Literal["light", "dark"]] = getattr(request, "param", WINDOWS[0])
     width, scheme = window
     with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:
-        visit = Visit(context, site)
+        visit = PageVisit(context, site)
         yield visit
-        assert visit.complaints == [], "neither an error nor a breach of the policy"
+        assert visit.errors == [], "no script errors and no violations of the content policy"
         assert [url for url in visit.requests if not url.startswith((site.url, "about:"))] == [], "offline"
 
 
@@ -66,7 +66,7 @@ def use_token(page: Page) -> None:
     expect(page.locator("#key-text")).to_have_text("Token")
 
 
-def test_it_lists_every_route_by_tag(visit: Visit) -> None:
+def test_every_route_is_listed_by_tag(visit: PageVisit) -> None:
     page = visit.go("/docs")
     expect(page.locator("section.tag")).to_have_count(5)  # things, evil, system; problems and types
     expect(page.locator("#tag-things details.operation")).to_have_count(len(sample_domain.route.routes))
@@ -74,14 +74,14 @@ def test_it_lists_every_route_by_tag(visit: Visit) -> None:
     expect(page.locator("#things_create .said")).to_have_text("Put a thing on the shelf.")
 
 
-def test_text_stays_text(visit: Visit) -> None:
+def test_descriptions_are_never_markup(visit: PageVisit) -> None:
     page = visit.go("/docs#evil_text")
     expect(page.locator("#tag-evil .about")).to_have_text("<img src=x onerror=alert(1)>")
     expect(page.locator("#evil_text .said")).to_have_text("<script>alert(1)</script> and <b>.")
     assert page.locator("#content img, #content script").count() == 0
 
 
-def test_an_operation_shows_its_parameters_body_and_answers(visit: Visit) -> None:
+def test_an_operation_shows_its_parameters_body_and_responses(visit: PageVisit) -> None:
     page = visit.go("/docs#things_browse")
     open_operation(page, "things_browse")
     limit = page.locator("#things_browse .entry", has_text="limit").first
@@ -96,7 +96,7 @@ def test_an_operation_shows_its_parameters_body_and_answers(visit: Visit) -> Non
     )
 
 
-def test_a_call_can_be_tried_with_a_token(visit: Visit) -> None:
+def test_a_request_can_be_sent_with_a_token(visit: PageVisit) -> None:
     page = visit.go("/docs")
     use_token(page)
     page.locator("nav a[href='#things_create']").click()
@@ -110,10 +110,10 @@ def test_a_call_can_be_tried_with_a_token(visit: Visit) -> None:
     form.locator(".as-curl summary").click()
     expect(form.locator(".curl")).to_contain_text('-H "Authorization: Bearer $TOKEN"')
     expect(form.locator(".curl")).to_contain_text('{"title": "From the page"}')
-    assert token()["authorization"][20:60] not in page.content(), "a token is never on the page"
+    assert token()["authorization"][20:60] not in page.content(), "the token is never on the page"
 
 
-def test_parameters_go_where_they_belong(visit: Visit) -> None:
+def test_parameters_are_sent_in_path_and_query(visit: PageVisit) -> None:
     page = visit.go("/docs#things_echo")
     form = page.locator("#things_echo form.try")
     form.locator("input[name=text]").fill("a/b ü?")
@@ -126,22 +126,22 @@ def test_parameters_go_where_they_belong(visit: Visit) -> None:
     form.locator("select[name=includeUser]").select_option("false")
     form.locator("input[name=limit]").fill("7")
     form.locator("button.primary").click()
-    answer = form.locator("pre.body")
-    for said in ('"colour": "red"', '"limit": 7', '"includeUser": false', '"x",\n    "y"'):
-        expect(answer).to_contain_text(said)
+    body = form.locator("pre.body")
+    for text in ('"colour": "red"', '"limit": 7', '"includeUser": false', '"x",\n    "y"'):
+        expect(body).to_contain_text(text)
 
 
-def test_a_problem_is_shown_as_it_is(browser: Browser, site: Site) -> None:
-    # Browsers complain of every 4xx in their console, so here complaints are not counted.
+def test_a_problem_response_is_shown(browser: Browser, site: ServedApp) -> None:
+    # Browsers log every 4xx as an error, so this test does not check errors.
     with browser.new_context() as context:
-        page = Visit(context, site).go("/docs#things_create")
+        page = PageVisit(context, site).go("/docs#things_create")
         form = page.locator("#things_create form.try")
         form.locator("button.primary").click()
         expect(form.locator(".answer .status")).to_have_text("401 Unauthorized")
         expect(form.locator("pre.body")).to_contain_text('"type": "/docs#problem-unauthenticated"')
 
 
-def test_events_are_followed_as_they_come(visit: Visit) -> None:
+def test_server_sent_events_are_shown_as_they_arrive(visit: PageVisit) -> None:
     page = visit.go("/docs#evil_ticks")
     form = page.locator("#evil_ticks form.try")
     form.locator("button.primary").click()
@@ -149,13 +149,13 @@ def test_events_are_followed_as_they_come(visit: Visit) -> None:
     expect(form.locator("button", has_text="Stop")).to_have_count(0)
 
 
-def test_the_type_of_a_problem_leads_to_its_meaning(visit: Visit) -> None:
+def test_the_type_of_a_problem_links_to_its_entry(visit: PageVisit) -> None:
     page = visit.go("/docs#problem-too_fast")
     expect(page.locator(".problems .target")).to_contain_text("Too many requests")
     expect(page.locator(".problems .target")).to_be_in_viewport()
 
 
-def test_finding_narrows_the_lists(visit: Visit) -> None:
+def test_the_search_filters_the_lists(visit: PageVisit) -> None:
     page = visit.go("/docs")
     expect(page.locator("#things_create")).to_be_visible()
     page.keyboard.press("/")
@@ -166,7 +166,7 @@ def test_finding_narrows_the_lists(visit: Visit) -> None:
     expect(page.locator("#things_create")).to_be_visible()
 
 
-def test_light_and_dark_can_be_changed_and_are_remembered(visit: Visit) -> None:
+def test_the_theme_can_be_changed_and_is_remembered(visit: PageVisit) -> None:
     page = visit.go("/docs")
     background = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(background)
@@ -179,7 +179,7 @@ def test_light_and_dark_can_be_changed_and_are_remembered(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("visit", WINDOWS, indirect=True, ids=str)
-def test_it_fits_its_window_and_can_be_read(visit: Visit) -> None:
+def test_the_page_fits_its_window_with_enough_contrast(visit: PageVisit) -> None:
     page = visit.go("/docs")
     use_token(page)
     for name in ("things_create", "things_browse"):
@@ -189,7 +189,7 @@ def test_it_fits_its_window_and_can_be_read(visit: Visit) -> None:
         expect(page.locator(f"#{name} .answer-head")).to_be_visible()
         page.locator(f"#{name} .as-curl summary").click()
         assert visit.overflow() == 0, f"{name} is wider than the window"
-    assert faint(page) == []
+    assert low_contrast(page) == []
     narrow = page.viewport_size is not None and page.viewport_size["width"] < 500
     expect(page.locator("nav")).to_be_visible(visible=not narrow)
     if narrow:
@@ -199,39 +199,40 @@ def test_it_fits_its_window_and_can_be_read(visit: Visit) -> None:
         expect(page.locator("#problems h2")).to_be_in_viewport()
 
 
-def faint(page: Page, least: float = 4.5) -> list[str]:
-    """Texts whose colour is too near to what is behind them, by WCAG 2's measure."""
-    found: list[str] = page.evaluate(CONTRAST, least)
+def low_contrast(page: Page, minimum: float = 4.5) -> list[str]:
+    """Texts with less contrast to their background than WCAG 2 AA requires."""
+    found: list[str] = page.evaluate(CONTRAST, minimum)
     return found
 
 
-CONTRAST = """least => {
+CONTRAST = """minimum => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => {
+  const luminance = ([r, g, b]) => {
     const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
     const [x, y, z] = [r, g, b].map((c) => linear(c / 255));
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
-  const behind = (element) => {
+  const background = (element) => {
     for (let at = element; at; at = at.parentElement) {
       const colour = parse(getComputedStyle(at).backgroundColor);
       if (colour.length < 4 || colour[3] > 0) return colour;
     }
     return [255, 255, 255];
   };
-  const faint = [];
+  const found = [];
   for (const element of document.querySelectorAll("body *")) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
     if (!own || !element.checkVisibility()) continue;
-    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < least) faint.push(`.${element.className}: ${element.textContent.slice(0, 30)}`);
+    const colour = parse(getComputedStyle(element).color);
+    const [a, b] = [luminance(colour), luminance(background(element))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < minimum) found.push(`.${element.className}: ${element.textContent.slice(0, 30)}`);
   }
-  return [...new Set(faint)];
+  return [...new Set(found)];
 }"""
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/docs/docs.css", "/docs/icon.svg"])
-def test_files_are_kept_by_browsers_and_asked_for_again(browser: Browser, site: Site, path: str) -> None:
+def test_files_are_cached_and_revalidated(browser: Browser, site: ServedApp, path: str) -> None:
     with browser.new_context() as context:
         first = context.request.get(site.url + path)
         etag = first.headers["etag"]
@@ -241,18 +242,18 @@ def test_files_are_kept_by_browsers_and_asked_for_again(browser: Browser, site: 
 
 
 @pytest.mark.parametrize("path", ["/docs/", "/docs/nothing.js", "/docs/..%2F__init__.py", "/docs/index.html"])
-def test_only_its_own_files_are_served(browser: Browser, site: Site, path: str) -> None:
+def test_only_its_own_files_are_served(browser: Browser, site: ServedApp, path: str) -> None:
     with browser.new_context() as context:
         assert context.request.get(site.url + path).status == 404
 
 
-def test_the_policy_lets_nothing_in_line_run(browser: Browser, site: Site) -> None:
+def test_the_content_policy_blocks_inline_scripts(browser: Browser, site: ServedApp) -> None:
     with browser.new_context() as context:
         policy = context.request.get(f"{site.url}/docs").headers["content-security-policy"]
         assert "unsafe" not in policy
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
-        page = Visit(context, site).go("/docs")
+        page = PageVisit(context, site).go("/docs")
         page.evaluate(
             "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)"
         )
