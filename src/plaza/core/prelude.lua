@@ -58,6 +58,15 @@ local function text(value)
   return string.format('%.17g', value)
 end
 
+-- Parses a number that another service may have written. Returns `default` for anything but a finite number; tonumber()
+-- alone accepts 'nan', 'inf' and '0x10', and fails on false, which is what a missing field is.
+local function finite(value, default)
+  if type(value) == 'string' and (#value > 400 or value:find('[^%d%s.eE+-]')) then return default end
+  local number = (type(value) == 'string' or type(value) == 'number') and tonumber(value)
+  if number and number > -2 ^ 62 and number < 2 ^ 62 then return number end
+  return default
+end
+
 -- `subject_size` is how many arguments, from the first, identify what the projection writes; all of them by default.
 -- The other arguments (a time, a text) may differ between operations on the same subject. Such operations must find
 -- each other in the outbox.
