@@ -1,8 +1,8 @@
-"""What our HTTP layer costs: beside a bare ASGI function and other frameworks, and stage by stage.
+"""CPU cost of the HTTP layer, compared with a bare ASGI function and other frameworks, and per stage.
 
-`python -m bench http`. Each server is a process of its own, under the same load, turn by turn; CPU is the server
-process's. The best of the rounds counts, for the machine's other work can only add. The stages are timed inside this
-process, without sockets.
+`python -m bench http`. Each server is a process; all get the same load in turns. CPU time is the server process's. The
+best round counts, because other work on the machine can only add time. The stages are timed inside this process,
+without sockets.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from plaza.core.http.request_body import read_body
 BODY = b'{"title": "A lamp that knows the time", "link": "https://example.org/lamp", "groups": ["home", "light"]}'
 ROUNDS = 5
 REQUESTS = 12_800
-MOST_TIMES_BARE = 3.0
-MOST_TIMES_FASTAPI = 0.5
+MAX_TIMES_BARE = 3.0
+MAX_TIMES_FASTAPI = 0.5
 
 
 def servers() -> dict[str, Measured]:
-    """Every server's best round."""
+    """The best round of every server."""
     request = post("/articles", BODY, f"authorization: Bearer {AUTH.issue('ana', 'user')}")
     best: dict[str, Measured] = {}
     with ExitStack() as stack:
@@ -44,13 +44,13 @@ def servers() -> dict[str, Measured]:
 
 
 def scope() -> dict[str, Any]:
-    """What uvicorn makes of the request."""
+    """The ASGI scope that uvicorn makes for the request."""
     headers = {"host": "127.0.0.1", "content-type": "application/json", "accept": "*/*", "user-agent": "bench"}
     headers |= {"accept-encoding": "gzip", "content-length": str(len(BODY))}
     headers |= {"authorization": f"Bearer {AUTH.issue('ana', 'user')}"}
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-    place = {"path": "/articles", "raw_path": b"/articles", "query_string": b"", "client": ("127.0.0.1", 5)}
-    return {"type": "http", "method": "POST", "scheme": "http", "headers": pairs, **place}
+    target = {"path": "/articles", "raw_path": b"/articles", "query_string": b"", "client": ("127.0.0.1", 5)}
+    return {"type": "http", "method": "POST", "scheme": "http", "headers": pairs, **target}
 
 
 async def receive() -> dict[str, Any]:
@@ -64,25 +64,26 @@ async def send(message: dict[str, Any]) -> None:
 async def stages() -> dict[str, float]:
     """CPU microseconds of each stage of one request."""
     app: App = plaza()
-    asked = scope()
-    request = Request(asked, app.proxies)
-    leaf = app._find(request)
-    endpoint = leaf.methods["POST"]
-    request.actor = app.auth.actor(request.headers)
+    request_scope = scope()
+    request = Request(request_scope, app.proxies)
+    bound = app._find(request).methods["POST"]
+    request.actor = app.authorizer.auth.actor(request.headers)
     request.body = BODY
-    reply = endpoint.reply(Article(1, "A lamp", "https://example.org/lamp", ["home"], "user:ana", 1, 1.5))
+    response = bound.encode(Article(1, "A lamp", "https://example.org/lamp", ["home"], "user:ana", 1, 1.5))
     observer = app.observer
     assert observer is not None
     return {
-        "request object, headers, request id": await _time(lambda: Request(asked, app.proxies)),
+        "request object, headers, request id": await _time(lambda: Request(request_scope, app.proxies)),
         "routing among 120": await _time(lambda: app._find(request)),
-        "credentials": await _time(lambda: app.auth.actor(request.headers)),
+        "credentials": await _time(lambda: app.authorizer.auth.actor(request.headers)),
         "body, its limit and its timeout": await _time_async(lambda: read_body(request.headers, receive, 1024 * 1024)),
-        "binding and decoding": await _time(lambda: endpoint.arguments(request)),
-        "encoding the answer": await _time(lambda: endpoint.reply(Article(1, "A", "b", ["c"], "user:ana", 1, 1.5))),
-        "headers, Server-Timing, sending": await _time_async(lambda: app._send(request, reply, 0.0, receive, send)),
-        "log line and metrics": await _time(lambda: observer.answered(request, 201, 0.001)),
-        "all of it": await _time_async(lambda: app(asked, receive, send)),
+        "binding and decoding": await _time(lambda: bound.arguments(request)),
+        "encoding the response": await _time(lambda: bound.encode(Article(1, "A", "b", ["c"], "user:ana", 1, 1.5))),
+        "headers, Server-Timing, sending": await _time_async(
+            lambda: app.sender.send(request, response, 0.0, receive, send)
+        ),
+        "log line and metrics": await _time(lambda: observer.request_completed(request, 201, 0.001)),
+        "total": await _time_async(lambda: app(request_scope, receive, send)),
     }
 
 
@@ -90,22 +91,22 @@ async def _time(work: Callable[[], Any], count: int = 20_000) -> float:
     async def run() -> None:
         work()
 
-    empty = await _time_async(_nothing, count)
+    empty = await _time_async(_do_nothing, count)
     return await _time_async(run, count) - empty
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     return None
 
 
 async def _time_async(work: Callable[[], Awaitable[Any]], count: int = 20_000) -> float:
     best = float("inf")
     for _ in range(3):
-        begun = time.process_time()
+        started = time.process_time()
         for _ in range(count):
             await work()
-        best = min(best, time.process_time() - begun)
-        await asyncio.sleep(0)  # the log is written between turns, as it would be
+        best = min(best, time.process_time() - started)
+        await asyncio.sleep(0)  # the log is written between event loop iterations, as in a server
     return best / count * 1e6
 
 
@@ -120,8 +121,8 @@ def main() -> int:
     for stage, cost in uvloop.run(stages()).items():
         print(f"{stage:40}{cost:8.2f}")
     ours = best["plaza"].cpu_us
-    met = ours <= MOST_TIMES_BARE * best["bare"].cpu_us and ours <= MOST_TIMES_FASTAPI * best["fastapi"].cpu_us
-    print(f"\nat most {MOST_TIMES_BARE:g} × bare and {MOST_TIMES_FASTAPI:g} × fastapi: {'yes' if met else 'NO'}")
+    met = ours <= MAX_TIMES_BARE * best["bare"].cpu_us and ours <= MAX_TIMES_FASTAPI * best["fastapi"].cpu_us
+    print(f"\nat most {MAX_TIMES_BARE:g} × bare and {MAX_TIMES_FASTAPI:g} × fastapi: {'yes' if met else 'NO'}")
     return 0 if met else 1
 
 

@@ -22,7 +22,7 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import make_app
 from plaza.core.http.routes import Routes
-from plaza.core.http.uvicorn_protocol import Inbound
+from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from plaza.core.settings import Settings
 from plaza.core.telemetry import Requests
 
@@ -164,7 +164,7 @@ APPS: dict[str, Callable[[], Any]] = {"bare": bare, "plaza": plaza, "falcon": fa
 
 def serve(name: str, port: int) -> None:
     # Ours brings its own guard of connections, which is part of what it costs.
-    http: Any = Inbound if name == "plaza" else "httptools"
+    http: Any = GuardedHttpProtocol if name == "plaza" else "httptools"
     uvicorn.run(
         APPS[name](), host="127.0.0.1", port=port, loop="uvloop", http=http, lifespan="off",
         access_log=False, log_level="warning", proxy_headers=False, server_header=False,

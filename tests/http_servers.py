@@ -13,7 +13,7 @@ import httpx
 import uvicorn
 
 from plaza.app import Plaza, running
-from plaza.core.http.uvicorn_protocol import Inbound
+from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
 from tests.servers import Cluster, Server
@@ -62,7 +62,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         log_config=None,
         access_log=False,
         proxy_headers=False,
-        http=Inbound,
+        http=GuardedHttpProtocol,
         timeout_graceful_shutdown=20,  # a test that leaves a request behind fails and does not hang
         **options,
     )

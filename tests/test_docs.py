@@ -18,7 +18,7 @@ from plaza.app import catalogues, route_groups
 from plaza.cli import parser
 from plaza.core.http.routes import Options
 from plaza.core.settings import Settings, variable
-from plaza.core.validation_messages import told
+from plaza.core.validation_messages import describe_violation
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -66,7 +66,9 @@ def test_every_rule_about_a_text_is_told_in_words() -> None:
             with contextlib.suppress(TypeError):  # a service
                 patterns |= set(_patterns(msgspec.json.schema(hint)))
     assert len(patterns) > 5
-    assert {pattern for pattern in patterns if "regex" in told(f"Expected `str` matching regex {pattern!r}")} == set()
+    assert {
+        pattern for pattern in patterns if "regex" in describe_violation(f"Expected `str` matching regex {pattern!r}")
+    } == set()
 
 
 def _patterns(schema: Any) -> Iterator[str]:

@@ -108,10 +108,10 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             limiter=core.limiter,
             idempotency=Idempotency(core.valkey),
             observer=requests,
-            strays=pages.STRAYS if _shows_pages(domains) else {},
+            error_formats=pages.ERROR_FORMATS if _shows_pages(domains) else {},
             pages=SitePageAccess(services[Site]) if _shows_pages(domains) else None,
             viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
-            explain=services[WrongTypeReporter].explain,
+            explain_error=services[WrongTypeReporter].explain,
             draining=draining,
         )
         try:

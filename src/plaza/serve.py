@@ -30,7 +30,7 @@ from plaza.cli_errors import FORESEEN, complain
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
-from plaza.core.http.uvicorn_protocol import Inbound
+from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from plaza.core.process.gc_freeze import settle
 from plaza.core.process.listening_socket import address_of, listen
 from plaza.core.settings import Settings
@@ -186,7 +186,7 @@ class Api(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 plaza.app,
-                http=Inbound,
+                http=GuardedHttpProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

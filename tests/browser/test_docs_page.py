@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.app import App, make_app
-from plaza.core.http.responses import EVENTS, Event
+from plaza.core.http.responses import EVENTS, ServerSentEvent
 from plaza.core.http.routes import Routes
 from tests.browser.conftest import PageVisit, ServedApp
 from tests.core import sample_domain
@@ -25,10 +25,10 @@ async def text() -> None:
 
 
 @evil.get("/ticks", access=PUBLIC, media_type=EVENTS)
-async def ticks() -> AsyncIterator[Event[Thing]]:
+async def ticks() -> AsyncIterator[ServerSentEvent[Thing]]:
     """Two things, then the stream ends."""
     for number in (1, 2):
-        yield Event(data=Thing(number, "Lamp", "ana"))
+        yield ServerSentEvent(data=Thing(number, "Lamp", "ana"))
 
 
 def application() -> App:

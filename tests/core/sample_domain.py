@@ -15,8 +15,8 @@ from plaza.core.errors import Conflict, Forbidden, Gone, NotFound, PlazaError, T
 from plaza.core.http.access import AUTHENTICATED, PUBLIC
 from plaza.core.http.app import App, make_app
 from plaza.core.http.request import Request
-from plaza.core.http.responses import EVENTS, Event, Response
-from plaza.core.http.routes import Named, Routes
+from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
+from plaza.core.http.routes import ParameterName, Routes
 from plaza.core.paging import Page, Pagination
 from plaza.core.settings import Settings
 from plaza.core.valkey import ConnectionLost, Valkey
@@ -89,7 +89,7 @@ async def browse(
     colour: Literal["red", "blue"] | None = None,
     tag: list[str] = [],  # noqa: B006
     from_: int = 0,
-    per_shelf: Annotated[int, Named("perShelf"), Meta(le=9)] = 3,
+    per_shelf: Annotated[int, ParameterName("perShelf"), Meta(le=9)] = 3,
     includeUser: bool = True,  # noqa: N803
 ) -> dict[str, Any]:
     """All things."""
@@ -211,11 +211,11 @@ async def trips(count: int, shelf: Shelf) -> dict[str, int]:
 
 
 @route.get("/events", access=PUBLIC, media_type=EVENTS)
-async def events(shelf: Shelf, count: int = 3) -> AsyncIterator[Event[Any]]:
+async def events(shelf: Shelf, count: int = 3) -> AsyncIterator[ServerSentEvent[Any]]:
     try:
         for i in range(count):
-            yield Event(data={"n": i}, event="tick\nevil: 1", id=str(i), retry_ms=500)
-        yield Event(data=Thing(1, "Lamp", "ana"))
+            yield ServerSentEvent(data={"n": i}, event="tick\nevil: 1", id=str(i), retry_ms=500)
+        yield ServerSentEvent(data=Thing(1, "Lamp", "ana"))
         shelf.begun.set()
         await shelf.go_on.wait()
     finally:

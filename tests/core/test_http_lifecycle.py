@@ -34,7 +34,7 @@ class Seen:
     def __init__(self) -> None:
         self.answers: list[tuple[str, str, int]] = []
 
-    def answered(self, request: Request, status: int, seconds: float) -> None:
+    def request_completed(self, request: Request, status: int, seconds: float) -> None:
         assert seconds >= 0
         self.answers.append((request.method, request.template, status))
 
@@ -83,7 +83,7 @@ async def test_a_read_that_takes_long_is_answered_to_a_client_that_waits(
 ) -> None:
     asking = asyncio.create_task(client.get("/slow"))
     await shelf.begun.wait()
-    await asyncio.sleep(3 * streaming.WATCH_AFTER_SECONDS)
+    await asyncio.sleep(3 * streaming.WATCH_DELAY_SECONDS)
     shelf.go_on.set()
     assert (await asking).json() == {"done": True}
     assert shelf.events == ["begun", "done"]
@@ -93,7 +93,7 @@ async def test_a_write_that_has_begun_runs_to_its_end_whoever_leaves(
     client: httpx.AsyncClient, app: App, shelf: Shelf, seen: Seen
 ) -> None:
     await hang_up(client, b"POST /slow HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
-    await asyncio.sleep(3 * streaming.WATCH_AFTER_SECONDS)
+    await asyncio.sleep(3 * streaming.WATCH_DELAY_SECONDS)
     assert shelf.events == ["begun"]
     shelf.go_on.set()
     await eventually(lambda: app.in_flight == 0)
@@ -189,7 +189,7 @@ async def test_a_reader_that_does_not_read_stops_the_stream_not_the_memory(
 async def test_a_stream_that_breaks_is_broken_off_not_ended(client: httpx.AsyncClient) -> None:
     with capture_logs() as log, pytest.raises(httpx.RemoteProtocolError):
         await client.get("/broken.csv")
-    assert [line["event"] for line in log] == ["stream broke"]
+    assert [line["event"] for line in log] == ["stream_failed"]
 
 
 async def test_a_draining_server_answers_what_was_asked_and_closes_connections(

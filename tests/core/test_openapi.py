@@ -15,7 +15,7 @@ from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.app import make_app
-from plaza.core.http.responses import EVENTS, Event, Response
+from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.core.http.routes import Routes
 from tests.core import sample_domain
 from tests.core.sample_domain import AUTH, SETTINGS, Shelf, Thing, Things, token
@@ -25,17 +25,17 @@ extra = Routes("extra", prefix="/extra", about="More kinds of answers.")
 
 
 @extra.get("/ticks", access=PUBLIC, media_type=EVENTS)
-async def ticks() -> AsyncIterator[Event[Thing]]:
+async def ticks() -> AsyncIterator[ServerSentEvent[Thing]]:
     """Things, as they come."""
-    yield Event(data=Thing(1, "Lamp", "ana"))
+    yield ServerSentEvent(data=Thing(1, "Lamp", "ana"))
 
 
-@extra.post("/jobs", access=PUBLIC, also={202: Thing, 204: None})
+@extra.post("/jobs", access=PUBLIC, other_responses={202: Thing, 204: None})
 async def start(actor: Actor | None, body: dict[str, int]) -> Response[Things]:
     return Response(None, status=204)
 
 
-@extra.get("/hidden", access=PUBLIC, listed=False)
+@extra.get("/hidden", access=PUBLIC, in_openapi=False)
 async def hidden() -> None:
     """Nobody's business."""
 
@@ -197,7 +197,7 @@ def test_two_handlers_of_one_name_and_tag_are_refused() -> None:
     group.get("/b", access=PUBLIC)(twin)
     app = make_app([group], auth=AUTH, settings=SETTINGS)
     with pytest.raises(AssertionError, match="twins_twin"):
-        app.documents.openapi  # noqa: B018
+        app.api_docs.openapi  # noqa: B018
 
 
 def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
@@ -222,7 +222,7 @@ def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
         with_handler("/a/{id}", forgets_path)
     with pytest.raises(AssertionError, match="GET has no body"):
         with_handler("/a", wants_body)
-    with pytest.raises(AssertionError, match="a handler is async"):
+    with pytest.raises(AssertionError, match="a handler must be async"):
         with_handler("/a", is_not_async)
     with pytest.raises(AssertionError, match="x has no type"):
         with_handler("/a", has_no_type)
@@ -236,5 +236,5 @@ def test_a_struct_may_name_its_query_parameters_otherwise() -> None:
         return span
 
     app = make_app([group], auth=AUTH, settings=SETTINGS)
-    described = msgspec.json.decode(app.documents.openapi.body)["paths"]["/spans"]["get"]["parameters"]
+    described = msgspec.json.decode(app.api_docs.openapi.body)["paths"]["/spans"]["get"]["parameters"]
     assert [(p["name"], p["required"]) for p in described] == [("firstDay", True), ("lastDay", False)]

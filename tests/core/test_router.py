@@ -7,10 +7,10 @@ from urllib.parse import urljoin
 
 import pytest
 
-from plaza.core.http.router import Node, Router, decode_segment, encode_segment
+from plaza.core.http.router import Router, TreeNode, decode_segment, encode_segment
 
 
-class Looks(dict[str, Node[str]]):
+class Looks(dict[str, TreeNode[str]]):
     """A node's literals that count how often someone looks."""
 
     count = 0

@@ -179,8 +179,8 @@ def number(name: str, **labels: str) -> float:
 async def test_each_request_is_one_line_with_status_time_and_round_trips() -> None:
     out = io.StringIO()
     requests = Requests(out)
-    requests.answered(Asked(actor=Person("ana")), 200, 0.0123)
-    requests.answered(Asked(method="POST"), 503, 0.5)
+    requests.request_completed(Asked(actor=Person("ana")), 200, 0.0123)
+    requests.request_completed(Asked(method="POST"), 503, 0.5)
     await asyncio.sleep(0)
     first, second = records(out)
     assert first.pop("time").endswith("Z")
@@ -203,8 +203,8 @@ async def test_each_request_is_one_line_with_status_time_and_round_trips() -> No
 async def test_how_long_somebody_watched_is_not_how_long_an_answer_took() -> None:
     labels = {"method": "GET", "route": "/watched", "status": "2xx"}
     requests = Requests(io.StringIO())
-    requests.answered(Asked(template="/watched", streams=True), 200, 300.0)
-    requests.answered(Asked(template="/watched"), 200, 0.01)
+    requests.request_completed(Asked(template="/watched", streams=True), 200, 300.0)
+    requests.request_completed(Asked(template="/watched"), 200, 0.01)
     requests.flush()
     assert number("plaza_http_requests_total", **labels) == 2
     assert number("plaza_http_request_duration_seconds_count", **labels) == 1
@@ -214,7 +214,7 @@ async def test_how_long_somebody_watched_is_not_how_long_an_answer_took() -> Non
 async def test_lines_that_wait_are_written_at_the_end() -> None:
     out = io.StringIO()
     requests = Requests(out)
-    requests.answered(Asked(), 200, 0.01)
+    requests.request_completed(Asked(), 200, 0.01)
     requests.flush()
     assert len(records(out)) == 1
 
@@ -228,8 +228,8 @@ async def test_lines_of_several_processes_do_not_get_mixed_up() -> None:
     pieces: list[str] = []
     requests = Requests(Pipe(), pretty=False)
     for _ in range(100):
-        requests.answered(Asked(path="/posts/" + "x" * 5000), 200, 0.01)
-        requests.answered(Asked(), 200, 0.01)
+        requests.request_completed(Asked(path="/posts/" + "x" * 5000), 200, 0.01)
+        requests.request_completed(Asked(), 200, 0.01)
     requests.flush()
     assert all(len(piece) <= 4096 and piece.endswith("}\n") for piece in pieces)  # what a pipe takes in one go
     assert sum(piece.count("\n") for piece in pieces) == 200
@@ -241,14 +241,14 @@ async def test_a_log_that_nobody_reads_stops_nothing() -> None:
     os.close(reader)
     with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "w") as out:
         requests = Requests(out)
-        requests.answered(Asked(), 200, 0.01)
+        requests.request_completed(Asked(), 200, 0.01)
         requests.flush()
 
 
 async def test_a_path_cannot_speak_to_the_terminal() -> None:
     out = io.StringIO()
     requests = Requests(out, pretty=True)
-    requests.answered(Asked(path="/\x1b[2J"), 404, 0.01)
+    requests.request_completed(Asked(path="/\x1b[2J"), 404, 0.01)
     requests.flush()
     assert "\x1b" not in out.getvalue()
 
@@ -260,8 +260,8 @@ async def test_requests_are_counted_by_method_route_and_class_of_status() -> Non
         number("plaza_http_requests_total", **labels),
         number("plaza_http_request_duration_seconds_sum", **labels),
     )
-    requests.answered(Asked(), 200, 0.25)
-    requests.answered(Asked(), 204, 0.25)
+    requests.request_completed(Asked(), 200, 0.25)
+    requests.request_completed(Asked(), 204, 0.25)
     requests.flush()
     assert number("plaza_http_requests_total", **labels) == count + 2
     assert number("plaza_http_request_duration_seconds_sum", **labels) == spent + 0.5
@@ -271,8 +271,8 @@ async def test_no_client_can_make_new_series() -> None:
     requests = Requests(io.StringIO())
     before = len(next(iter(metrics.HTTP_REQUESTS.collect())).samples)
     for i in range(50):
-        requests.answered(Asked(method=f"FOO{i}", path=f"/nowhere/{i}", template=""), 404, 0.01)
-        requests.answered(Asked(method=f"FOO{i}"), 405, 0.01)
+        requests.request_completed(Asked(method=f"FOO{i}", path=f"/nowhere/{i}", template=""), 404, 0.01)
+        requests.request_completed(Asked(method=f"FOO{i}"), 405, 0.01)
     requests.flush()
     grown = len(next(iter(metrics.HTTP_REQUESTS.collect())).samples) - before
     assert grown <= 4  # each series has two samples: the count and when it was made

@@ -32,7 +32,7 @@ async def port(shelf: Shelf) -> AsyncIterator[int]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 0.1)
+    return lambda: monkeypatch.setattr(uvicorn_protocol, "HEADER_TIMEOUT_SECONDS", 0.1)
 
 
 async def acquainted(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -92,7 +92,7 @@ async def test_headers_without_end_are_431(port: int) -> None:
         writer.write(piece)
         await asyncio.sleep(0.02)
     refused = problem_of(await rest(reader))
-    assert (refused.status_code, refused.json()["limit"]) == (431, uvicorn_protocol.HEAD_BYTES)
+    assert (refused.status_code, refused.json()["limit"]) == (431, uvicorn_protocol.MAX_HEADER_BYTES)
     writer.close()
 
 
@@ -129,7 +129,7 @@ async def test_half_a_request_is_408_be_it_the_first_or_a_further_one(
     assert problem_of(await rest(reader)).status_code == 408
     writer.close()
     # A first one's time begins with the connection: on a busy machine half of it must still come before it is over.
-    monkeypatch.setattr(uvicorn_protocol, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(uvicorn_protocol, "HEADER_TIMEOUT_SECONDS", 1.0)
     assert problem_of(await raw(port, GET)).json()["code"] == "too_slow"
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Page, Pagination
-from plaza.core.validation_messages import in_words
+from plaza.core.validation_messages import described_pattern
 
 MAX_TITLE_LENGTH: Final = 300
 MAX_LINK_LENGTH: Final = 2_000
@@ -23,7 +23,7 @@ MAX_GROUPS: Final = 20
 VOTE_SECONDS: Final = 432
 
 # `$` alone would accept a line break at the end.
-_GROUP = in_words(
+_GROUP = described_pattern(
     "Use 1 to 50 characters of a-z, 0-9, - and _, beginning with a letter or digit", r"^[a-z0-9][a-z0-9_-]{0,49}$(?!\n)"
 )
 

@@ -17,7 +17,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
-from plaza.core.tokens import OLDEST_SECONDS, Claims, Role, Tokens
+from plaza.core.tokens import MAX_TOKEN_AGE_SECONDS, Claims, Role, Tokens
 
 USER: Final[Role] = "user"
 MODEL: Final[Role] = "model"
@@ -68,7 +68,7 @@ class Verified:
     def by(cls, claims: Claims) -> Verified:
         issued_ms = claims.issued_ms()
         actor = Actor(claims.username, claims.role, claims.group_names(), since_ms=issued_ms)
-        return cls(actor, issued_ms, min(claims.exp, claims.iat + OLDEST_SECONDS))
+        return cls(actor, issued_ms, min(claims.exp, claims.iat + MAX_TOKEN_AGE_SECONDS))
 
 
 class Auth:

@@ -96,7 +96,7 @@ async def ping() -> Pong:
     return Pong()
 
 
-@route.get("/", access=PUBLIC, limit=None, any_query=True)
+@route.get("/", access=PUBLIC, limit=None, ignores_unknown_query=True)
 async def welcome(request: Request) -> Response[Welcome]:
     """Where to look. A browser is sent to the pages for people."""
     headers = [("vary", "accept")]

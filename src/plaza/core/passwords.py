@@ -32,7 +32,7 @@ T = TypeVar("T")
 HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 # A hash from outside names its own cost. These bounds keep one of them from holding a thread for minutes.
-MOST_BCRYPT_ROUNDS: Final = 14
+MAX_BCRYPT_ROUNDS: Final = 14
 MAX_ARGON2_KIB: Final = 262_144
 MAX_ARGON2_PASSES: Final = 10
 MAX_ARGON2_LANES: Final = 8
@@ -92,7 +92,7 @@ class Passwords:
 def recognised(stored: str) -> bool:
     """Whether a hash from outside can be checked here, at a cost we are ready to pay."""
     if match := _BCRYPT.fullmatch(stored):
-        return 4 <= int(match[1]) <= MOST_BCRYPT_ROUNDS
+        return 4 <= int(match[1]) <= MAX_BCRYPT_ROUNDS
     if match := _ARGON2.fullmatch(stored):
         kib, passes, lanes = map(int, match.groups())
         return kib <= MAX_ARGON2_KIB and passes <= MAX_ARGON2_PASSES and lanes <= MAX_ARGON2_LANES

@@ -21,7 +21,7 @@ import structlog
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.keys import TOKEN_CUTOFFS
-from plaza.core.tokens import OLDEST_SECONDS
+from plaza.core.tokens import MAX_TOKEN_AGE_SECONDS
 from plaza.core.valkey import ReplyError, Valkey
 
 NEVER: Final = -1
@@ -153,7 +153,7 @@ class Revocations:
         self._unsure = False  # before reading: what is lost from here on makes us unsure again
         self._noted, fresh, cursor = {}, {}, "0"
         self._read_ms = self._clock.now_ms()
-        oldest = self._read_ms - OLDEST_SECONDS * 1000
+        oldest = self._read_ms - MAX_TOKEN_AGE_SECONDS * 1000
         try:
             await self._valkey.call("ZREMRANGEBYSCORE", TOKEN_CUTOFFS(), "-inf", oldest)
             await self._valkey.tracked("ZCARD", TOKEN_CUTOFFS())

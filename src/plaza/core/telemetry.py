@@ -154,7 +154,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     user: str = ""
 
 
-class Answered(Protocol):
+class CompletedRequest(Protocol):
     """What a request must say of itself to be counted and logged."""
 
     template: str
@@ -200,7 +200,7 @@ class Requests:
         self._second = 0
         self._second_text = ""
 
-    def answered(self, call: Answered, status: int, seconds: float) -> None:
+    def request_completed(self, call: CompletedRequest, status: int, seconds: float) -> None:
         method, route = call.method, call.template
         found = self._bound.get((method, route, status))
         if found is None:
@@ -220,7 +220,7 @@ class Requests:
             self._bound[method, route, status] = found
         return found
 
-    def _write(self, call: Answered, status: int, seconds: float) -> None:
+    def _write(self, call: CompletedRequest, status: int, seconds: float) -> None:
         usage, actor = call.usage, call.actor
         line = _Line(
             time=self._now(),

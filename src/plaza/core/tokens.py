@@ -26,14 +26,14 @@ from plaza.core.errors import SettingError, Unauthenticated
 Role = Literal["user", "model", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
-ACCESS_SECONDS: Final = 900
+ACCESS_TOKEN_SECONDS: Final = 900
 # Another issuer's clock may run a little ahead of ours.
-AHEAD_SECONDS: Final = 10
+MAX_CLOCK_SKEW_SECONDS: Final = 10
 # Cut-offs must be kept as long as a token they end could still be shown. Older tokens are refused whatever their
 # expiry, so that the list of cut-offs, which every process holds, does not grow for ever.
-OLDEST_SECONDS: Final = 90 * 86_400
+MAX_TOKEN_AGE_SECONDS: Final = 90 * 86_400
 # Ours have some 250 characters. What is longer than this is not worth hashing.
-LONGEST_TOKEN: Final = 8_192
+MAX_TOKEN_CHARACTERS: Final = 8_192
 
 USERNAME: Final = r"[A-Za-z0-9._-]{1,30}"
 _USERNAME = re.compile(USERNAME)
@@ -94,18 +94,18 @@ class Tokens:
         self._jws = jwt.PyJWS()
 
     def issue(self, username: str, role: Role, at_ms: int, more: dict[str, Any]) -> str:
-        """A token that is good for `ACCESS_SECONDS` from `at_ms`."""
+        """A token that is good for `ACCESS_TOKEN_SECONDS` from `at_ms`."""
         if not is_username(username) or role not in ROLES:
             raise ValueError("a token is for a username and one of the roles")
         issued = at_ms // 1000
         ours = {"user_id": username, "username": username, "role": role}
-        times = {"iat": issued, "iat_ms": at_ms, "exp": issued + ACCESS_SECONDS}
+        times = {"iat": issued, "iat_ms": at_ms, "exp": issued + ACCESS_TOKEN_SECONDS}
         payload = msgspec.json.encode({**more, **ours, **times})
         return self._jws.encode(payload, self._secret, algorithm="HS256", headers={"typ": "JWT"})
 
     def read(self, token: str, now: float) -> Claims:
         """The claims of a token that is good now; otherwise `Unauthenticated`."""
-        if len(token) > LONGEST_TOKEN:
+        if len(token) > MAX_TOKEN_CHARACTERS:
             raise invalid()
         try:
             claims = msgspec.json.decode(self._payload(token), type=Claims)
@@ -114,9 +114,9 @@ class Tokens:
         if not is_username(claims.username):
             raise invalid()
         # A token for a named audience is for somebody else: we have no audience name of our own (RFC 7519, 4.1.3).
-        if claims.aud is not None or claims.iat > now + AHEAD_SECONDS:
+        if claims.aud is not None or claims.iat > now + MAX_CLOCK_SKEW_SECONDS:
             raise invalid()
-        if claims.nbf is not None and claims.nbf > now + AHEAD_SECONDS:
+        if claims.nbf is not None and claims.nbf > now + MAX_CLOCK_SKEW_SECONDS:
             raise invalid()
         return claims
 

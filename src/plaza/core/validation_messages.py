@@ -1,21 +1,21 @@
-"""Rules in words. A regular expression says to a machine what is allowed; who breaks it is told what it means."""
+"""Readable messages for regular expressions: a client that sends a wrong value gets words instead of the pattern."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-_SHOWN: Final = re.compile(r"^Expected `str` matching regex (.*)$", re.DOTALL)
-_WORDS: Final[dict[str, str]] = {}
+_MSGSPEC_MESSAGE: Final = re.compile(r"^Expected `str` matching regex (.*)$", re.DOTALL)
+_MESSAGES: Final[dict[str, str]] = {}
 
 
-def in_words(words: str, pattern: str) -> str:
-    """The pattern, which `Meta(pattern=…)` takes; who breaks it will be told `words`."""
-    _WORDS[repr(pattern)] = words  # as msgspec shows it
+def described_pattern(message: str, pattern: str) -> str:
+    """Return the pattern for `Meta(pattern=…)`, and register the message for values that do not match it."""
+    _MESSAGES[repr(pattern)] = message  # msgspec shows a pattern by its repr
     return pattern
 
 
-def told(rule: str) -> str:
-    """What msgspec says of a value, in words if there are any."""
-    shown = _SHOWN.match(rule)
-    return _WORDS.get(shown[1], rule) if shown else rule
+def describe_violation(rule: str) -> str:
+    """msgspec's message about a value; the registered one if it is about a pattern."""
+    shown = _MSGSPEC_MESSAGE.match(rule)
+    return _MESSAGES.get(shown[1], rule) if shown else rule

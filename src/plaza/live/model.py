@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from plaza.core.errors import Conflict, Forbidden
-from plaza.core.validation_messages import in_words
+from plaza.core.validation_messages import described_pattern
 
 # The window is two missed beats and 5 s of grace: a viewer in a lift is still a viewer.
 BEAT_MS: Final = 30_000
@@ -21,7 +21,7 @@ UNKNOWN_COUNTRY: Final = "ZZ"
 MOST_GROUPS: Final = 20
 
 # No control characters of either kind: what viewers call a place is shown on admins' terminals.
-_TEXT: Final = in_words(
+_TEXT: Final = described_pattern(
     "Give 1 to 128 characters, none of # { } and no control characters", r"^[^#{}\x00-\x1f\x7f-\x9f]+(?![\s\S])"
 )
 Id = Annotated[str, Meta(pattern=_TEXT, min_length=1, max_length=128)]

@@ -8,8 +8,7 @@ from importlib.resources import files
 from plaza.core.auth import Actor
 from plaza.core.http.access import ADMIN, PUBLIC, VIEWER
 from plaza.core.http.request import Request
-from plaza.core.http.responses import EVENTS, Response
-from plaza.core.http.responses import Event as ServerSentEvent
+from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.core.http.routes import Routes
 from plaza.live import attendance
 from plaza.live.model import (
@@ -135,7 +134,7 @@ async def session_max_concurrent_count(event: EventId, session: SessionId, figur
     return ViewerCount((await figures.totals(event, session)).peak)
 
 
-@route.get(IN + "/viewing-stats", access=ADMIN, listed=False)
+@route.get(IN + "/viewing-stats", access=ADMIN, in_openapi=False)
 @route.get(IN + "/viewers/viewing-stats", access=ADMIN)
 async def viewing_stats(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewingStats:
     """Minutes watched by the viewers of a session: mean, median and p90."""
@@ -203,7 +202,12 @@ async def attendance_csv(event: EventId, viewings: ViewingSessions) -> Response[
 
 
 @route.get(
-    "/live.js", access=PUBLIC, media_type="text/javascript; charset=utf-8", limit=None, any_query=True, listed=False
+    "/live.js",
+    access=PUBLIC,
+    media_type="text/javascript; charset=utf-8",
+    limit=None,
+    ignores_unknown_query=True,
+    in_openapi=False,
 )
 async def script() -> Response[bytes]:
     """The browser's side: a page that includes it beats while it is looked at."""

@@ -18,7 +18,7 @@ import structlog
 from msgspec import json
 
 from plaza.core.errors import Unavailable
-from plaza.core.http.responses import Event
+from plaza.core.http.responses import ServerSentEvent
 from plaza.core.valkey import Valkey
 from plaza.live import keys
 from plaza.live.model import LiveFigures
@@ -54,7 +54,7 @@ class FigureFeed:
         self._changed = asyncio.Event()
         self.watchers = 0
         self.ended = False
-        self.sent: deque[tuple[Id, Event[LiveFigures]]] = deque(maxlen=KEPT)
+        self.sent: deque[tuple[Id, ServerSentEvent[LiveFigures]]] = deque(maxlen=KEPT)
 
     async def run(self) -> None:
         try:
@@ -95,7 +95,7 @@ class FigureFeed:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-    async def follow(self, after: Id | None) -> AsyncIterator[Event[LiveFigures]]:
+    async def follow(self, after: Id | None) -> AsyncIterator[ServerSentEvent[LiveFigures]]:
         """Everything after an id, or from the latest on."""
         while not self.ended:
             changed = self._changed
@@ -109,11 +109,11 @@ class FigureFeed:
             await changed.wait()
 
 
-def _entry(entry: Any) -> tuple[Id, Event[LiveFigures]]:
+def _entry(entry: Any) -> tuple[Id, ServerSentEvent[LiveFigures]]:
     text, (_, figures) = entry
     id_ = read_id(text)
     assert id_ is not None, "Valkey made it"
-    return id_, Event(json.decode(figures, type=LiveFigures), event="figures", id=text, retry_ms=RETRY_MS)
+    return id_, ServerSentEvent(json.decode(figures, type=LiveFigures), event="figures", id=text, retry_ms=RETRY_MS)
 
 
 class FigureStreams:
@@ -134,7 +134,7 @@ class FigureStreams:
         self._linger_seconds = linger_seconds
         self._feeds: dict[str, tuple[FigureFeed, asyncio.Task[None]]] = {}
 
-    async def watch(self, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
+    async def watch(self, event: str, last_id: str | None) -> AsyncIterator[ServerSentEvent[LiveFigures]]:
         """Figures for one watcher, until it goes away."""
         feed = self._feed(event)
         feed.watchers += 1

@@ -11,19 +11,19 @@ from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Invalid, Unauthenticated
 from plaza.core.paging import Pagination
-from plaza.core.validation_messages import in_words
+from plaza.core.validation_messages import described_pattern
 
 MOST_PER_LINE: Final = 999
 # No person's cart comes near; it bounds what one function has to move.
 MOST_LINES: Final = 100
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.")]
-_PRICE: Final = in_words(
+_PRICE: Final = described_pattern(
     "A price is a text of up to ten digits, and two behind a point: 19.90", r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)"
 )
 # Line breaks and tabs, but no other control characters: PostgreSQL keeps no NUL.
-_TEXT: Final = in_words("Give a text without control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
-_SESSION: Final = in_words("An id of a session is 32 of 0-9 a-f", r"^[0-9a-f]{32}$(?!\n)")
+_TEXT: Final = described_pattern("Give a text without control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
+_SESSION: Final = described_pattern("An id of a session is 32 of 0-9 a-f", r"^[0-9a-f]{32}$(?!\n)")
 Price = Annotated[str, Meta(pattern=_PRICE, description="A decimal as text, such as `19.90`.")]
 Stock = Annotated[int, Meta(ge=0, le=1_000_000_000, description="How many there are.")]
 Quantity = Annotated[int, Meta(ge=0, le=MOST_PER_LINE, description="1 to 999; 0 removes.")]

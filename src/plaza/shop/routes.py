@@ -49,7 +49,7 @@ def answer(request: Request, sessions: Sessions, visit: Visit, body: T, *, statu
     return Response(body, status=status, headers=cookie)
 
 
-@route.post("/session", access=SESSION, also={201: Session})
+@route.post("/session", access=SESSION, other_responses={201: Session})
 async def session(request: Request, sessions: Sessions) -> Response[Session]:
     """The session of the cookie; a new one, 201, if there is none. It goes on for a week after it was last seen."""
     visit, _ = await sessions.visit(token_of(request))
@@ -146,7 +146,7 @@ async def take_from_cart(id: ItemId, request: Request, sessions: Sessions, carts
     return answer(request, sessions, visit, found)
 
 
-@route.post("/checkout", access=SESSION, status=201, idempotent=True, caller=caller)
+@route.post("/checkout", access=SESSION, status=201, idempotent=True, idempotency_scope=caller)
 async def check_out(request: Request, sessions: Sessions, orders: Orders) -> Response[Order]:
     """Order what is in the cart, at the prices of now. One cart makes one order; 409 if there is not enough left."""
     visit, order = await orders.check_out(token_of(request))
@@ -178,7 +178,7 @@ async def remove_row(id: ItemId, caching: CacheAdmin) -> None:
     await caching.remove(id)
 
 
-@route.get("/pages/items/{id}", access=PUBLIC, media_type=HTML, any_query=True)
+@route.get("/pages/items/{id}", access=PUBLIC, media_type=HTML, ignores_unknown_query=True)
 async def item_page(id: ItemId, request: Request, storefront: Storefront) -> Response[str]:
     """The page of an item for people, through the page cache: `Cache-Status`, `ETag`, 304."""
     own = "unwanted" if asks_for_uncached(request.scope["query_string"]) else ""

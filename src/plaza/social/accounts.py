@@ -22,7 +22,7 @@ from plaza.core.idempotency import KEPT_MS, IdempotentRequest, KeyReused
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.core.sequences import pairs_to_dict
-from plaza.core.tokens import ACCESS_SECONDS, Role, is_username
+from plaza.core.tokens import ACCESS_TOKEN_SECONDS, Role, is_username
 from plaza.social.credentials import Credentials
 from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
 from plaza.social.model import (
@@ -239,7 +239,7 @@ class Accounts:
     def _signed_in(self, reply: list[str], token: RefreshToken, stamp: int) -> SignedIn:
         user = user_from_hash(pairs_to_dict(reply), private=True)
         access = self.auth.issue(user.username, cast(Role, user.role), stamp=stamp)
-        return SignedIn(user, access, str(token), ACCESS_SECONDS)
+        return SignedIn(user, access, str(token), ACCESS_TOKEN_SECONDS)
 
 
 def _sent(key: str, new: Registration) -> IdempotentRequest:

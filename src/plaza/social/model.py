@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from plaza.core.paging import Pagination
 from plaza.core.tokens import Role
-from plaza.core.validation_messages import in_words
+from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS
 from plaza.social.keys import PRIVATE, UUID
 
@@ -19,19 +19,19 @@ from plaza.social.keys import PRIVATE, UUID
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 # Spaces, and what has no width at all.
 _UNSEEN = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-_LINE = in_words("Give one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
-_LONG = in_words("Give a text without control characters", rf"^[^{_CONTROL}]*\Z")
-_TEXT = in_words(
+_LINE = described_pattern("Give one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
+_LONG = described_pattern("Give a text without control characters", rf"^[^{_CONTROL}]*\Z")
+_TEXT = described_pattern(
     "Give a text in which there is something to see, and no control characters",
     rf"^(?s:(?=.*[^{_UNSEEN}{_CONTROL}]))[^{_CONTROL}]*\Z",
 )
-_URL = in_words(
+_URL = described_pattern(
     "Give an address that begins with https://, http:// or /",
     # `//host` and `/\host` lead elsewhere, whatever they look like.
     r"^(|https?://[^\s\x00-\x1f\x7f]+|/(?![/\\])[^\s\x00-\x1f\x7f]*)\Z",
 )
-_ID = in_words("An id is a UUID in small letters", rf"^{UUID}\Z")
-_NAME = in_words("A name has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
+_ID = described_pattern("An id is a UUID in small letters", rf"^{UUID}\Z")
+_NAME = described_pattern("A name has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
 
 MAX_CONTENT_CHARACTERS: Final = 10_000
 MAX_COMMENT_CHARACTERS: Final = 2_000

@@ -11,7 +11,7 @@ from plaza.core.errors import Unauthenticated
 from plaza.core.http.access import ADMIN, AUTHENTICATED, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.core.http.routes import Named, Routes
+from plaza.core.http.routes import ParameterName, Routes
 from plaza.core.paging import Page
 from plaza.social.comments import Comments
 from plaza.social.deletion import AccountDeletion
@@ -46,8 +46,10 @@ from plaza.social.users import Users
 
 route = Routes("social", about="Users, posts, feeds and moderation.")
 
-IncludeUser = Annotated[bool, Named("includeUser"), Meta(description="Whether each item has its author's card.")]
-PerTag = Annotated[int, Named("postsPerHashtag"), Meta(ge=1, le=20)]
+IncludeUser = Annotated[
+    bool, ParameterName("includeUser"), Meta(description="Whether each item has its author's card.")
+]
+PerTag = Annotated[int, ParameterName("postsPerHashtag"), Meta(ge=1, le=20)]
 
 
 def meant(actor: Actor | None, username: str) -> str:
@@ -157,7 +159,7 @@ async def change_user(actor: Actor, username: Username, body: Profile, users: Us
     return await users.update_profile(actor, meant(actor, username), body)
 
 
-@route.delete("/users/{username}", access=AUTHENTICATED, also={202: DeletionResult})
+@route.delete("/users/{username}", access=AUTHENTICATED, other_responses={202: DeletionResult})
 async def delete_user(actor: Actor, username: Username, deletion: AccountDeletion) -> Response[DeletionResult]:
     """Delete an account and every trace of it: its own person or an admin. Beyond 1,000 posts it goes on after 202."""
     name = meant(actor, username)

@@ -27,7 +27,7 @@ class LoggedOut(msgspec.Struct):
     logged_out: bool = True
 
 
-@route.post("/auth/register", access=PUBLIC, status=201, limit=None, idempotent="itself")
+@route.post("/auth/register", access=PUBLIC, status=201, limit=None, idempotent="by_handler")
 async def register(body: Registration, request: Request, accounts: Accounts) -> Response[SignedIn]:
     """Make an account and sign in. With an `Idempotency-Key`, the same again signs in once more."""
     signed_in, again = await accounts.register_once(body, request.headers.get("idempotency-key"), request.address)

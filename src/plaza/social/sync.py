@@ -19,7 +19,7 @@ from msgspec import Meta
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid, NotFound, PlazaError, Unavailable
 from plaza.core.functions import Functions
-from plaza.core.http.problem_details import invalid
+from plaza.core.http.problem_details import invalid_from_msgspec
 from plaza.core.passwords import recognised
 from plaza.core.tokens import Role, is_username
 from plaza.social import keys as k
@@ -237,7 +237,7 @@ def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:
     try:
         read = msgspec.convert(record, shape)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        raise invalid_from_msgspec(error) from None
     for field in ("username", "follower", "following"):
         if hasattr(read, field) and not is_username(getattr(read, field)):
             raise Invalid("This is nobody's name.", field=field)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from plaza.core.errors import BadRequest, Invalid
-from plaza.core.http.problem_details import invalid
+from plaza.core.http.problem_details import invalid_from_msgspec
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def convert_fields(fields: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _with_label(invalid(error)) from error
+        raise _with_label(invalid_from_msgspec(error)) from error
 
 
 def _with_label(error: Invalid) -> Invalid:

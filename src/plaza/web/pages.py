@@ -51,7 +51,7 @@ ROUTES: Final[tuple[Routes, ...]] = (
 )
 
 # Unknown paths under `/app` get an HTML error page.
-STRAYS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
+ERROR_FORMATS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 
 
 def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:

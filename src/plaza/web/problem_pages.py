@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from plaza.core.errors import BadRequest, Invalid, MethodNotAllowed, NotFound, PlazaError
-from plaza.core.http.problem_details import headers_of, problem
+from plaza.core.http.problem_details import error_headers, problem
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web.drafts import draft_from_request
@@ -51,7 +51,7 @@ def problem_page(error: PlazaError, request: Request) -> Response[Any]:
         request_id=request.request_id,
         **_ways_to_continue(error, request),
     )
-    headers = [pair for pair in headers_of(error) if pair[0] != "www-authenticate"]
+    headers = [pair for pair in error_headers(error) if pair[0] != "www-authenticate"]
     return html_response(body, *headers, status=error.status)
 
 

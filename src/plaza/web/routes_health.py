@@ -11,7 +11,7 @@ from msgspec import Struct
 from plaza.core.errors import Conflict
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
-from plaza.core.http.responses import EVENTS, Event, Response
+from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.keyspace.audit import AuditReport, Audits
 from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
@@ -65,17 +65,17 @@ async def health(
 
 
 @page.get("/operator/health/stream", access=ADMIN, media_type=EVENTS)
-async def stream(site: Site, monitor: HealthMonitor, audits: Audits) -> Response[Event[HealthUpdate]]:
+async def stream(site: Site, monitor: HealthMonitor, audits: Audits) -> Response[ServerSentEvent[HealthUpdate]]:
     """Stream the health figures every two seconds."""
     return Response(_updates(site, monitor, audits))
 
 
-async def _updates(site: Site, monitor: HealthMonitor, audits: Audits) -> AsyncIterator[Event[HealthUpdate]]:
+async def _updates(site: Site, monitor: HealthMonitor, audits: Audits) -> AsyncIterator[ServerSentEvent[HealthUpdate]]:
     for _ in range(MAX_UPDATES):
         state = await audits.state()
         jobs = render("operator-jobs.html", jobs=await monitor.jobs(), now=site.clock.now_ms())
         audited = state.last.ended_at if state.last else 0
-        yield Event(HealthUpdate(await monitor.figures(), _progress(state.running), jobs, audited))
+        yield ServerSentEvent(HealthUpdate(await monitor.figures(), _progress(state.running), jobs, audited))
         await asyncio.sleep(UPDATE_SECONDS)
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from plaza.core.errors import NotFound
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
-from plaza.core.http.responses import EVENTS, Event, Response
+from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.live.model import EventId
 from plaza.live.schedule import EventSchedule, ScheduledEvent
 from plaza.live.statistics import AudienceFigures
@@ -67,18 +67,20 @@ async def event(
 @page.get("/events/{event}/watching", access=PUBLIC, media_type=EVENTS)
 async def watching(
     request: Request, event: EventId, schedule: EventSchedule, streams: FigureStreams
-) -> Response[Event[AudienceCounts]]:
+) -> Response[ServerSentEvent[AudienceCounts]]:
     """Stream the viewer count of an event every second."""
     await _require_declared(schedule, event)
     # "0": a new client also gets the stored counts of the last minute.
     return Response(_counts(streams, event, request.headers.get("last-event-id") or "0"))
 
 
-async def _counts(streams: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[AudienceCounts]]:
+async def _counts(
+    streams: FigureStreams, event: str, last_id: str | None
+) -> AsyncIterator[ServerSentEvent[AudienceCounts]]:
     async for item in streams.watch(event, last_id):
         figures = item.data
         counts = AudienceCounts(figures.viewer_count, figures.max_concurrent, figures.sessions)
-        yield Event(counts, id=item.id, retry_ms=item.retry_ms)
+        yield ServerSentEvent(counts, id=item.id, retry_ms=item.retry_ms)
 
 
 async def _require_declared(schedule: EventSchedule, event: str) -> ScheduledEvent:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from plaza.core.http.access import ADMIN
 from plaza.core.http.request import Request
-from plaza.core.http.responses import EVENTS, Event, Response
+from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.live.model import SLOT_MS, AudienceStatistics, EventId, LiveFigures
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
@@ -89,16 +89,18 @@ def _shares(figures: LiveFigures) -> dict[str, Any]:
 
 
 @page.get("/operator/live/stream", access=ADMIN, media_type=EVENTS)
-async def stream(request: Request, streams: FigureStreams, event: EventId) -> Response[Event[LiveFigures]]:
+async def stream(request: Request, streams: FigureStreams, event: EventId) -> Response[ServerSentEvent[LiveFigures]]:
     """Stream the figures of an event every second."""
     # "0": a new client also gets the stored figures of the last two minutes.
     return Response(_figures(streams, event, request.headers.get("last-event-id") or "0"))
 
 
-async def _figures(streams: FigureStreams, event: str, last_id: str | None) -> AsyncIterator[Event[LiveFigures]]:
+async def _figures(
+    streams: FigureStreams, event: str, last_id: str | None
+) -> AsyncIterator[ServerSentEvent[LiveFigures]]:
     sent = 0
     async for item in streams.watch(event, last_id):
-        yield Event(item.data, id=item.id, retry_ms=item.retry_ms)
+        yield ServerSentEvent(item.data, id=item.id, retry_ms=item.retry_ms)
         sent += 1
         if sent == MAX_UPDATES:
             return

@@ -38,8 +38,8 @@ class PageRoutes(Routes):
 
     def _adder(self, method: Method, path: str, options: Options) -> Callable[[Handler], Handler]:
         options.setdefault("media_type", HTML)
-        options["listed"] = False
-        options["any_query"] = True  # links in e-mails often have additional parameters
+        options["in_openapi"] = False
+        options["ignores_unknown_query"] = True  # links in e-mails often have additional parameters
         options["on_error"] = problem_page
         options["by_cookie"] = True
         assert method in ("GET", "POST"), "HTML forms have no other methods"

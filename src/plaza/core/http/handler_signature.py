@@ -1,4 +1,4 @@
-"""What a handler takes and gives, read from its signature once, at start."""
+"""The parameters and the result of a handler, read from its signature once, at start."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ import msgspec
 from msgspec import NODEFAULT
 
 from plaza.core.http.request import Request
-from plaza.core.http.responses import Event, Response
+from plaza.core.http.responses import Response, ServerSentEvent
 from plaza.core.http.router import split
-from plaza.core.http.routes import Named, Route
+from plaza.core.http.routes import ParameterName, Route
 
-Kind = Literal["path", "query", "fields", "body", "actor", "call", "service"]
+Kind = Literal["path", "query", "query_struct", "body", "actor", "request", "service"]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """A parameter of a handler."""
+
     name: str  # in Python
     label: str  # in the path or the query
     kind: Kind
     type: Any
     default: Any = NODEFAULT
 
-    @property
-    def required(self) -> bool:
-        return self.default is NODEFAULT
-
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a handler takes and gives."""
+    """The parameters of a handler and the type of its result."""
 
     parameters: tuple[Parameter, ...]
-    answer: Any  # the type of a successful body; None for nothing
-    streams: bool  # the answer comes in pieces
+    result: Any  # the type of a successful body; None for no body
+    streams: bool  # the body is sent in chunks
 
     def of_kind(self, *kinds: Kind) -> list[Parameter]:
+        """The parameters of these kinds."""
         return [parameter for parameter in self.parameters if parameter.kind in kinds]
 
     def body(self) -> Any:
-        """The body's type; None where the route takes none."""
+        """The body's type; None if the route takes no body."""
         return next((parameter.type for parameter in self.of_kind("body")), None)
 
 
 def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
-    """Read a handler's signature. What cannot be supplied is refused now, with the route's name."""
+    """Read a handler's signature. A mistake raises `AssertionError` with the route's name, so that the start fails."""
     hints = get_type_hints(route.handler, include_extras=True)
     in_path = {segment[1:-1] for segment in split(route.template) if segment.startswith("{")}
     parameters = []
@@ -59,16 +58,16 @@ def read_signature(route: Route, services: Mapping[type, Any]) -> Signature:
         kind = _kind(name, hints[name], in_path, services)
         default = NODEFAULT if parameter.default is inspect.Parameter.empty else parameter.default
         if kind in ("path", "query"):
-            _require_readable(route, name, hints[name])
+            _require_convertible(route, name, hints[name])
         parameters.append(Parameter(name, _label(name, hints[name]), kind, hints[name], default))
     needs_actor = any(not allows_none(parameter.type) for parameter in parameters if parameter.kind == "actor")
     assert not (needs_actor and route.access.is_open), f"{_title(route)}: `actor` may be None where access is open"
-    assert _is_async(route.handler), f"{_title(route)}: a handler is async"
+    assert _is_async(route.handler), f"{_title(route)}: a handler must be async"
     assert not (route.safe and "body" in hints), f"{_title(route)}: GET has no body"
     missing = in_path - {parameter.label for parameter in parameters if parameter.kind == "path"}
     assert not missing, f"{_title(route)}: no parameter takes {missing}"
-    answer, streams = _answer(hints.get("return"))
-    return Signature(tuple(parameters), answer, streams or inspect.isasyncgenfunction(route.handler))
+    result, streams = _result(hints.get("return"))
+    return Signature(tuple(parameters), result, streams or inspect.isasyncgenfunction(route.handler))
 
 
 def _is_async(handler: Callable[..., Any]) -> bool:
@@ -87,14 +86,14 @@ def _kind(name: str, hint: Any, in_path: set[str], services: Mapping[type, Any])
     if name == "actor":
         return "actor"
     if hint is Request:
-        return "call"
+        return "request"
     if isinstance(hint, type) and hint in services:
         return "service"
-    return "fields" if _is_struct(hint) else "query"
+    return "query_struct" if _is_struct(hint) else "query"
 
 
-def _require_readable(route: Route, name: str, hint: Any) -> None:
-    """A service nobody provides would otherwise pass for a strange query parameter."""
+def _require_convertible(route: Route, name: str, hint: Any) -> None:
+    """Refuse a type that msgspec cannot read. Otherwise an unknown service would become a query parameter."""
     try:
         kind = msgspec.inspect.type_info(hint)
     except TypeError as error:
@@ -103,28 +102,28 @@ def _require_readable(route: Route, name: str, hint: Any) -> None:
 
 
 def _label(name: str, hint: Any) -> str:
-    for mark in getattr(hint, "__metadata__", ()):
-        if isinstance(mark, Named):
-            return mark.name
-    return name.rstrip("_")  # `from_` is how Python says `from`
+    for annotation in getattr(hint, "__metadata__", ()):
+        if isinstance(annotation, ParameterName):
+            return annotation.name
+    return name.rstrip("_")  # `from` is a keyword in Python, so the parameter is called `from_`
 
 
-def _answer(hint: Any) -> tuple[Any, bool]:
+def _result(hint: Any) -> tuple[Any, bool]:
     origin = get_origin(hint)
     if hint is Response:
         return Any, False
     if origin is Response:
-        return _answer(get_args(hint)[0])
+        return _result(get_args(hint)[0])
     if isinstance(origin, type) and issubclass(origin, AsyncIterator):
-        return _data_of(get_args(hint)[0]), True
+        return _item_type(get_args(hint)[0]), True
     return (None if hint is type(None) else hint), False
 
 
-def _data_of(item: Any) -> Any:
-    """What an item of a stream says: of an `Event[Tick]` the `Tick`."""
-    if item is Event:
+def _item_type(item: Any) -> Any:
+    """The type of a stream's data: `Tick` for `ServerSentEvent[Tick]`."""
+    if item is ServerSentEvent:
         return Any
-    return get_args(item)[0] if get_origin(item) is Event else item
+    return get_args(item)[0] if get_origin(item) is ServerSentEvent else item
 
 
 def _is_struct(hint: Any) -> bool:
@@ -132,20 +131,21 @@ def _is_struct(hint: Any) -> bool:
 
 
 def allows_none(hint: Any) -> bool:
+    """Whether a type is a union with None."""
     return get_origin(hint) in (types.UnionType, typing.Union) and type(None) in get_args(hint)
 
 
 def query_fields(signature: Signature) -> list[tuple[str, str, Any, Any]]:
-    """Every query parameter: its name in Python, in the query, its type and its default."""
+    """Each query parameter: its name in Python, its name in the query, its type and its default."""
     found: list[tuple[str, str, Any, Any]] = []
-    for parameter in signature.of_kind("query", "fields"):
+    for parameter in signature.of_kind("query", "query_struct"):
         if parameter.kind == "query":
             found.append((parameter.name, parameter.label, parameter.type, parameter.default))
         else:
             fields = msgspec.structs.fields(parameter.type)
-            found += [(field.name, field.encode_name, field.type, _default_of(field)) for field in fields]
+            found += [(field.name, field.encode_name, field.type, _default(field)) for field in fields]
     return found
 
 
-def _default_of(field: msgspec.structs.FieldInfo) -> Any:
+def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default_factory is NODEFAULT else field.default_factory()

@@ -1,4 +1,4 @@
-"""What can be read about the application: its OpenAPI document, the page that shows it, its numbers."""
+"""Routes about the application itself: OpenAPI document, documentation page, metrics."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from plaza.core.http.routes import Routes
 route = Routes("system")
 
 
-class Document:
-    """Bytes that are made once and change only with a new version: browsers may keep them and ask if they changed."""
+class CachedFile:
+    """A file that changes only with a new version. Browsers cache it and revalidate it by its ETag."""
 
     def __init__(self, body: bytes, media_type: str, *headers: tuple[str, str]) -> None:
         self.body = body
@@ -30,9 +30,10 @@ class Document:
         self.etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         self.headers = (("etag", self.etag), ("cache-control", "no-cache"), *headers)
 
-    def answer(self, request: Request) -> Response[bytes]:
-        seen = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-        if self.etag in seen or "*" in seen:
+    def response(self, request: Request) -> Response[bytes]:
+        """The file, or 304 if the client has this version."""
+        known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+        if self.etag in known or "*" in known:
             return Response(status=304, headers=self.headers)
         return Response(self.body, headers=self.headers, media_type=self.media_type)
 
@@ -45,48 +46,49 @@ _TYPES = {
 }
 
 
-def _document(file: Traversable) -> Document:
+def _cached_file(file: Traversable) -> CachedFile:
     kind = "." + file.name.rpartition(".")[2]
     policy = [("content-security-policy", PAGE_POLICY)] if kind == ".html" else []
-    return Document(file.read_bytes(), _TYPES[kind], *policy)
+    return CachedFile(file.read_bytes(), _TYPES[kind], *policy)
 
 
-class Documents:
-    """The OpenAPI document and the page that shows it."""
+class ApiDocs:
+    """The OpenAPI document and the page that shows it, with its scripts and styles."""
 
     def __init__(self, describe: Callable[[], dict[str, Any]]) -> None:
         self._describe = describe
-        self.files = {file.name: _document(file) for file in (files("plaza.web") / "docs").iterdir() if file.is_file()}
+        folder = files("plaza.web") / "docs"
+        self.files = {file.name: _cached_file(file) for file in folder.iterdir() if file.is_file()}
         self.page = self.files.pop("index.html")
 
     @cached_property
-    def openapi(self) -> Document:
-        return Document(encode(self._describe()), JSON)
+    def openapi(self) -> CachedFile:
+        return CachedFile(encode(self._describe()), JSON)
 
 
 @route.get("/metrics", access=PUBLIC, limit=None, media_type=metrics.CONTENT_TYPE)
 async def show_metrics() -> Response[str]:
-    """Numbers for Prometheus."""
-    # Adding up the files of many processes takes a while, and others should not wait for it.
+    """Get the metrics in the Prometheus text format."""
+    # Adding up the files of many processes takes time, and the event loop must not wait for it.
     return Response(await asyncio.to_thread(metrics.exposition))
 
 
 @route.get("/openapi.json", access=PUBLIC, limit=None)
-async def openapi(request: Request, documents: Documents) -> Response[Any]:
-    """This document."""
-    return documents.openapi.answer(request)
+async def openapi(request: Request, documents: ApiDocs) -> Response[Any]:
+    """Get this OpenAPI document."""
+    return documents.openapi.response(request)
 
 
-@route.get("/docs", access=PUBLIC, limit=None, listed=False, any_query=True)
-async def docs(request: Request, documents: Documents) -> Response[bytes]:
-    """A page that shows the OpenAPI document and lets one try it."""
-    return documents.page.answer(request)
+@route.get("/docs", access=PUBLIC, limit=None, in_openapi=False, ignores_unknown_query=True)
+async def docs(request: Request, documents: ApiDocs) -> Response[bytes]:
+    """Show the API documentation as a page."""
+    return documents.page.response(request)
 
 
-@route.get("/docs/{name}", access=PUBLIC, limit=None, listed=False)
-async def docs_asset(request: Request, name: str, documents: Documents) -> Response[bytes]:
-    """A script or style of that page."""
+@route.get("/docs/{name}", access=PUBLIC, limit=None, in_openapi=False)
+async def docs_asset(request: Request, name: str, documents: ApiDocs) -> Response[bytes]:
+    """Get a script or style of the documentation page."""
     file = documents.files.get(name)
     if file is None:
         raise NotFound("No such file.")
-    return file.answer(request)
+    return file.response(request)

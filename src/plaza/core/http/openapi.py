@@ -1,7 +1,6 @@
-"""The OpenAPI 3.1 document, made from the same signatures that bind requests, so it cannot say anything else.
+"""The OpenAPI 3.1 document, made from the signatures that also bind requests, so the two cannot differ.
 
-Schemas are msgspec's own. What a type cannot say — who may ask, which errors to expect — follows from what the route
-declares.
+msgspec makes the schemas. Security and expected errors follow from the route's declaration.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 
 from plaza.core.errors import PlazaError
 from plaza.core.http.access import Access
-from plaza.core.http.endpoint import Endpoint
+from plaza.core.http.bound_route import BoundRoute
 from plaza.core.http.handler_signature import Signature, query_fields
 from plaza.core.http.problem_details import PROBLEM, Problem
 from plaza.core.http.responses import EVENTS, JSON
@@ -27,7 +26,7 @@ CREDENTIALS: dict[str, Any] = {
     "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
     "authorizationHeader": {"type": "apiKey", "in": "header", "name": "x-authorization", "description": "A JWT."},
     "accessToken": {"type": "apiKey", "in": "header", "name": "x-access-token", "description": "A JWT."},
-    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "For servers: admin rights."},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "For servers. Has admin rights."},
     "sessionCookie": {
         "type": "apiKey",
         "in": "cookie",
@@ -47,41 +46,42 @@ _SCHEMES: dict[Access, tuple[str, ...]] = {
     Access.VIEWER: _TOKENS,
 }
 
-# On every answer, whatever it is.
+# Headers of every response.
 _HEADERS: dict[str, Any] = {
-    "X-Request-ID": {"description": "Names this request in our log.", "schema": {"type": "string"}},
-    "Server-Timing": {"description": "Valkey round trips and time, and the total.", "schema": {"type": "string"}},
+    "X-Request-ID": {"description": "The id of this request in the server's log.", "schema": {"type": "string"}},
+    "Server-Timing": {"description": "Valkey round trips and time, and the total time.", "schema": {"type": "string"}},
 }
 
 _IDEMPOTENCY_KEY: dict[str, Any] = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "The same key and body within 24 hours give the first answer again.",
+    "description": "The same key and body within 24 hours return the first response again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
 
 
 class Schemas:
-    """The schemas of all types of a document, made together so that names are settled once."""
+    """The schemas of all types of the document, made together so that names are unique."""
 
     def __init__(self, types: Iterable[Any]) -> None:
         distinct = list({str(kind): kind for kind in types}.values())
         made, self.components = msgspec.json.schema_components(distinct, ref_template=_REF)
         self._by_type = dict(zip(map(str, distinct), made, strict=True))
 
-    def of(self, kind: Any) -> dict[str, Any]:
+    def for_type(self, kind: Any) -> dict[str, Any]:
+        """The schema of a type."""
         return self._by_type[str(kind)]
 
 
-def describe(groups: Sequence[Routes], endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
-    """The whole document."""
-    listed = [endpoint for endpoint in endpoints if endpoint.route.listed]
-    schemas = Schemas([Problem, *(kind for endpoint in listed for kind in _types(endpoint))])
-    names = _operation_ids([endpoint.route for endpoint in listed])
+def describe(groups: Sequence[Routes], routes: Iterable[BoundRoute], version: str) -> dict[str, Any]:
+    """The OpenAPI document of all routes."""
+    listed = [bound for bound in routes if bound.route.in_openapi]
+    schemas = Schemas([Problem, *(kind for bound in listed for kind in _types(bound))])
+    names = _operation_ids([bound.route for bound in listed])
     paths: dict[str, Any] = {}
-    for endpoint, name in zip(listed, names, strict=True):
-        route = endpoint.route
-        paths.setdefault(route.template, {})[route.method.lower()] = _operation(endpoint, name, schemas)
+    for bound, name in zip(listed, names, strict=True):
+        route = bound.route
+        paths.setdefault(route.template, {})[route.method.lower()] = _operation(bound, name, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Plaza", "version": version, "description": "A community platform back end on Valkey."},
@@ -101,32 +101,32 @@ def describe(groups: Sequence[Routes], endpoints: Iterable[Endpoint], version: s
 def _tags(groups: Sequence[Routes]) -> list[dict[str, str]]:
     about: dict[str, str] = {}
     for group in groups:
-        if any(route.listed for route in group.routes):
+        if any(route.in_openapi for route in group.routes):
             about[group.tag] = about.get(group.tag) or group.about
     return [{"name": tag, "description": text} for tag, text in about.items()]
 
 
-def _types(endpoint: Endpoint) -> list[Any]:
-    """Every type an operation mentions."""
-    signature = endpoint.signature
+def _types(bound: BoundRoute) -> list[Any]:
+    """Every type that an operation uses."""
+    signature = bound.signature
     kinds = [parameter.type for parameter in signature.of_kind("path")]
     kinds += [kind for _, _, kind, _ in query_fields(signature)]
-    kinds += [kind for kind in (signature.body(), signature.answer) if kind not in (None, bytes)]
-    return kinds + [kind for kind in endpoint.route.also.values() if kind is not None]
+    kinds += [kind for kind in (signature.body(), signature.result) if kind not in (None, bytes)]
+    return kinds + [kind for kind in bound.route.other_responses.values() if kind is not None]
 
 
 def _operation_ids(routes: list[Route]) -> list[str]:
-    """`articles_create`; with the method where a handler serves several."""
+    """One id per route: `articles_create`, with the method if a handler serves several."""
     plain = [f"{route.tag}_{route.handler.__name__}".replace(" ", "_").replace("-", "_") for route in routes]
-    often = Counter(plain)
-    both = zip(plain, routes, strict=True)
-    names = [name if often[name] == 1 else f"{name}_{route.method.lower()}" for name, route in both]
-    assert len(set(names)) == len(names), f"two handlers of one tag share a name: {Counter(names).most_common(1)}"
+    counts = Counter(plain)
+    pairs = zip(plain, routes, strict=True)
+    names = [name if counts[name] == 1 else f"{name}_{route.method.lower()}" for name, route in pairs]
+    assert len(set(names)) == len(names), f"two handlers of one tag have the same name: {Counter(names).most_common(1)}"
     return names
 
 
-def _operation(endpoint: Endpoint, name: str, schemas: Schemas) -> dict[str, Any]:
-    route, signature = endpoint.route, endpoint.signature
+def _operation(bound: BoundRoute, name: str, schemas: Schemas) -> dict[str, Any]:
+    route, signature = bound.route, bound.signature
     summary, _, description = (inspect.getdoc(route.handler) or "").partition("\n")
     operation: dict[str, Any] = {"operationId": name, "tags": [route.tag]}
     if summary:
@@ -136,11 +136,11 @@ def _operation(endpoint: Endpoint, name: str, schemas: Schemas) -> dict[str, Any
     parameters = _parameters(signature, schemas) + ([_IDEMPOTENCY_KEY] if route.idempotent else [])
     if parameters:
         operation["parameters"] = parameters
-    if endpoint.takes_body:
-        operation["requestBody"] = _request_body(endpoint, schemas)
-    if endpoint.identifies or endpoint.access is Access.SESSION:
-        operation["security"] = _security(endpoint.access)
-    operation["responses"] = _responses(endpoint, schemas)
+    if bound.takes_body:
+        operation["requestBody"] = _request_body(bound, schemas)
+    if bound.identifies or bound.access is Access.SESSION:
+        operation["security"] = _security(bound.access)
+    operation["responses"] = _responses(bound, schemas)
     return operation
 
 
@@ -152,78 +152,78 @@ def _security(access: Access) -> list[dict[str, list[str]]]:
 
 
 def _parameters(signature: Signature, schemas: Schemas) -> list[dict[str, Any]]:
-    found = [_parameter(p.label, "path", p.type, schemas, required=True) for p in signature.of_kind("path")]
+    parameters = [_parameter(p.label, "path", p.type, schemas, required=True) for p in signature.of_kind("path")]
     for _, label, kind, default in query_fields(signature):
         described = _parameter(label, "query", kind, schemas, required=default is msgspec.NODEFAULT)
         if default not in (msgspec.NODEFAULT, None):
             described["schema"] = {**described["schema"], "default": msgspec.to_builtins(default)}
-        found.append(described)
-    return found
+        parameters.append(described)
+    return parameters
 
 
 def _parameter(label: str, place: str, kind: Any, schemas: Schemas, *, required: bool) -> dict[str, Any]:
-    schema = dict(schemas.of(kind))
+    schema = dict(schemas.for_type(kind))
     described: dict[str, Any] = {"name": label, "in": place, "required": required}
-    # Of `str | None` the description belongs to the string, one level down.
+    # For `str | None` the description is in the string's schema, one level down.
     for branch in (schema, *schema.get("anyOf", ())):
         if "description" in branch:
             described["description"] = branch["description"]
     return {**described, "schema": schema}
 
 
-def _request_body(endpoint: Endpoint, schemas: Schemas) -> dict[str, Any]:
-    kind = endpoint.signature.body()
+def _request_body(bound: BoundRoute, schemas: Schemas) -> dict[str, Any]:
+    kind = bound.signature.body()
     if kind is bytes:
-        return {"required": True, "content": {endpoint.route.takes: {}}}
-    return {"required": not endpoint.body_may_be_empty, "content": {JSON: {"schema": schemas.of(kind)}}}
+        return {"required": True, "content": {bound.route.request_media_type: {}}}
+    return {"required": not bound.body_may_be_empty, "content": {JSON: {"schema": schemas.for_type(kind)}}}
 
 
-def _responses(endpoint: Endpoint, schemas: Schemas) -> dict[str, Any]:
-    route, signature = endpoint.route, endpoint.signature
-    status = 204 if signature.answer is None and route.status == 200 else route.status
+def _responses(bound: BoundRoute, schemas: Schemas) -> dict[str, Any]:
+    route, signature = bound.route, bound.signature
+    status = 204 if signature.result is None and route.status == 200 else route.status
     responses = {str(status): _response(status, _content(route, signature, schemas))}
-    for other, kind in route.also.items():
-        content = None if kind is None else {JSON: {"schema": schemas.of(kind)}}
+    for other, kind in route.other_responses.items():
+        content = None if kind is None else {JSON: {"schema": schemas.for_type(kind)}}
         responses[str(other)] = _response(other, content)
-    for error in _expected_errors(endpoint):
+    for error in _expected_errors(bound):
         responses.setdefault(str(error), {"$ref": f"#/components/responses/{_problem_name(error)}"})
     return dict(sorted(responses.items()))
 
 
 def _response(status: int, content: dict[str, Any] | None) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": _PHRASES.get(status, "An answer."), "headers": _header_refs()}
+    described: dict[str, Any] = {"description": _PHRASES.get(status, "A response."), "headers": _header_refs()}
     if content is not None:
         described["content"] = content
     return described
 
 
-_PHRASES = {200: "Done.", 201: "Made.", 202: "Taken on; it goes on.", 204: "Done; nothing to say.", 304: "Not changed."}
+_PHRASES = {200: "OK.", 201: "Created.", 202: "Accepted; work continues.", 204: "No content.", 304: "Not modified."}
 
 
 def _content(route: Route, signature: Signature, schemas: Schemas) -> dict[str, Any] | None:
-    if signature.answer is None:
+    if signature.result is None:
         return None
-    if signature.answer in (bytes, str):
+    if signature.result in (bytes, str):
         return {route.media_type: {"schema": {"type": "string"}}}
-    schema = schemas.of(signature.answer)
+    schema = schemas.for_type(signature.result)
     if route.media_type == EVENTS:
         schema = {"type": "string", "contentMediaType": JSON, "contentSchema": schema}
     return {route.media_type: {"schema": schema}}
 
 
-def _expected_errors(endpoint: Endpoint) -> list[int]:
-    """The errors that follow from what the route is; a domain's own are in `also` or its description."""
-    signature, route = endpoint.signature, endpoint.route
+def _expected_errors(bound: BoundRoute) -> list[int]:
+    """The error statuses that follow from the declaration. A domain's own errors are in the route's description."""
+    signature, route = bound.signature, bound.route
     expected = [503]
-    if signature.of_kind("path", "query", "fields") or not endpoint.safe:
+    if signature.of_kind("path", "query", "query_struct") or not bound.safe:
         expected += [400, 422]
-    if endpoint.identifies:
+    if bound.identifies:
         expected += [401]
-    if not endpoint.access.is_open:
+    if not bound.access.is_open:
         expected += [403]
     if signature.of_kind("path"):
         expected += [404]
-    if not endpoint.safe:
+    if not bound.safe:
         expected += [409, 413]
     if route.limit is not None:
         expected += [429]
@@ -231,7 +231,7 @@ def _expected_errors(endpoint: Endpoint) -> list[int]:
 
 
 def _titles() -> dict[int, str]:
-    """One title for each status: that of the error which gave the status its meaning."""
+    """The title of each status: the title of the error class that defines it."""
     titles: dict[int, str] = {}
     for error in PlazaError.by_code.values():
         if PlazaError in error.__bases__:
@@ -256,6 +256,6 @@ def _header_refs() -> dict[str, Any]:
 
 
 def _problems() -> list[dict[str, Any]]:
-    """Every `code` a problem can have, for clients that handle them and people who meet one."""
+    """Every `code` of a problem, for clients that handle them and for the documentation page."""
     errors = sorted(PlazaError.by_code.values(), key=lambda error: (error.status, error.code))
     return [{"code": error.code, "status": error.status, "title": error.title} for error in errors]

@@ -1,7 +1,7 @@
-"""Errors as `application/problem+json` (RFC 9457). The one place that knows how an exception looks to a client.
+"""Errors as `application/problem+json` responses (RFC 9457).
 
-A client learns what it can do about it, never how the inside looks: an exception that is no `PlazaError` becomes a
-500 that gives only its request id, and its trace goes to the log.
+A response tells the client what it can do, and nothing about the internals: an exception that is not a `PlazaError`
+becomes a 500 with only a request id, and its trace goes to the log.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ import msgspec
 
 from plaza.core.errors import BadRequest, Forbidden, Invalid, PlazaError
 from plaza.core.http.responses import Response
-from plaza.core.validation_messages import told
+from plaza.core.validation_messages import describe_violation
 
 PROBLEM = "application/problem+json"
 
-# Long enough for any field of ours; what a client sent is not echoed without end.
-LONGEST_ECHO = 200
+# Longer than any field name. What a client sent is never repeated without a limit.
+MAX_ECHO_CHARACTERS = 200
 
 
 class BadJson(BadRequest):
     title, code = "The body is not JSON", "bad_json"
 
 
-class TooSlow(PlazaError):
-    status, title, code = 408, "The request did not arrive in time", "too_slow"
+class RequestTimedOut(PlazaError):
+    status, title, code = 408, "Request timeout", "too_slow"
 
 
-class AddressTooLong(PlazaError):
-    status, title, code = 414, "The address is too long", "address_too_long"
+class UrlTooLong(PlazaError):
+    status, title, code = 414, "The URL is too long", "address_too_long"
 
 
-class HeadTooLarge(PlazaError):
+class HeadersTooLarge(PlazaError):
     status, title, code = 431, "The headers are too large", "headers_too_large"
 
 
 class CrossOrigin(Forbidden):
-    title, code = "Not for pages of other sites", "cross_origin"
+    title, code = "Cross-site request refused", "cross_origin"
 
 
 class InternalError(PlazaError):
@@ -47,7 +47,7 @@ class InternalError(PlazaError):
 
 
 class Problem(msgspec.Struct, kw_only=True):
-    """An answer that is not a success."""
+    """The body of an error response."""
 
     type: str
     title: str
@@ -58,7 +58,7 @@ class Problem(msgspec.Struct, kw_only=True):
 
 
 def problem(error: PlazaError, request_id: str) -> Response[Any]:
-    """The answer that an error makes."""
+    """The response of an error."""
     document: dict[str, Any] = {
         "type": f"/docs#problem-{error.code}",
         "title": error.title,
@@ -69,11 +69,11 @@ def problem(error: PlazaError, request_id: str) -> Response[Any]:
     }
     for name, value in error.extra.items():
         document.setdefault(name, value)
-    return Response(document, status=error.status, headers=headers_of(error), media_type=PROBLEM)
+    return Response(document, status=error.status, headers=error_headers(error), media_type=PROBLEM)
 
 
-def headers_of(error: PlazaError) -> list[tuple[str, str]]:
-    """The headers a status asks for by RFC 9110."""
+def error_headers(error: PlazaError) -> list[tuple[str, str]]:
+    """The headers that RFC 9110 requires for a status."""
     headers: list[tuple[str, str]] = []
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
@@ -83,24 +83,25 @@ def headers_of(error: PlazaError) -> list[tuple[str, str]]:
     if error.status == 405:
         headers.append(("allow", ", ".join(error.extra.get("allowed", ()))))
     if error.status in (408, 413):
-        headers.append(("connection", "close"))  # the rest of the body is not waited for
+        headers.append(("connection", "close"))  # the rest of the body is not read
     return headers
 
 
-# msgspec's "… - at `$.groups[0].name`"; and, where a field is missing or unknown, the object it belongs to.
-_PLACE = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
-_NAMED = re.compile(r"^Object (?:contains unknown|missing required) field `(.*)`$", re.DOTALL)
+# msgspec ends a message with "… - at `$.groups[0].name`": the field, or the object that has a missing or unknown field.
+_LOCATION = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
+_FIELD_NAME = re.compile(r"^Object (?:contains unknown|missing required) field `(.*)`$", re.DOTALL)
 
 
-def invalid(error: msgspec.ValidationError, where: str = "") -> Invalid:
-    """What msgspec found, as a 422 that names the field: `groups[0].name`; `where` stands before it."""
+def invalid_from_msgspec(error: msgspec.ValidationError, parent: str = "") -> Invalid:
+    """A 422 that names the field (`groups[0].name`), from msgspec's error. `parent` is put before the field."""
     text = str(error)
-    place = _PLACE.search(text)
-    rule = text[: place.start()] if place else text
-    path = where + (place[1] if place else "")
-    named = _NAMED.match(rule)
+    location = _LOCATION.search(text)
+    rule = text[: location.start()] if location else text
+    path = parent + (location[1] if location else "")
+    named = _FIELD_NAME.match(rule)
     if named:
         path = f"{path}.{named[1]}"
         rule = "Unknown field" if "unknown" in rule[:24] else "Missing field"
-    field = path.lstrip(".")[:LONGEST_ECHO]
-    return Invalid(f"{rule}: {field}." if named else f"{told(rule)}.", **({"field": field} if field else {}))
+    field = path.lstrip(".")[:MAX_ECHO_CHARACTERS]
+    detail = f"{rule}: {field}." if named else f"{describe_violation(rule)}."
+    return Invalid(detail, **({"field": field} if field else {}))

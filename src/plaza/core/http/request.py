@@ -1,4 +1,4 @@
-"""One request, as the code that answers it may see it."""
+"""One HTTP request, as handlers see it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from random import getrandbits
 from typing import Any
 
 from plaza.core.auth import Actor
-from plaza.core.http.trusted_proxies import Proxies
+from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.rate_limits import LimitState
 from plaza.core.valkey import RequestUsage
 
-# An id that a proxy or a client gave is kept if it can stand in a log line and a header as it is.
-_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+# An id given by a proxy or a client is used if it is safe in a log line and in a header.
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
 class Request:
-    """A request. Handlers that need more than their typed parameters take one."""
+    """A request. A handler takes one if its typed parameters are not enough."""
 
     __slots__ = (
         "_address",
@@ -25,45 +25,45 @@ class Request:
         "actor",
         "body",
         "headers",
-        "is_cut_off",
+        "is_body_refused",
         "limits",
+        "path_values",
         "query",
         "request_id",
         "scope",
         "streams",
         "template",
         "usage",
-        "values",
         "visitor",
     )
 
-    def __init__(self, scope: dict[str, Any], proxies: Proxies) -> None:
+    def __init__(self, scope: dict[str, Any], proxies: TrustedProxies) -> None:
         self.scope = scope
-        # Names come in lower case.
+        # ASGI gives names in lower case.
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if len(self.headers) != len(scope["headers"]):
             self.headers = _joined(scope["headers"])
         given = self.headers.get("x-request-id")
-        self.request_id = given if given and _SANE_ID.fullmatch(given) else f"{getrandbits(96):024x}"
+        self.request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{getrandbits(96):024x}"
         self.usage = RequestUsage()
         self.actor: Actor | None = None
         self.body = b""
-        self.is_cut_off = False  # the body was too large, and the rest of it may still come
+        self.is_body_refused = False  # the body was too large, and the rest of it may still arrive
         self.query: Any = None  # the query parameters, once bound
-        self.values: list[str] = []  # path parameters, as they came
-        self.template = ""  # the route's; empty where none was found
-        self.limits: LimitState | None = None  # where the caller stands
-        self.visitor: Any = None  # who looks at a page, once the pages have found out
-        self.streams = False  # the answer goes on for as long as someone listens
+        self.path_values: list[str] = []  # path parameters, still encoded
+        self.template = ""  # the route's template; empty if no route was found
+        self.limits: LimitState | None = None  # the caller's rate limit
+        self.visitor: Any = None  # the visitor of a page, once the pages have looked it up
+        self.streams = False  # the response is an event stream
         self._proxies = proxies
         self._address: str | None = None
         self._operation: str | None = None
 
     @property
     def operation(self) -> str:
-        """An id that is the same in every run of the same keyed request, by which a verb knows what it has done.
+        """An id that is the same in every run of one idempotent request, by which a command detects a repetition.
 
-        It is not the request id: a client that sends one id twice has not asked for one thing twice.
+        The request id does not serve: a client may send the same id with different requests.
         """
         if self._operation is None:
             self._operation = f"{getrandbits(128):032x}"
@@ -79,32 +79,32 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path as it came, still encoded."""
+        """The path as it was sent, still encoded."""
         return str(self.scope["raw_path"].decode("latin-1"))
 
     @property
     def address(self) -> str:
-        """The client's address: the peer's, or what trusted proxies say of it."""
+        """The client's address: the peer's, or the one that trusted proxies report."""
         if self._address is None:
-            self._address = self._proxies.client(self.scope)
+            self._address = self._proxies.client_address(self.scope)
         return self._address
 
     @property
     def proxied(self) -> bool:
-        """Whether a trusted proxy sent it, whose other headers on the client count too."""
-        return self._proxies.behind(self.scope)
+        """Whether a trusted proxy sent the request. Then its other headers about the client are trusted too."""
+        return self._proxies.is_proxied(self.scope)
 
     @property
     def secure(self) -> bool:
-        """Whether the client speaks https, to us or to a trusted proxy."""
-        return self._proxies.secure(self.scope)
+        """Whether the client uses https, to Plaza or to a trusted proxy."""
+        return self._proxies.is_https(self.scope)
 
 
 def _joined(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers of which one came twice: as RFC 9110, 5.3 reads them. Two tokens so become one that nobody issued."""
+    """Headers of which one was sent twice, joined as RFC 9110, 5.3 says. Two tokens become one invalid token."""
     headers: dict[str, str] = {}
     for raw, value in pairs:
         name = raw.decode("latin-1")
-        between = "; " if name == "cookie" else ", "
-        headers[name] = (headers[name] + between if name in headers else "") + value.decode("latin-1")
+        separator = "; " if name == "cookie" else ", "
+        headers[name] = (headers[name] + separator if name in headers else "") + value.decode("latin-1")
     return headers

@@ -1,4 +1,4 @@
-"""Reading a body no further than its route allows, whether it says its length or comes in chunks."""
+"""Reads a request body up to the size and within the time that its route allows."""
 
 from __future__ import annotations
 
@@ -8,40 +8,39 @@ from contextlib import suppress
 from typing import Any
 
 from plaza.core.errors import BadRequest, TooLarge
-from plaza.core.http.problem_details import TooSlow
+from plaza.core.http.problem_details import RequestTimedOut
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-# A phone on a bad line sends a mebibyte in this time; who needs longer holds a connection for nothing.
-BODY_SECONDS = 30.0
+# A phone with a bad connection sends a mebibyte in this time.
+BODY_TIMEOUT_SECONDS = 30.0
+
+# If a connection is closed while its client still sends, the client gets a reset and may lose the response. So after a
+# refusal the rest is read and discarded: this long in total, and this long without a byte.
+DISCARD_SECONDS = 5.0
+DISCARD_IDLE_SECONDS = 1.0
 
 
-# A connection that is closed while its client still sends is reset, and the answer may be lost. So after a refusal the
-# rest is read and thrown away, for so long in all, and for so long without a byte.
-LINGER_SECONDS = 5.0
-SILENT_SECONDS = 1.0
-
-
-class ClientGone(Exception):
-    """The client hung up: there is nobody to answer."""
+class ClientDisconnected(Exception):
+    """The client closed the connection. No response can be sent."""
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
-    """The whole body. Refuses as soon as it is known to be larger than `limit`, without waiting for the rest."""
+    """Read the complete body. Raises `TooLarge` as soon as it is known to be larger than `limit` bytes."""
     length = headers.get("content-length")
     if length is None:
         if "transfer-encoding" not in headers:
-            return b""  # by RFC 9112 there is no body
+            return b""  # no body, by RFC 9112
     elif not (length.isascii() and length.isdigit()):
         raise BadRequest("Content-Length is not a number.")
     elif int(length) > limit:
         raise _too_large(limit)
-    with _Patience():
+    with _BodyTimeout():
         return await _read(receive, limit)
 
 
-class _Patience:
-    """`asyncio.timeout`, for a wait that nearly always is none: a quarter of its cost."""
+class _BodyTimeout:
+    """As `asyncio.timeout`, at a quarter of its cost: nearly every body is already there and needs no wait."""
 
     __slots__ = ("_expired", "_task", "_timer")
 
@@ -49,7 +48,7 @@ class _Patience:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._expired = task, False
-        self._timer = asyncio.get_running_loop().call_later(BODY_SECONDS, self._expire)
+        self._timer = asyncio.get_running_loop().call_later(BODY_TIMEOUT_SECONDS, self._expire)
 
     def _expire(self) -> None:
         self._expired = True
@@ -58,32 +57,32 @@ class _Patience:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._timer.cancel()
         if self._expired and kind is asyncio.CancelledError and self._task.uncancel() == 0:
-            raise TooSlow(f"The body must arrive within {BODY_SECONDS:.0f} seconds.") from error
+            raise RequestTimedOut(f"The body must arrive within {BODY_TIMEOUT_SECONDS:.0f} seconds.") from error
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
-    pieces, size = [], 0
+    chunks, size = [], 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ClientGone
-        piece: bytes = message.get("body", b"")
-        size += len(piece)
+            raise ClientDisconnected
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
         if size > limit:
             raise _too_large(limit)
-        pieces.append(piece)
+        chunks.append(chunk)
         if not message.get("more_body"):
-            return piece if len(pieces) == 1 else b"".join(pieces)
+            return chunk if len(chunks) == 1 else b"".join(chunks)
 
 
-async def throw_away(receive: Receive) -> None:
-    """Read on for a moment, so that a client which writes first and reads then gets to read."""
+async def discard_body(receive: Receive) -> None:
+    """Read and discard the rest of a body for a while. Clients that write before they read then get the response."""
     now = asyncio.get_running_loop().time
-    until = now() + LINGER_SECONDS
+    until = now() + DISCARD_SECONDS
     with suppress(TimeoutError):
-        # The end is looked at each time: a timeout around `wait_for` is lost if a piece comes in the same moment.
+        # One timeout per chunk, not one around the loop: that one is lost if a chunk arrives at the same moment.
         while (left := until - now()) > 0:
-            async with asyncio.timeout(min(left, SILENT_SECONDS)):
+            async with asyncio.timeout(min(left, DISCARD_IDLE_SECONDS)):
                 message = await receive()
             if message["type"] == "http.disconnect" or not message.get("more_body"):
                 return

@@ -1,7 +1,7 @@
-"""What a handler gives back, and how it becomes bytes.
+"""Responses of handlers, and their encoding.
 
-Most handlers return a Struct and the route says the rest. `Response` is for the others: another status, a header, bytes
-of another media type, a stream. All JSON leaves through the one encoder here, so a time or a decimal looks the same
+Most handlers return a Struct, and the route declares the rest. `Response` is for the others: another status, a header,
+another media type, a stream. All JSON is written by the one encoder here, so that a time or a decimal looks the same
 everywhere.
 """
 
@@ -21,9 +21,9 @@ encode = msgspec.json.Encoder().encode
 
 
 class Response(Generic[T]):
-    """An answer that differs from what its route declares. `status` and `media_type` default to the route's.
+    """A response that differs from what its route declares. `status` and `media_type` default to the route's.
 
-    `body` is a value to encode, `bytes` or `str` to send as they are, `None` for nothing, or an async iterator whose
+    `body` is a value to encode, `bytes` or `str` to send unchanged, `None` for no body, or an async iterator whose
     items are sent as they come. `headers` replace the standard ones of the same name, except `set-cookie`.
     """
 
@@ -43,8 +43,8 @@ class Response(Generic[T]):
         self.media_type = media_type
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True):
-    """One server-sent event. `data` is encoded as JSON; its type is what the OpenAPI document shows."""
+class ServerSentEvent(msgspec.Struct, Generic[T], frozen=True):
+    """One server-sent event. `data` is encoded as JSON; the OpenAPI document shows its type."""
 
     data: T
     event: str | None = None
@@ -52,9 +52,9 @@ class Event(msgspec.Struct, Generic[T], frozen=True):
     retry_ms: int | None = None
 
 
-def encode_event(item: Any) -> bytes:
-    """An item of an event stream; what is no `Event` is the data of one. JSON has no raw line breaks to escape."""
-    if not isinstance(item, Event):
+def encode_server_sent_event(item: Any) -> bytes:
+    """Encode an item of an event stream. An item that is no `ServerSentEvent` is the data of one."""
+    if not isinstance(item, ServerSentEvent):
         return b"data: " + encode(item) + b"\n\n"
     lines = []
     if item.event is not None:
@@ -63,16 +63,16 @@ def encode_event(item: Any) -> bytes:
         lines.append(f"id: {_one_line(item.id)}\n".encode())
     if item.retry_ms is not None:
         lines.append(f"retry: {item.retry_ms}\n".encode())
-    return b"".join([*lines, b"data: ", encode(item.data), b"\n\n"])
+    return b"".join([*lines, b"data: ", encode(item.data), b"\n\n"])  # JSON contains no raw line break
 
 
 def _one_line(text: str) -> str:
-    # A line break would end the field and let its rest be read as another one.
+    # A line break would end the field, and the rest would be read as another field.
     return text.replace("\r", " ").replace("\n", " ").replace("\0", " ")
 
 
 def as_bytes(body: Any) -> bytes:
-    """A whole body as it goes out."""
+    """Encode a complete body."""
     if body is None:
         return b""
     if isinstance(body, bytes):

@@ -1,12 +1,11 @@
-"""Which route a path belongs to, found segment by segment, so that a thousand routes cost what ten do.
+"""Finds the route of a path in a tree of segments. The cost depends on the path, not on the number of routes.
 
-The path is split as it came over the wire and only then decoded, each segment alone: an id with `%2F` in it is an id
-with a slash, never two segments, and no encoding can move a request to another route. A literal segment wins over a
-parameter; where the literal leads nowhere the parameter is tried, so `/users/me/export` and `/users/{username}/posts`
-live side by side and `/users/me/posts` is still found.
+The path is split first, and each segment is decoded after that: an id that contains `%2F` is one segment with a slash,
+and no encoding can move a request to another route. A literal segment wins over a parameter. If the literal leads to no
+route, the parameter is tried: `/users/me/posts` matches `/users/{username}/posts` although `/users/me/export` exists.
 
-Clients climb at a segment of one or two dots, in any encoding, before they send anything. A value that is just that is
-written with a tilde before it, `~..`, and one that begins so itself with one more.
+Clients resolve the segments `.` and `..`, in any encoding, before they send a request. A value of one or two dots is
+therefore sent with a tilde before it (`~..`), and a value that looks like that with one more tilde.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from plaza.core.errors import BadRequest
 
 T = TypeVar("T")
 
-# What no name of ours holds, and what breaks logs and terminals.
+# No name contains them, and they break logs and terminals.
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _DOTS = re.compile(r"~*\.{1,2}")
 _TEMPLATE_SEGMENT = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}|[^{}]+")
 
 
-class Leaf(Generic[T]):
-    """One path template and what answers there, by method."""
+class RouteNode(Generic[T]):
+    """A path template with its targets by method."""
 
     __slots__ = ("methods", "names", "template")
 
@@ -36,49 +35,54 @@ class Leaf(Generic[T]):
         self.methods: dict[str, T] = {}
 
 
-class Node(Generic[T]):
-    __slots__ = ("leaf", "literals", "parameter")
+class TreeNode(Generic[T]):
+    """A position in the tree, with the segments that may follow."""
+
+    __slots__ = ("literals", "parameter", "route")
 
     def __init__(self) -> None:
-        self.literals: dict[str, Node[T]] = {}
-        self.parameter: Node[T] | None = None
-        self.leaf: Leaf[T] | None = None
+        self.literals: dict[str, TreeNode[T]] = {}
+        self.parameter: TreeNode[T] | None = None
+        self.route: RouteNode[T] | None = None
 
 
 class Router(Generic[T]):
+    """A tree of path templates."""
+
     def __init__(self) -> None:
-        self.root: Node[T] = Node()
+        self.root: TreeNode[T] = TreeNode()
 
     def add(self, method: str, template: str, target: T) -> None:
-        """Register a target; two for one method and template, or two names for one parameter, is a mistake."""
+        """Register a target. A method and template can be registered once."""
         node, names = self.root, []
         for segment in split(template):
             match = _TEMPLATE_SEGMENT.fullmatch(segment)
             assert match or segment == "", f"{template}: a segment is a literal or one {{parameter}}"
             if match and match[1]:
                 names.append(match[1])
-                node.parameter = node.parameter or Node()
+                node.parameter = node.parameter or TreeNode()
                 node = node.parameter
             else:
-                node = node.literals.setdefault(segment, Node())
-        node.leaf = node.leaf or Leaf(template, tuple(names))
-        assert node.leaf.template == template, f"{template} and {node.leaf.template} are the same path"
-        assert method not in node.leaf.methods, f"{method} {template} is registered twice"
-        node.leaf.methods[method] = target
+                node = node.literals.setdefault(segment, TreeNode())
+        node.route = node.route or RouteNode(template, tuple(names))
+        assert node.route.template == template, f"{template} and {node.route.template} are the same path"
+        assert method not in node.route.methods, f"{method} {template} is registered twice"
+        node.route.methods[method] = target
 
-    def find(self, path: str) -> tuple[Leaf[T], list[str]] | None:
-        """The leaf of a raw path, with its parameters still encoded; `None` where nothing is."""
+    def find(self, path: str) -> tuple[RouteNode[T], list[str]] | None:
+        """The route node of a raw path and its parameter values, still encoded; None if there is no route."""
         values: list[str] = []
-        leaf = _find(self.root, split(path), 0, values)
-        return None if leaf is None else (leaf, values)
+        found = _find(self.root, split(path), 0, values)
+        return None if found is None else (found, values)
 
 
 def split(path: str) -> list[str]:
+    """The segments of a path that starts with a slash."""
     return path.split("/")[1:]
 
 
-def _find(node: Node[T], segments: list[str], at: int, values: list[str]) -> Leaf[T] | None:
-    # A node has at most two ways on, and templates are a handful of segments deep: that bounds the search.
+def _find(node: TreeNode[T], segments: list[str], at: int, values: list[str]) -> RouteNode[T] | None:
+    # A node has at most two continuations, and templates have few segments: that bounds the search.
     while at < len(segments):
         segment = segments[at]
         at += 1
@@ -87,30 +91,30 @@ def _find(node: Node[T], segments: list[str], at: int, values: list[str]) -> Lea
             if parameter is None:
                 node = literal
                 continue
-            held = len(values)
-            leaf = _find(literal, segments, at, values)
-            if leaf is not None:
-                return leaf
-            del values[held:]
-        if parameter is None or not segment:  # an empty segment is no value
+            count = len(values)
+            found = _find(literal, segments, at, values)
+            if found is not None:
+                return found
+            del values[count:]
+        if parameter is None or not segment:  # an empty segment is not a value
             return None
         values.append(segment)
         node = parameter
-    return node.leaf
+    return node.route
 
 
 def decode_segment(segment: str) -> str:
-    """One segment as text. What is not UTF-8, or holds control characters, is refused."""
+    """Decode one segment. Raises `BadRequest` if it is not UTF-8 or contains control characters."""
     if "%" in segment:
         try:
             segment = unquote_to_bytes(segment).decode()
         except UnicodeDecodeError as error:
             raise BadRequest("The path is not valid UTF-8.") from error
         if _CONTROL.search(segment):
-            raise BadRequest("The path holds control characters.")
+            raise BadRequest("The path contains control characters.")
     return segment[1:] if segment[:1] == "~" and _DOTS.fullmatch(segment) else segment
 
 
 def encode_segment(text: str) -> str:
-    """Any text as one segment, which `decode_segment` reads again."""
+    """Encode any text as one segment; `decode_segment` is the inverse."""
     return f"~{text}" if _DOTS.fullmatch(text) else quote(text, safe="")

@@ -1,15 +1,21 @@
-"""How a domain declares its routes. A route translates, it never decides: the signature says what it needs.
+"""Route declarations. The signature of a handler says what it needs, the decorator who may call it.
 
     route = Routes("articles")
 
     @route.post("/articles", access=USER, status=201, idempotent=True)
-    async def create(actor: Actor, body: NewArticle, articles: Articles) -> Article:
-        return await articles.create(actor, body)
+    async def create(actor: Actor, body: NewArticle, request: Request, articles: Articles) -> Article:
+        '''Post an article.'''
+        return await articles.create(actor, body, request.operation)
 
-Names in the template are path parameters, `body` is the JSON body, `actor` who asks (`Actor | None` where nobody may
-ask too), a `Request` the request itself, a type known to the application a service, and everything else is a query
-parameter: a scalar, or a Struct whose fields are parameters (`page: Page`). `core/http/binding.py` reads the
-signature once, at start; `core/http/openapi.py` describes the same reading.
+- A name in the path template is a path parameter.
+- `body` is the JSON body.
+- `actor` is the caller; `Actor | None` where the route's access is open.
+- A `Request` is the request itself.
+- A type that the application knows is a service.
+- Everything else is a query parameter: a scalar, or a Struct whose fields are parameters (`page: Page`).
+
+`handler_signature.py` and `argument_binding.py` read the signature once, at start. `openapi.py` describes the same
+signature.
 """
 
 from __future__ import annotations
@@ -29,34 +35,35 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 ErrorResponse = Callable[[PlazaError, "Request"], "Response[Any]"]
 
-# What a person types and a little more; a route that takes batches says so itself.
-BODY_LIMIT = 1024 * 1024
+# Enough for anything a user types. A route that takes batches declares its own limit.
+MAX_BODY_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A query parameter whose name Python cannot have: `Annotated[int, Named("postsPerHashtag")]`."""
+class ParameterName:
+    """The name of a query parameter that differs from Python's: `Annotated[int, ParameterName("postsPerHashtag")]`."""
 
     name: str
 
 
 class Options(TypedDict, total=False):
-    """What a route may say of itself beside its path."""
+    """The options of a route's decorator."""
 
     access: Required[Access]  # who may call it
-    status: int  # of success; 200
+    status: int  # of a successful response; 200
     limit: str | None  # the kind of rate limit it counts against; "read" for GET, else "write"
     by_cookie: bool  # a page or its form: the session cookie identifies the caller, headers do not
-    # An `Idempotency-Key` is honoured; "itself": by the handler, since an answer that holds tokens is not kept.
-    idempotent: bool | Literal["itself"]
-    caller: Callable[[Request], str] | None  # whose a keyed request is, beside its credentials and address: a cookie's
+    # An `Idempotency-Key` is honoured. "by_handler": the handler does it, because responses with tokens are not stored.
+    idempotent: bool | Literal["by_handler"]
+    # Separates callers of the same address that an `Idempotency-Key` must not mix up, such as two session cookies.
+    idempotency_scope: Callable[[Request], str] | None
     body_limit: int  # bytes
-    media_type: str  # of a successful answer
-    takes: str  # media type of a body that the handler reads itself, as bytes
-    listed: bool  # in the OpenAPI document
-    any_query: bool  # unknown query parameters are ignored: for pages that people link to
-    also: Mapping[int, Any]  # further answers, by status, for the OpenAPI document
-    on_error: ErrorResponse | None  # another protocol's own form of errors
+    media_type: str  # of a successful response
+    request_media_type: str  # of a body that the handler reads as bytes
+    in_openapi: bool  # whether the OpenAPI document has it
+    ignores_unknown_query: bool  # for pages: links often carry extra parameters
+    other_responses: Mapping[int, Any]  # further successful responses by status, for the OpenAPI document
+    on_error: ErrorResponse | None  # errors in the format of another protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +78,24 @@ class Route:
     status: int = 200
     limit: str | None = None
     by_cookie: bool = False
-    idempotent: bool | Literal["itself"] = False
-    caller: Callable[[Request], str] | None = None
-    body_limit: int = BODY_LIMIT
+    idempotent: bool | Literal["by_handler"] = False
+    idempotency_scope: Callable[[Request], str] | None = None
+    body_limit: int = MAX_BODY_BYTES
     media_type: str = JSON
-    takes: str = "application/octet-stream"
-    listed: bool = True
-    any_query: bool = False
-    also: Mapping[int, Any] = field(default_factory=dict)
+    request_media_type: str = "application/octet-stream"
+    in_openapi: bool = True
+    ignores_unknown_query: bool = False
+    other_responses: Mapping[int, Any] = field(default_factory=dict)
     on_error: ErrorResponse | None = None
 
     @property
     def safe(self) -> bool:
+        """Whether it only reads (RFC 9110, 9.2.1)."""
         return self.method == "GET"
 
 
 class Routes:
-    """The routes of one domain, under one tag."""
+    """A group of routes under one tag."""
 
     def __init__(self, tag: str, *, prefix: str = "", about: str = "") -> None:
         self.tag = tag

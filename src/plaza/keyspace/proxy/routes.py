@@ -41,7 +41,9 @@ def _on_error(error: PlazaError, request: Request) -> Response[Any]:
     return response
 
 
-_OPTIONS = Options(access=AUTHENTICATED, limit="proxy", takes=JSON, body_limit=MAX_BODY_BYTES, on_error=_on_error)
+_OPTIONS = Options(
+    access=AUTHENTICATED, limit="proxy", request_media_type=JSON, body_limit=MAX_BODY_BYTES, on_error=_on_error
+)
 
 
 def _string_encoder(request: Request) -> Callable[[bytes], str]:

@@ -1,4 +1,4 @@
-"""One route, ready to answer: everything that can be decided before a request comes is decided here."""
+"""A route bound to its services. Everything that does not depend on a request is decided here, at start."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from plaza.core.http.binding import Nothing, body_decoder, extractors, may_be_empty, query_binder
+from plaza.core.http.argument_binding import EmptyBody, allows_empty_body, body_decoder, extractors, query_binder
 from plaza.core.http.handler_signature import read_signature
 from plaza.core.http.headers import standard_headers, with_headers
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response, as_bytes, encode
 from plaza.core.http.routes import Route
 
-_decode_nothing = body_decoder(Nothing)
+_decode_empty_body = body_decoder(EmptyBody)
 
 
-class Reply:
-    """What goes out: a status, a body or its pieces, and the headers that are known before the last moment."""
+class EncodedResponse:
+    """A response as bytes: a status, headers, and a body or an iterator of its chunks."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -28,7 +28,7 @@ class Reply:
 
 
 def _as_coroutine(handler: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """A handler that is a generator gives its stream at once; all others are awaited."""
+    """Wrap a handler that is an async generator, so that every handler can be awaited."""
     if not inspect.isasyncgenfunction(handler):
         return handler
 
@@ -38,8 +38,8 @@ def _as_coroutine(handler: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     return start
 
 
-class Endpoint:
-    """A route's own part of a request: its parameters in, its answer out."""
+class BoundRoute:
+    """Turns a request into the handler's arguments, and the handler's result into a response."""
 
     __slots__ = (
         "_bind_query",
@@ -71,36 +71,37 @@ class Endpoint:
         self.body_limit = route.body_limit
         self.status = route.status
         self.takes_body = bool(self.signature.of_kind("body"))
-        self.body_may_be_empty = may_be_empty(self.signature.body())
+        self.body_may_be_empty = allows_empty_body(self.signature.body())
         self.wants_actor = bool(self.signature.of_kind("actor"))
-        # Wrong credentials are refused also where none are needed, if the handler asks who calls.
+        # A handler that takes the actor refuses wrong credentials, also where none are needed.
         self.identifies = self.wants_actor or not route.access.is_open
         self.handler = _as_coroutine(route.handler)
         self._headers = standard_headers(route.media_type)
         self._extract = extractors(self.signature, route.template, services)
-        self._bind_query = query_binder(self.signature, route.any_query)
-        self._takes_query = bool(self.signature.of_kind("query", "fields"))
+        self._bind_query = query_binder(self.signature, route.ignores_unknown_query)
+        self._takes_query = bool(self.signature.of_kind("query", "query_struct"))
 
     def arguments(self, request: Request) -> list[Any]:
-        """What the handler is called with; raises where the request is not what the signature says."""
+        """The handler's arguments. Raises `Invalid` or `BadRequest` if the request does not match the signature."""
         query = request.scope["query_string"]
         if query or self._takes_query:
             request.query = self._bind_query(query)
         if request.body and not self.takes_body:
-            _decode_nothing(request.body)
+            _decode_empty_body(request.body)
         return [extract(request) for extract in self._extract]
 
-    def reply(self, result: Any) -> Reply:
-        """A result as it goes out."""
+    def encode(self, result: Any) -> EncodedResponse:
+        """The response of a handler's result."""
         if isinstance(result, Response):
-            return self._special(result)
+            return self._encode_response(result)
         if isinstance(result, AsyncIterator):
-            return Reply(self.status, self._headers, result)
+            return EncodedResponse(self.status, self._headers, result)
         if result is None:
-            return Reply(204 if self.status == 200 else self.status, standard_headers(None), b"")
-        return Reply(self.status, self._headers, encode(result))
+            return EncodedResponse(204 if self.status == 200 else self.status, standard_headers(None), b"")
+        return EncodedResponse(self.status, self._headers, encode(result))
 
-    def _special(self, answer: Response[Any]) -> Reply:
-        body = answer.body if isinstance(answer.body, AsyncIterator) else as_bytes(answer.body)
-        media_type = None if answer.body is None else answer.media_type or self.route.media_type
-        return Reply(answer.status or self.status, with_headers(standard_headers(media_type), answer.headers), body)
+    def _encode_response(self, response: Response[Any]) -> EncodedResponse:
+        body = response.body if isinstance(response.body, AsyncIterator) else as_bytes(response.body)
+        media_type = None if response.body is None else response.media_type or self.route.media_type
+        headers = with_headers(standard_headers(media_type), response.headers)
+        return EncodedResponse(response.status or self.status, headers, body)

@@ -1,0 +1,192 @@
+"""Functions that take a handler's arguments from a request, made once per route from its signature.
+
+A request then costs one small function call per parameter, and nothing is looked up by name. msgspec checks the values.
+The query becomes one Struct made for the route, so that an unknown parameter is refused like an unknown body field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, get_args, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from plaza.core.errors import BadRequest, Invalid
+from plaza.core.http.handler_signature import Parameter, Signature, allows_none, query_fields
+from plaza.core.http.problem_details import BadJson, invalid_from_msgspec
+from plaza.core.http.request import Request
+from plaza.core.http.router import decode_segment, split
+
+Extract = Callable[[Request], Any]
+
+# Far more than any route has. A query with thousands of parameters is an attack on the parser.
+MAX_QUERY_PARAMETERS = 100
+
+
+def extractors(signature: Signature, template: str, services: Mapping[type, Any]) -> list[Extract]:
+    """One function per parameter, which takes its value from a request."""
+    path_names = [segment[1:-1] for segment in split(template) if segment.startswith("{")]
+    return [_extractor(parameter, path_names, services) for parameter in signature.parameters]
+
+
+def _extractor(parameter: Parameter, path_names: list[str], services: Mapping[type, Any]) -> Extract:
+    name = parameter.name
+    if parameter.kind == "path":
+        return _from_path(parameter, path_names.index(name))
+    if parameter.kind == "query":
+        return lambda request: getattr(request.query, name)
+    if parameter.kind == "query_struct":
+        return _from_query_struct(parameter.type)
+    if parameter.kind == "body":
+        return _from_body(parameter.type)
+    if parameter.kind == "actor":
+        return lambda request: request.actor
+    if parameter.kind == "request":
+        return lambda request: request
+    service = services[parameter.type]
+    return lambda request: service
+
+
+def _from_path(parameter: Parameter, index: int) -> Extract:
+    kind, label, convert = parameter.type, parameter.label, msgspec.convert
+    if kind is str:
+        return lambda request: decode_segment(request.path_values[index])
+
+    def extract(request: Request) -> Any:
+        try:
+            return convert(decode_segment(request.path_values[index]), kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise invalid_from_msgspec(error, label) from error
+
+    return extract
+
+
+def _from_query_struct(struct: Any) -> Extract:
+    names = struct.__struct_fields__
+
+    def extract(request: Request) -> Any:
+        query = request.query
+        return struct(**{name: getattr(query, name) for name in names})
+
+    return extract
+
+
+class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a route that takes none: absent, or an empty object."""
+
+
+def _from_body(kind: Any) -> Extract:
+    if kind is bytes:
+        return lambda request: request.body
+    decode = body_decoder(kind)
+    return lambda request: decode(request.body)
+
+
+def body_decoder(kind: Any) -> Callable[[bytes], Any]:
+    """A function that decodes and checks a JSON body. If every field is optional, so is the body."""
+    decode = msgspec.json.Decoder(kind).decode
+    default = b"{}" if allows_empty_body(kind) else b""
+
+    def decode_body(body: bytes) -> Any:
+        try:
+            return decode(body or default)
+        except msgspec.ValidationError as error:
+            _require_json(body)  # msgspec may report a wrong field before it reaches a syntax error
+            invalid = invalid_from_msgspec(error)
+            invalid.extra.setdefault("field", "body")  # the body is a list instead of an object
+            raise invalid from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _bad_json(body, error) from error
+
+    return decode_body
+
+
+def allows_empty_body(kind: Any) -> bool:
+    """Whether an empty object is a valid body. Then no body is valid too."""
+    try:
+        msgspec.convert({}, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _require_json(body: bytes) -> None:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_json(body, error) from error
+
+
+def _bad_json(body: bytes, error: Exception) -> BadJson:
+    if not body:
+        return BadJson("A JSON body is required.")
+    if isinstance(error, RecursionError):
+        return BadJson("The body is nested too deeply.")
+    if isinstance(error, UnicodeDecodeError):
+        return BadJson("The body is not valid UTF-8.")
+    return BadJson(f"{error}.")
+
+
+def query_binder(signature: Signature, ignores_unknown: bool) -> Callable[[bytes], Any]:
+    """A function that turns the query string into a Struct with every query parameter of the route."""
+    fields: list[tuple[str, Any, Any]] = []
+    labels: dict[str, str] = {}
+    for name, label, kind, default in query_fields(signature):
+        fields.append((name, _optional(kind, default), default))
+        labels[name] = label
+    lists = {label for name, label, kind, _ in query_fields(signature) if _is_list(kind)}
+    # Keyword-only, because a required parameter may come after an optional one.
+    struct = msgspec.defstruct(
+        "Query", fields, rename=labels, kw_only=True, frozen=True, forbid_unknown_fields=not ignores_unknown
+    )
+    try:
+        defaults = struct()
+    except TypeError:
+        defaults = None
+    convert = msgspec.convert
+
+    def bind(text: bytes) -> Any:
+        if not text and defaults is not None:
+            return defaults
+        try:
+            return convert(_parse_query(text, lists), struct, strict=False)
+        except msgspec.ValidationError as error:
+            raise invalid_from_msgspec(error) from error
+
+    return bind
+
+
+def _optional(kind: Any, default: Any) -> Any:
+    return kind | None if default is None and not allows_none(_without_metadata(kind)) else kind
+
+
+def _without_metadata(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(_without_metadata(kind)) in (list, tuple, set, frozenset)
+
+
+def _parse_query(text: bytes, lists: set[str]) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MAX_QUERY_PARAMETERS,
+        )
+    except UnicodeDecodeError as error:
+        raise BadRequest("The query is not valid UTF-8.") from error
+    except ValueError as error:
+        raise BadRequest(f"The query has more than {MAX_QUERY_PARAMETERS} parameters.") from error
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in lists:
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise Invalid(f"Duplicate parameter: {name}. Send it once.", field=name)
+        else:
+            values[name] = value
+    return values

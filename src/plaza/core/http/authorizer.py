@@ -1,0 +1,68 @@
+"""Identifies callers and checks the access that routes declare, before their handlers run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from plaza.core.auth import Actor, Auth
+from plaza.core.errors import Forbidden, Unauthenticated, Unavailable
+from plaza.core.http.access import VIEWER, require_access
+from plaza.core.http.bound_route import BoundRoute
+from plaza.core.http.request import Request
+from plaza.core.rate_limits import Limiter
+
+# Reads a viewer token or a user token from headers. Raises `Unauthenticated` if the token is not valid.
+ViewerAuth = Callable[[Mapping[str, str]], Actor | None]
+
+
+class PageAccess(Protocol):
+    """Identifies users of pages by their session cookie, and checks their forms."""
+
+    async def signed_in(self, request: Request) -> Actor | None:
+        """The user of the session cookie; None for a guest."""
+
+    async def run_form(self, request: Request, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Check that one of Plaza's pages made the form for this session, then run its handler."""
+
+
+class Authorizer:
+    """Identifies the caller of a request by the credentials that its route accepts, and checks the route's access."""
+
+    def __init__(
+        self, auth: Auth, limiter: Limiter | None, pages: PageAccess | None, viewer_auth: ViewerAuth | None
+    ) -> None:
+        self.auth = auth
+        self._limiter = limiter
+        self.pages = pages
+        self._viewer_auth = viewer_auth
+
+    async def authorize(self, request: Request, bound: BoundRoute) -> None:
+        """Set the request's actor, or raise `Unauthenticated` or `Forbidden`. A refusal counts as a request.
+
+        No I/O, except for session cookies and for counting refusals.
+        """
+        try:
+            request.actor = await self._identify(request, bound)
+            require_access(bound.access, request.actor, by_cookie=bound.route.by_cookie)
+        except (Unauthenticated, Forbidden):
+            if self._limiter is not None and bound.limit is not None and request.limits is None:
+                name = None if request.actor is None else request.actor.name
+                with suppress(Unavailable):  # the request is refused anyway
+                    request.limits = await self._limiter.take(bound.limit, name, request.address)
+            raise
+
+    async def limited_name(self, request: Request, bound: BoundRoute) -> str | None:
+        """The user whose rate limit a request counts against. Open routes ignore wrong credentials."""
+        if request.actor is None and (bound.is_form or not bound.route.by_cookie):
+            with suppress(Unauthenticated):
+                request.actor = await self._identify(request, bound)
+        return None if request.actor is None else request.actor.name
+
+    async def _identify(self, request: Request, bound: BoundRoute) -> Actor | None:
+        if bound.route.by_cookie:
+            return None if self.pages is None else await self.pages.signed_in(request)
+        if bound.access is VIEWER and self._viewer_auth is not None:
+            return self._viewer_auth(request.headers)
+        return self.auth.actor(request.headers)

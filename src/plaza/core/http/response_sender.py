@@ -1,0 +1,92 @@
+"""Sends a response over ASGI, with the headers that every response has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from time import perf_counter
+from typing import Any
+
+import structlog
+
+from plaza.core.errors import PlazaError
+from plaza.core.http.bound_route import EncodedResponse
+from plaza.core.http.headers import Cors
+from plaza.core.http.request import Request
+from plaza.core.http.request_body import ClientDisconnected, Receive, discard_body
+from plaza.core.http.responses import EVENTS
+from plaza.core.http.streaming import Send, close, send_chunks, send_events
+from plaza.core.wrong_type import ExplainError
+
+_ONE_TRIP = b'valkey;desc="1 round trip";dur='
+_TRIPS = b'valkey;desc="%d round trips";dur='
+
+log = structlog.get_logger("plaza.http")
+
+
+class ResponseSender:
+    """Sends responses."""
+
+    def __init__(self, cors: Cors | None, explain_error: ExplainError, draining: asyncio.Event) -> None:
+        self._cors = cors
+        self._explain_error = explain_error
+        self._draining = draining
+
+    async def send(
+        self, request: Request, response: EncodedResponse, started: float, receive: Receive, send: Send
+    ) -> None:
+        """Send a response. `started` is the request's start on `perf_counter`'s clock, for `Server-Timing`."""
+        body = response.body
+        headers = self._headers(request, response, started)
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if request.is_body_refused:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await discard_body(receive)
+            await send({"type": "http.response.body", "body": b""})
+        elif isinstance(body, bytes):
+            await send({"type": "http.response.body", "body": body})
+        elif request.scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            await close(body)
+        else:
+            await self._stream(request, response, body, receive, send)
+
+    def _headers(self, request: Request, response: EncodedResponse, started: float) -> list[tuple[bytes, bytes]]:
+        usage, body = request.usage, response.body
+        headers = [*response.headers, (b"x-request-id", request.request_id.encode())]
+        if isinstance(body, bytes) and response.status not in (204, 304):
+            headers.append((b"content-length", b"%d" % len(body)))
+        trips = _ONE_TRIP if usage.trips == 1 else _TRIPS % usage.trips
+        total = perf_counter() - started
+        headers.append((b"server-timing", trips + b"%.3f, total;dur=%.3f" % (usage.seconds * 1000, total * 1000)))
+        if request.limits is not None:
+            headers += [(name.encode(), value.encode()) for name, value in request.limits.headers()]
+        if self._cors is not None:
+            headers += self._cors.headers(request.headers)
+        if self._draining.is_set():
+            headers.append((b"connection", b"close"))
+        return headers
+
+    async def _stream(
+        self, request: Request, response: EncodedResponse, items: AsyncIterator[Any], receive: Receive, send: Send
+    ) -> None:
+        try:
+            if (b"content-type", EVENTS.encode()) in response.headers:
+                request.streams = True
+                await send_events(items, receive, send, self._draining)
+            else:
+                await send_chunks(items, receive, send)
+        except (ClientDisconnected, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            # The status is already sent. The connection breaks, so that the client does not take a part for the whole.
+            explained = await self._explain_error(error)
+            log.error(
+                "stream_failed",
+                request_id=request.request_id,
+                route=request.template,
+                exc_info=None if isinstance(explained, PlazaError) else error,
+                error=str(explained),
+            )
+        finally:
+            await close(items)
