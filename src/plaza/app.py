@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from plaza import worker
 from plaza.accounts import domain as accounts
+from plaza.accounts.security_log import SqlSecurityLog
 from plaza.articles import domain as articles
 from plaza.caching import domain as caching
 from plaza.challenges import domain as challenges
@@ -113,6 +114,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
             explain_error=services[WrongTypeReporter].explain,
             draining=draining,
+            security_log=services.get(SqlSecurityLog),
         )
         try:
             yield Plaza(core, app, jobs, services)

@@ -7,29 +7,40 @@ from plaza.accounts.library import LIBRARY
 from plaza.accounts.personal_data import AccountsPersonalData
 from plaza.accounts.routes import route
 from plaza.accounts.second_factor import SecondFactors
+from plaza.accounts.security_log import SqlSecurityLog
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import Encryption
 from plaza.core.events import Consumer, Events
+from plaza.core.leases import Lease
 from plaza.core.mail import open_mailer
+from plaza.core.timers import Timer
 
 
 def build(core: Core) -> Parts:
     """Build second factors, which signing in needs. What needs passwords and sessions is built last."""
     second_factors = SecondFactors(core.functions, Encryption(core.settings.secret("data_key")), core.clock)
+    log = SqlSecurityLog(core.sql, core.clock)
+
+    async def delete_old(_: Lease) -> str:
+        return f"{await log.delete_old()} log entries deleted"
+
     return Parts(
-        [second_factors],
-        Provided(second_factor=second_factors),
-        personal_data=AccountsPersonalData(core.valkey),
-        build_last=lambda provided: _build_last(core, second_factors, provided),
+        [second_factors, log],
+        Provided(second_factor=second_factors, security_log=log),
+        timers=[Timer("accounts.log", 86_400, delete_old)],
+        personal_data=AccountsPersonalData(core.valkey, log),
+        build_last=lambda provided: _build_last(core, second_factors, log, provided),
     )
 
 
-def _build_last(core: Core, second_factors: SecondFactors, provided: Provided) -> Parts:
+def _build_last(core: Core, second_factors: SecondFactors, log: SqlSecurityLog, provided: Provided) -> Parts:
     if provided.passwords is None:
         return Parts([])  # without the domain that stores passwords there is nothing to reset
     settings, events = core.settings, Events(core.functions)
-    emails = Emails(core.valkey, events, provided.passwords, provided.sessions, core.auth, core.limiter, core.clock)
+    emails = Emails(
+        core.valkey, events, provided.passwords, provided.sessions, core.auth, core.limiter, core.clock, log
+    )
     mailer = open_mailer(settings.smtp_url, settings.data_dir)
     public_url = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
     job = MailJob(emails, mailer, public_url)

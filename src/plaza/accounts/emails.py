@@ -19,6 +19,7 @@ from plaza.core.domain import CredentialStore, SignOut
 from plaza.core.events import Event, Events
 from plaza.core.mail import Mail, Mailer
 from plaza.core.rate_limits import Limiter
+from plaza.core.security_log import LogEntry, SecurityLog
 from plaza.core.valkey import Valkey
 
 STREAM: Final = "mail"
@@ -42,6 +43,7 @@ class Emails:
         auth: Auth,
         limiter: Limiter,
         clock: Clock,
+        log: SecurityLog,
     ) -> None:
         self._valkey = valkey
         self._events = events
@@ -50,6 +52,7 @@ class Emails:
         self._auth = auth
         self._limiter = limiter
         self._clock = clock
+        self._log = log
 
     async def change(self, actor: Actor, email: str, client: str | None) -> None:
         """Set the user's address and ask for a verification mail. Three round trips."""
@@ -75,13 +78,14 @@ class Emails:
         await self._valkey.call("HSET", ACCOUNT_EMAIL(link.username), *fields)
         return link
 
-    async def reset(self, token: str, password: str) -> OneTimeLink:
+    async def reset(self, token: str, password: str, client: str | None) -> OneTimeLink:
         """Set a new password by a link. Every session and token of the account ends."""
         link = await self._take_link(token, "reset")
         await self._credentials.set_password(link.username, password)
         if self._sessions is not None:
             await self._sessions.sign_out(link.username)
         await self._auth.cut_off(link.username)
+        await self._log.record(LogEntry(link.username, "password_reset", link.username, client or "", "done"))
         return link
 
     async def is_verified(self, username: str) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from plaza.core.errors import BadRequest, Conflict, Forbidden, Invalid
+from plaza.core.paging import Page, Pagination
 
 # RFC 5321 allows 254 characters. Anything stricter than "one @, no spaces" refuses real addresses; the mail decides.
 _ADDRESS: Final = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
@@ -96,6 +97,34 @@ class RecoveryCodes(msgspec.Struct):
 class MfaStatus(msgspec.Struct):
     enabled: bool
     recovery_codes_left: int
+
+
+class LogQuery(Page, frozen=True):
+    """The query of the security log. Texts match exactly."""
+
+    actor: str | None = None
+    action: str | None = None
+    subject: str | None = None
+    since: Annotated[int, Meta(ge=0, description="Unix milliseconds; from this moment on.")] | None = None
+    until: Annotated[int, Meta(ge=0, description="Unix milliseconds; before this moment.")] | None = None
+
+
+class LoggedAction(msgspec.Struct, frozen=True):
+    """An action. `result` is an HTTP status, or `started` if its outcome is unknown. Times are Unix milliseconds."""
+
+    id: int
+    at: int
+    actor: str
+    action: str
+    subject: str
+    address: str
+    result: str
+    request_id: str
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    actions: list[LoggedAction]
+    pagination: Pagination
 
 
 class OneTimeLink(msgspec.Struct):

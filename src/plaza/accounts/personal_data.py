@@ -6,14 +6,16 @@ from typing import Any
 
 from plaza.accounts.keys import ACCOUNT_EMAIL, ACCOUNT_MFA, ADDRESS_USERS
 from plaza.accounts.model import digest
+from plaza.accounts.security_log import SqlSecurityLog
 from plaza.core.valkey import Valkey
 
 
 class AccountsPersonalData:
     """A user's verified address and second factor."""
 
-    def __init__(self, valkey: Valkey) -> None:
+    def __init__(self, valkey: Valkey, log: SqlSecurityLog) -> None:
         self._valkey = valkey
+        self._log = log
 
     async def export(self, username: str) -> dict[str, Any]:
         """Return the verified address, and whether there is a second factor. Its secret is never exported."""
@@ -35,6 +37,7 @@ class AccountsPersonalData:
 
     async def rename(self, old: str, new: str) -> None:
         """Move both to a new username. Repeatable."""
+        await self._log.rename(old, new)
         await self._move_second_factor(old, new)
         fields = await self._valkey.call("HGETALL", ACCOUNT_EMAIL(old))
         if not fields:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from plaza.accounts.emails import Emails
 from plaza.accounts.model import (
     EmailVerified,
+    LogPage,
+    LogQuery,
     MailAccepted,
     MfaStatus,
     NewEmail,
@@ -19,11 +21,13 @@ from plaza.accounts.model import (
     VerifyEmail,
 )
 from plaza.accounts.second_factor import SecondFactors
+from plaza.accounts.security_log import SqlSecurityLog
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core.auth import Actor
-from plaza.core.http.access import PUBLIC, USER
+from plaza.core.http.access import ADMIN, PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
+from plaza.core.security_log import LogEntry
 
 route = Routes("accounts")
 
@@ -50,9 +54,9 @@ async def request_reset(body: ResetRequest, request: Request, emails: Emails) ->
 
 
 @route.post("/auth/reset/confirm", access=PUBLIC)
-async def confirm_reset(body: ResetConfirmation, emails: Emails) -> PasswordReset:
+async def confirm_reset(body: ResetConfirmation, request: Request, emails: Emails) -> PasswordReset:
     """Set a new password by the token of a reset link. Every session of the account ends."""
-    return PasswordReset((await emails.reset(body.token, body.password)).username)
+    return PasswordReset((await emails.reset(body.token, body.password, request.address)).username)
 
 
 @route.get("/auth/mfa", access=USER)
@@ -71,17 +75,33 @@ async def enrol_totp(
 
 
 @route.post("/auth/mfa/totp/confirm", access=USER)
-async def confirm_totp(actor: Actor, body: TotpCode, second_factors: SecondFactors) -> RecoveryCodes:
+async def confirm_totp(
+    actor: Actor, body: TotpCode, request: Request, second_factors: SecondFactors, log: SqlSecurityLog
+) -> RecoveryCodes:
     """Turn one-time codes on. The recovery codes are shown this once."""
-    return RecoveryCodes(await second_factors.confirm(actor, body.code))
+    codes = await second_factors.confirm(actor, body.code)
+    await log.record(LogEntry(actor.name, "second_factor_enabled", actor.name, request.address or "", "done"))
+    return RecoveryCodes(codes)
 
 
 @route.post("/auth/mfa/totp/remove", access=USER, limit=None)
 async def remove_totp(
-    actor: Actor, body: TotpRemoval, request: Request, proof: SignInProof, second_factors: SecondFactors
+    actor: Actor,
+    body: TotpRemoval,
+    request: Request,
+    proof: SignInProof,
+    second_factors: SecondFactors,
+    log: SqlSecurityLog,
 ) -> MfaStatus:
     """Turn one-time codes off, with the password and a code."""
     await proof.require_password(actor, body.password, request.address)
     await proof.require_code(actor, body.code)
     await second_factors.disable(actor.name)
+    await log.record(LogEntry(actor.name, "second_factor_removed", actor.name, request.address or "", "done"))
     return await second_factors.status(actor.name)
+
+
+@route.get("/admin/log", access=ADMIN)
+async def list_log(query: LogQuery, log: SqlSecurityLog) -> LogPage:
+    """List admin and security actions, latest first."""
+    return await log.search(query)

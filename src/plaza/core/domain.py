@@ -22,6 +22,7 @@ from plaza.core.http.routes import Routes
 from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
 from plaza.core.rate_limits import Limiter
+from plaza.core.security_log import SecurityLog
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.timers import Timer
@@ -97,6 +98,7 @@ class Provided:
 
     passwords: CredentialStore | None = None
     second_factor: SecondFactor | None = None
+    security_log: SecurityLog | None = None
     sessions: SignOut | None = None
     blocks: BlockLists | None = None
     personal_data: Mapping[str, PersonalData] = field(default_factory=dict)  # by domain

@@ -157,13 +157,15 @@ class Accounts:
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
         checked = await self.passwords.check(stored, login.password)
         if not checked.right:
+            await self._credentials.record_sign_in(name, "wrong_password", address)
             raise WrongPassword
-        await self._credentials.require_code(name, login.code)
+        await self._credentials.require_code(name, login.code, address)
         token = RefreshToken.new(name)
         reply = await self._sign_in(token, now, stored, checked.rehashed or "")
         if not reply:
             raise WrongPassword
         await self.limiter.give_back("auth", name)
+        await self._credentials.record_sign_in(name, "done", address)
         return self._signed_in(reply, token, stamp)
 
     async def _sign_in(self, token: RefreshToken, now: int, stored: str, rehashed: str = "") -> list[str] | None:

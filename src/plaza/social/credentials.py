@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from plaza.core.auth import Actor
 from plaza.core.domain import MfaRequired, SecondFactor, WrongCode
+from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
+from plaza.core.security_log import LogEntry, SecurityLog
 from plaza.core.tokens import ROLES
 from plaza.core.tracking_cache import TrackingCache
 from plaza.social.keys import AUTH_USER, USER
@@ -21,9 +24,15 @@ class Credentials:
     """Password checks and current roles."""
 
     def __init__(
-        self, functions: Functions, limiter: Limiter, passwords: Passwords, second_factor: SecondFactor | None = None
+        self,
+        functions: Functions,
+        limiter: Limiter,
+        passwords: Passwords,
+        second_factor: SecondFactor | None = None,
+        log: SecurityLog | None = None,
     ) -> None:
         self._second_factor = second_factor
+        self._log = log
         self._functions = functions
         self._valkey = functions.valkey
         self._limiter = limiter
@@ -38,11 +47,13 @@ class Credentials:
         Raises `MfaRequired` or `WrongCode` if the password is right and the account has a second factor.
         """
         if not await self._is_password(username, password, address):
+            await self.record_sign_in(username, "wrong_password", address)
             return None
-        await self.require_code(username, code)
+        await self.require_code(username, code, address)
         actor = await self.actor(username)
         if actor is not None:
             await self._limiter.give_back("auth", username)
+            await self.record_sign_in(username, "done", address)
         return actor
 
     async def has_password(self, username: str, password: str, address: str | None) -> bool:
@@ -52,13 +63,20 @@ class Credentials:
             await self._limiter.give_back("auth", username)
         return right
 
-    async def require_code(self, username: str, code: str | None) -> None:
+    async def record_sign_in(self, username: str, result: str, address: str | None) -> None:
+        """Record a sign-in. A database that is away does not keep users out; the failure is in its metric."""
+        if self._log is not None:
+            with contextlib.suppress(Unavailable):
+                await self._log.record(LogEntry(username, "sign_in", username, address or "", result))
+
+    async def require_code(self, username: str, code: str | None, address: str | None) -> None:
         """Raise `MfaRequired` or `WrongCode` unless the account has no second factor or this is its code."""
         if self._second_factor is None or not await self._second_factor.is_enabled(username):
             return
         if code is None:
             raise MfaRequired
         if not await self._second_factor.verify(username, code):
+            await self.record_sign_in(username, "wrong_code", address)
             raise WrongCode
 
     async def _is_password(self, username: str, password: str, address: str | None) -> bool:

@@ -34,7 +34,9 @@ def build(core: Core) -> Parts:
     relations = Relations(functions, users, clock)
     posts = Posts(functions, reader, users, clock)
     comments = Comments(functions, posts)
-    credentials = Credentials(functions, core.limiter, passwords, core.provided.second_factor)
+    credentials = Credentials(
+        functions, core.limiter, passwords, core.provided.second_factor, core.provided.security_log
+    )
     personal_data = SocialPersonalData(functions, comments, HomeFanout(functions))
     services = [
         credentials,

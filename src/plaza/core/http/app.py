@@ -34,6 +34,7 @@ from plaza.core.http.streaming import CancelOnDisconnect, Send
 from plaza.core.http.trusted_proxies import TrustedProxies
 from plaza.core.idempotency import BufferedResponse, Idempotency, IdempotentRequest, caller_id
 from plaza.core.rate_limits import Limiter, RateLimited
+from plaza.core.security_log import LogEntry, SecurityLog
 from plaza.core.settings import Settings
 from plaza.core.valkey import REQUEST_USAGE
 from plaza.core.wrong_type import ExplainError, unexplained
@@ -74,7 +75,9 @@ class App:
         error_formats: Mapping[str, ErrorResponse],
         explain_error: ExplainError,
         draining: asyncio.Event | None = None,
+        security_log: SecurityLog | None = None,
     ) -> None:
+        self.security_log = security_log
         self.api_docs = api_docs
         self.authorizer = authorizer
         self.limiter = limiter
@@ -194,8 +197,20 @@ class App:
         arguments = bound.arguments(request)
         key = request.headers.get("idempotency-key") if bound.route.idempotent is True else None
         if key is None or self.idempotency is None:
-            return bound.encode(await bound.handler(*arguments))
+            return bound.encode(await self._run_handler(request, bound, arguments))
         return await self._run_once(self.idempotency, key, request, bound, arguments)
+
+    async def _run_handler(self, request: Request, bound: BoundRoute, arguments: list[Any]) -> Any:
+        """Run the handler of a write. The write of an admin is recorded before it runs and when it ends."""
+        actor = request.actor
+        if self.security_log is None or actor is None or not actor.is_admin or not bound.is_admin_action:
+            return await bound.handler(*arguments)
+        action, subject = f"{bound.route.method} {bound.route.template}", " ".join(request.path_values)
+        entry = LogEntry(actor.name, action, subject, request.address or "", request_id=request.request_id)
+        async with self.security_log.recording(entry):
+            result = await bound.handler(*arguments)
+            entry.result = str(result.status or bound.status if isinstance(result, Response) else bound.status)
+            return result
 
     async def _run_form(self, request: Request, bound: BoundRoute) -> Any:
         pages = self.authorizer.pages
@@ -203,7 +218,7 @@ class App:
 
         async def run() -> Any:
             await self.authorizer.authorize(request, bound)
-            return await bound.handler(*bound.arguments(request))
+            return await self._run_handler(request, bound, bound.arguments(request))
 
         return await pages.run_form(request, run)
 
@@ -224,7 +239,7 @@ class App:
         async def run(operation: str) -> BufferedResponse:
             request.operation = operation
             try:
-                response = bound.encode(await bound.handler(*arguments))
+                response = bound.encode(await self._run_handler(request, bound, arguments))
             except Exception as error:
                 response = _error_response(await self.explain_error(error), request, bound.route.on_error)
             assert isinstance(response.body, bytes), "a stream cannot be stored"
@@ -271,6 +286,7 @@ def make_app(
     viewer_auth: ViewerAuth | None = None,
     explain_error: ExplainError = unexplained,
     draining: asyncio.Event | None = None,
+    security_log: SecurityLog | None = None,
 ) -> App:
     """The ASGI application of these routes, with `/openapi.json`, `/docs` and `/metrics`.
 
@@ -278,6 +294,7 @@ def make_app(
     - `error_formats`: the format of errors for paths without a route, by the first path segment.
     - `pages`, `viewer_auth`: identify callers of routes that take the session cookie or a viewer token.
     - `explain_error`: finds the cause of an error that needs a lookup.
+    - `security_log`: records the writes of admins.
     - `draining`: set by `App.drain`, for others that need to know.
     """
     groups = (*routes, meta_routes.route)
@@ -297,6 +314,7 @@ def make_app(
         error_formats=error_formats or {},
         explain_error=explain_error,
         draining=draining,
+        security_log=security_log,
     )
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from plaza.core.http.access import ADMIN, AUTHENTICATED
 from plaza.core.http.argument_binding import EmptyBody, allows_empty_body, body_decoder, extractors, query_binder
 from plaza.core.http.handler_signature import read_signature
 from plaza.core.http.headers import standard_headers, with_headers
@@ -51,6 +52,7 @@ class BoundRoute:
         "body_may_be_empty",
         "handler",
         "identifies",
+        "is_admin_action",
         "is_form",
         "limit",
         "route",
@@ -67,6 +69,7 @@ class BoundRoute:
         self.safe = route.safe
         self.access = route.access
         self.is_form = route.by_cookie and not route.safe
+        self.is_admin_action = route.logged and not route.safe and route.access in (ADMIN, AUTHENTICATED)
         self.limit = route.limit
         self.body_limit = route.body_limit
         self.status = route.status

@@ -61,6 +61,7 @@ class Options(TypedDict, total=False):
     media_type: str  # of a successful response
     request_media_type: str  # of a body that the handler reads as bytes
     in_openapi: bool  # whether the OpenAPI document has it
+    logged: bool  # whether writes of admins are recorded in the security log; True
     ignores_unknown_query: bool  # for pages: links often carry extra parameters
     other_responses: Mapping[int, Any]  # further successful responses by status, for the OpenAPI document
     on_error: ErrorResponse | None  # errors in the format of another protocol
@@ -84,6 +85,7 @@ class Route:
     media_type: str = JSON
     request_media_type: str = "application/octet-stream"
     in_openapi: bool = True
+    logged: bool = True
     ignores_unknown_query: bool = False
     other_responses: Mapping[int, Any] = field(default_factory=dict)
     on_error: ErrorResponse | None = None

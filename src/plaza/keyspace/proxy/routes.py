@@ -42,7 +42,12 @@ def _on_error(error: PlazaError, request: Request) -> Response[Any]:
 
 
 _OPTIONS = Options(
-    access=AUTHENTICATED, limit="proxy", request_media_type=JSON, body_limit=MAX_BODY_BYTES, on_error=_on_error
+    access=AUTHENTICATED,
+    logged=False,  # one request may hold a thousand commands, most of them reads
+    limit="proxy",
+    request_media_type=JSON,
+    body_limit=MAX_BODY_BYTES,
+    on_error=_on_error,
 )
 
 

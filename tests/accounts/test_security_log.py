@@ -1,0 +1,110 @@
+"""The security log: every admin action and every sign-in, on SQLite and PostgreSQL, for admins only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from plaza.accounts.security_log import KEPT_DAYS, SqlSecurityLog
+from plaza.app import Plaza, running
+from plaza.core.clock import ManualClock
+from plaza.core.security_log import LogEntry
+from plaza.core.settings import Settings
+from tests.accounts.conftest import PASSWORD, Account
+from tests.http_servers import client_of, is_problem
+from tests.servers import Server
+
+
+@pytest.fixture
+async def plaza(server: Server, sql_settings: Settings) -> AsyncIterator[Plaza]:
+    settings = replace(sql_settings, valkey_url=server.url, rate_limits=False)
+    async with running(settings) as plaza:
+        yield plaza
+
+
+@pytest.fixture
+async def admin(plaza: Plaza) -> AsyncIterator[httpx.AsyncClient]:
+    token = plaza.core.auth.issue("root", "admin")
+    async with client_of(plaza.app, authorization=f"Bearer {token}") as client:
+        yield client
+
+
+async def entries(admin: httpx.AsyncClient, **query: Any) -> list[dict[str, Any]]:
+    response = await admin.get("/admin/log", params=query)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["actions"]
+    return found
+
+
+async def test_an_admin_action_is_recorded_with_its_result(ana: Account, admin: httpx.AsyncClient) -> None:
+    assert (await admin.patch("/users/ana/role", json={"role": "model"})).status_code == 200
+    response = await admin.patch("/users/nemo/role", json={"role": "model"})
+    assert response.status_code == 404
+    last, first = await entries(admin, action="PATCH /users/{username}/role")
+    assert (first["actor"], first["subject"], first["result"]) == ("root", "ana", "200")
+    assert first["address"] == "127.0.0.1"
+    assert (last["subject"], last["result"]) == ("nemo", "404")
+    assert last["request_id"] == response.headers["x-request-id"]
+
+
+async def test_an_admins_deletion_of_another_users_post_is_recorded(
+    ana: Account, admin: httpx.AsyncClient, http: httpx.AsyncClient
+) -> None:
+    post = await ana.send("/posts", 201, content="Hello")
+    mine = await ana.send("/posts", 201, content="Bye")
+    own = {"authorization": f"Bearer {ana.token}"}
+    assert (await http.delete(f"/posts/{mine['id']}", headers=own)).status_code == 200
+    assert (await admin.delete(f"/posts/{post['id']}")).status_code == 200
+    (entry,) = await entries(admin, action="DELETE /posts/{id}")
+    assert (entry["actor"], entry["subject"]) == ("root", post["id"])
+
+
+async def test_an_action_that_cannot_be_recorded_does_not_run(
+    ana: Account, admin: httpx.AsyncClient, plaza: Plaza
+) -> None:
+    async with plaza.core.sql.begin() as tx:
+        await tx.execute(text("DROP TABLE accounts_security_log"))
+    assert (await admin.patch("/users/ana/role", json={"role": "admin"})).status_code == 500
+    assert await plaza.core.valkey.call("HGET", "user:ana", "role") == "user"
+
+
+async def test_sign_ins_are_recorded_without_secrets(
+    ana: Account, admin: httpx.AsyncClient, http: httpx.AsyncClient
+) -> None:
+    for password in ("wrong horse battery", PASSWORD):
+        await http.post("/auth/login", json={"username": "ana", "password": password})
+        await http.post("/shop/login", json={"username": "ana", "password": password})
+    found = await entries(admin, action="sign_in", actor="ana")
+    assert [entry["result"] for entry in found] == ["done", "done", "wrong_password", "wrong_password"]
+    assert "horse" not in str(found)
+
+
+async def test_pages_of_the_log_neither_repeat_nor_skip(admin: httpx.AsyncClient, plaza: Plaza) -> None:
+    log = plaza.get(SqlSecurityLog)
+    for number in range(7):
+        await log.record(LogEntry("root", "test", f"subject {number}"))
+    first = (await admin.get("/admin/log", params={"action": "test", "limit": 5})).json()
+    await log.record(LogEntry("root", "test", "later"))
+    cursor = first["pagination"]["next_cursor"]
+    second = (await admin.get("/admin/log", params={"action": "test", "limit": 5, "cursor": cursor})).json()
+    subjects = [entry["subject"] for page in (first, second) for entry in page["actions"]]
+    assert subjects == [f"subject {number}" for number in reversed(range(7))]
+
+
+async def test_only_admins_read_the_log(ana: Account, http: httpx.AsyncClient) -> None:
+    is_problem(await http.get("/admin/log"), 401, "unauthenticated")
+    own = {"authorization": f"Bearer {ana.token}"}
+    is_problem(await http.get("/admin/log", headers=own), 403, "forbidden")
+
+
+async def test_entries_older_than_a_year_are_deleted(plaza: Plaza, clock: ManualClock) -> None:
+    log = SqlSecurityLog(plaza.core.sql, clock)
+    await log.record(LogEntry("root", "old"))
+    clock.advance(days=KEPT_DAYS, seconds=1)
+    await log.record(LogEntry("root", "new"))
+    assert await log.delete_old() == 1
