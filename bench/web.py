@@ -1,7 +1,7 @@
-"""What a page costs beside the JSON route that tells the same: CPU of the server's process, for the same people.
+"""CPU of a page compared with its JSON route, in the server process, for the same users.
 
-A page may cost twice its route. The community is small, as it is for most who look at one; each request is somebody
-else's, with a session of their own, so what is kept for one helps nobody else.
+A page may cost at most twice its route. Each request is by another user with an own session, so per-user caches do not
+help.
 
     python -m bench web
 """
@@ -21,91 +21,91 @@ import psutil
 from bench.load import measure, request
 from tests.processes import Serving
 
-PEOPLE, POSTS, ARTICLES, CHALLENGES, ITEMS = 40, 120, 60, 12, 30
+USERS, POSTS, ARTICLES, CHALLENGES, ITEMS = 40, 120, 60, 12, 30
 REQUESTS, ROUNDS = 2_560, 3
 WORDS = ["morning", "coffee", "river", "night", "garden", "stone", "paper", "light", "music", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class BenchUser:
     token: str
     cookie: str
 
-    def asks(self, path: str) -> bytes:
+    def request_for(self, path: str) -> bytes:
         return request("GET", path, b"", self.cookie if path.startswith(("/app", "/shop")) else self.token)
 
 
 class Community:
-    """People with tokens and sessions, and something to look at."""
+    """Users with tokens and sessions, and content for every page."""
 
     def __init__(self, url: str, key: str) -> None:
         self._http = httpx.Client(base_url=url, timeout=30)
         self._key = {"x-api-key": key}
-        self.people: list[Person] = []
+        self.users: list[BenchUser] = []
 
-    def _ask(self, method: str, path: str, body: Any, **headers: str) -> Any:
-        answer = self._http.request(method, path, json=body, headers=headers)
-        assert answer.is_success, answer.text
-        return answer.json()
+    def _request(self, method: str, path: str, body: Any, **headers: str) -> Any:
+        response = self._http.request(method, path, json=body, headers=headers)
+        assert response.is_success, response.text
+        return response.json()
 
     def fill(self) -> None:
         tokens = []
-        for number in range(PEOPLE):
+        for number in range(USERS):
             name = {"username": f"u{number}", "password": "correct horse"}
-            token = self._ask("POST", "/auth/register", {**name, "display_name": f"User {number}"})["access_token"]
+            token = self._request("POST", "/auth/register", {**name, "display_name": f"User {number}"})["access_token"]
             tokens.append({"authorization": f"Bearer {token}"})
-            answer = self._http.post("/shop/login", json=name)
-            cookie = f"cookie: plaza={answer.cookies['plaza']}"
+            response = self._http.post("/shop/login", json=name)
+            cookie = f"cookie: plaza={response.cookies['plaza']}"
             self._http.cookies.clear()
-            self.people.append(Person(f"authorization: Bearer {token}", cookie))
+            self.users.append(BenchUser(f"authorization: Bearer {token}", cookie))
         for number in range(POSTS):
             text = " ".join(WORDS[(number + i * 7) % len(WORDS)] for i in range(20))
-            made = self._ask("POST", "/posts", {"content": f"{text} #river"}, **tokens[number % PEOPLE])
+            created = self._request("POST", "/posts", {"content": f"{text} #river"}, **tokens[number % USERS])
             for i in range(number % 5):
-                self._ask("POST", f"/posts/{made['id']}/like", {}, **tokens[(number + i) % PEOPLE])
-            self.post = made["id"]
+                self._request("POST", f"/posts/{created['id']}/like", {}, **tokens[(number + i) % USERS])
+            self.post = created["id"]
         for number in range(10):
-            self._ask("POST", f"/posts/{self.post}/comments", {"content": "Indeed."}, **tokens[number])
+            self._request("POST", f"/posts/{self.post}/comments", {"content": "Indeed."}, **tokens[number])
         for i, token in enumerate(tokens):
             for step in (1, 2, 3, 5, 8):
-                self._ask("POST", f"/users/u{(i + step) % PEOPLE}/follow", {}, **token)
+                self._request("POST", f"/users/u{(i + step) % USERS}/follow", {}, **token)
         for number in range(ARTICLES):
             article = {"title": f"An article on {WORDS[number % 10]}", "link": f"https://example.org/{number}"}
-            self._ask("POST", "/articles", {**article, "groups": [WORDS[number % 10]]}, **tokens[number % PEOPLE])
+            self._request("POST", "/articles", {**article, "groups": [WORDS[number % 10]]}, **tokens[number % USERS])
         for number in range(CHALLENGES):
             challenge = {"title": f"Run {number}", "category": 1 + number % 5, "is_public": True, "duration": 30}
-            made = self._ask("POST", "/challenges", challenge, **tokens[number])
+            created = self._request("POST", "/challenges", challenge, **tokens[number])
             for step in (0, 1, 2):
-                own = tokens[(number + step) % PEOPLE]
-                self._ask("POST", f"/challenges/{made['id']}/join", {}, **own)
-                self._ask("POST", f"/challenges/{made['id']}/posts", {"text": "Done for today."}, **own)
-            self.challenge = made["id"]
-        self._ask("POST", "/challenges/roll", {}, **self._key)
+                member = tokens[(number + step) % USERS]
+                self._request("POST", f"/challenges/{created['id']}/join", {}, **member)
+                self._request("POST", f"/challenges/{created['id']}/posts", {"text": "Done for today."}, **member)
+            self.challenge = created["id"]
+        self._request("POST", "/challenges/roll", {}, **self._key)
         for number in range(ITEMS):
             item = {"name": f"Blanket {number}", "description": "Warm.", "price": "89.00", "qty": 20}
-            self.item = self._ask("POST", "/shop/items", item, **self._key)["id"]
-        for person in self.people:
-            cookie = person.cookie.removeprefix("cookie: ")
-            self._ask("PUT", f"/shop/cart/items/{self.item}", {"qty": 1}, cookie=cookie)
+            self.item = self._request("POST", "/shop/items", item, **self._key)["id"]
+        for user in self.users:
+            cookie = user.cookie.removeprefix("cookie: ")
+            self._request("PUT", f"/shop/cart/items/{self.item}", {"qty": 1}, cookie=cookie)
 
     def pairs(self) -> dict[str, tuple[list[str], str]]:
-        """The routes and the page of the same."""
+        """Each page with the JSON routes that return the same content."""
         post, challenge = f"/posts/{self.post}", f"/challenges/{self.challenge}"
         return {
             "explore": (["/feed/explore"], "/app"),
             "following": (["/feed/following"], "/app/following"),
-            "tag, ranked": (["/feed/hashtag/river/ranked"], "/app/tags/river/ranked"),
-            "person and posts": (["/users/u3", "/users/u3/posts"], "/app/people/u3"),
+            "hashtag, ranked": (["/feed/hashtag/river/ranked"], "/app/tags/river/ranked"),
+            "user and posts": (["/users/u3", "/users/u3/posts"], "/app/people/u3"),
             "post and comments": ([post, f"{post}/comments"], f"/app{post}"),
             "articles": (["/articles"], "/app/articles"),
-            "a group": (["/groups/river/articles"], "/app/groups/river"),
+            "group": (["/groups/river/articles"], "/app/groups/river"),
             "challenges": (["/challenges"], "/app/challenges"),
-            "one, and its posts": ([challenge, f"{challenge}/posts"], f"/app{challenge}"),
-            "recommended": (["/challenges/recommendations"], "/app/challenges/for-you"),
+            "challenge and posts": ([challenge, f"{challenge}/posts"], f"/app{challenge}"),
+            "recommendations": (["/challenges/recommendations"], "/app/challenges/for-you"),
             "items": (["/shop/items"], "/app/shop"),
             "popular items": (["/shop/items/popular"], "/app/shop/popular"),
-            "a cart": (["/shop/cart"], "/app/shop/cart"),
-            "an item": ([f"/shop/items/{self.item}"], f"/app/shop/items/{self.item}"),
+            "cart": (["/shop/cart"], "/app/shop/cart"),
+            "item": ([f"/shop/items/{self.item}"], f"/app/shop/items/{self.item}"),
         }
 
 
@@ -124,19 +124,19 @@ def running() -> Iterator[tuple[Community, int, psutil.Process]]:
 
 def main() -> None:
     with running() as (community, port, process):
-        print(f"Pages beside their JSON routes, {REQUESTS} requests on 64 connections, best of {ROUNDS}")
+        print(f"Pages and their JSON routes, {REQUESTS} requests on 64 connections, best of {ROUNDS}")
         print(f"  {'':20}{'JSON µs':>10}{'page µs':>10}{'page/JSON':>11}")
 
         def cost_us(path: str) -> float:
-            asked = [person.asks(path) for person in community.people]
-            return measure(port, process, asked, b"HTTP/1.1 200", REQUESTS).cpu_us
+            requests = [user.request_for(path) for user in community.users]
+            return measure(port, process, requests, b"HTTP/1.1 200", REQUESTS).cpu_us
 
-        for what, (routes, page) in community.pairs().items():
+        for name, (routes, page) in community.pairs().items():
             paths = [*routes, page]
-            # In turn, so that a busy minute of the machine falls on all of them. The first round warms up.
+            # Alternating, so that load on the machine affects all of them. The first round warms up.
             rounds = [[cost_us(path) for path in paths] for _ in range(ROUNDS + 1)]
             *json, html = (min(costs) for costs in zip(*rounds[1:], strict=True))
-            print(f"  {what:20}{sum(json):10.0f}{html:10.0f}{html / sum(json):10.2f}×", flush=True)
+            print(f"  {name:20}{sum(json):10.0f}{html:10.0f}{html / sum(json):10.2f}×", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The same endpoint four times, each for a process of its own: `python -m bench.web_servers NAME`.
+"""The same endpoint in four frameworks, one per process: `python -m bench.web_servers NAME`.
 
-All read a JSON body `{title, link, groups}`, know who asks by a token they have seen before, and answer 201 with the
-article, among 120 routes. `bare` is an ASGI function that does only this; it has no routes, checks or headers.
+Each reads a JSON body `{title, link, groups}`, identifies the user by a cached token, and responds 201 with the
+article, among 120 routes. `bare` is an ASGI function that does only this, without routes, checks or headers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ArticleModel(pydantic.BaseModel):
 
 
 def templates() -> list[str]:
-    """120 paths of the shapes Plaza has; the measured one is last."""
+    """120 paths like those of Plaza; the measured one is the last."""
     nouns = [f"nouns{i}" for i in range(ROUTES // 4)]
     shapes = ["/{0}", "/{0}/{{id}}", "/{0}/{{id}}/parts", "/{0}/{{id}}/parts/{{name}}"]
     return [*[shape.format(noun) for noun in nouns for shape in shapes][: ROUTES - 1], "/articles"]
@@ -119,7 +119,7 @@ def fast_api() -> Any:
     async def caller(authorization: Annotated[str, fastapi.Header()]) -> str:
         return seen.setdefault(authorization, "ana")
 
-    known = fastapi.Depends(caller)  # as a default: the annotations are text here and could not name a local
+    known = fastapi.Depends(caller)  # as a default value: annotations are strings here and cannot refer to a local name
 
     async def other(name: str = known) -> ArticleModel:
         raise NotImplementedError
@@ -163,7 +163,7 @@ APPS: dict[str, Callable[[], Any]] = {"bare": bare, "plaza": plaza, "falcon": fa
 
 
 def serve(name: str, port: int) -> None:
-    # Ours brings its own guard of connections, which is part of what it costs.
+    # Plaza has its own uvicorn protocol, which is part of its cost.
     http: Any = GuardedHttpProtocol if name == "plaza" else "httptools"
     uvicorn.run(
         APPS[name](), host="127.0.0.1", port=port, loop="uvloop", http=http, lifespan="off",

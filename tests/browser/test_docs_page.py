@@ -60,10 +60,10 @@ def open_operation(page: Page, name: str) -> None:
 
 
 def use_token(page: Page) -> None:
-    page.click("#key")
+    page.click("#credentials-button")
     page.fill("#credential", token()["authorization"])
     page.press("#credential", "Enter")
-    expect(page.locator("#key-text")).to_have_text("Token")
+    expect(page.locator("#credentials-label")).to_have_text("Token")
 
 
 def test_every_route_is_listed_by_tag(visit: PageVisit) -> None:
@@ -71,13 +71,13 @@ def test_every_route_is_listed_by_tag(visit: PageVisit) -> None:
     expect(page.locator("section.tag")).to_have_count(5)  # things, evil, system; problems and types
     expect(page.locator("#tag-things details.operation")).to_have_count(len(sample_domain.route.routes))
     expect(page.locator("nav a[href='#things_create']")).to_contain_text("/things")
-    expect(page.locator("#things_create .said")).to_have_text("Put a thing on the shelf.")
+    expect(page.locator("#things_create .summary")).to_have_text("Put a thing on the shelf.")
 
 
 def test_descriptions_are_never_markup(visit: PageVisit) -> None:
     page = visit.go("/docs#evil_text")
     expect(page.locator("#tag-evil .about")).to_have_text("<img src=x onerror=alert(1)>")
-    expect(page.locator("#evil_text .said")).to_have_text("<script>alert(1)</script> and <b>.")
+    expect(page.locator("#evil_text .summary")).to_have_text("<script>alert(1)</script> and <b>.")
     assert page.locator("#content img, #content script").count() == 0
 
 
@@ -137,7 +137,7 @@ def test_a_problem_response_is_shown(browser: Browser, site: ServedApp) -> None:
         page = PageVisit(context, site).go("/docs#things_create")
         form = page.locator("#things_create form.try")
         form.locator("button.primary").click()
-        expect(form.locator(".answer .status")).to_have_text("401 Unauthorized")
+        expect(form.locator(".response .status")).to_have_text("401 Unauthorized")
         expect(form.locator("pre.body")).to_contain_text('"type": "/docs#problem-unauthenticated"')
 
 
@@ -160,9 +160,9 @@ def test_the_search_filters_the_lists(visit: PageVisit) -> None:
     expect(page.locator("#things_create")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type("post like")
-    expect(page.locator("#content details.operation[data-find]:visible")).to_have_count(1)
+    expect(page.locator("#content details.operation[data-search]:visible")).to_have_count(1)
     expect(page.locator("nav a:visible .method")).to_have_count(1)
-    page.fill("#find", "")
+    page.fill("#search", "")
     expect(page.locator("#things_create")).to_be_visible()
 
 
@@ -186,7 +186,7 @@ def test_the_page_fits_its_window_with_enough_contrast(visit: PageVisit) -> None
         page.evaluate(f"location.hash = '{name}'")
         open_operation(page, name)
         page.locator(f"#{name} button.primary").click()
-        expect(page.locator(f"#{name} .answer-head")).to_be_visible()
+        expect(page.locator(f"#{name} .response-head")).to_be_visible()
         page.locator(f"#{name} .as-curl summary").click()
         assert visit.overflow() == 0, f"{name} is wider than the window"
     assert low_contrast(page) == []

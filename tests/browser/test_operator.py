@@ -49,7 +49,7 @@ def _sign_in_as_robin(browser: Browser, url: str, **options: Any) -> BrowserWind
 
 def test_the_live_page_updates_by_itself(robin: Page) -> None:
     robin.get_by_role("link", name="Operations").click()
-    expect(robin.get_by_role("heading", level=1)).to_have_text("Town hall: what we build next")
+    expect(robin.get_by_role("heading", level=1)).to_contain_text("what we build next")
     for heading in ("Sessions", "Countries", "Groups"):
         expect(robin.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(robin.locator("#f-state")).to_have_text("updating live")

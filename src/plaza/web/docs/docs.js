@@ -1,59 +1,59 @@
-// The page: reads /openapi.json, lists the routes by tag, and keeps the address bar and what is open in step.
+// The API documentation: loads /openapi.json, lists the routes by tag, and keeps the address and the open route in sync.
 
-import { h, inline, prose } from "./dom.js";
-import { entry, shape } from "./schema.js";
+import { h, inline, paragraphs } from "./dom.js";
+import { entry, schemaContent } from "./schema.js";
 import { credentials, tryForm } from "./try.js";
 
 const METHODS = ["get", "post", "put", "patch", "delete"];
 const $ = (id) => document.getElementById(id);
 
 async function start() {
-  theme();
-  menu();
-  signIn();
+  setUpTheme();
+  setUpMenu();
+  setUpCredentials();
   try {
-    const answer = await fetch("/openapi.json");
-    if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
-    page(await answer.json());
+    const response = await fetch("/openapi.json");
+    if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+    renderPage(await response.json());
   } catch (error) {
-    $("state").textContent = `The document could not be read: ${error.message}`;
+    $("state").textContent = `The OpenAPI document could not be loaded: ${error.message}`;
     $("state").classList.add("failed");
     return;
   }
-  find();
-  window.addEventListener("hashchange", reveal);
-  reveal();
+  setUpSearch();
+  window.addEventListener("hashchange", openTarget);
+  openTarget();
 }
 
-function page(doc) {
+function renderPage(doc) {
   $("version").textContent = doc.info.version;
-  const groups = byTag(doc);
+  const groups = groupByTag(doc);
   $("nav").replaceChildren(
     ...groups.map(({ tag, operations }) => navGroup(tag.name, operations.map(navLink))),
-    navGroup("reference", [refLink("problems", "Problems"), refLink("types", "Types")]),
+    navGroup("reference", [referenceLink("problems", "Errors"), referenceLink("types", "Types")]),
   );
   $("content").replaceChildren(
-    h("div", { class: "intro" }, h("h1", {}, doc.info.title), prose(doc.info.description ?? ""), basics(doc)),
+    h("div", { class: "intro" }, h("h1", {}, doc.info.title), paragraphs(doc.info.description ?? ""), overview(doc)),
     ...groups.map((group) => tagSection(group, doc)),
-    problems(doc),
+    errorCodes(doc),
     types(doc),
   );
 }
 
-function byTag(doc) {
-  const found = new Map(doc.tags.map((tag) => [tag.name, { tag, operations: [] }]));
+function groupByTag(doc) {
+  const groups = new Map(doc.tags.map((tag) => [tag.name, { tag, operations: [] }]));
   for (const [path, methods] of Object.entries(doc.paths)) {
     for (const method of METHODS.filter((name) => methods[name])) {
       const operation = methods[method];
-      found.get(operation.tags[0])?.operations.push({ method, path, operation });
+      groups.get(operation.tags[0])?.operations.push({ method, path, operation });
     }
   }
-  return [...found.values()].filter((group) => group.operations.length);
+  return [...groups.values()].filter((group) => group.operations.length);
 }
 
-const badge = (method) => h("span", { class: `method ${method}` }, method.toUpperCase());
+const methodBadge = (method) => h("span", { class: `method ${method}` }, method.toUpperCase());
 
-// A path may break behind a slash, never inside a name.
+// A path may wrap after a slash, never inside a name.
 const pathText = (path) => path.split(/(?<=\/)/).flatMap((part) => [part, h("wbr")]);
 
 function navGroup(name, links) {
@@ -61,25 +61,25 @@ function navGroup(name, links) {
 }
 
 function navLink({ method, path, operation }) {
-  return h("a", { href: `#${operation.operationId}`, "data-find": haystack(method, path, operation) }, badge(method), h("span", {}, pathText(path)));
+  return h("a", { href: `#${operation.operationId}`, "data-search": searchText(method, path, operation) }, methodBadge(method), h("span", {}, pathText(path)));
 }
 
-function refLink(id, text) {
+function referenceLink(id, text) {
   return h("a", { href: `#${id}` }, h("span", {}, text));
 }
 
-const haystack = (method, path, operation) => `${method} ${path} ${operation.summary ?? ""}`.toLowerCase();
+const searchText = (method, path, operation) => `${method} ${path} ${operation.summary ?? ""}`.toLowerCase();
 
-function basics(doc) {
+function overview(doc) {
   const schemes = Object.values(doc.components.securitySchemes).map((scheme) =>
     h("code", {}, scheme.type === "http" ? "Authorization: Bearer …" : `${scheme.name}: …`),
   );
   return h(
     "dl",
-    { class: "basics" },
+    { class: "overview" },
     h("div", {}, h("dt", {}, "Credentials"), h("dd", {}, schemes.flatMap((scheme, i) => (i ? [" or ", scheme] : [scheme])))),
-    h("div", {}, h("dt", {}, "Errors"), h("dd", {}, h("code", {}, "application/problem+json"), ", by ", h("a", { href: "#problems" }, "code"))),
-    h("div", {}, h("dt", {}, "Document"), h("dd", {}, h("a", { href: "/openapi.json" }, "/openapi.json"), ` (OpenAPI ${doc.openapi})`)),
+    h("div", {}, h("dt", {}, "Errors"), h("dd", {}, h("code", {}, "application/problem+json"), ", see ", h("a", { href: "#problems" }, "error codes"))),
+    h("div", {}, h("dt", {}, "OpenAPI"), h("dd", {}, h("a", { href: "/openapi.json" }, "/openapi.json"), ` (version ${doc.openapi})`)),
   );
 }
 
@@ -89,23 +89,23 @@ function tagSection({ tag, operations }, doc) {
     { class: "tag", id: `tag-${tag.name}` },
     h("h2", {}, tag.name),
     tag.description ? h("p", { class: "about" }, inline(tag.description)) : null,
-    operations.map((one) => operationFold(one, doc)),
+    operations.map((operation) => operationDetails(operation, doc)),
   );
 }
 
-function operationFold({ method, path, operation }, doc) {
-  const fold = h(
+function operationDetails({ method, path, operation }, doc) {
+  const details = h(
     "details",
-    { class: "operation", id: operation.operationId, "data-find": haystack(method, path, operation) },
-    h("summary", {}, badge(method), h("code", { class: "path" }, pathText(path)), h("span", { class: "said" }, inline(operation.summary ?? ""))),
+    { class: "operation", id: operation.operationId, "data-search": searchText(method, path, operation) },
+    h("summary", {}, methodBadge(method), h("code", { class: "path" }, pathText(path)), h("span", { class: "summary" }, inline(operation.summary ?? ""))),
   );
-  // What is inside is made when someone looks: a hundred forms at once would make the page slow.
-  fold.addEventListener("toggle", () => fold.append(inside(method, path, operation, doc)), { once: true });
-  fold.addEventListener("toggle", () => fold.open && history.replaceState(null, "", `#${fold.id}`));
-  return fold;
+  // The content is built when the route is opened: a hundred forms at once would make the page slow.
+  details.addEventListener("toggle", () => details.append(operationContent(method, path, operation, doc)), { once: true });
+  details.addEventListener("toggle", () => details.open && history.replaceState(null, "", `#${details.id}`));
+  return details;
 }
 
-function inside(method, path, operation, doc) {
+function operationContent(method, path, operation, doc) {
   const body = operation.requestBody?.content;
   return h(
     "div",
@@ -113,52 +113,52 @@ function inside(method, path, operation, doc) {
     h(
       "div",
       { class: "reference" },
-      operation.description ? prose(operation.description) : null,
-      h("p", { class: "who" }, who(operation)),
-      part("Parameters", operation.parameters?.length ? parameterList(operation.parameters, doc) : null),
-      part("Body", body ? Object.entries(body).map(([type, content]) => media(type, content, doc)) : null),
-      part("Answers", answers(operation.responses, doc)),
+      operation.description ? paragraphs(operation.description) : null,
+      h("p", { class: "access" }, accessText(operation)),
+      titled("Parameters", operation.parameters?.length ? parameterList(operation.parameters, doc) : null),
+      titled("Body", body ? Object.entries(body).map(([type, content]) => media(type, content, doc)) : null),
+      titled("Responses", responseList(operation.responses, doc)),
     ),
     h("div", { class: "trying" }, h("h3", {}, "Try it"), tryForm(method, path, operation, doc)),
   );
 }
 
-const part = (title, content) => (content ? [h("h3", {}, title), content] : null);
+const titled = (title, content) => (content ? [h("h3", {}, title), content] : null);
 
-function who(operation) {
-  if (!operation.security) return "Open to all.";
+function accessText(operation) {
+  if (!operation.security) return "No credentials needed.";
   const open = operation.security.some((need) => Object.keys(need).length === 0);
-  return open ? "Open to all; with credentials it may tell more." : "Needs credentials.";
+  return open ? "Credentials are optional and may add information." : "Credentials required.";
 }
 
 function parameterList(parameters, doc) {
-  return h("ul", { class: "entries" }, parameters.map((p) => entry({ ...p, place: p.in }, doc)));
+  return h("ul", { class: "entries" }, parameters.map((p) => entry({ ...p, location: p.in }, doc)));
 }
 
-function media(type, content, doc, sent = true) {
-  return [h("p", { class: "media" }, h("code", {}, type)), content.schema ? shape(content.schema, doc, sent) : null];
+function media(type, content, doc, isRequest = true) {
+  return [h("p", { class: "media" }, h("code", {}, type)), content.schema ? schemaContent(content.schema, doc, isRequest) : null];
 }
 
-function answers(responses, doc) {
-  const good = [];
-  const bad = [];
+function responseList(responses, doc) {
+  const successes = [];
+  const errors = [];
   for (const [status, response] of Object.entries(responses)) {
-    if (response.$ref) bad.push(h("li", {}, h("a", { href: `#status-${status}`, class: `status s${status[0]}` }, status)));
-    else good.push(goodAnswer(status, response, doc));
+    if (response.$ref) errors.push(h("li", {}, h("a", { href: `#status-${status}`, class: `status s${status[0]}` }, status)));
+    else successes.push(successResponse(status, response, doc));
   }
-  return [...good, bad.length ? h("div", { class: "errors" }, h("span", {}, "Problems"), h("ul", {}, bad)) : null];
+  return [...successes, errors.length ? h("div", { class: "errors" }, h("span", {}, "Errors"), h("ul", {}, errors)) : null];
 }
 
-function goodAnswer(status, response, doc) {
+function successResponse(status, response, doc) {
   return h(
     "div",
-    { class: "good" },
+    { class: "success" },
     h("p", {}, h("span", { class: `status s${status[0]}` }, status), " ", response.description),
     Object.entries(response.content ?? {}).map(([type, content]) => media(type, content, doc, false)),
   );
 }
 
-function problems(doc) {
+function errorCodes(doc) {
   const seen = new Set();
   const rows = doc["x-problems"].map(({ code, status, title }) => {
     const first = !seen.has(status);
@@ -174,22 +174,23 @@ function problems(doc) {
   return h(
     "section",
     { class: "tag", id: "problems" },
-    h("h2", {}, "Problems"),
-    h("p", { class: "about" }, "Every answer that is not a success says a ", h("code", {}, "code"), "; a wrong field is named in ", h("code", {}, "field"), "."),
+    h("h2", {}, "Errors"),
+    h("p", { class: "about" }, "Every error response has a ", h("code", {}, "code"), ". If a field is invalid, ", h("code", {}, "field"), " names it."),
     h("ul", { class: "problems" }, rows),
   );
 }
 
 function types(doc) {
-  const folds = Object.entries(doc.components.schemas).map(([name, schema]) => {
-    const fold = h("details", { class: "operation type-fold", id: `type-${name}` }, h("summary", {}, h("code", { class: "path" }, name), h("span", { class: "said" }, inline(schema.description ?? ""))));
-    fold.addEventListener("toggle", () => fold.append(h("div", { class: "inside" }, h("div", { class: "reference" }, shape(schema, doc)))), { once: true });
-    return fold;
+  const sections = Object.entries(doc.components.schemas).map(([name, schema]) => {
+    const details = h("details", { class: "operation type-details", id: `type-${name}` }, h("summary", {}, h("code", { class: "path" }, name), h("span", { class: "summary" }, inline(schema.description ?? ""))));
+    details.addEventListener("toggle", () => details.append(h("div", { class: "inside" }, h("div", { class: "reference" }, schemaContent(schema, doc)))), { once: true });
+    return details;
   });
-  return h("section", { class: "tag", id: "types" }, h("h2", {}, "Types"), folds);
+  return h("section", { class: "tag", id: "types" }, h("h2", {}, "Types"), sections);
 }
 
-function reveal() {
+// Opens the route that the address names, and marks it in the navigation.
+function openTarget() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
   if (target instanceof HTMLDetailsElement) target.open = true;
@@ -203,16 +204,16 @@ function reveal() {
   closeMenu();
 }
 
-function find() {
-  const field = $("find");
+function setUpSearch() {
+  const field = $("search");
   field.addEventListener("input", () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const item of document.querySelectorAll("[data-find]")) {
-      const hit = words.every((word) => item.dataset.find.includes(word));
-      (item.closest("nav li") ?? item).hidden = !hit;
+    for (const item of document.querySelectorAll("[data-search]")) {
+      const matches = words.every((word) => item.dataset.search.includes(word));
+      (item.closest("nav li") ?? item).hidden = !matches;
     }
     for (const section of document.querySelectorAll("nav section, section.tag")) {
-      const items = [...section.querySelectorAll("[data-find]")];
+      const items = [...section.querySelectorAll("[data-search]")];
       section.hidden = words.length > 0 && items.every((item) => (item.closest("nav li") ?? item).hidden);
     }
   });
@@ -225,10 +226,10 @@ function find() {
   });
 }
 
-function theme() {
+function setUpTheme() {
   const root = document.documentElement;
-  const kept = localStorage.getItem("theme");
-  if (kept) root.dataset.theme = kept;
+  const stored = localStorage.getItem("theme");
+  if (stored) root.dataset.theme = stored;
   $("theme").addEventListener("click", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
@@ -236,7 +237,7 @@ function theme() {
   });
 }
 
-function menu() {
+function setUpMenu() {
   $("menu").addEventListener("click", () => {
     const open = document.body.classList.toggle("menu-open");
     $("menu").setAttribute("aria-expanded", String(open));
@@ -249,33 +250,33 @@ function closeMenu() {
   $("menu").setAttribute("aria-expanded", "false");
 }
 
-function signIn() {
+function setUpCredentials() {
   const dialog = $("credentials");
-  const show = () => {
-    const held = credentials.get();
-    $("key-text").textContent = held ? (held.kind === "key" ? "API key" : "Token") : "Sign in";
-    $("key-light").classList.toggle("on", Boolean(held));
+  const showState = () => {
+    const stored = credentials.get();
+    $("credentials-label").textContent = stored ? (stored.kind === "key" ? "API key" : "Token") : "Sign in";
+    $("credentials-indicator").classList.toggle("on", Boolean(stored));
   };
-  $("key").addEventListener("click", () => {
-    const held = credentials.get();
-    $("credential-kind").value = held?.kind ?? "bearer";
-    $("credential").value = held?.value ?? "";
+  $("credentials-button").addEventListener("click", () => {
+    const stored = credentials.get();
+    $("credential-kind").value = stored?.kind ?? "bearer";
+    $("credential").value = stored?.value ?? "";
     dialog.returnValue = "";
     dialog.showModal();
   });
-  // Enter means the first button of a form; here it should mean "use it".
+  // Enter would press the first button of the form, "Remove". Here it saves.
   $("credential").addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault();
-    dialog.close("keep");
+    dialog.close("save");
   });
   dialog.addEventListener("close", () => {
     const value = $("credential").value.trim().replace(/^bearer\s+/i, "");
-    if (dialog.returnValue === "keep") credentials.set(value && { kind: $("credential-kind").value, value });
-    if (dialog.returnValue === "forget") credentials.set(null);
-    show();
+    if (dialog.returnValue === "save") credentials.set(value && { kind: $("credential-kind").value, value });
+    if (dialog.returnValue === "remove") credentials.set(null);
+    showState();
   });
-  show();
+  showState();
 }
 
 start();

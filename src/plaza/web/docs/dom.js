@@ -1,4 +1,4 @@
-// Elements without markup in strings: text stays text, whatever a description says.
+// Creates elements without HTML strings, so a text can never become markup.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -11,8 +11,8 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Prose as our docstrings have it: paragraphs, and `code` between backticks.
-export function prose(text) {
+// A docstring as paragraphs, with the parts in backticks as code.
+export function paragraphs(text) {
   return text.split(/\n\s*\n/).map((paragraph) => h("p", {}, inline(paragraph)));
 }
 

@@ -1,9 +1,9 @@
-// Trying a call: a form from the parameters, the call as curl, and the answer as it comes.
+// The form to try a request: its parameters, the request as curl, and the response as it arrives.
 
 import { copyButton, h } from "./dom.js";
 import { example, resolve } from "./schema.js";
 
-const LONGEST_SHOWN = 200_000;
+const MAX_SHOWN_CHARACTERS = 200_000;
 
 export const credentials = {
   get() {
@@ -14,9 +14,9 @@ export const credentials = {
     else sessionStorage.removeItem("credentials");
   },
   headers() {
-    const held = this.get();
-    if (!held) return {};
-    return held.kind === "key" ? { "X-API-Key": held.value } : { Authorization: `Bearer ${held.value}` };
+    const stored = this.get();
+    if (!stored) return {};
+    return stored.kind === "key" ? { "X-API-Key": stored.value } : { Authorization: `Bearer ${stored.value}` };
   },
 };
 
@@ -26,26 +26,26 @@ export function tryForm(method, path, operation, doc) {
   const content = operation.requestBody?.content ?? {};
   const [bodyType, bodyContent] = Object.entries(content)[0] ?? [];
   const body = bodyType ? bodyField(bodyType, bodyContent, doc) : null;
-  const answer = h("div", { class: "answer", "aria-live": "polite" });
+  const output = h("div", { class: "response", "aria-live": "polite" });
   const curl = h("pre", { class: "curl" });
   const request = () => collect(method, path, inputs, body, bodyType);
   const refresh = () => (curl.textContent = asCurl(request()));
   const form = h(
     "form",
     { class: "try", novalidate: true },
-    h("div", { class: "inputs" }, inputs.map(([parameter, field]) => labelled(parameter, field))),
+    h("div", { class: "inputs" }, inputs.map(([parameter, field]) => labelledInput(parameter, field))),
     body ? h("label", { class: "wide" }, h("span", {}, "Body"), body) : null,
     h(
       "div",
       { class: "row" },
       h("button", { class: "primary", type: "submit" }, "Send"),
-      operation.security && !credentials.get() ? h("span", { class: "pending" }, "You are not signed in.") : null,
+      operation.security && !credentials.get() ? h("span", { class: "pending" }, "You have not entered credentials.") : null,
     ),
-    answer,
+    output,
     h(
       "details",
       { class: "as-curl" },
-      h("summary", {}, "As curl"),
+      h("summary", {}, "curl command"),
       h("div", { class: "curl-box" }, curl, copyButton(() => curl.textContent)),
     ),
   );
@@ -54,14 +54,14 @@ export function tryForm(method, path, operation, doc) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     refresh();
-    send(request(), answer, form);
+    send(request(), output, form);
   });
   refresh();
   return form;
 }
 
-function labelled(parameter, field) {
-  const name = h("span", {}, parameter.name, parameter.required ? h("i", { class: "must" }, " required") : null);
+function labelledInput(parameter, field) {
+  const name = h("span", {}, parameter.name, parameter.required ? h("i", { class: "required" }, " required") : null);
   return h("label", {}, name, field);
 }
 
@@ -79,7 +79,7 @@ function input(parameter, doc) {
   }
   const hint = schema.default ?? (parameter.in === "path" ? example(schema, doc) : "");
   const kind = schema.type === "integer" || schema.type === "number" ? "numeric" : "text";
-  const shown = Array.isArray(hint) ? "several, with commas" : String(hint ?? "");
+  const shown = Array.isArray(hint) ? "comma-separated values" : String(hint ?? "");
   return h("input", { name: parameter.name, inputmode: kind, placeholder: shown, autocomplete: "off", spellcheck: "false" });
 }
 
@@ -98,11 +98,11 @@ function collect(method, path, inputs, body, bodyType) {
     const value = field.value.trim();
     if (parameter.in === "path") {
       const segment = encodeURIComponent(value || field.placeholder || "-");
-      // Browsers climb at dots.
+      // Browsers resolve `.` and `..` segments.
       target = target.replace(`{${parameter.name}}`, segment.replace(/^~*\.{1,2}$/, "~$&"));
     } else if (value !== "" && parameter.in === "query") {
       const isList = parameter.schema.type === "array";
-      for (const one of isList ? value.split(",") : [value]) query.append(parameter.name, one.trim());
+      for (const item of isList ? value.split(",") : [value]) query.append(parameter.name, item.trim());
     } else if (value !== "" && parameter.in === "header") {
       headers[parameter.name] = value;
     }
@@ -118,57 +118,57 @@ function asCurl({ method, url, headers, body }) {
   const lines = [`curl${method === "GET" ? "" : ` -X ${method}`} ${quote(location.origin + url)}`];
   for (const [name, value] of Object.entries(headers)) {
     const shown = name === "Authorization" ? "Bearer $TOKEN" : name === "X-API-Key" ? "$API_KEY" : value;
-    // In double quotes the shell puts the variable in; the secret itself is never shown.
+    // Double quotes, so that the shell inserts the variable. The secret itself is never shown.
     lines.push(shown === value ? `  -H ${quote(`${name}: ${value}`)}` : `  -H "${name}: ${shown}"`);
   }
   if (body !== undefined) lines.push(`  -d ${quote(body)}`);
   return lines.join(" \\\n");
 }
 
-async function send({ method, url, headers, body }, answer, form) {
+async function send({ method, url, headers, body }, output, form) {
   const button = form.querySelector("button.primary");
   const control = new AbortController();
   const stop = h("button", { type: "button", class: "plain small", onclick: () => control.abort() }, "Stop");
-  answer.replaceChildren(h("p", { class: "pending" }, "Waiting… ", stop));
+  output.replaceChildren(h("p", { class: "pending" }, "Waiting… ", stop));
   button.disabled = true;
-  const begun = performance.now();
+  const started = performance.now();
   try {
     const response = await fetch(url, { method, headers, body, signal: control.signal });
-    const waited = Math.round(performance.now() - begun);
+    const elapsedMs = Math.round(performance.now() - started);
     const text = h("pre", { class: "body", tabindex: "0" });
-    answer.replaceChildren(head(response, waited), headerList(response), text);
+    output.replaceChildren(responseHead(response, elapsedMs), headerList(response), text);
     if (/text\/event-stream/.test(response.headers.get("content-type") ?? "")) {
-      answer.append(stop);
-      await follow(response, text);
+      output.append(stop);
+      await showStream(response, text);
       stop.remove();
     } else {
-      await show(response, text);
+      await showBody(response, text);
     }
   } catch (error) {
-    if (error.name === "AbortError") answer.append(h("p", { class: "pending" }, "Stopped."));
-    else answer.replaceChildren(h("p", { class: "failed" }, `No answer: ${error.message}`));
+    if (error.name === "AbortError") output.append(h("p", { class: "pending" }, "Stopped."));
+    else output.replaceChildren(h("p", { class: "failed" }, `No response: ${error.message}`));
   } finally {
     button.disabled = false;
   }
 }
 
-function head(response, waited) {
+function responseHead(response, elapsedMs) {
   const kind = `s${Math.floor(response.status / 100)}`;
   return h(
     "div",
-    { class: "answer-head" },
+    { class: "response-head" },
     h("strong", { class: `status ${kind}` }, `${response.status} ${response.statusText}`),
-    h("span", {}, `${waited} ms`),
+    h("span", {}, `${elapsedMs} ms`),
     h("span", { class: "timing" }, timing(response.headers.get("server-timing") ?? "")),
   );
 }
 
-// Server-Timing in words: `valkey;desc="2 round trips";dur=0.4, total;dur=1.2`.
+// Server-Timing as a sentence: `valkey;desc="2 round trips";dur=0.4, total;dur=1.2`.
 function timing(text) {
   const found = /valkey;desc="(\d+ round trips?)";dur=([\d.]+), total;dur=([\d.]+)/.exec(text);
   if (!found) return text;
   const [, trips, valkey, total] = found;
-  return `${total} ms in the server, ${trips} to Valkey (${valkey} ms)`;
+  return `${total} ms on the server, ${trips} to Valkey (${valkey} ms)`;
 }
 
 function headerList(response) {
@@ -176,19 +176,20 @@ function headerList(response) {
   return h("details", { class: "headers" }, h("summary", {}, `${rows.length} headers`), h("dl", {}, rows));
 }
 
-async function show(response, into) {
+async function showBody(response, output) {
   const text = await response.text();
   const isJson = /json/.test(response.headers.get("content-type") ?? "");
-  const whole = isJson && text ? JSON.stringify(JSON.parse(text), null, 2) : text;
-  into.textContent = whole.length > LONGEST_SHOWN ? `${whole.slice(0, LONGEST_SHOWN)}\n… (${whole.length} characters)` : whole;
-  if (whole) into.before(h("div", { class: "over" }, copyButton(whole)));
-  else into.replaceWith(h("p", { class: "pending" }, "An empty body."));
+  const formatted = isJson && text ? JSON.stringify(JSON.parse(text), null, 2) : text;
+  const isCut = formatted.length > MAX_SHOWN_CHARACTERS;
+  output.textContent = isCut ? `${formatted.slice(0, MAX_SHOWN_CHARACTERS)}\n… (${formatted.length} characters)` : formatted;
+  if (formatted) output.before(h("div", { class: "copy-bar" }, copyButton(formatted)));
+  else output.replaceWith(h("p", { class: "pending" }, "Empty body."));
 }
 
-async function follow(response, into) {
+async function showStream(response, output) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-    into.textContent = (into.textContent + piece.value).slice(-LONGEST_SHOWN);
-    into.scrollTop = into.scrollHeight;
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    output.textContent = (output.textContent + chunk.value).slice(-MAX_SHOWN_CHARACTERS);
+    output.scrollTop = output.scrollHeight;
   }
 }
