@@ -19,7 +19,7 @@ OPERATOR = {"x-api-key": API_KEY}
 ACCOUNT = {"username": "wanderer", "password": "correct horse"}
 
 # What has to know the old name: that its tokens are void. And what forgets it by itself within hours.
-KNOWS_THE_OLD_NAME = ("tokens:revocations", "limit:", "idempotency:", "challenges:turn:", "snapshot:")
+KNOWS_THE_OLD_NAME = ("tokens:cutoffs", "limit:", "idempotency:", "challenges:turn:", "snapshot:")
 
 
 def traces(data_dir: Path, name: str) -> list[str]:

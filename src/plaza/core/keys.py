@@ -93,9 +93,9 @@ LIBRARIES = Key(
     read=KeyAccess.ADMIN,
 )
 
-# Not under `auth:`, where a user called `revocations` would keep a password.
+# Not under `auth:`, where a user called `cutoffs` would keep a password.
 TOKEN_CUTOFFS = Key(
-    "tokens:revocations",
+    "tokens:cutoffs",
     "zset",
     "Names that were deleted, renamed or suspended: tokens issued until then are void.",
     contains="username",
