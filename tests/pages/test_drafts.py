@@ -13,7 +13,7 @@ from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
 from plaza.demo.service import Demo
 from plaza.sessions.service import Sessions
-from plaza.web.demo import DemoAccount
+from plaza.web.demo_accounts import DemoAccount
 from tests.http_servers import serving
 from tests.pages.conftest import PageClient
 from tests.servers import Server, running_server

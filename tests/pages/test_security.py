@@ -17,7 +17,7 @@ from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts
 from plaza.social.model import PasswordChange
-from plaza.web.demo import DemoAccount
+from plaza.web.demo_accounts import DemoAccount
 from plaza.web.security import local_path
 from tests.http_servers import serving
 from tests.pages.conftest import PageClient, ParsedPage

@@ -30,7 +30,7 @@ from plaza.demo.loader import DemoLoader
 from plaza.demo.simulation import TICK_SECONDS, DemoSimulation
 from plaza.demo.users import CommunityUsers
 from plaza.social.keys import AUTH_USER, USER
-from plaza.web.demo import DemoAccount
+from plaza.web.demo_accounts import DemoAccount
 
 log = structlog.get_logger("plaza.demo")
 

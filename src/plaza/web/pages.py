@@ -18,16 +18,16 @@ from plaza.web import (
     routes_articles,
     routes_challenges,
     routes_feeds,
-    routes_health,
-    routes_keys,
     routes_live,
-    routes_operator,
+    routes_operator_health,
+    routes_operator_keys,
+    routes_operator_live,
     routes_posts,
     routes_settings,
     routes_shop,
     routes_users,
 )
-from plaza.web.demo import DemoAccounts
+from plaza.web.demo_accounts import DemoAccounts
 from plaza.web.health import HealthMonitor
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
@@ -45,9 +45,9 @@ ROUTES: Final[tuple[Routes, ...]] = (
     routes_live.page,
     routes_shop.page,
     routes_accounts.page,
-    routes_operator.page,
-    routes_keys.page,
-    routes_health.page,
+    routes_operator_live.page,
+    routes_operator_keys.page,
+    routes_operator_health.page,
 )
 
 # Unknown paths under `/app` get an HTML error page.

@@ -17,7 +17,7 @@ from plaza.core.clock import Clock
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.sessions.cookies import token_of
-from plaza.web.demo import DemoAccounts
+from plaza.web.demo_accounts import DemoAccounts
 from plaza.web.forms import CSRF, FORM_ID, NEXT, parse_form
 from plaza.web.problem_pages import path_and_query
 from plaza.web.rendering import html_response, render, site_header

@@ -15,24 +15,18 @@ from plaza.live.model import SLOT_MS, AudienceStatistics, EventId, LiveFigures
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
-from plaza.web import charts, rendering
+from plaza.web import charts
+from plaza.web.operator_navigation import SECTION, operator_tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 from plaza.web.text_html import format_date_time
 
 page = PageRoutes()
 
-SECTION: Final = "Operations"
 # Six hours of five-minute slots.
 HISTORY_SLOTS: Final = 72
 # One per second for five minutes. Then the browser reconnects, which checks again that the user is an admin.
 MAX_UPDATES: Final = 300
-
-
-def operator_tabs(current: str) -> dict[str, Any]:
-    """The tabs of the operator pages."""
-    views = (("Live", "/app/operator/live"), ("Keys", "/app/operator/keys"), ("Health", "/app/operator/health"))
-    return {"tabs": rendering.tabs("Operator pages", views, current)}
 
 
 @page.get("/operator", access=ADMIN)
@@ -57,7 +51,7 @@ async def live(
         records = await figures.records(selected, from_ms=now - HISTORY_SLOTS * SLOT_MS, to_ms=now)
         context |= {"title": overview.title or selected, "overview": overview, "now_figures": current}
         context |= _history(records, now) | _shares(current)
-    return site.page(request, visitor, "operator-live.html", section=SECTION, **operator_tabs("Live"), **context)
+    return site.page(request, visitor, "operator-live.html", section=SECTION, tabs=operator_tabs("Live"), **context)
 
 
 def _history(records: list[AudienceStatistics], now: int) -> dict[str, Any]:

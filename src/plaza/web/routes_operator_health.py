@@ -16,8 +16,8 @@ from plaza.keyspace.audit import AuditReport, Audits
 from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
 from plaza.web.health import HealthFigures, HealthMonitor
+from plaza.web.operator_navigation import SECTION, operator_tabs
 from plaza.web.rendering import render
-from plaza.web.routes_operator import SECTION, operator_tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 
@@ -56,7 +56,7 @@ async def health(
         visitor,
         "operator-health.html",
         section=SECTION,
-        **operator_tabs("Health"),
+        tabs=operator_tabs("Health"),
         figures=await monitor.figures(),
         jobs=await monitor.jobs(),
         demo=await site.demo.is_on(),

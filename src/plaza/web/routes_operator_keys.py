@@ -9,7 +9,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.keyspace import Key
 from plaza.keyspace.browser import KeyBrowser, is_readable
-from plaza.web.routes_operator import SECTION, operator_tabs
+from plaza.web.operator_navigation import SECTION, operator_tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.site import Site
 
@@ -27,7 +27,7 @@ async def families(request: Request, site: Site, keyspace: KeyBrowser, q: str = 
     # Domains with documented keys come first.
     found.sort(key=lambda pair: not any(key.document for _, key in pair[1]))
     domains = [(domain, keys) for domain, keys in found if keys]
-    context: dict[str, Any] = {**operator_tabs("Keys"), "domains": domains, "q": q}
+    context: dict[str, Any] = {"tabs": operator_tabs("Keys"), "domains": domains, "q": q}
     return site.page(request, visitor, "operator-keys.html", section=SECTION, **context)
 
 
@@ -46,7 +46,7 @@ async def family(request: Request, site: Site, keyspace: KeyBrowser, family: str
         visitor,
         "operator-key-family.html",
         section=SECTION,
-        **operator_tabs("Keys"),
+        tabs=operator_tabs("Keys"),
         **_family_context(keyspace, family),
         listing=listing,
     )
@@ -62,7 +62,7 @@ async def key(request: Request, site: Site, keyspace: KeyBrowser, family: str, n
         visitor,
         "operator-key.html",
         section=SECTION,
-        **operator_tabs("Keys"),
+        tabs=operator_tabs("Keys"),
         **_family_context(keyspace, family),
         details=details,
     )
