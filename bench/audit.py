@@ -28,6 +28,7 @@ from plaza.articles import keys as a
 from plaza.core.auth import Actor
 from plaza.core.settings import Settings
 from plaza.keyspace.audit import AuditReport, Audits
+from plaza.sessions.keys import RECENT_TOKENS, SESSION_STATE
 from plaza.shop import keys as s
 from plaza.social import keys as k
 from plaza.social.engagements import Engagements
@@ -63,9 +64,9 @@ def person(i: int, people: int, now: int) -> Iterator[Command]:
     yield ("HSET", k.USER_POINTS(name), "total", 6 * POSTS_EACH)
     yield from article(name, i + 1, 1_700_000_000 + i)
     token = f"00000000-0000-4000-8000-{i:012X}"
-    yield ("HSET", s.SHOP_SESSION(token), "user", "", "since", 1_700_000_000, "seen", 1_700_000_000)
-    yield ("HSET", s.SHOP_CART(token), 1, 2)
-    yield ("ZADD", s.SHOP_RECENT(), 1_700_000_000, token)
+    yield ("HSET", SESSION_STATE(token), "user", "", "since", 1_700_000_000, "seen", 1_700_000_000)
+    yield ("HSET", s.CART(token), 1, 2)
+    yield ("ZADD", RECENT_TOKENS(), 1_700_000_000, token)
 
 
 def post(name: str, likers: list[str], id: str, created: int) -> Iterator[Command]:

@@ -29,8 +29,11 @@ from plaza.caching.row_cache import RowCache
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
+from plaza.sessions.model import Login
 from plaza.sessions.service import Sessions
-from plaza.shop.model import Login
+from plaza.sessions.session_store import SessionStore
+from plaza.sessions.sign_in import SignIn
+from plaza.shop.library import SESSION_DATA
 from tests.servers import running_server
 
 OURS = "plaza"
@@ -118,7 +121,7 @@ class Anybody:
 
 def session_app(sessions: Sessions) -> Starlette:
     async def who(request: Request) -> Response:
-        visit, _ = await sessions.visit(request.cookies.get("plaza"))
+        visit = await sessions.visit(request.cookies.get("plaza"))
         return PlainTextResponse(visit.user or "")
 
     return Starlette(routes=[Route("/who", who)])
@@ -190,8 +193,8 @@ async def pages_and_rows(functions: Functions, port: int) -> None:
 
 
 async def sessions(functions: Functions, port: int) -> None:
-    ours = Sessions(functions, Clock(), accounts=Anybody())
-    visit = await ours.login(None, Login("ana", "password"))
+    ours = Sessions(SessionStore(functions, Clock(), SESSION_DATA))
+    visit = await SignIn(ours.store, Anybody()).login(None, Login("ana", "password"))
     peer = Starsessions(port)
     _, headers = await Door(peer.app, "/enter").get()
     cookie = next(value.decode().partition(";")[0] for name, value in headers if name == b"set-cookie")

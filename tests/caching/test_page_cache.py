@@ -297,15 +297,15 @@ def test_if_none_match_is_read_as_rfc_9110_says(given: str | None, same: bool) -
 async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) -> None:
     item = await offer(name="<script>alert(1)</script>", qty=3)
     await shop.views.view(None, item.id)
-    served = await shop.storefront.item(item.id, None)
+    served = await shop.storefront.item_page(item.id, None)
     assert b"<script>" not in served.page.body
     assert b"&lt;script&gt;" in served.page.body
     assert b"Only 3 left" in served.page.body
-    assert (await shop.storefront.item(item.id, await shop.token())).cache_status.startswith("hit")
+    assert (await shop.storefront.item_page(item.id, await shop.token())).cache_status.startswith("hit")
     shop.clock.advance(seconds=2)
     await shop.items.change(item.id, ItemChange(name="A tablet", qty=0))
     shop.clock.advance(seconds=2)
-    changed = await shop.storefront.item(item.id, None)
+    changed = await shop.storefront.item_page(item.id, None)
     assert b"A tablet" in changed.page.body
     assert b"Sold out" in changed.page.body
     assert changed.etag != served.etag
@@ -314,18 +314,18 @@ async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) ->
 async def test_the_page_of_an_item_that_cannot_be_looked_up_says_so(shop: Shop, offer: Offer) -> None:
     item = await offer()
     note = b"how it last was"
-    assert note not in (await shop.storefront.item(item.id, None)).page.body
+    assert note not in (await shop.storefront.item_page(item.id, None)).page.body
     await shop.rows.schedule(str(item.id), 5)
     await shop.rows.worker.copy_due()
     shop.clock.advance(seconds=10)
-    assert note in (await shop.storefront.item(item.id, None)).page.body
+    assert note in (await shop.storefront.item_page(item.id, None)).page.body
 
 
 async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, offer: Offer) -> None:
     item = await offer()
     await shop.views.view(None, item.id)
-    await shop.storefront.item(item.id, None)
-    served = await shop.storefront.item(item.id, await shop.login("ana"))
+    await shop.storefront.item_page(item.id, None)
+    served = await shop.storefront.item_page(item.id, await shop.login("ana"))
     assert served.cache_status == "fwd=bypass; detail=personal"
     assert served.personal
 

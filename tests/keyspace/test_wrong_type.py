@@ -15,7 +15,8 @@ from plaza.app import Plaza
 from plaza.core import wrong_type
 from plaza.core.metrics import REGISTRY
 from plaza.core.timers import Timer
-from plaza.shop.keys import SHOP_CART, SHOP_SESSION
+from plaza.sessions.keys import SESSION_STATE
+from plaza.shop.keys import CART
 from plaza.social.keys import EXPLORE_FEED, POST, POST_LIKES
 from plaza.worker import Worker
 from tests.http_servers import all_of_plaza, client_of, is_problem
@@ -92,13 +93,13 @@ def ana_is_on_a_cluster(redis_client: Any) -> bool:
 @on_one_server
 async def test_what_opens_a_session_is_in_no_log(ana: httpx.AsyncClient, redis_client: Any) -> None:
     token = (await ana.post("/shop/session")).cookies["plaza"]
-    await breaks(redis_client, SHOP_CART(token))
+    await breaks(redis_client, CART(token))
     with capture_logs() as logs:
         told = is_problem(await ana.get("/shop/cart"), 500, "damaged_key")
     assert told["family"] == "cart:<token>"
     assert [line["key"] for line in told_of(logs)] == ["cart:<token>"]
     assert token not in str(logs) + str(told)
-    assert await redis_client.exists(SHOP_SESSION(token))
+    assert await redis_client.exists(SESSION_STATE(token))
 
 
 async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.AsyncClient, redis_client: Any) -> None:

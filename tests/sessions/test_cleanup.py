@@ -10,15 +10,18 @@ import pytest
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.sql import Sql
-from plaza.sessions.service import Limits, new_token
-from plaza.shop.keys import SHOP_CART, SHOP_LOGINS, SHOP_RECENT, SHOP_SESSION
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
+from plaza.sessions.model import SessionLimits, new_token
+from plaza.shop.keys import CART
 from tests.shop.conftest import Book, Shop, assemble, offer_in
 
 
 async def test_cleaning_ends_the_oldest_beyond_the_limit_with_everything_of_theirs_while_traffic_goes_on(
     functions: Functions, database: Sql, clock: ManualClock, people: Book, redis_client: Any
 ) -> None:
-    shop = assemble(functions, database, clock, people, Limits(idle=1000, absolute=10_000, most=30))
+    shop = assemble(
+        functions, database, clock, people, SessionLimits(idle_seconds=1000, absolute_seconds=10_000, max_sessions=30)
+    )
     item = await offer_in(shop)
     tokens = []
     for _ in range(80):
@@ -36,50 +39,50 @@ async def test_cleaning_ends_the_oldest_beyond_the_limit_with_everything_of_thei
     await traffic()
     ended, _ = await asyncio.gather(shop.sessions.clean(), traffic())
     assert ended == 50
-    left = await redis_client.zrange(SHOP_RECENT(), 0, -1)
+    left = await redis_client.zrange(RECENT_TOKENS(), 0, -1)
     assert sorted(left) == sorted([spared, *tokens[51:]])
     for token in tokens[1:51]:
-        assert await redis_client.exists(SHOP_SESSION(token)) + await redis_client.exists(SHOP_CART(token)) == 0
+        assert await redis_client.exists(SESSION_STATE(token)) + await redis_client.exists(CART(token)) == 0
     assert await shop.lines(spared) == {item.id: 1}
 
 
 async def test_a_session_that_is_seen_again_just_before_it_is_cleaned_stays(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.sessions.limits = Limits(most=1)
+    shop.sessions.store.limits = SessionLimits(max_sessions=1)
     token = await shop.token()
     shop.clock.advance(seconds=1)  # so that it is the oldest
     await shop.token()
-    to_clean = shop.sessions._to_clean
+    to_clean = shop.sessions._sessions_to_clean
 
     async def overtaken() -> list[tuple[str, str]]:
-        monkeypatch.setattr(shop.sessions, "_to_clean", to_clean)
+        monkeypatch.setattr(shop.sessions, "_sessions_to_clean", to_clean)
         found = await to_clean()
         shop.clock.advance(seconds=1)
         await shop.sessions.visit(token)
         return found
 
-    monkeypatch.setattr(shop.sessions, "_to_clean", overtaken)
+    monkeypatch.setattr(shop.sessions, "_sessions_to_clean", overtaken)
     assert await shop.sessions.clean() == 0
-    assert not (await shop.sessions.visit(token))[0].new
+    assert not (await shop.sessions.visit(token)).new
 
 
 async def test_cleaning_ends_sessions_that_nobody_came_back_to(shop: Shop, redis_client: Any) -> None:
     await shop.login("ana")
     await shop.token()
-    shop.clock.advance(seconds=shop.sessions.limits.idle + 1)
+    shop.clock.advance(seconds=shop.sessions.limits.idle_seconds + 1)
     fresh = await shop.token()
     assert await shop.sessions.clean() == 2
-    assert await redis_client.zrange(SHOP_RECENT(), 0, -1) == [fresh]
-    assert await redis_client.hlen(SHOP_LOGINS()) == 0
+    assert await redis_client.zrange(RECENT_TOKENS(), 0, -1) == [fresh]
+    assert await redis_client.hlen(LOGIN_TOKENS()) == 0
 
 
 async def test_what_others_left_in_recent_without_a_session_is_cleaned_too(shop: Shop, redis_client: Any) -> None:
     orphan = new_token()
-    await redis_client.zadd(SHOP_RECENT(), {orphan: 1.0, "no token": 0.5})
-    await redis_client.hset(SHOP_LOGINS(), orphan, "ana")
-    await redis_client.hset(SHOP_CART(orphan), "1", "2")
+    await redis_client.zadd(RECENT_TOKENS(), {orphan: 1.0, "no token": 0.5})
+    await redis_client.hset(LOGIN_TOKENS(), orphan, "ana")
+    await redis_client.hset(CART(orphan), "1", "2")
     assert await shop.sessions.clean() == 2
-    assert await redis_client.zcard(SHOP_RECENT()) == 0
-    assert await redis_client.hlen(SHOP_LOGINS()) == 0
-    assert await redis_client.exists(SHOP_CART(orphan)) == 0
+    assert await redis_client.zcard(RECENT_TOKENS()) == 0
+    assert await redis_client.hlen(LOGIN_TOKENS()) == 0
+    assert await redis_client.exists(CART(orphan)) == 0

@@ -14,10 +14,10 @@ from plaza.core.functions import Functions
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.sessions.service import GRACE_SECONDS
-from plaza.shop.keys import SHOP_LOGINS, SHOP_RECENT
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS
+from plaza.sessions.model import Login, SessionReplaced, WrongLogin
+from plaza.sessions.sign_in import GRACE_SECONDS
 from plaza.shop.library import LIBRARY
-from plaza.shop.model import Login, SessionMoved, WrongLogin
 from tests.servers import Cluster
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 from tests.timeouts import connect_for_test
@@ -27,17 +27,17 @@ async def test_a_wrong_password_opens_nothing(shop: Shop, redis_client: Any) -> 
     guest = await shop.token()
     for name, password in (("ana", "wrong"), ("nobody", "ana password"), ("no:name", "x"), ("me", "x")):
         with pytest.raises(WrongLogin):
-            await shop.sessions.login(guest, Login(name, password))
-    assert await redis_client.hgetall(SHOP_LOGINS()) == {}
-    assert not (await shop.sessions.visit(guest))[0].new
+            await shop.sign_in.login(guest, Login(name, password))
+    assert await redis_client.hgetall(LOGIN_TOKENS()) == {}
+    assert not (await shop.sessions.visit(guest)).new
 
 
 async def test_the_token_changes_at_login_and_the_old_one_is_not_signed_in(shop: Shop, redis_client: Any) -> None:
     guest = await shop.token()
     ana = await shop.login("ana", guest)
     assert ana != guest
-    assert await redis_client.hgetall(SHOP_LOGINS()) == {ana: "ana"}
-    assert await redis_client.zrange(SHOP_RECENT(), 0, -1) == [ana]
+    assert await redis_client.hgetall(LOGIN_TOKENS()) == {ana: "ana"}
+    assert await redis_client.zrange(RECENT_TOKENS(), 0, -1) == [ana]
 
 
 async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds(shop: Shop, offer: Offer) -> None:
@@ -45,11 +45,11 @@ async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds
     guest = await shop.token()
     ana = await shop.login("ana", guest)
     visit, _ = await shop.carts.put(guest, item.id, 2)  # left the browser before it heard of the new token
-    assert visit.moved
+    assert visit.replaced
     assert not visit.new, "a new cookie would take the place of the one from the login"
     assert await shop.lines(ana) == {item.id: 2}
     shop.clock.advance(seconds=GRACE_SECONDS + 1)
-    visit, _ = await shop.sessions.visit(guest)
+    visit = await shop.sessions.visit(guest)
     assert visit.new
     assert visit.user is None
 
@@ -60,11 +60,13 @@ async def test_the_old_token_is_followed_through_several_logins(shop: Shop, offe
     second = await shop.login("ana", first)
     third = await shop.login("ana", second)
     visit, _ = await shop.carts.put(first, item.id, 2)
-    assert (visit.moved, visit.new, visit.heir) == (True, False, "ana")
+    assert (visit.replaced, visit.new, visit.successor) == (True, False, "ana")
     assert await shop.lines(third) == {item.id: 2}
     await shop.sessions.logout(third)
-    visit, _ = await shop.sessions.visit(first)
-    assert (visit.moved, visit.new, visit.heir) == (True, False, None), "the cookie that was cleared stays cleared"
+    visit = await shop.sessions.visit(first)
+    assert (visit.replaced, visit.new, visit.successor) == (True, False, None), (
+        "the cookie that was cleared stays cleared"
+    )
 
 
 async def test_the_old_token_may_not_do_what_only_the_person_may(shop: Shop, offer: Offer) -> None:
@@ -72,12 +74,12 @@ async def test_the_old_token_may_not_do_what_only_the_person_may(shop: Shop, off
     guest = await shop.token()
     ana = await shop.login("ana", guest)
     await shop.carts.put(ana, item.id, 1)
-    visit, _ = await shop.sessions.visit(guest)
-    assert [session.id for session in await shop.sessions.own(visit)] == [visit.id]
+    visit = await shop.sessions.visit(guest)
+    assert [session.id for session in await shop.sessions.list_own(visit)] == [visit.id]
     assert (await shop.orders.page(visit, Page())).orders == []
-    with pytest.raises(SessionMoved):
-        await shop.orders.check_out(guest)
-    with pytest.raises(SessionMoved):
+    with pytest.raises(SessionReplaced):
+        await shop.checkout.check_out(guest)
+    with pytest.raises(SessionReplaced):
         await shop.sessions.end_own(visit, visit.id)
 
 
@@ -90,13 +92,13 @@ async def test_whoever_planted_the_token_learns_nothing_of_who_logged_in_with_it
     await shop.views.view(planted, bait.id)
     ana = await shop.login("ana", planted)
     await shop.views.view(ana, secret.id)
-    visit, _ = await shop.sessions.visit(planted)
-    assert shop.sessions.session(visit).user is None
+    visit = await shop.sessions.visit(planted)
+    assert shop.sessions.describe(visit).user is None
     assert visit.token == planted, "its id is not that of the person's session either"
     assert await shop.lines(planted) == {bait.id: 1}
     _, shown = await shop.carts.put(planted, bait.id, 2)
     assert [(line.id, line.qty) for line in shown.items] == [(bait.id, 2)]
-    _, viewed = await shop.views.recently(planted, Page())
+    _, viewed = await shop.views.recently_viewed(planted, Page())
     assert [item.id for item in viewed.items] == [bait.id]
     assert await shop.lines(ana) == {secret.id: 7, bait.id: 2}, "what was under way was done all the same"
 
@@ -106,7 +108,7 @@ async def test_a_token_that_was_replaced_long_ago_does_not_end_the_session_that_
     ana = await shop.login("ana", planted)
     shop.clock.advance(seconds=GRACE_SECONDS + 1)
     await shop.sessions.logout(planted)
-    assert (await shop.sessions.visit(ana))[0].user == "ana"
+    assert (await shop.sessions.visit(ana)).user == "ana"
 
 
 async def test_another_person_who_logs_in_gets_nothing_of_the_first(shop: Shop, offer: Offer) -> None:
@@ -116,12 +118,12 @@ async def test_another_person_who_logs_in_gets_nothing_of_the_first(shop: Shop, 
     await shop.views.view(ana, item.id)
     ben = await shop.login("ben", ana)
     assert await shop.lines(ben) == {}
-    _, viewed = await shop.views.recently(ben, Page())
+    _, viewed = await shop.views.recently_viewed(ben, Page())
     assert viewed.items == []
-    visit, _ = await shop.sessions.visit(ana)
-    assert visit.moved
+    visit = await shop.sessions.visit(ana)
+    assert visit.replaced
     assert visit.user is None
-    with pytest.raises(SessionMoved):
+    with pytest.raises(SessionReplaced):
         await shop.carts.put(ana, item.id, 1)
     assert await shop.lines(await shop.login("ana")) == {item.id: 3}
 
@@ -130,7 +132,7 @@ async def test_logging_out_with_a_token_that_was_just_replaced_ends_the_new_sess
     guest = await shop.token()
     ana = await shop.login("ana", await shop.login("ana", guest))
     await shop.sessions.logout(guest)
-    assert (await shop.sessions.visit(ana))[0].new
+    assert (await shop.sessions.visit(ana)).new
 
 
 async def test_a_login_whose_process_dies_is_finished_by_a_worker(
@@ -150,11 +152,11 @@ async def test_a_login_whose_process_dies_is_finished_by_a_worker(
         patch.setattr(shop.functions.outbox, "_settle", die)
         token = await shop.login("ana", guest)
     with cluster.redis_client() as redis_client:
-        assert redis_client.hgetall(SHOP_LOGINS()) == {}
+        assert redis_client.hgetall(LOGIN_TOKENS()) == {}
         while await shop.functions.outbox.recover(abandoned_ms=0):
             await shop.functions.outbox.drain()
-        assert redis_client.hgetall(SHOP_LOGINS()) == {token: "ana"}
-        assert redis_client.zrange(SHOP_RECENT(), 0, -1) == [token]
+        assert redis_client.hgetall(LOGIN_TOKENS()) == {token: "ana"}
+        assert redis_client.zrange(RECENT_TOKENS(), 0, -1) == [token]
     assert await shop.lines(token) == {item.id: 2}
     assert await shop.lines(await shop.login("ana")) == {item.id: 2}
 
@@ -185,5 +187,5 @@ async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
     with monkeypatch.context() as patch:
         patch.setattr(Book, "check", slow)
         token = await shop.login("ana")
-    assert (await shop.sessions.visit(token))[0].user is None
-    assert (await shop.sessions.visit(await shop.login("ana")))[0].user == "ana"
+    assert (await shop.sessions.visit(token)).user is None
+    assert (await shop.sessions.visit(await shop.login("ana"))).user == "ana"

@@ -12,17 +12,9 @@ import pytest
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
-from plaza.sessions.service import is_token, new_token
-from plaza.shop.keys import (
-    SHOP_ACCOUNT,
-    SHOP_ACCOUNT_SESSIONS,
-    SHOP_CART,
-    SHOP_LOGINS,
-    SHOP_RECENT,
-    SHOP_SESSION,
-    SHOP_VIEWED,
-)
-from plaza.shop.model import Login
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE, USER_SESSION_TOKENS
+from plaza.sessions.model import Login, is_token, new_token
+from plaza.shop.keys import ACCOUNT, CART, VIEWED_ITEMS
 from tests.round_trips import count_round_trips
 from tests.shop.conftest import Offer, Shop
 
@@ -39,8 +31,8 @@ async def test_strangers_see_who_is_signed_in_and_when_each_token_was_seen(shop:
     guest, ana = await shop.token(), await shop.login("ana")
     shop.clock.advance(seconds=1.5)
     await shop.sessions.visit(guest)
-    assert await redis_client.hgetall(SHOP_LOGINS()) == {ana: "ana"}
-    seen = dict(await redis_client.zrange(SHOP_RECENT(), 0, -1, withscores=True))
+    assert await redis_client.hgetall(LOGIN_TOKENS()) == {ana: "ana"}
+    seen = dict(await redis_client.zrange(RECENT_TOKENS(), 0, -1, withscores=True))
     assert seen == {ana: shop.clock.now_s() - 1.5, guest: shop.clock.now_s()}
 
 
@@ -60,35 +52,35 @@ async def test_strangers_see_who_is_signed_in_and_when_each_token_was_seen(shop:
 async def test_a_missing_dead_or_made_up_token_gets_a_new_session(
     shop: Shop, cookie: str | None, redis_client: Any
 ) -> None:
-    visit, _ = await shop.sessions.visit(cookie)
+    visit = await shop.sessions.visit(cookie)
     assert visit.new
     assert is_token(visit.token)
     assert visit.token != cookie
     assert visit.user is None
-    assert await redis_client.zrange(SHOP_RECENT(), 0, -1) == [visit.token]
+    assert await redis_client.zrange(RECENT_TOKENS(), 0, -1) == [visit.token]
 
 
 async def test_a_session_ends_when_idle_for_too_long(shop: Shop, redis_client: Any) -> None:
     token = await shop.login("ana")
-    shop.clock.advance(seconds=shop.sessions.limits.idle)
-    visit, _ = await shop.sessions.visit(token)
+    shop.clock.advance(seconds=shop.sessions.limits.idle_seconds)
+    visit = await shop.sessions.visit(token)
     assert visit.user == "ana"
-    shop.clock.advance(seconds=shop.sessions.limits.idle + 1)
-    visit, _ = await shop.sessions.visit(token)
+    shop.clock.advance(seconds=shop.sessions.limits.idle_seconds + 1)
+    visit = await shop.sessions.visit(token)
     assert visit.new
     assert visit.user is None
-    assert await redis_client.hgetall(SHOP_LOGINS()) == {}
-    assert await redis_client.exists(SHOP_SESSION(token)) == 0
+    assert await redis_client.hgetall(LOGIN_TOKENS()) == {}
+    assert await redis_client.exists(SESSION_STATE(token)) == 0
 
 
 async def test_a_session_ends_at_last_however_often_it_is_used(shop: Shop) -> None:
     token = await shop.login("ana")
     limits = shop.sessions.limits
-    for _ in range(int(limits.absolute // limits.idle)):
-        shop.clock.advance(seconds=limits.idle)
-        assert (await shop.sessions.visit(token))[0].user == "ana"
-    shop.clock.advance(seconds=limits.absolute % limits.idle + 1)
-    assert (await shop.sessions.visit(token))[0].new
+    for _ in range(int(limits.absolute_seconds // limits.idle_seconds)):
+        shop.clock.advance(seconds=limits.idle_seconds)
+        assert (await shop.sessions.visit(token)).user == "ana"
+    shop.clock.advance(seconds=limits.absolute_seconds % limits.idle_seconds + 1)
+    assert (await shop.sessions.visit(token)).new
 
 
 async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: Offer, redis_client: Any) -> None:
@@ -96,19 +88,19 @@ async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: O
     guest, ana = await shop.token(), await shop.login("ana")
     await shop.carts.put(ana, item.id, 2)
     gone = new_token()
-    await redis_client.hset(SHOP_LOGINS(), mapping={guest: "ben", ana: "ben", gone: "ben"})
-    await redis_client.zadd(SHOP_RECENT(), {ana: 1, gone: 2})
-    await redis_client.zrem(SHOP_RECENT(), guest)
-    await redis_client.delete(SHOP_CART(ana))
-    await redis_client.delete(SHOP_ACCOUNT_SESSIONS("ana"))
+    await redis_client.hset(LOGIN_TOKENS(), mapping={guest: "ben", ana: "ben", gone: "ben"})
+    await redis_client.zadd(RECENT_TOKENS(), {ana: 1, gone: 2})
+    await redis_client.zrem(RECENT_TOKENS(), guest)
+    await redis_client.delete(CART(ana))
+    await redis_client.delete(USER_SESSION_TOKENS("ana"))
     now_ms = shop.clock.now_ms()
     for token in (guest, ana, gone):
-        await shop.functions.run("shop_repair_session", [SHOP_SESSION(token)], now_ms, token)
-    await shop.functions.run("shop_repair_person", [SHOP_ACCOUNT("ana")], now_ms, "ana")
-    assert await redis_client.hgetall(SHOP_LOGINS()) == {ana: "ana"}
+        await shop.functions.run("shop_repair_session", [SESSION_STATE(token)], now_ms, token)
+    await shop.functions.run("shop_repair_account", [ACCOUNT("ana")], now_ms, "ana")
+    assert await redis_client.hgetall(LOGIN_TOKENS()) == {ana: "ana"}
     now = shop.clock.now_s()
-    assert dict(await redis_client.zrange(SHOP_RECENT(), 0, -1, withscores=True)) == {guest: now, ana: now}
-    assert await redis_client.zrange(SHOP_ACCOUNT_SESSIONS("ana"), 0, -1) == [ana]
+    assert dict(await redis_client.zrange(RECENT_TOKENS(), 0, -1, withscores=True)) == {guest: now, ana: now}
+    assert await redis_client.zrange(USER_SESSION_TOKENS("ana"), 0, -1) == [ana]
     assert await shop.lines(ana) == {item.id: 2}
 
 
@@ -118,11 +110,11 @@ async def test_logging_out_empties_what_the_token_had(shop: Shop, offer: Offer, 
     await shop.carts.put(token, item.id, 2)
     await shop.views.view(token, item.id)
     await shop.sessions.logout(token)
-    for key in (SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)):
+    for key in (SESSION_STATE(token), CART(token), VIEWED_ITEMS(token)):
         assert await redis_client.exists(key) == 0
-    assert await redis_client.hexists(SHOP_LOGINS(), token) is False
-    assert await redis_client.zscore(SHOP_RECENT(), token) is None
-    assert await redis_client.zcard(SHOP_ACCOUNT_SESSIONS("ana")) == 0
+    assert await redis_client.hexists(LOGIN_TOKENS(), token) is False
+    assert await redis_client.zscore(RECENT_TOKENS(), token) is None
+    assert await redis_client.zcard(USER_SESSION_TOKENS("ana")) == 0
 
 
 async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_beside_it(
@@ -149,11 +141,11 @@ async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_besid
 
         await asyncio.gather(busy(), busy(), leave())
         await shop.functions.outbox.drain()
-        for key in (SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)):
+        for key in (SESSION_STATE(token), CART(token), VIEWED_ITEMS(token)):
             assert await redis_client.exists(key) == 0
-        assert await redis_client.hexists(SHOP_LOGINS(), token) is False
-        assert await redis_client.zscore(SHOP_RECENT(), token) is None
-        assert await redis_client.zscore(SHOP_ACCOUNT_SESSIONS("ana"), token) is None
+        assert await redis_client.hexists(LOGIN_TOKENS(), token) is False
+        assert await redis_client.zscore(RECENT_TOKENS(), token) is None
+        assert await redis_client.zscore(USER_SESSION_TOKENS("ana"), token) is None
         await shop.sessions.logout(other)
 
 
@@ -161,16 +153,16 @@ async def test_people_see_and_end_their_own_sessions_by_an_id_that_is_no_token(s
     first = await shop.login("ana")
     shop.clock.advance(seconds=5)
     second, bens = await shop.login("ana"), await shop.login("ben")
-    visit, _ = await shop.sessions.visit(second)
+    visit = await shop.sessions.visit(second)
     page = await shop.sessions.page(visit, Page())
     assert [s.current for s in page.sessions] == [True, False]
     assert not {s.id for s in page.sessions} & {first, second}
-    bens_id = (await shop.sessions.visit(bens))[0].id
+    bens_id = (await shop.sessions.visit(bens)).id
     with pytest.raises(NotFound):
         await shop.sessions.end_own(visit, bens_id)
     await shop.sessions.end_own(visit, page.sessions[1].id)
-    assert (await shop.sessions.visit(first))[0].new
-    assert (await shop.sessions.visit(bens))[0].user == "ben"
+    assert (await shop.sessions.visit(first)).new
+    assert (await shop.sessions.visit(bens)).user == "ben"
     assert [s.id for s in (await shop.sessions.page(visit, Page())).sessions] == [visit.id]
 
 
@@ -178,7 +170,7 @@ async def test_pages_of_sessions_neither_repeat_nor_skip(shop: Shop) -> None:
     for _ in range(4):
         token = await shop.login("ana")
         shop.clock.advance(seconds=1)
-    visit, _ = await shop.sessions.visit(token)
+    visit = await shop.sessions.visit(token)
     first = await shop.sessions.page(visit, Page(limit=3))
     rest = await shop.sessions.page(visit, Page(limit=3, cursor=first.pagination.next_cursor))
     times = [s.created_at for s in (*first.sessions, *rest.sessions)]
@@ -192,12 +184,10 @@ async def test_a_person_has_fifty_sessions_at_most(shop: Shop, redis_client: Any
     for _ in range(50):
         shop.clock.advance(seconds=1)
         token = new_token()
-        await shop.functions.run(
-            "shop_open", [SHOP_SESSION(token), SHOP_CART(token), SHOP_VIEWED(token)], token, shop.sessions.now(), "ana"
-        )
+        await shop.sessions.store.open(token, "ana", shop.sessions.store.now())
     await shop.functions.outbox.drain()
-    assert await redis_client.zcard(SHOP_ACCOUNT_SESSIONS("ana")) == 50
-    assert (await shop.sessions.visit(first))[0].new
+    assert await redis_client.zcard(USER_SESSION_TOKENS("ana")) == 50
+    assert (await shop.sessions.visit(first)).new
 
 
 async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) -> None:
@@ -206,7 +196,7 @@ async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) 
     await shop.carts.put(tokens[0], first.id, 3)
     shop.clock.advance(seconds=1)
     await shop.revocations.note("ana")
-    visit, _ = await shop.sessions.visit(tokens[0])
+    visit = await shop.sessions.visit(tokens[0])
     assert (visit.new, visit.user) == (True, None)
     visit, cart = await shop.carts.put(tokens[1], second.id, 1)
     assert (visit.new, visit.user, [line.id for line in cart.items]) == (True, None, [second.id])
@@ -220,7 +210,6 @@ async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Of
         for work in (
             lambda token=token: shop.sessions.visit(token),
             lambda token=token: shop.views.view(token, item.id),
-            lambda token=token: shop.sessions.visit(token, "shop_cart"),
         ):
             await shop.functions.outbox.drain()  # what the one before left to follow by itself is not ours
             shop.clock.advance(seconds=0.1)
@@ -235,5 +224,5 @@ async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Of
         rounds = await count_round_trips(valkey, shop.carts.put(token, item.id, tokens.index(token) + 1))
         assert rounds <= (5 if valkey.clustered else 2)  # one of them reads the rows of the cart
     await shop.functions.outbox.drain()
-    rounds = await count_round_trips(valkey, shop.sessions.login(tokens[0], Login("ben", "ben password")))
+    rounds = await count_round_trips(valkey, shop.sign_in.login(tokens[0], Login("ben", "ben password")))
     assert rounds <= (7 if valkey.clustered else 2)

@@ -28,14 +28,18 @@ from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
-from plaza.sessions.service import Limits, Sessions
+from plaza.sessions.model import Login, SessionLimits
+from plaza.sessions.service import Sessions
+from plaza.sessions.session_store import SessionStore
+from plaza.sessions.sign_in import SignIn
 from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
-from plaza.shop.items import Items, loader
-from plaza.shop.library import LIBRARY
-from plaza.shop.model import Item, Login, NewItem
+from plaza.shop.checkout import Checkout
+from plaza.shop.items import Items, row_loader
+from plaza.shop.library import LIBRARY, SESSION_DATA
+from plaza.shop.model import Item, NewItem
 from plaza.shop.orders import Orders
-from plaza.shop.personal_data import Shoppers
+from plaza.shop.personal_data import ShopPersonalData
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 from tests.http_servers import client_of
@@ -72,6 +76,7 @@ class Shop:
     clock: ManualClock
     revocations: Revocations
     sessions: Sessions
+    sign_in: SignIn
     rows: RowCache
     pages: PageCache
     items: Items
@@ -79,17 +84,18 @@ class Shop:
     views: Views
     carts: Carts
     orders: Orders
+    checkout: Checkout
     cache_admin: CacheAdmin
     storefront: Storefront
-    shoppers: Shoppers
+    personal_data: ShopPersonalData
 
     async def token(self) -> str:
         """A guest's."""
-        visit, _ = await self.sessions.visit(None)
+        visit = await self.sessions.visit(None)
         return visit.token
 
     async def login(self, name: str, cookie: str | None = None) -> str:
-        visit = await self.sessions.login(cookie, Login(name, f"{name} password"))
+        visit = await self.sign_in.login(cookie, Login(name, f"{name} password"))
         return visit.token
 
     async def lines(self, token: str) -> dict[int, int]:
@@ -113,12 +119,16 @@ class Shop:
                 yield
 
 
-def assemble(functions: Functions, sql: Sql, clock: ManualClock, book: Book, limits: Limits | None = None) -> Shop:
+def assemble(
+    functions: Functions, sql: Sql, clock: ManualClock, book: Book, limits: SessionLimits | None = None
+) -> Shop:
     revocations = Revocations(functions.valkey, clock=clock)
-    sessions = Sessions(functions, clock, accounts=book, revocations=revocations, limits=limits)
-    rows, pages = RowCache(functions, loader(sql), clock=clock), PageCache(functions, clock=clock)
+    store = SessionStore(functions, clock, SESSION_DATA, revocations, limits)
+    sessions = Sessions(store)
+    rows, pages = RowCache(functions, row_loader(sql), clock=clock), PageCache(functions, clock=clock)
     items = Items(sql, rows, pages.purge)
-    orders = Orders(sql, sessions, items, clock)
+    orders = Orders(sql)
+    checkout = Checkout(sql, store, items, orders, clock)
     item_views = ItemViews(functions, clock)
     return Shop(
         functions=functions,
@@ -126,16 +136,18 @@ def assemble(functions: Functions, sql: Sql, clock: ManualClock, book: Book, lim
         clock=clock,
         revocations=revocations,
         sessions=sessions,
+        sign_in=SignIn(store, book, on_replaced=checkout.finish_for_guest),
         rows=rows,
         pages=pages,
         items=items,
         item_views=item_views,
-        views=Views(sessions, items, item_views, Snapshots(functions.valkey, clock)),
-        carts=Carts(sessions, items),
+        views=Views(store, items, item_views, Snapshots(functions.valkey, clock)),
+        carts=Carts(store, items),
         orders=orders,
+        checkout=checkout,
         cache_admin=CacheAdmin(functions, items, clock),
         storefront=Storefront(items, pages),
-        shoppers=Shoppers(sessions, orders),
+        personal_data=ShopPersonalData(sessions, orders),
     )
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
-from plaza.sessions.service import GRACE_SECONDS, new_token
-from plaza.shop.keys import SHOP_ACCOUNT_CART, SHOP_CART, of_account
-from plaza.shop.model import MOST_LINES, CartFull, NewQuantity
+from plaza.sessions.model import new_token
+from plaza.sessions.sign_in import GRACE_SECONDS
+from plaza.shop.keys import ACCOUNT_CART, CART, account_keys
+from plaza.shop.model import MAX_LINES, CartFull, NewQuantity
 from tests.shop.conftest import Offer, Shop
 
 
@@ -22,7 +23,7 @@ async def test_a_stranger_reads_a_cart_as_the_document_says(shop: Shop, offer: O
     for token in (await shop.token(), await shop.login("ana")):
         await shop.carts.put(token, one.id, 10)
         await shop.carts.put(token, two.id, 3)
-        assert await redis_client.hgetall(SHOP_CART(token)) == {str(one.id): "10", str(two.id): "3"}
+        assert await redis_client.hgetall(CART(token)) == {str(one.id): "10", str(two.id): "3"}
 
 
 async def test_a_cart_is_priced_as_of_now(shop: Shop, offer: Offer) -> None:
@@ -71,11 +72,11 @@ async def test_an_item_that_is_not_cached_can_be_put_in_a_cart(shop: Shop, offer
 async def test_a_cart_has_room_for_a_hundred_lines(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     guest, ana = await shop.token(), await shop.login("ana")
-    for token, cart in ((guest, SHOP_CART(guest)), (ana, SHOP_ACCOUNT_CART("ana"))):
-        await redis_client.hset(cart, mapping={f"9{n:05d}": 1 for n in range(MOST_LINES)})
+    for token, cart in ((guest, CART(guest)), (ana, ACCOUNT_CART("ana"))):
+        await redis_client.hset(cart, mapping={f"9{n:05d}": 1 for n in range(MAX_LINES)})
         with pytest.raises(CartFull):
             await shop.carts.put(token, item.id, 1)
-        assert await redis_client.hlen(cart) == MOST_LINES
+        assert await redis_client.hlen(cart) == MAX_LINES
 
 
 async def test_a_guest_cart_joins_the_accounts_at_login_by_sum_to_999(shop: Shop, offer: Offer) -> None:
@@ -94,7 +95,7 @@ async def test_a_guest_cart_joins_the_accounts_at_login_by_sum_to_999(shop: Shop
 async def test_a_login_that_fails_half_way_leaves_the_guest_with_the_cart(shop: Shop, offer: Offer) -> None:
     item, guest = await offer(), await shop.token()
     await shop.carts.put(guest, item.id, 2)
-    with shop.dies_at("shop_open"):
+    with shop.dies_at("shop_open_session"):
         await shop.login("ana", guest)
     shop.clock.advance(seconds=3600)
     assert await shop.lines(guest) == {item.id: 2}
@@ -114,20 +115,20 @@ async def test_a_guest_cart_joins_once_however_often_login_is_repeated(shop: Sho
 
 async def test_a_cart_that_comes_to_the_account_twice_counts_once(shop: Shop, redis_client: Any) -> None:
     for _ in range(2):  # as it may on a cluster, when a worker takes over from a process that was only slow
-        await shop.functions.run("shop_absorb", of_account("ana"), "ana", new_token(), "7 1")
+        await shop.functions.run("shop_merge_cart", account_keys("ana"), "ana", new_token(), "7 1")
     token = new_token()
     for _ in range(2):
-        await shop.functions.run("shop_absorb", of_account("ana"), "ana", token, "7 3 8 2")
-    assert await redis_client.hgetall(SHOP_ACCOUNT_CART("ana")) == {"7": "5", "8": "2"}
+        await shop.functions.run("shop_merge_cart", account_keys("ana"), "ana", token, "7 3 8 2")
+    assert await redis_client.hgetall(ACCOUNT_CART("ana")) == {"7": "5", "8": "2"}
 
 
 async def test_all_sessions_of_a_person_show_one_cart(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     phone, laptop = await shop.login("ana"), await shop.login("ana")
     await shop.carts.put(phone, item.id, 4)
-    assert await redis_client.hgetall(SHOP_CART(laptop)) == {str(item.id): "4"}
+    assert await redis_client.hgetall(CART(laptop)) == {str(item.id): "4"}
     await shop.carts.put(laptop, item.id, 0)
-    assert await redis_client.exists(SHOP_CART(phone)) == 0
+    assert await redis_client.exists(CART(phone)) == 0
 
 
 async def test_what_was_viewed_comes_along_at_login(shop: Shop, offer: Offer) -> None:
@@ -137,7 +138,7 @@ async def test_what_was_viewed_comes_along_at_login(shop: Shop, offer: Offer) ->
     shop.clock.advance(seconds=1)
     await shop.views.view(guest, two.id)
     ana = await shop.login("ana", guest)
-    _, viewed = await shop.views.recently(ana, Page())
+    _, viewed = await shop.views.recently_viewed(ana, Page())
     assert [item.id for item in viewed.items] == [two.id, one.id]
 
 
@@ -202,6 +203,6 @@ async def test_however_many_change_a_persons_cart_at_once_all_sessions_show_the_
         *(shop.login("ana", guest) for guest in guests),
     )
     await shop.functions.outbox.drain()
-    account = await redis_client.hgetall(SHOP_ACCOUNT_CART("ana"))
+    account = await redis_client.hgetall(ACCOUNT_CART("ana"))
     for token in tokens:
-        assert await redis_client.hgetall(SHOP_CART(token)) == account
+        assert await redis_client.hgetall(CART(token)) == account

@@ -12,7 +12,7 @@ import httpx
 from plaza.app import running
 from plaza.core.settings import Settings
 from plaza.sessions.cookies import PLAIN_NAME, SECURE_NAME
-from plaza.sessions.service import is_token
+from plaza.sessions.model import is_token
 from tests.http_servers import client_of
 from tests.servers import Cluster, Server
 from tests.shop.conftest import API_KEY, KEY

@@ -13,8 +13,8 @@ from plaza.caching.keys import CACHED_ROW, ITEM_VIEWS, ROW_DELAYS
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.shop.items import loader
-from plaza.shop.keys import SHOP_CART, SHOP_VIEWED
+from plaza.shop.items import row_loader
+from plaza.shop.keys import CART, VIEWED_ITEMS
 from plaza.shop.model import ItemChange, NewItem, hundredths, price_text
 from plaza.shop.tables import ITEMS
 from tests.shop.conftest import Offer, Shop
@@ -81,14 +81,14 @@ async def test_what_others_wrote_that_is_no_item_stands_in_no_list(shop: Shop, o
     strange = {"item1": -23, "a b": -22, "007": -21, str(item.id): -1}
     await redis_client.set(CACHED_ROW("item1"), '{"qty":629, "name": "GTab 7inch", "description": "..."}')
     await redis_client.zadd(ITEM_VIEWS(), strange)
-    await redis_client.zadd(SHOP_VIEWED(token), strange)
+    await redis_client.zadd(VIEWED_ITEMS(token), strange)
     await redis_client.zadd(ROW_DELAYS(), dict.fromkeys(strange, 5))
-    await redis_client.hset(SHOP_CART(token), mapping={"item1": "10", str(item.id): "3", "2": "many", "3": "-1"})
+    await redis_client.hset(CART(token), mapping={"item1": "10", str(item.id): "3", "2": "many", "3": "-1"})
     assert (await shop.views.popular(Page())).items == [item]
-    assert (await shop.views.recently(token, Page()))[1].items == [item]
+    assert (await shop.views.recently_viewed(token, Page()))[1].items == [item]
     assert [row.id for row in (await shop.cache_admin.state(Page())).rows] == [item.id]
     assert await shop.lines(token) == {item.id: 3}
-    _, order = await shop.orders.check_out(token)
+    _, order = await shop.checkout.check_out(token)
     assert [(line.id, line.qty) for line in order.items] == [(item.id, 3)]
 
 
@@ -101,7 +101,7 @@ async def test_rows_come_alike_from_both_databases(sql: Sql) -> None:
     async with sql.begin() as tx:
         values = {"name": "n", "description": "d", "price": 10**12 + 1, "qty": 5, "version": 1}
         id = (await tx.execute(insert(ITEMS).values(values).returning(ITEMS.c.id))).scalar_one()
-    rows = await loader(sql)([str(id), "999", "no number", "²", f"0{id}", "9" * 25])
+    rows = await row_loader(sql)([str(id), "999", "no number", "²", f"0{id}", "9" * 25])
     assert rows == {
         str(id): {"qty": 5, "name": "n", "description": "d", "price": "10000000000.01", "id": id, "version": 1}
     }

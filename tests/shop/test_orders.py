@@ -15,9 +15,10 @@ from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.sql import Sql
-from plaza.shop.keys import SHOP_CART, SHOP_LOGINS
+from plaza.sessions.keys import LOGIN_TOKENS
+from plaza.shop.checkout import REPEAT_SECONDS
+from plaza.shop.keys import CART
 from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
-from plaza.shop.orders import AGAIN_SECONDS
 from plaza.shop.tables import ITEMS, LINES, ORDERS
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 from tests.waiting import eventually
@@ -55,14 +56,14 @@ async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_on
     for token, left in ((await both.token(), (2, 1)), (await both.login("ana"), (1, 0))):
         await both.carts.put(token, one.id, 3 if left[0] == 2 else 1)
         await both.carts.put(token, two.id, 1)
-        _, order = await both.orders.check_out(token)
+        _, order = await both.checkout.check_out(token)
         assert order.total == ("20.20" if left[0] == 2 else "20.00")
         assert await both.lines(token) == {}
-        assert await redis_client.exists(SHOP_CART(token)) == 0
+        assert await redis_client.exists(CART(token)) == 0
         for item, qty in zip((one, two), left, strict=True):
             assert await stock(both, item.id) == qty
             assert json.loads(await redis_client.get(CACHED_ROW(item.id)))["qty"] == qty
-        visit, _ = await both.sessions.visit(token)
+        visit = await both.sessions.visit(token)
         assert (await both.orders.page(visit, Page())).orders == [order]
 
 
@@ -72,10 +73,10 @@ async def test_prices_are_those_of_the_moment(both: Shop) -> None:
     token = await both.token()
     await both.carts.put(token, item.id, 2)
     await both.items.change(item.id, ItemChange(price="1.50"))
-    _, order = await both.orders.check_out(token)
+    _, order = await both.checkout.check_out(token)
     assert order.total == "3.00"
     await both.items.change(item.id, ItemChange(price="9.00", name="renamed"))
-    visit, _ = await both.sessions.visit(token)
+    visit = await both.sessions.visit(token)
     assert (await both.orders.page(visit, Page())).orders == [order]
 
 
@@ -83,7 +84,7 @@ async def test_two_hundred_checkouts_of_the_last_ten_pieces_sell_exactly_ten(bot
     item = await offer_in(both, qty=10)
     tokens = [await both.token() for _ in range(200)]
     await asyncio.gather(*(both.carts.put(token, item.id, 1) for token in tokens))
-    results = await asyncio.gather(*(both.orders.check_out(token) for token in tokens), return_exceptions=True)
+    results = await asyncio.gather(*(both.checkout.check_out(token) for token in tokens), return_exceptions=True)
     sold = [result for result in results if not isinstance(result, BaseException)]
     assert len(sold) == 10
     assert all(isinstance(r, OutOfStock) for r in results if isinstance(r, BaseException))
@@ -101,7 +102,7 @@ async def test_clicking_twenty_times_makes_one_order(both: Shop) -> None:
     for token in (await both.token(), await both.login("ana")):
         await both.carts.put(token, item.id, 2)
         before = await stock(both, item.id)
-        results = await asyncio.gather(*(both.orders.check_out(token) for _ in range(20)))
+        results = await asyncio.gather(*(both.checkout.check_out(token) for _ in range(20)))
         assert len({order.id for _, order in results}) == 1
         assert await stock(both, item.id) == before - 2
         assert await both.lines(token) == {}
@@ -114,17 +115,17 @@ async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None
     await both.carts.put(token, one.id, 5)
     await both.carts.put(token, two.id, 2)
     with pytest.raises(OutOfStock) as refused:
-        await both.orders.check_out(token)
+        await both.checkout.check_out(token)
     assert refused.value.extra == {"id": two.id, "wanted": 2, "left": 1}
     assert (await stock(both, one.id), await stock(both, two.id)) == (5, 1)
     assert await count_of(both, ORDERS) == 0
     assert await both.lines(token) == {one.id: 5, two.id: 2}
     await both.carts.put(token, two.id, 1)
-    await both.orders.check_out(token)
+    await both.checkout.check_out(token)
     assert (await stock(both, one.id), await stock(both, two.id)) == (0, 0)
 
 
-@pytest.mark.parametrize("moment", ["caching_fill_row", "caching_purge", "shop_ordered"])
+@pytest.mark.parametrize("moment", ["caching_fill_row", "caching_purge", "shop_finish"])
 async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
     shop: Shop, offer: Offer, redis_client: Any, moment: str
 ) -> None:
@@ -134,15 +135,15 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         await shop.carts.put(token, item.id, 2)
         before = await stock(shop, item.id)
         with shop.dies_at(moment):
-            await shop.orders.check_out(token)
+            await shop.checkout.check_out(token)
         assert await shop.lines(token) == {item.id: 2}
         await shop.carts.put(token, other.id, 1)  # meanwhile they go on shopping
-        _, order = await shop.orders.check_out(token)
+        _, order = await shop.checkout.check_out(token)
         assert [(line.id, line.qty) for line in order.items] == [(item.id, 2)]
         assert await stock(shop, item.id) == before - 2
         assert json.loads(await redis_client.get(CACHED_ROW(item.id)))["qty"] == before - 2
         assert await shop.lines(token) == {other.id: 1}, "what was added since is for the next order"
-        _, second = await shop.orders.check_out(token)
+        _, second = await shop.checkout.check_out(token)
         assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]
 
 
@@ -152,8 +153,8 @@ async def test_a_cart_that_was_ordered_is_not_merged_again_at_login(shop: Shop, 
     await shop.carts.put(ana, item.id, 1)
     guest = await shop.token()
     await shop.carts.put(guest, item.id, 2)
-    with shop.dies_at("shop_ordered"):
-        await shop.orders.check_out(guest)
+    with shop.dies_at("shop_finish"):
+        await shop.checkout.check_out(guest)
     await shop.carts.put(guest, other.id, 3)
     again = await shop.login("ana", guest)
     assert await shop.lines(again) == {item.id: 1, other.id: 3}
@@ -167,15 +168,15 @@ async def test_logging_in_while_the_order_is_written_leaves_nothing_of_it_in_the
     item = await offer(qty=10)
     guest = await shop.token()
     await shop.carts.put(guest, item.id, 2)
-    order, tokens = shop.orders._order, []
+    order, tokens = shop.checkout._order, []
 
     async def slow(*args: Any) -> Any:
         made = await order(*args)
         tokens.append(await shop.login("ana", guest))
         return made
 
-    monkeypatch.setattr(shop.orders, "_order", slow)
-    await shop.orders.check_out(guest)
+    monkeypatch.setattr(shop.checkout, "_order", slow)
+    await shop.checkout.check_out(guest)
     assert await shop.lines(tokens[0]) == {}
     assert await count_of(shop, ORDERS) == 1
 
@@ -186,15 +187,15 @@ async def test_what_is_added_while_an_order_is_written_stays_in_the_cart(
     item = await offer(qty=10)
     token = await shop.token()
     await shop.carts.put(token, item.id, 1)
-    order = shop.orders._order
+    order = shop.checkout._order
 
     async def slow(*args: Any) -> Any:
         made = await order(*args)
         await shop.carts.put(token, item.id, 3)
         return made
 
-    monkeypatch.setattr(shop.orders, "_order", slow)
-    await shop.orders.check_out(token)
+    monkeypatch.setattr(shop.checkout, "_order", slow)
+    await shop.checkout.check_out(token)
     assert await shop.lines(token) == {item.id: 2}
 
 
@@ -207,35 +208,35 @@ async def test_a_second_click_that_comes_late_takes_nothing_out_of_the_next_cart
         call, gate = shop.functions.run, asyncio.Event()
 
         async def wait(verb: str, *args: Any, call: Any = call, gate: asyncio.Event = gate) -> Any:
-            if verb.startswith("shop_ordered"):
+            if verb.startswith("shop_finish"):
                 await gate.wait()
             return await call(verb, *args)
 
         with monkeypatch.context() as patch:
             patch.setattr(shop.functions, "run", wait)
-            late = asyncio.create_task(shop.orders.check_out(token))
+            late = asyncio.create_task(shop.checkout.check_out(token))
             await eventually(lambda: count_of(shop, ORDERS))
             patch.setattr(shop.functions, "run", call)
-            await shop.orders.check_out(token)
+            await shop.checkout.check_out(token)
             await shop.carts.put(token, item.id, 5)
             gate.set()
             await late
         assert await shop.lines(token) == {item.id: 5}
         await shop.carts.put(token, item.id, 0)
-        shop.clock.advance(seconds=AGAIN_SECONDS + 1)
+        shop.clock.advance(seconds=REPEAT_SECONDS + 1)
 
 
 async def test_an_empty_cart_is_refused_once_the_last_order_is_old(shop: Shop, offer: Offer) -> None:
     item = await offer()
     token = await shop.token()
     with pytest.raises(EmptyCart):
-        await shop.orders.check_out(token)
+        await shop.checkout.check_out(token)
     await shop.carts.put(token, item.id, 1)
-    _, order = await shop.orders.check_out(token)
-    assert (await shop.orders.check_out(token))[1] == order
-    shop.clock.advance(seconds=AGAIN_SECONDS + 1)
+    _, order = await shop.checkout.check_out(token)
+    assert (await shop.checkout.check_out(token))[1] == order
+    shop.clock.advance(seconds=REPEAT_SECONDS + 1)
     with pytest.raises(EmptyCart):
-        await shop.orders.check_out(token)
+        await shop.checkout.check_out(token)
 
 
 async def test_nobody_sees_anothers_orders(shop: Shop, offer: Offer) -> None:
@@ -243,9 +244,9 @@ async def test_nobody_sees_anothers_orders(shop: Shop, offer: Offer) -> None:
     ana, guest = await shop.login("ana"), await shop.token()
     for token in (ana, guest):
         await shop.carts.put(token, item.id, 1)
-        await shop.orders.check_out(token)
+        await shop.checkout.check_out(token)
     for token, count in ((ana, 1), (guest, 1), (await shop.login("ana"), 1), (await shop.login("ben"), 0)):
-        visit, _ = await shop.sessions.visit(token)
+        visit = await shop.sessions.visit(token)
         assert len((await shop.orders.page(visit, Page())).orders) == count
 
 
@@ -256,9 +257,9 @@ async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
     made = []
     for _ in range(5):
         await both.carts.put(token, item.id, 1)
-        made.append((await both.orders.check_out(token))[1].id)
+        made.append((await both.checkout.check_out(token))[1].id)
         both.clock.advance(seconds=1)
-    visit, _ = await both.sessions.visit(token)
+    visit = await both.sessions.visit(token)
     first = await both.orders.page(visit, Page(limit=3))
     rest = await both.orders.page(visit, Page(limit=3, cursor=first.pagination.next_cursor))
     assert [order.id for order in (*first.orders, *rest.orders)] == made[::-1]
@@ -271,31 +272,31 @@ async def test_a_person_who_takes_another_name_keeps_cart_and_orders(
     item = await offer()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 1)
-    await shop.orders.check_out(token)
+    await shop.checkout.check_out(token)
     await shop.carts.put(token, item.id, 2)
-    before = await shop.shoppers.export("ana")
+    before = await shop.personal_data.export("ana")
     for _ in range(2):
-        await shop.shoppers.rename("ana", "anna")
-    after = await shop.shoppers.export("anna")
+        await shop.personal_data.rename("ana", "anna")
+    after = await shop.personal_data.export("anna")
     assert after == {**before, "sessions": []}
-    assert await shop.shoppers.export("ana") == {"cart": {}, "sessions": [], "orders": []}
-    assert (await shop.sessions.visit(token))[0].new
-    assert await redis_client.hlen(SHOP_LOGINS()) == 0
+    assert await shop.personal_data.export("ana") == {"cart": {}, "sessions": [], "orders": []}
+    assert (await shop.sessions.visit(token)).new
+    assert await redis_client.hlen(LOGIN_TOKENS()) == 0
 
 
 async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, offer: Offer, redis_client: Any) -> None:
     item = await offer()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 1)
-    await shop.orders.check_out(token)
+    await shop.checkout.check_out(token)
     await shop.carts.put(token, item.id, 2)
-    held = await shop.shoppers.export("ana")
+    held = await shop.personal_data.export("ana")
     assert held["cart"] == {str(item.id): 2}
     assert len(held["sessions"]) == len(held["orders"]) == 1
     assert token not in json.dumps(held)
-    await shop.shoppers.delete("ana")
-    await shop.shoppers.delete("ana")
-    assert await shop.shoppers.export("ana") == {"cart": {}, "sessions": [], "orders": []}
-    assert (await shop.sessions.visit(token))[0].new
-    assert await redis_client.exists(SHOP_CART(token)) == 0
+    await shop.personal_data.delete("ana")
+    await shop.personal_data.delete("ana")
+    assert await shop.personal_data.export("ana") == {"cart": {}, "sessions": [], "orders": []}
+    assert (await shop.sessions.visit(token)).new
+    assert await redis_client.exists(CART(token)) == 0
     assert await count_of(shop, ORDERS) == 1, "stock and sums still add up"

@@ -12,8 +12,8 @@ from plaza.core.clock import ManualClock
 from plaza.core.errors import Unauthenticated
 from plaza.core.functions import Functions
 from plaza.core.sql import Sql
-from plaza.shop.keys import SHOP_ACCOUNT_CART, of_account
-from plaza.shop.model import SessionMoved
+from plaza.sessions.model import SessionReplaced
+from plaza.shop.keys import ACCOUNT_CART, account_keys
 from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
 from tests.username_lock_probe import assert_waits_for_username_lock
 
@@ -33,7 +33,7 @@ async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doub
     before, added = await offer(), await offer()
     for step in range(5):
         old, new = f"ana{step}", f"anna{step}"
-        token = (await shop.sessions.admit(None, old)).token
+        token = (await shop.sign_in.admit(None, old)).token
         await shop.carts.put(token, before.id, 2)
         shop.clock.advance(seconds=1)
         if heard:
@@ -41,17 +41,17 @@ async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doub
         clicks: list[str] = []  # the token that each click left behind, unless it was refused
 
         async def click(token: str = token, clicks: list[str] = clicks) -> None:
-            with contextlib.suppress(SessionMoved):
+            with contextlib.suppress(SessionReplaced):
                 clicks.append((await shop.carts.put(token, added.id, 3))[0].token)
 
         async with _before(shop, monkeypatch, step, click, dies=dies):
-            await shop.shoppers.rename(old, new)
+            await shop.personal_data.rename(old, new)
         for _ in range(2):
-            await shop.shoppers.rename(old, new)
-        moved = (await shop.shoppers.export(new))["cart"]
+            await shop.personal_data.rename(old, new)
+        moved = (await shop.personal_data.export(new))["cart"]
         held = [moved.get(str(added.id), 0) + (await shop.lines(token)).get(added.id, 0) for token in clicks]
         assert (moved[str(before.id)], held) == (2, [3] * len(clicks)), step
-        assert await shop.shoppers.export(old) == NOTHING
+        assert await shop.personal_data.export(old) == NOTHING
 
 
 @contextlib.asynccontextmanager
@@ -88,15 +88,15 @@ async def test_a_cart_that_was_being_ordered_under_the_old_name_is_not_ordered_a
         raise Killed
 
     with monkeypatch.context() as patch, contextlib.suppress(Killed):
-        patch.setattr(shop.orders, "_empty", die)
-        await shop.orders.check_out(token)
-    await shop.shoppers.rename("ana", "anna")
-    renamed = (await shop.sessions.admit(None, "anna")).token
-    _, order = await shop.orders.check_out(renamed)
+        patch.setattr(shop.checkout, "_finish", die)
+        await shop.checkout.check_out(token)
+    await shop.personal_data.rename("ana", "anna")
+    renamed = (await shop.sign_in.admit(None, "anna")).token
+    _, order = await shop.checkout.check_out(renamed)
     assert [line.qty for line in order.items] == [2]
     assert (await shop.items.read(item.id)).qty == 3
     assert await shop.lines(renamed) == {}
-    assert len((await shop.shoppers.export("anna"))["orders"]) == 1
+    assert len((await shop.personal_data.export("anna"))["orders"]) == 1
 
 
 async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_again(
@@ -105,9 +105,9 @@ async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_aga
     """On a cluster it asks who is signed in first, and then puts the line into that person's cart."""
     item = await offer()
     await shop.login("ana")
-    await shop.shoppers.delete("ana")
-    assert await shop.functions.run("shop_put_account", of_account("ana"), "ana", item.id, 1) == []
-    assert not await redis_client.exists(SHOP_ACCOUNT_CART("ana"))
+    await shop.personal_data.delete("ana")
+    assert await shop.functions.run("shop_put_account_line", account_keys("ana"), "ana", item.id, 1) == []
+    assert not await redis_client.exists(ACCOUNT_CART("ana"))
 
 
 # Each database and each place once.
@@ -125,22 +125,22 @@ async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_unde
     item = await offer_in(shop, qty=5)
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 2)
-    order = shop.orders._order
+    order = shop.checkout._order
 
     async def held_up(*args: Any) -> Any:
         clock.advance(seconds=1)
         await shop.revocations.note("ana")
-        await shop.shoppers.rename("ana", "anna")
+        await shop.personal_data.rename("ana", "anna")
         return await order(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shop.orders, "_order", held_up)
+        patch.setattr(shop.checkout, "_order", held_up)
         with pytest.raises(Unauthenticated):
-            await shop.orders.check_out(token)
-    assert await shop.shoppers.export("ana") == NOTHING
-    assert await shop.shoppers.export("anna") == {**NOTHING, "cart": {str(item.id): 2}}
+            await shop.checkout.check_out(token)
+    assert await shop.personal_data.export("ana") == NOTHING
+    assert await shop.personal_data.export("anna") == {**NOTHING, "cart": {str(item.id): 2}}
     assert (await shop.items.read(item.id)).qty == 5
-    _, ordered = await shop.orders.check_out((await shop.sessions.admit(None, "anna")).token)
+    _, ordered = await shop.checkout.check_out((await shop.sign_in.admit(None, "anna")).token)
     assert [line.qty for line in ordered.items] == [2]
     await shop.pages.drain()
 
@@ -149,9 +149,9 @@ async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_
     shop: Shop, redis_client: Any
 ) -> None:
     await shop.login("ana")
-    await shop.shoppers.delete("ana")
-    keys = of_account("ana")
-    assert await shop.functions.run("shop_check_out_account", keys, "an id") == []
+    await shop.personal_data.delete("ana")
+    keys = account_keys("ana")
+    assert await shop.functions.run("shop_start_account_checkout", keys, "an id") == []
     assert not await redis_client.exists(*keys)
 
 
@@ -161,4 +161,4 @@ async def test_orders_that_are_being_written_are_waited_for(
     functions: Functions, sql: Sql, clock: ManualClock, people: Book, new: str | None
 ) -> None:
     orders = assemble(functions, sql, clock, people).orders
-    await assert_waits_for_username_lock(sql, functions.valkey, "ana", orders.hand_over("ana", new))
+    await assert_waits_for_username_lock(sql, functions.valkey, "ana", orders.change_buyer("ana", new))

@@ -11,7 +11,7 @@ from plaza.caching import item_views
 from plaza.caching.keys import ITEM_VIEWS
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
-from plaza.shop.keys import SHOP_VIEWED
+from plaza.shop.keys import VIEWED_ITEMS
 from tests.shop.conftest import Offer, Shop
 
 
@@ -28,7 +28,7 @@ async def test_strangers_see_views_as_the_document_says(shop: Shop, offer: Offer
         (str(two.id), -1.0),
     ]
     now = shop.clock.now_s()
-    assert await redis_client.zrange(SHOP_VIEWED(token), 0, -1, withscores=True) == [
+    assert await redis_client.zrange(VIEWED_ITEMS(token), 0, -1, withscores=True) == [
         (str(one.id), now - 1.25),
         (str(two.id), now),
     ]
@@ -40,10 +40,10 @@ async def test_a_session_remembers_its_newest_25(shop: Shop, offer: Offer, redis
     for id in ids:
         shop.clock.advance(seconds=1)
         await shop.views.view(token, id)
-    assert await redis_client.zrange(SHOP_VIEWED(token), 0, -1) == [str(id) for id in ids[2:]]
-    _, page = await shop.views.recently(token, Page(limit=20))
+    assert await redis_client.zrange(VIEWED_ITEMS(token), 0, -1) == [str(id) for id in ids[2:]]
+    _, page = await shop.views.recently_viewed(token, Page(limit=20))
     assert [item.id for item in page.items] == ids[:6:-1]
-    _, rest = await shop.views.recently(token, Page(limit=20, cursor=page.pagination.next_cursor))
+    _, rest = await shop.views.recently_viewed(token, Page(limit=20, cursor=page.pagination.next_cursor))
     assert [item.id for item in rest.items] == ids[6:1:-1]
     assert rest.pagination.next_cursor is None
 
@@ -53,7 +53,7 @@ async def test_a_view_of_nothing_counts_nothing(shop: Shop, redis_client: Any) -
     with pytest.raises(NotFound):
         await shop.views.view(token, 12345)
     assert await redis_client.exists(ITEM_VIEWS()) == 0
-    assert await redis_client.exists(SHOP_VIEWED(token)) == 0
+    assert await redis_client.exists(VIEWED_ITEMS(token)) == 0
 
 
 async def test_a_view_counts_once_also_if_the_row_was_not_cached_or_the_session_new(
@@ -65,7 +65,7 @@ async def test_a_view_counts_once_also_if_the_row_was_not_cached_or_the_session_
         before = await redis_client.zscore(ITEM_VIEWS(), item.id) or 0
         visit, _ = await shop.views.view(cookie, item.id)
         assert await redis_client.zscore(ITEM_VIEWS(), item.id) == before - 1
-        assert await redis_client.zrange(SHOP_VIEWED(visit.token), 0, -1) == [str(item.id)]
+        assert await redis_client.zrange(VIEWED_ITEMS(visit.token), 0, -1) == [str(item.id)]
 
 
 async def test_popular_items_come_by_views(shop: Shop, offer: Offer) -> None:

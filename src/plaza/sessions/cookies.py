@@ -1,8 +1,8 @@
-"""The cookie that carries a token, by OWASP's advice.
+"""The session cookie, by OWASP's recommendations.
 
-On https it is `__Host-plaza`: a browser takes a cookie of that prefix only from this very host, over https, for the
-whole path, so that no other host of the domain can plant one. No script can read it, and other sites' pages cannot send
-it with a POST. On plain http, where that prefix is not allowed, it is `plaza`.
+On https it is `__Host-plaza`: a browser accepts that prefix only from this host, over https and for the whole path,
+so no other host of the domain can set it. Scripts cannot read it, and pages of other sites cannot send it with a
+POST. On plain http, where that prefix is not allowed, it is `plaza`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from __future__ import annotations
 from typing import Final
 
 from plaza.core.http.request import Request
-from plaza.sessions.service import is_token
+from plaza.sessions.model import is_token
 
 SECURE_NAME: Final = "__Host-plaza"
 PLAIN_NAME: Final = "plaza"
 
 
-def token_of(request: Request) -> str | None:
-    """The token that a request brings, if it could be one of ours. Of several cookies the first that could."""
+def token_from(request: Request) -> str | None:
+    """Return the token of a request's cookie. Of several cookies the first with a valid form counts."""
     prefix = f"{_name(request)}="
-    given: str = request.headers.get("cookie", "")
-    for pair in map(str.strip, given.split(";")):
+    header: str = request.headers.get("cookie", "")
+    for pair in map(str.strip, header.split(";")):
         token = pair.removeprefix(prefix)
         if token != pair and is_token(token):
             return token
     return None
 
 
-def caller(request: Request) -> str:
-    """Whose a keyed request is: two guests of one address never share an answer."""
-    return token_of(request) or ""
+def idempotency_caller(request: Request) -> str:
+    """Return the caller of an idempotency key: two guests with one address never share a response."""
+    return token_from(request) or ""
 
 
 def set_cookie(request: Request, token: str, seconds: float) -> tuple[str, str]:

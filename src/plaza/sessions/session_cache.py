@@ -1,66 +1,70 @@
-"""Who is behind a cookie, for pages that only show something: without a round trip for who was here a moment ago.
+"""Finds the session of a page request, without a round trip if this process has cached it.
 
-A session that was recognised stays at hand until Valkey says that it changed: it ended, was replaced, or was seen
-elsewhere. Its limits and its person's standing are looked at every time, which asks nobody. Being seen is written down
-once in a while and not for every page, so an idle session may end that much earlier than it would have.
+A session stays cached until Valkey reports that it changed. Its limits and revocations are checked on every request, in
+this process. A cached session is marked as seen only once in a while, so an idle session may end that much earlier.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from plaza.core.clock import Clock
 from plaza.core.tracking_cache import TrackingCache
-from plaza.sessions.service import Sessions, Visit
-from plaza.shop.keys import SHOP_SESSION
+from plaza.sessions.keys import SESSION_STATE
+from plaza.sessions.model import Visit
+from plaza.sessions.session_store import SessionStore
 
-# Nothing against a week.
+# Little compared with the idle limit of a week.
 SEEN_EVERY_SECONDS: Final = 60.0
-# Some 300 bytes each.
-MOST: Final = 20_000
+# About 300 bytes each.
+MAX_LOCAL_SESSIONS: Final = 20_000
 
 
-class Present:
-    """Recognises sessions."""
+class SessionCache:
+    """Sessions cached in this process."""
 
-    def __init__(self, sessions: Sessions, clock: Clock) -> None:
-        self._sessions = sessions
-        self._valkey = sessions.functions.valkey
-        self._clock = clock
-        self._hot: TrackingCache[Visit] = TrackingCache(self._valkey, MOST)
-        # Where sessions end after seconds, as some shops and tests want it, being seen counts at once.
-        self._seen_every = min(SEEN_EVERY_SECONDS, sessions.limits.idle / 10)
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._valkey = store.functions.valkey
+        self._local: TrackingCache[Visit] = TrackingCache(self._valkey, MAX_LOCAL_SESSIONS)
+        # Where sessions end after seconds, as in tests, each request is recorded at once.
+        self._seen_every = min(SEEN_EVERY_SECONDS, store.limits.idle_seconds / 10)
 
-    async def visit(self, token: str) -> Visit | None:
-        """The session of a token; None if there is none. No round trip if it is at hand, else one; another to be seen.
+    async def find(self, token: str) -> Visit | None:
+        """Return the session of a token, or None. No round trip if it is cached, else one; one more to mark it as seen.
 
-        Nothing is begun: whoever looks at pages with a cookie that they made up leaves nothing behind.
+        No session is created: a request with a made-up cookie stores nothing.
         """
-        found = self._hot.get(SHOP_SESSION(token))
-        if found is None:
-            found = await self._valkey.tracked(
-                "HMGET", SHOP_SESSION(token), "user", "since", "seen", "moved", store=lambda row: self._kept(token, row)
+        visit = self._local.get(SESSION_STATE(token))
+        if visit is None:
+            visit = await self._valkey.tracked(
+                "HMGET",
+                SESSION_STATE(token),
+                "user",
+                "since",
+                "seen",
+                "moved",
+                store=lambda row: self._keep(token, row),
             )
-        if found is None or self._is_over(found):
+        if visit is None or self._has_ended(visit):
             return None
-        if not found.moved and self._clock.now_s() - found.seen < self._seen_every:
-            return found
-        visit, _ = await self._sessions.visit(token)
+        if not visit.replaced and self._store.clock.now_s() - visit.seen < self._seen_every:
+            return visit
+        visit, _ = await self._store.visit(token)
         return visit
 
-    def _kept(self, token: str, row: list[Any]) -> Visit | None:
-        user, since, seen, moved = row
+    def _keep(self, token: str, row: list[Any]) -> Visit | None:
+        user, since, seen, replaced_until = row
         if since is None:
             return None
-        visit = Visit(token, user or None, float(since), float(seen), moved=moved is not None)
-        self._hot.put(SHOP_SESSION(token), visit)
+        visit = Visit(token, user or None, float(since), float(seen), replaced=replaced_until is not None)
+        self._local.put(SESSION_STATE(token), visit)
         return visit
 
-    def _is_over(self, visit: Visit) -> bool:
-        """Whether its time is up, or its person was deleted, renamed or suspended since."""
-        now, limits = self._clock.now_s(), self._sessions.limits
+    def _has_ended(self, visit: Visit) -> bool:
+        """Return whether the session has expired, or its user was deleted, renamed or suspended since."""
+        now, limits = self._store.clock.now_s(), self._store.limits
         return (
-            now - visit.seen > limits.idle
-            or now - visit.since > limits.absolute
-            or self._sessions.is_cut_off(visit.user, visit.since)
+            now - visit.seen > limits.idle_seconds
+            or now - visit.since > limits.absolute_seconds
+            or self._store.is_revoked(visit.user, visit.since)
         )

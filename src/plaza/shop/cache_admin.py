@@ -1,4 +1,4 @@
-"""What operators do with the row cache."""
+"""The row cache for operators: scheduled rows and how late the worker is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plaza.shop.model import CacheState, RowSchedule, is_item_id
 
 
 class CacheAdmin:
-    """Schedules rows and says how the cache is doing."""
+    """Schedules rows and reports the state of the cache."""
 
     def __init__(self, functions: Functions, items: Items, clock: Clock) -> None:
         self._functions = functions
@@ -22,21 +22,21 @@ class CacheAdmin:
         self._clock = clock
 
     async def schedule(self, id: int, delay: float) -> RowSchedule:
-        """Copy an item's row every so many seconds; 0 or less takes it out of the cache."""
+        """Copy an item's row every `delay` seconds; 0 or less removes it from the cache."""
         await self._items.read(id)
         await self._items.rows.schedule(str(id), delay)
-        (row,) = await self._rows([str(id)])
+        (row,) = await self._read_schedules([str(id)])
         return row or RowSchedule(id, None, None)
 
     async def remove(self, id: int) -> None:
-        """Take an item's row out of the cache."""
+        """Remove an item's row from the cache."""
         await self._items.rows.schedule(str(id), 0)
 
     async def state(self, page: Page) -> CacheState:
-        """The scheduled rows, those that are copied most often first. Three round trips."""
+        """Return a page of the scheduled rows, those with the shortest delay first. Three round trips."""
         key = ROW_DELAYS()
         paged = await page_by_position(
-            key, page, ids_in_sorted_set(self._functions, key, newest_first=False), self._rows
+            key, page, ids_in_sorted_set(self._functions, key, newest_first=False), self._read_schedules
         )
         count, first = await self._valkey.batch(
             [("ZCARD", ROW_SCHEDULE()), ("ZRANGE", ROW_SCHEDULE(), 0, 0, "WITHSCORES")]
@@ -44,7 +44,7 @@ class CacheAdmin:
         late = max(0.0, self._clock.now_s() - float(first[0][1])) if first else 0.0
         return CacheState(paged.items, paged.pagination, count, round(late, 3))
 
-    async def _rows(self, ids: Sequence[str]) -> list[RowSchedule | None]:
+    async def _read_schedules(self, ids: Sequence[str]) -> list[RowSchedule | None]:
         delays, due = await self._valkey.batch([("ZMSCORE", ROW_DELAYS(), *ids), ("ZMSCORE", ROW_SCHEDULE(), *ids)])
         return [
             None

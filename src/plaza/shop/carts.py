@@ -1,69 +1,88 @@
-"""Carts: a guest's belongs to the session, a person's to the account, and every session of theirs shows it."""
+"""Carts: a guest's belongs to the session, a user's to the account, and every session of the user shows it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
-from plaza.sessions.service import Sessions, Visit, is_token
+from plaza.sessions.keys import SESSION_STATE
+from plaza.sessions.model import SessionReplaced, Visit, is_token
+from plaza.sessions.session_store import SessionCall, SessionStore
 from plaza.shop.items import Items
-from plaza.shop.keys import of_account
-from plaza.shop.model import MOST_LINES, Cart, CartFull, Item, Line, SessionMoved, hundredths, lines_of, price_text
+from plaza.shop.keys import account_keys
+from plaza.shop.model import MAX_LINES, Cart, CartFull, Item, Line, cart_lines, hundredths, price_text
 
 
 class Carts:
-    """What people have in mind to buy."""
+    """Carts at current prices."""
 
-    def __init__(self, sessions: Sessions, items: Items) -> None:
+    def __init__(self, sessions: SessionStore, items: Items) -> None:
         self._sessions = sessions
         self._functions = sessions.functions
         self._items = items
 
     async def read(self, cookie: str | None) -> tuple[Visit, Cart]:
-        """The cart at today's prices. One round trip for the session and the cart, one for the rows in it."""
-        visit, flat = await self._sessions.visit(cookie, "shop_cart")
+        """Return the cart. One round trip for the session and the cart, one for the rows of its items."""
+        visit, lines = await self._sessions.visit(cookie, self._read_lines)
         if visit.was_guest:
-            flat = await self._sessions.cart_before(visit.token)
-        return visit, await self._priced(flat)
+            lines = await self._lines_before_login(visit.token)
+        return visit, await self._priced(lines)
 
     async def put(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, Cart]:
-        """Set the quantity of an item in the cart; 0 removes it. Two round trips; on a cluster four in sequence."""
+        """Set the quantity of an item; 0 removes it. Two round trips; on a cluster four in sequence."""
         if qty:
             await self._items.read(id)  # 404 for an unknown item
         visit, reply = await self._put_line(cookie, id, qty)
         if not reply:
-            raise SessionMoved("A login has replaced this session. Repeat the request with the new cookie.")
-        result, *flat = reply
+            raise SessionReplaced("A login has replaced this session. Repeat the request with the new cookie.")
+        result, *lines = reply
         if result == "full":
-            raise CartFull(f"A cart has at most {MOST_LINES} lines. Remove one first.")
+            raise CartFull(f"A cart has at most {MAX_LINES} lines. Remove one first.")
         if visit.was_guest:
-            flat = [*await self._sessions.cart_before(visit.token), str(id), str(qty)]
-        return visit, await self._priced(flat)
+            lines = [*await self._lines_before_login(visit.token), str(id), str(qty)]
+        return visit, await self._priced(lines)
+
+    async def _read_lines(self, call: SessionCall) -> list[Any]:
+        reply: list[Any] = await self._functions.run_deferred("shop_cart", call.keys, *call.args)
+        return reply
+
+    async def _lines_before_login(self, token: str) -> list[str]:
+        """Return the lines of a guest's cart when a login replaced the token: item, quantity, …"""
+        parcel: str | None = await self._functions.valkey.call("HGET", SESSION_STATE(token), "parcel")
+        return (parcel or "").split()
 
     async def _put_line(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
         """On a cluster, where session and account are on different nodes, an account's cart is a second step."""
         if self._functions.valkey.clustered and cookie is not None and is_token(cookie):
-            user = await self._sessions.peek(cookie)
+            user = await self._sessions.signed_in_user(cookie)
             if user is not None:
-                (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), self._put_account(user, id, qty))
+                put = self._put_account_line(user, id, qty)
+                (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), put)
                 return visit, reply
-        visit, reply = await self._sessions.visit(cookie, "shop_put", id, qty)
+        visit, reply = await self._sessions.visit(cookie, partial(self._put_session_line, id, qty))
         if reply and reply[0] == "account":  # the user has just logged in
-            username = visit.user or visit.heir
+            username = visit.user or visit.successor
             assert username is not None
-            reply = await self._put_account(username, id, qty)
+            reply = await self._put_account_line(username, id, qty)
         return visit, reply
 
-    async def _put_account(self, username: str, id: int, qty: int) -> list[str]:
-        reply: list[str] = await self._functions.run("shop_put_account", of_account(username), username, id, qty)
+    async def _put_session_line(self, id: int, qty: int, call: SessionCall) -> list[Any]:
+        reply: list[Any] = await self._functions.run_deferred("shop_put_line", call.keys, *call.args, id, qty)
         return reply
 
-    async def _priced(self, flat: Sequence[str]) -> Cart:
-        wanted = lines_of(flat)
-        ids = sorted(wanted)
+    async def _put_account_line(self, username: str, id: int, qty: int) -> list[str]:
+        keys = account_keys(username)
+        reply: list[str] = await self._functions.run("shop_put_account_line", keys, username, id, qty)
+        return reply
+
+    async def _priced(self, lines: Sequence[str]) -> Cart:
+        quantities = cart_lines(lines)
+        ids = sorted(quantities)
         items = await self._items.read_many([str(id) for id in ids]) if ids else []
-        lines = [_line(id, item, wanted[id]) for id, item in zip(ids, items, strict=True)]
-        return Cart(lines, price_text(sum(hundredths(line.total) for line in lines)))
+        priced = [_line(id, item, quantities[id]) for id, item in zip(ids, items, strict=True)]
+        return Cart(priced, price_text(sum(hundredths(line.total) for line in priced)))
 
 
 def _line(id: int, item: Item | None, qty: int) -> Line:

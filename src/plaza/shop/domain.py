@@ -1,4 +1,4 @@
-"""How the shop plugs in."""
+"""How the shop plugs in, with the sessions that it keeps data in."""
 
 from __future__ import annotations
 
@@ -7,55 +7,56 @@ from plaza.caching.page_cache import PageCache
 from plaza.caching.row_cache import RowCache
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.paging import Snapshots
-from plaza.sessions.service import Limits, Sessions
-from plaza.sessions.session_cache import Present
+from plaza.sessions import jobs as session_jobs
+from plaza.sessions import routes as session_routes
+from plaza.sessions.model import SessionLimits
+from plaza.sessions.service import Sessions
+from plaza.sessions.session_cache import SessionCache
+from plaza.sessions.session_store import SessionStore
+from plaza.sessions.sign_in import SignIn
+from plaza.shop import jobs, routes
 from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
+from plaza.shop.checkout import Checkout
 from plaza.shop.invariants import INVARIANTS
-from plaza.shop.items import Items, loader
-from plaza.shop.jobs import timers
-from plaza.shop.library import LIBRARY
+from plaza.shop.items import Items, row_loader
+from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.orders import Orders
-from plaza.shop.personal_data import Shoppers
-from plaza.shop.routes import route
+from plaza.shop.personal_data import ShopPersonalData
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 
 
 def build(core: Core) -> Parts:
-    """The shop on an open core."""
+    """Build the services of the shop and of sessions."""
     settings = core.settings
-    limits = Limits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
-    sessions = Sessions(
-        core.functions,
-        core.clock,
-        accounts=core.provided.passwords,
-        revocations=core.auth.revocations,
-        limits=limits,
-    )
-    rows, pages = RowCache(core.functions, loader(core.sql)), PageCache(core.functions)
+    limits = SessionLimits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
+    store = SessionStore(core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits)
+    sessions = Sessions(store)
+    rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge)
-    orders = Orders(core.sql, sessions, items, core.clock)
+    orders = Orders(core.sql)
+    checkout = Checkout(core.sql, store, items, orders, core.clock)
     item_views = ItemViews(core.functions, core.clock)
-    views = Views(sessions, items, item_views, Snapshots(core.valkey, core.clock))
     services = [
         sessions,
-        Present(sessions, core.clock),
+        SignIn(store, core.provided.passwords, on_replaced=checkout.finish_for_guest),
+        SessionCache(store),
         items,
-        views,
-        Carts(sessions, items),
+        Views(store, items, item_views, Snapshots(core.valkey, core.clock)),
+        Carts(store, items),
+        checkout,
         orders,
         CacheAdmin(core.functions, items, core.clock),
         Storefront(items, pages),
     ]
-    turns = {"shop.rows": rows.worker.copy_due}
     return Parts(
         services,
         Provided(sessions=sessions),
-        worker_loops=turns,
-        timers=timers(sessions, item_views),
-        personal_data=Shoppers(sessions, orders),
+        timers=[*session_jobs.timers(sessions), *jobs.timers(item_views)],
+        worker_loops={"shop.rows": rows.worker.copy_due},
+        personal_data=ShopPersonalData(sessions, orders),
     )
 
 
-DOMAIN = Domain(LIBRARY, [route], build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, [session_routes.route, routes.route], build, INVARIANTS)

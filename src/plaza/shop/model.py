@@ -1,4 +1,4 @@
-"""What the shop deals in, and the rules that need no store."""
+"""The types of the shop, and its pure functions."""
 
 from __future__ import annotations
 
@@ -9,36 +9,41 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from plaza.core.errors import Conflict, Invalid, Unauthenticated
+from plaza.core.errors import Conflict, Invalid
 from plaza.core.paging import Pagination
+from plaza.core.sequences import pairs
 from plaza.core.validation_messages import described_pattern
 
-MOST_PER_LINE: Final = 999
-# No person's cart comes near; it bounds what one function has to move.
-MOST_LINES: Final = 100
+MAX_QUANTITY: Final = 999
+# It bounds the work of one Lua function.
+MAX_LINES: Final = 100
+# Merged carts may be longer, so that a login loses nothing.
+MAX_MERGED_LINES: Final = 500
+# The merges that an account remembers, so that a repeated merge counts once.
+MAX_MERGES: Final = 50
+MAX_VIEWED_ITEMS: Final = 25
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.")]
 _PRICE: Final = described_pattern(
-    "A price is a text of up to ten digits, and two behind a point: 19.90", r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)"
+    "Invalid price. Use a text with at most ten digits and two decimals, such as 19.90",
+    r"^[0-9]{1,10}(\.[0-9]{1,2})?$(?!\n)",
 )
-# Line breaks and tabs, but no other control characters: PostgreSQL keeps no NUL.
-_TEXT: Final = described_pattern("Give a text without control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
-_SESSION: Final = described_pattern("An id of a session is 32 of 0-9 a-f", r"^[0-9a-f]{32}$(?!\n)")
+# Line breaks and tabs, but no other control characters: PostgreSQL cannot store NUL.
+_TEXT: Final = described_pattern("Invalid text. Remove the control characters", r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$")
 Price = Annotated[str, Meta(pattern=_PRICE, description="A decimal as text, such as `19.90`.")]
-Stock = Annotated[int, Meta(ge=0, le=1_000_000_000, description="How many there are.")]
-Quantity = Annotated[int, Meta(ge=0, le=MOST_PER_LINE, description="1 to 999; 0 removes.")]
+Stock = Annotated[int, Meta(ge=0, le=1_000_000_000, description="Number of pieces in stock.")]
+Quantity = Annotated[int, Meta(ge=0, le=MAX_QUANTITY, description="1 to 999; 0 removes.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Description = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
-SessionId = Annotated[str, Meta(pattern=_SESSION, description="Id of a session; not its token.")]
 
 
-# `ItemId` and `Quantity` (but 0), as they are written in keys.
+# `ItemId` and `Quantity` above 0, as they are written in keys.
 _ITEM_ID = re.compile(r"[1-9][0-9]{0,15}")
 _QUANTITY = re.compile(r"[1-9][0-9]{0,2}")
 
 
 class OutOfStock(Conflict):
-    title, code = "There is not enough left", "out_of_stock"
+    title, code = "Not enough stock", "out_of_stock"
 
 
 class EmptyCart(Conflict):
@@ -49,14 +54,6 @@ class CartFull(Conflict):
     title, code = "The cart has too many lines", "cart_full"
 
 
-class SessionMoved(Conflict):
-    title, code = "This session was replaced by a login", "session_moved"
-
-
-class WrongLogin(Unauthenticated):
-    title, code = "Username or password is wrong", "wrong_login"
-
-
 class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     description: Description
@@ -65,7 +62,7 @@ class NewItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out stays as it is."""
+    """A change of an item. A missing field stays as it is."""
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType = UNSET
@@ -73,19 +70,19 @@ class ItemChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     qty: Stock | UnsetType = UNSET
 
     def columns(self) -> dict[str, Any]:
-        """The columns that change."""
-        given: dict[str, Any] = {
+        """Return the columns to change."""
+        values: dict[str, Any] = {
             name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET
         }
-        if "price" in given:
-            given["price"] = hundredths(given["price"])
-        if "name" in given:
-            given["name"] = clean_name(given["name"])
-        return given
+        if "price" in values:
+            values["price"] = hundredths(values["price"])
+        if "name" in values:
+            values["name"] = clean_name(values["name"])
+        return values
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An item. `stale` says that the database is slow or away and this is how the item last was."""
+    """An item. `stale` is true if the database is slow or unavailable and the data may be outdated."""
 
     id: int
     name: str
@@ -117,7 +114,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Cart(msgspec.Struct, frozen=True):
-    """A cart at today's prices."""
+    """A cart at current prices."""
 
     items: list[Line]
     total: str
@@ -132,7 +129,7 @@ class OrderLine(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order, at the prices of its moment. `created_at` is in Unix seconds."""
+    """An order, with the prices at its time. `created_at` is in Unix seconds."""
 
     id: int
     created_at: float
@@ -145,34 +142,14 @@ class OrdersPage(msgspec.Struct, frozen=True):
     pagination: Pagination
 
 
-class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    username: Annotated[str, Meta(min_length=1, max_length=100)]
-    password: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    code: Annotated[str, Meta(min_length=6, max_length=40)] | None = None  # for accounts with a second factor
-
-
-class Session(msgspec.Struct, frozen=True):
-    """A session. Its `id` is no secret: the token cannot be found from it. Times are Unix seconds."""
-
-    id: str
-    user: str | None
-    created_at: float
-    last_seen: float
-    expires_at: float
-    current: bool
-
-
-class SessionsPage(msgspec.Struct, frozen=True):
-    sessions: list[Session]
-    pagination: Pagination
-
-
 class NewDelay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    delay: Annotated[float, Meta(ge=-1e9, le=31_536_000, description="Seconds between copies; 0 or less: none.")]
+    delay: Annotated[
+        float, Meta(ge=-1e9, le=31_536_000, description="Seconds between two copies; 0 or less removes the row.")
+    ]
 
 
 class RowSchedule(msgspec.Struct, frozen=True):
-    """How a row is cached. Times are Unix seconds; `due_at` is when it is copied next."""
+    """The schedule of a cached row. `due_at` is when it is copied next, in Unix seconds."""
 
     id: int
     delay: float | None
@@ -180,7 +157,7 @@ class RowSchedule(msgspec.Struct, frozen=True):
 
 
 class CacheState(msgspec.Struct, frozen=True):
-    """The caches, for operators. `late_seconds` is how far the worker is behind."""
+    """The state of the row cache. `late_seconds` is how late the worker is."""
 
     rows: list[RowSchedule]
     pagination: Pagination
@@ -189,29 +166,29 @@ class CacheState(msgspec.Struct, frozen=True):
 
 
 def is_item_id(text: str) -> bool:
-    """Whether an item may be called so. Other services may write the documents' keys, too."""
+    """Return whether a text can be the id of an item. Other services may write other ids into the documented keys."""
     return _ITEM_ID.fullmatch(text) is not None
 
 
-def lines_of(flat: Sequence[str]) -> dict[int, int]:
-    """Item, quantity, … of a cart as it is kept, by the numbers of items; what cannot be a line is none."""
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return {int(item): int(qty) for item, qty in pairs if is_item_id(item) and _QUANTITY.fullmatch(qty)}
+def cart_lines(flat: Sequence[str]) -> dict[int, int]:
+    """Return the quantity of each item from `item, quantity, …`. A line that cannot be read is left out."""
+    return {int(item): int(qty) for item, qty in pairs(flat) if is_item_id(item) and _QUANTITY.fullmatch(qty)}
 
 
 def hundredths(price: str) -> int:
-    """`19.9` → 1990."""
-    whole, _, rest = price.partition(".")
-    return int(whole) * 100 + int(rest.ljust(2, "0"))
+    """Return a price in hundredths: `19.9` → 1990."""
+    units, _, decimals = price.partition(".")
+    return int(units) * 100 + int(decimals.ljust(2, "0"))
 
 
 def price_text(amount: int) -> str:
-    """1990 → `19.90`."""
+    """Return a price as text: 1990 → `19.90`."""
     return f"{amount // 100}.{amount % 100:02d}"
 
 
 def clean_name(name: str) -> str:
+    """Return the name of an item without surrounding spaces."""
     name = name.strip()
     if not name or not name.isprintable():
-        raise Invalid("The name has 1 to 200 characters that can be shown.", field="name")
+        raise Invalid("Invalid name. Use 1 to 200 printable characters.", field="name")
     return name

@@ -1,4 +1,4 @@
-"""The shop's pages for people, through the page cache."""
+"""The HTML pages of items, through the page cache."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from markupsafe import Markup
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import CachedPage, ServedPage, page_etag, page_hash
 from plaza.caching.row_store import BRIEF_SECONDS
-from plaza.shop.items import Items, tag_of
-from plaza.shop.keys import SHOP_LOGINS
+from plaza.sessions.keys import LOGIN_TOKENS
+from plaza.shop.items import Items, page_tag
 from plaza.shop.model import Item
 
 _TEMPLATES = files("plaza.shop").joinpath("templates")
@@ -22,7 +22,7 @@ _STYLE: Final = _TEMPLATES.joinpath("item.css").read_text()
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 HTML: Final = "text/html; charset=utf-8"
-# The page brings its style along, and nothing else may run or load.
+# The style is inline, and nothing else may run or load.
 _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -44,29 +44,28 @@ class Storefront:
         self._valkey = pages.functions.valkey
         self._item_page = _environment.get_template("item.html")
 
-    async def item(self, id: int, token: str | None, *, own: str = "") -> ServedPage:
-        """The page of an item. One round trip if it is cached, one more for a request that brings a session.
+    async def item_page(self, id: int, token: str | None, *, bypass_reason: str = "") -> ServedPage:
+        """Return the page of an item. One round trip if it is cached, one more for a request with a session.
 
-        `own` says why it is not for the cache, if so. What makes a request the same as another is the item alone: the
-        page depends on no host and no parameter, and whoever makes some up should not fill the cache with copies.
+        The cache key is the item alone, without host and parameters, so made-up parameters cannot fill the cache.
         """
 
         async def compute(_: bool) -> CachedPage:
             return self._render(await self._items.read(id))
 
-        if not own and token is not None and await self._valkey.call("HEXISTS", SHOP_LOGINS(), token):
-            own = "personal"
-        if own:
-            page = await compute(True)
-            return ServedPage(page, page_etag(page), f"fwd=bypass; detail={own}", personal=own == "personal")
+        if not bypass_reason and token is not None and await self._valkey.call("HEXISTS", LOGIN_TOKENS(), token):
+            bypass_reason = "personal"
+        if bypass_reason:
+            page, status = await compute(True), f"fwd=bypass; detail={bypass_reason}"
+            return ServedPage(page, page_etag(page), status, personal=bypass_reason == "personal")
         served = await self._pages.serve(page_hash([f"/shop/pages/items/{id}"]), compute, str(id))
-        assert served is not None, "a page of ours is never sent by other means"
+        assert served is not None, "compute() always returns a page"
         return served
 
     def _render(self, item: Item) -> CachedPage:
-        body = self._item_page.render(item=item, style=Markup(_STYLE)).encode()  # noqa: S704 our own file
-        # How an item was when the database went away is shown, but not for longer than needed.
+        body = self._item_page.render(item=item, style=Markup(_STYLE)).encode()  # noqa: S704 a file of this package
+        # While the database is unavailable, a stale item is cached only briefly.
         fresh = BRIEF_SECONDS if item.stale else None
         return CachedPage(
-            body, headers=(("content-security-policy", _POLICY),), tags=(tag_of(item.id),), fresh_seconds=fresh
+            body, headers=(("content-security-policy", _POLICY),), tags=(page_tag(item.id),), fresh_seconds=fresh
         )

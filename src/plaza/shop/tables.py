@@ -1,6 +1,6 @@
-"""The record: items, and what was ordered. Valkey only holds copies of items and what people have in mind to buy.
+"""The SQL tables of items and orders. Valkey has only copies of items, and the carts.
 
-Prices are whole hundredths: sums are exact in both databases, and no driver turns them into floats on the way.
+Prices are integers, in hundredths: sums are exact in both databases, and no driver turns them into floats.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plaza.core.sql import metadata
 
 METADATA = metadata()
 
-# SQLite counts up only in a column that is called INTEGER.
+# SQLite generates ids only for a column of type INTEGER.
 _ID = BigInteger().with_variant(Integer, "sqlite")
 
 ITEMS = Table(
@@ -22,8 +22,10 @@ ITEMS = Table(
     Column("description", Text, nullable=False),
     Column("price", BigInteger, nullable=False),  # hundredths
     Column("qty", BigInteger, nullable=False),
-    Column("operation", String(64), unique=True),  # what created it: the same request again makes no second item
-    Column("version", BigInteger, nullable=False),  # rises with every change, so that copies know which is newer
+    Column(
+        "operation", String(64), unique=True
+    ),  # the id of the request that created it: a repeated request creates no second item
+    Column("version", BigInteger, nullable=False),  # rises with every change, so that caches know which copy is newer
     CheckConstraint("qty >= 0", name="qty"),
     CheckConstraint("price >= 0", name="price"),
 )
@@ -42,8 +44,8 @@ LINES = Table(
     METADATA,
     Column("order_id", _ID, ForeignKey(ORDERS.c.id), primary_key=True),
     Column("item_id", _ID, ForeignKey(ITEMS.c.id), primary_key=True),
-    Column("name", String(200), nullable=False),  # as it was called then
-    Column("price", BigInteger, nullable=False),  # as it was then
+    Column("name", String(200), nullable=False),  # at the time of the order
+    Column("price", BigInteger, nullable=False),  # at the time of the order
     Column("qty", Integer, nullable=False),
     CheckConstraint("qty > 0", name="qty"),
 )

@@ -11,7 +11,7 @@ from plaza.core.domain import Core
 from plaza.core.http.routes import ErrorResponse, Routes
 from plaza.live.schedule import EventSchedule
 from plaza.sessions.service import Sessions
-from plaza.sessions.session_cache import Present
+from plaza.sessions.session_cache import SessionCache
 from plaza.social.credentials import Credentials
 from plaza.web import (
     routes_accounts,
@@ -57,7 +57,7 @@ ERROR_FORMATS: Final[Mapping[str, ErrorResponse]] = {"/app": problem_page}
 def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_names: Sequence[str]) -> list[object]:
     """The services of the pages, beside those of the domains."""
     secret = core.settings.secret("jwt_secret")
-    visitors = Visitors(known[Sessions], known[Present], known[Credentials])
+    visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials])
     sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
     return [
         Site(secret, visitors, sidebar.html, core.clock, demo),

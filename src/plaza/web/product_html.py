@@ -13,7 +13,7 @@ from markupsafe import Markup
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import CachedPage, page_hash
 from plaza.caching.row_store import BRIEF_SECONDS
-from plaza.shop.items import tag_of
+from plaza.shop.items import page_tag
 from plaza.shop.model import Item
 from plaza.web import assets
 from plaza.web.fragment_cache import cached_fragment
@@ -42,7 +42,7 @@ class ProductPages:
         async def compute(_: bool) -> CachedPage:
             body = render("product.html", item=item).encode()
             fresh = BRIEF_SECONDS if item.stale else None
-            return CachedPage(body, tags=(tag_of(item.id),), fresh_seconds=fresh)
+            return CachedPage(body, tags=(page_tag(item.id),), fresh_seconds=fresh)
 
         # Another version of Plaza may render it differently.
         name = page_hash([f"/app/shop/items/{item.id}", assets.VERSION])

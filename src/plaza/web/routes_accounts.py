@@ -9,9 +9,10 @@ from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, 
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.sessions.cookies import clear_cookie, token_of
-from plaza.sessions.service import Sessions, Visit
-from plaza.shop.model import Login
+from plaza.sessions.cookies import clear_cookie, token_from
+from plaza.sessions.model import Login, Visit
+from plaza.sessions.service import Sessions
+from plaza.sessions.sign_in import SignIn
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms, sign_in
@@ -42,14 +43,14 @@ async def sign_in_page(request: Request, site: Site, next: str = HOME) -> Respon
 
 
 @page.post("/sign-in", access=PUBLIC, limit=None)  # attempts are limited per username
-async def submit_sign_in(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
+async def submit_sign_in(request: Request, body: bytes, site: Site, user_sign_in: SignIn) -> Response[str]:
     """Sign in with username and password."""
     fields = forms.parse_form(body)
     next_path, draft = local_path(fields.get(forms.NEXT)), carried_draft(fields)
     name, password = fields.get("username", ""), fields.get("password", "")
     try:
         login = forms.convert_fields({"username": name, "password": password}, Login)
-        visit = await sessions.login(token_of(request), login, request.address)
+        visit = await user_sign_in.login(token_from(request), login, request.address)
     except (Unauthenticated, Invalid, TooFast) as error:
         values = {"username": name, "problem": error.detail}
         return await sign_in.sign_in_page(request, site, next_path, status=_status(error), draft=draft, **values)
@@ -58,13 +59,13 @@ async def submit_sign_in(request: Request, body: bytes, site: Site, sessions: Se
 
 
 @page.post("/sign-in/as", access=PUBLIC)
-async def sign_in_as_demo_account(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
+async def sign_in_as_demo_account(request: Request, body: bytes, site: Site, user_sign_in: SignIn) -> Response[str]:
     """Sign in to a demo account without a password."""
     fields = forms.parse_form(body)
     name = fields.get("as", "")
     if name not in {account.username for account in await site.demo.accounts(sign_in.visited_host(request))}:
         raise NotFound("There is no such demo account.")
-    visitor = await site.visitors.from_visit(request, await sessions.admit(token_of(request), name))
+    visitor = await site.visitors.from_visit(request, await user_sign_in.admit(token_from(request), name))
     next_path = local_path(fields.get(forms.NEXT))
     return sign_in.signed_in_response(request, site, visitor, next_path, carried_draft(fields))
 
@@ -86,12 +87,12 @@ async def _sign_up_page(
 
 
 @page.post("/sign-up", access=PUBLIC, limit=None)
-async def sign_up(request: Request, body: bytes, site: Site, sessions: Sessions, accounts: Accounts) -> Response[str]:
+async def sign_up(request: Request, body: bytes, site: Site, user_sign_in: SignIn, accounts: Accounts) -> Response[str]:
     """Create an account and sign in."""
     fields = forms.parse_form(body)
     next_path = local_path(fields.get(forms.NEXT))
     try:
-        visit = await _register(request, forms.read_form(body, Registration), sessions, accounts)
+        visit = await _register(request, forms.read_form(body, Registration), user_sign_in, accounts)
     except (Conflict, Invalid, TooFast) as error:
         values = {name: fields.get(name, "") for name in ("username", "display_name")}
         values["problem"] = error.detail
@@ -101,21 +102,21 @@ async def sign_up(request: Request, body: bytes, site: Site, sessions: Sessions,
     return sign_in.signed_in_response(request, site, visitor, next_path, None)
 
 
-async def _register(request: Request, new: Registration, sessions: Sessions, accounts: Accounts) -> Visit:
+async def _register(request: Request, new: Registration, user_sign_in: SignIn, accounts: Accounts) -> Visit:
     """Create an account and its session. After a double click the account exists: then the password signs in to it."""
     try:
         registered = await accounts.register(new, request.address)
     except UsernameTaken:
         with suppress(Unauthenticated, TooFast):
-            return await sessions.login(token_of(request), Login(new.username, new.password), request.address)
+            return await user_sign_in.login(token_from(request), Login(new.username, new.password), request.address)
         raise
-    return await sessions.admit(token_of(request), registered.user.username)
+    return await user_sign_in.admit(token_from(request), registered.user.username)
 
 
 @page.post("/sign-out", access=PUBLIC, limit=None)  # also for users over their limit
 async def sign_out(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
     """Sign out and end the session."""
-    await sessions.logout(token_of(request))
+    await sessions.logout(token_from(request))
     return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])
 
 

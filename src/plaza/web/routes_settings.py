@@ -13,9 +13,10 @@ from plaza.core.http.access import USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response
 from plaza.core.paging import Page
-from plaza.sessions.cookies import clear_cookie, token_of
+from plaza.sessions.cookies import clear_cookie, token_from
+from plaza.sessions.model import Session, SessionId
 from plaza.sessions.service import Sessions
-from plaza.shop.model import Session, SessionId
+from plaza.sessions.sign_in import SignIn
 from plaza.social.accounts import Accounts
 from plaza.social.credentials import Credentials
 from plaza.social.deletion import AccountDeletion
@@ -89,7 +90,7 @@ async def _account_page(request: Request, site: Site, sessions: Sessions, **cont
 
 
 async def _own_sessions(request: Request, sessions: Sessions) -> list[Session]:
-    visit, _ = await sessions.visit(token_of(request))
+    visit = await sessions.visit(token_from(request))
     return (await sessions.page(visit, Page(limit=MAX_SESSIONS_SHOWN))).sessions
 
 
@@ -98,7 +99,7 @@ async def end_session(request: Request, body: bytes, site: Site, id: SessionId, 
     """End another of your sessions."""
     visitor = await site.visitors.from_request(request)
     visitor.require_user()
-    visit, _ = await sessions.visit(token_of(request))
+    visit = await sessions.visit(token_from(request))
     with suppress(NotFound):  # ended by an earlier click
         await sessions.end_own(visit, id)
     context: dict[str, Any] = {"message": "Session signed out.", "sessions": await _own_sessions(request, sessions)}
@@ -107,7 +108,7 @@ async def end_session(request: Request, body: bytes, site: Site, id: SessionId, 
 
 @page.post("/account/password", access=USER, limit=None)  # attempts are limited per username
 async def change_password(
-    request: Request, body: bytes, site: Site, accounts: Accounts, sessions: Sessions
+    request: Request, body: bytes, site: Site, accounts: Accounts, sessions: Sessions, user_sign_in: SignIn
 ) -> Response[str]:
     """Change your password. This ends all sessions, and starts a new one in this browser."""
     visitor = await site.visitors.from_request(request)
@@ -115,7 +116,7 @@ async def change_password(
         await accounts.change_password(visitor.require_user(), forms.read_form(body, PasswordChange), request.address)
     except (Forbidden, Invalid, TooFast) as error:
         return await _account_page(request, site, sessions, status=_status(error), password_problem=error.detail)
-    visit = await sessions.admit(token_of(request), visitor.name)
+    visit = await user_sign_in.admit(token_from(request), visitor.name)
     renewed = await site.visitors.from_visit(request, visit)
     return Response(status=303, headers=[*renewed.cookie, ("location", "/app/account?changed=password")])
 

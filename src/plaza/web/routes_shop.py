@@ -10,11 +10,12 @@ from plaza.core.http.access import PUBLIC, SESSION
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
-from plaza.sessions.cookies import token_of
+from plaza.sessions.cookies import token_from
 from plaza.sessions.service import Sessions
 from plaza.shop.carts import Carts
+from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items
-from plaza.shop.model import MOST_PER_LINE, Cart, Item, ItemId, NewQuantity
+from plaza.shop.model import MAX_QUANTITY, Cart, Item, ItemId, NewQuantity
 from plaza.shop.orders import Orders
 from plaza.shop.views import Views
 from plaza.web import forms
@@ -70,7 +71,7 @@ async def popular(request: Request, site: Site, views: Views, cursor: str | None
 @page.get("/shop/seen", access=SESSION)
 async def recently_viewed(request: Request, site: Site, views: Views) -> Response[str]:
     """List the items that this visitor has viewed, latest first."""
-    visit, found = await views.recently(token_of(request), Page(limit=ITEMS_PER_PAGE))
+    visit, found = await views.recently_viewed(token_from(request), Page(limit=ITEMS_PER_PAGE))
     visitor = await site.visitors.from_visit(request, visit)
     empty = "You have not viewed any items yet."
     return _items_page(request, site, visitor, "Recently viewed", found.items, empty=empty)
@@ -79,10 +80,10 @@ async def recently_viewed(request: Request, site: Site, views: Views) -> Respons
 @page.get("/shop/items/{id}", access=SESSION)
 async def item(request: Request, site: Site, id: ItemId, views: Views, products: ProductPages) -> Response[str]:
     """Show an item and count the view. The part that all visitors share comes from the page cache."""
-    visit, found = await views.view(token_of(request), id)
+    visit, found = await views.view(token_from(request), id)
     visitor = await site.visitors.from_visit(request, visit)
     product, cache_status = await products.render_item(found)
-    context: dict[str, Any] = {"item": found, "product": product, "max_quantity": min(found.qty, MOST_PER_LINE)}
+    context: dict[str, Any] = {"item": found, "product": product, "max_quantity": min(found.qty, MAX_QUANTITY)}
     response = site.page(request, visitor, "item.html", section="Shop", **context)
     response.headers = (*response.headers, ("cache-status", cache_status))
     return response
@@ -91,7 +92,7 @@ async def item(request: Request, site: Site, id: ItemId, views: Views, products:
 @page.get("/shop/cart", access=SESSION)
 async def cart(request: Request, site: Site, carts: Carts) -> Response[str]:
     """Show the cart with current prices."""
-    visit, found = await carts.read(token_of(request))
+    visit, found = await carts.read(token_from(request))
     visitor = await site.visitors.from_visit(request, visit)
     return site.page(request, visitor, "cart.html", cart=found, problem="", **_tabs("Cart"))
 
@@ -99,7 +100,7 @@ async def cart(request: Request, site: Site, carts: Carts) -> Response[str]:
 @page.post("/shop/cart/{id}", access=SESSION)
 async def set_quantity(request: Request, body: bytes, site: Site, id: ItemId, carts: Carts) -> Response[str]:
     """Set the quantity of an item in the cart; 0 removes it."""
-    visit, found = await carts.put(token_of(request), id, forms.read_form(body, NewQuantity).qty)
+    visit, found = await carts.put(token_from(request), id, forms.read_form(body, NewQuantity).qty)
     visitor = await site.visitors.from_visit(request, visit)
     context: dict[str, Any] = {"message": _quantity_message(found, id), "cart": found}
     return site.form_response(request, visitor, body, "/app/shop/cart", "cart-changed.html", **context)
@@ -117,12 +118,12 @@ async def redirect_to_cart() -> Response[str]:
 
 
 @page.post("/shop/checkout", access=SESSION)
-async def check_out(request: Request, body: bytes, site: Site, carts: Carts, orders: Orders) -> Response[str]:
+async def check_out(request: Request, body: bytes, site: Site, carts: Carts, checkout: Checkout) -> Response[str]:
     """Order the items in the cart. A cart is ordered once."""
     try:
-        visit, order = await orders.check_out(token_of(request))
+        visit, order = await checkout.check_out(token_from(request))
     except Conflict as error:
-        visit, found = await carts.read(token_of(request))
+        visit, found = await carts.read(token_from(request))
         visitor = await site.visitors.from_visit(request, visit)
         context: dict[str, Any] = {"cart": found, "problem": error.detail, **_tabs("Cart")}
         return site.page(request, visitor, "cart.html", status=error.status, return_path="/app/shop/cart", **context)
@@ -135,7 +136,7 @@ async def own_orders(
     request: Request, site: Site, sessions: Sessions, orders: Orders, cursor: str | None = None
 ) -> Response[str]:
     """List your orders, newest first. For guests these are the orders of the session."""
-    visit, _ = await sessions.visit(token_of(request))
+    visit = await sessions.visit(token_from(request))
     visitor = await site.visitors.from_visit(request, visit)
     found = await orders.page(visit, Page(cursor=cursor))
     more = next_page_link("/app/shop/orders", found.pagination)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from plaza.core.clock import Clock
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
-from plaza.sessions.cookies import token_of
+from plaza.sessions.cookies import token_from
 from plaza.web.demo_accounts import DemoAccounts
 from plaza.web.forms import CSRF, FORM_ID, NEXT, parse_form
 from plaza.web.problem_pages import path_and_query
@@ -44,7 +44,7 @@ class Site:
 
     def require_own_form(self, request: Request, body: bytes) -> None:
         """Refuse a form that none of our pages created for this session. `PageRoutes` checks every POST with it."""
-        self._tokens.require(request.headers, token_of(request), parse_form(body).get(CSRF, ""))
+        self._tokens.require(request.headers, token_from(request), parse_form(body).get(CSRF, ""))
 
     def csrf_token(self, visitor: Visitor) -> str:
         """The token that every form of a visitor carries."""
@@ -53,7 +53,7 @@ class Site:
     def idempotency_key(self, request: Request, body: bytes) -> str:
         """A key for a form: the same form sent twice takes effect once. A changed form has another key."""
         form_id = parse_form(body).get(FORM_ID, request.operation)
-        return self._tokens.idempotency_key(token_of(request) or "", f"{form_id}\n{body.decode('latin-1')}")
+        return self._tokens.idempotency_key(token_from(request) or "", f"{form_id}\n{body.decode('latin-1')}")
 
     def page(
         self,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
-from plaza.sessions.cookies import set_cookie, token_of
-from plaza.sessions.service import Sessions, Visit, new_token
-from plaza.sessions.session_cache import Present
+from plaza.sessions.cookies import set_cookie, token_from
+from plaza.sessions.model import Visit, new_token
+from plaza.sessions.service import Sessions
+from plaza.sessions.session_cache import SessionCache
 from plaza.social.credentials import Credentials
 
 
@@ -46,9 +47,9 @@ ANONYMOUS = Visitor()
 class Visitors:
     """Identifies visitors by the session cookie."""
 
-    def __init__(self, sessions: Sessions, present: Present, credentials: Credentials) -> None:
+    def __init__(self, sessions: Sessions, session_cache: SessionCache, credentials: Credentials) -> None:
         self.sessions = sessions
-        self._present = present
+        self._session_cache = session_cache
         self._credentials = credentials
 
     async def from_request(self, request: Request) -> Visitor:
@@ -62,23 +63,23 @@ class Visitors:
         return visitor
 
     async def _find(self, request: Request) -> Visitor:
-        token = token_of(request)
+        token = token_from(request)
         if token is None:
             return ANONYMOUS
-        visit = await self._present.visit(token)
+        visit = await self._session_cache.find(token)
         # An unknown cookie of a guest stays valid for forms: the forms of open pages are signed with it.
         return Visitor(token) if visit is None else await self.from_visit(request, visit)
 
     async def for_sign_in(self, request: Request) -> Visitor:
         """Return the visitor of a sign-in page. Its form needs a cookie, but no session is stored yet."""
-        if token_of(request) is not None:
+        if token_from(request) is not None:
             return await self.from_request(request)
         token = new_token()
-        return Visitor(token, cookie=(set_cookie(request, token, self.sessions.limits.absolute),))
+        return Visitor(token, cookie=(set_cookie(request, token, self.sessions.limits.absolute_seconds),))
 
     async def from_visit(self, request: Request, visit: Visit) -> Visitor:
         """Return the visitor of a session that is already read."""
-        cookie = (set_cookie(request, visit.token, self.sessions.limits.absolute),) if visit.new else ()
+        cookie = (set_cookie(request, visit.token, self.sessions.limits.absolute_seconds),) if visit.new else ()
         actor = None if visit.user is None else await self._credentials.actor(visit.user)
         if actor is not None:
             actor = replace(actor, since_ms=visit.since_ms)

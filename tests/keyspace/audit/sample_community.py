@@ -20,7 +20,7 @@ from plaza.core.paging import Page
 from plaza.core.tokens import Role
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
 from plaza.live.service import LiveService
-from plaza.sessions.service import Sessions
+from plaza.sessions.sign_in import SignIn
 from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items
@@ -136,7 +136,7 @@ async def _live(plaza: Plaza) -> None:
 
 
 async def _shop(plaza: Plaza, community: SampleCommunity) -> None:
-    sessions, items, carts, views = plaza.get(Sessions), plaza.get(Items), plaza.get(Carts), plaza.get(Views)
+    items, carts, views = plaza.get(Items), plaza.get(Carts), plaza.get(Views)
     for i in range(3):
         item = await items.create(NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
         community.items.append(item.id)
@@ -144,7 +144,7 @@ async def _shop(plaza: Plaza, community: SampleCommunity) -> None:
     guest, _ = await views.view(None, community.items[0])
     community.guest = guest.token
     await carts.put(community.guest, community.items[0], 2)
-    visit = await sessions.admit(None, "ana")
+    visit = await plaza.get(SignIn).admit(None, "ana")
     community.token = visit.token
     await carts.put(community.token, community.items[1], 3)
     await views.view(community.token, community.items[1])

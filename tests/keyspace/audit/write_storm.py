@@ -18,6 +18,7 @@ from plaza.core.errors import PlazaError
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
 from plaza.live.service import LiveService
 from plaza.sessions.service import Sessions
+from plaza.sessions.sign_in import SignIn
 from plaza.shop.carts import Carts
 from plaza.shop.views import Views
 from plaza.social.comments import Comments
@@ -152,7 +153,7 @@ class WriteStorm:
         token, item = self.random.choice(self.tokens), self.random.choice(self.community.items)
 
         async def login() -> None:
-            visit = await sessions.admit(token, self.random.choice(NAMES))
+            visit = await self.plaza.get(SignIn).admit(token, self.random.choice(NAMES))
             self.tokens.append(visit.token)
 
         return [

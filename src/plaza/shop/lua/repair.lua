@@ -1,24 +1,22 @@
--- What the audit calls to make things true again. Each says once more what follows from the facts as they are now.
--- KEYS a key of the owner   ARGV now_ms, then the ids that the header names
+-- Repair commands of the audit.   KEYS a key of the owner   ARGV now_ms, then the ids that the header names
 
--- shown_again: a session of a person shows the person's cart.
-projection('shown_again', function(token)
-  local user, moved = unpack(redis.call('HMGET', key.shop_session(token), 'user', 'moved'))
+-- cart_copy_of_session: the copy of the account's cart in one session.
+projection('cart_copy_of_session', function(token)
+  local user, moved = unpack(redis.call('HMGET', key.session_state(token), 'user', 'moved'))
   if not user or user == '' or moved then return nil end
-  return perform('show', account_keys(user), {user, token})
+  return perform('copy_to_session', account_keys(user), {user, token})
 end)
 
--- show: one session shows the cart.   KEYS account, cart, sessions   ARGV username, token
-command('show', function(keys, args) project('mirrored', args[1], args[2]) end)
+-- copy_to_session: copy the account's cart to one session.   KEYS account, cart, sessions   ARGV username, token
+command('copy_to_session', function(keys, args) project('cart_copy', args[1], args[2]) end)
 
--- repair_session   token
+-- repair_session: what is derived from a session.   token
 command('repair_session', function(keys, args)
-  repair_session(args[2])
-  project('shown_again', args[2])
+  local token = args[2]
+  repair_session(token)
+  if redis.call('HEXISTS', keys[1], 'moved') == 0 then trim_viewed(key.viewed_items(token)) end
+  project('cart_copy_of_session', token)
 end)
 
--- repair_belongs: whether a session is this person's.   token, username
-command('repair_belongs', function(keys, args) project('belongs', args[2], args[3]) end)
-
--- repair_person: every session of a person shows their cart.   username
-command('repair_person', function(keys, args) mirror_all(key.shop_account_sessions(args[2]), args[2]) end)
+-- repair_account: every session of a user has a copy of the cart.   username
+command('repair_account', function(keys, args) copy_to_all_sessions(key.user_session_tokens(args[2]), args[2]) end)

@@ -1,0 +1,64 @@
+"""Sessions over HTTP. Their paths begin with `/shop`, where they were published first."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from plaza.core.http.access import SESSION
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.core.http.routes import Routes
+from plaza.core.paging import Page
+from plaza.sessions.cookies import clear_cookie, set_cookie, token_from
+from plaza.sessions.model import Login, Session, SessionId, SessionLimits, SessionsPage, Visit
+from plaza.sessions.service import Sessions
+from plaza.sessions.sign_in import SignIn
+
+T = TypeVar("T")
+
+route = Routes("shop", prefix="/shop", about="Sessions, items, carts and orders, and the caches in front of them.")
+
+
+def session_response(
+    request: Request, limits: SessionLimits, visit: Visit, body: T, *, status: int | None = None
+) -> Response[T]:
+    """Return the response to a session's request, with the cookie if the session is new."""
+    cookie = [set_cookie(request, visit.token, limits.absolute_seconds)] if visit.new else []
+    return Response(body, status=status, headers=cookie)
+
+
+@route.post("/session", access=SESSION, other_responses={201: Session})
+async def session(request: Request, sessions: Sessions) -> Response[Session]:
+    """Get or start the session. Without a valid cookie the response is 201 and sets one."""
+    visit = await sessions.visit(token_from(request))
+    status = 201 if visit.new else None
+    return session_response(request, sessions.limits, visit, sessions.describe(visit), status=status)
+
+
+@route.post("/login", access=SESSION)
+async def login(body: Login, request: Request, sessions: Sessions, sign_in: SignIn) -> Response[Session]:
+    """Log in. The token changes, and the guest's cart is merged into the account's."""
+    visit = await sign_in.login(token_from(request), body, request.address)
+    return session_response(request, sessions.limits, visit, sessions.describe(visit))
+
+
+@route.post("/logout", access=SESSION, status=204)
+async def logout(request: Request, sessions: Sessions) -> Response[None]:
+    """Log out and end the session. The account's cart stays for the next login."""
+    await sessions.logout(token_from(request))
+    return Response(None, headers=[clear_cookie(request)])
+
+
+@route.get("/sessions", access=SESSION)
+async def own_sessions(request: Request, page: Page, sessions: Sessions) -> Response[SessionsPage]:
+    """List your sessions, newest first. A guest sees the current one only."""
+    visit = await sessions.visit(token_from(request))
+    return session_response(request, sessions.limits, visit, await sessions.page(visit, page))
+
+
+@route.delete("/sessions/{id}", access=SESSION, status=204)
+async def end_session(id: SessionId, request: Request, sessions: Sessions) -> Response[None]:
+    """End one of your sessions."""
+    visit = await sessions.visit(token_from(request))
+    await sessions.end_own(visit, id)
+    return session_response(request, sessions.limits, visit, None)

@@ -1,0 +1,167 @@
+"""Checkout: one SQL transaction takes the stock and writes the order.
+
+A cart gets an id at the start of its checkout and keeps it until the ordered lines are removed. The order has that id
+in a unique column. So a double click, a repeated request or a crash between SQL and Valkey finds the existing order,
+returns it and empties the cart. Stock is taken by `UPDATE … WHERE qty >= n`, so concurrent checkouts never oversell.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plaza.caching.row_store import RowData
+from plaza.core.clock import Clock
+from plaza.core.errors import Unauthenticated
+from plaza.core.sql import Sql
+from plaza.core.username_locks import lock_username
+from plaza.sessions.model import SessionReplaced, Visit
+from plaza.sessions.session_store import SessionCall, SessionStore
+from plaza.shop.items import Items, row_data
+from plaza.shop.keys import account_keys
+from plaza.shop.model import EmptyCart, Order, OutOfStock, cart_lines, price_text
+from plaza.shop.orders import Orders, order_line
+from plaza.shop.tables import ITEMS, LINES, ORDERS
+
+# A second checkout within this time, of the emptied cart, returns the order of the first one.
+REPEAT_SECONDS: Final = 60
+
+
+class _AlreadyOrdered(Exception):
+    """The cart was already ordered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenCheckout:
+    """A cart whose checkout has begun, and the cart that its owner ordered last."""
+
+    cart: str
+    last_cart: str
+    last_at: str
+    lines: list[str]
+
+    @classmethod
+    def from_lua(cls, reply: list[Any]) -> _OpenCheckout:
+        return cls(reply[0], reply[1], reply[2], reply[3:])
+
+
+class Checkout:
+    """Turns carts into orders."""
+
+    def __init__(self, sql: Sql, sessions: SessionStore, items: Items, orders: Orders, clock: Clock) -> None:
+        self._sql = sql
+        self._sessions = sessions
+        self._functions = sessions.functions
+        self._items = items
+        self._orders = orders
+        self._clock = clock
+
+    async def check_out(self, cookie: str | None) -> tuple[Visit, Order]:
+        """Order the cart at current prices. Two round trips, the transaction, and one round trip per item."""
+        visit, reply = await self._sessions.visit(cookie, self._start)
+        if visit.replaced:
+            raise SessionReplaced("A login has replaced this session. Repeat the request with the new cookie.")
+        if reply[0] == "account":
+            assert visit.user is not None
+            reply = await self._start_for_account(visit.user)
+        checkout = _OpenCheckout.from_lua(reply)
+        quantities = cart_lines(checkout.lines)
+        if not quantities:
+            return visit, await self._repeated_order(checkout)
+        try:
+            order, sold = await self._order(visit, checkout.cart, quantities)
+        except _AlreadyOrdered:
+            order = await self._existing_order(checkout.cart)
+            await self._items.reload_many(line.id for line in order.items)
+        else:
+            await self._items.refresh(sold)
+        # Last: as long as the cart has its lines, a repeated request redoes the steps that a crash has skipped.
+        await self._finish(visit, checkout.cart, order)
+        return visit, order
+
+    async def finish_for_guest(self, token: str, cart: str) -> None:
+        """Remove from the account's cart what a guest ordered before the login, if the order was written."""
+        order = await self._orders.find_by_cart(cart)
+        if order is not None:
+            await self._items.reload_many(line.id for line in order.items)
+            await self._finish(Visit(token, None, 0, 0), cart, order)
+
+    async def _start(self, call: SessionCall) -> list[Any]:
+        args = (*call.args, secrets.token_hex(16))
+        reply: list[Any] = await self._functions.run_deferred("shop_start_checkout", call.keys, *args)
+        return reply
+
+    async def _start_for_account(self, username: str) -> list[Any]:
+        keys = account_keys(username)
+        reply: list[Any] = await self._functions.run("shop_start_account_checkout", keys, secrets.token_hex(16))
+        if not reply:
+            raise Unauthenticated("The session has ended. Log in again.")
+        return reply
+
+    async def _finish(self, visit: Visit, cart: str, order: Order) -> None:
+        """Remove the ordered lines from the cart."""
+        ordered = [part for line in order.items for part in (line.id, line.qty)]
+        args: list[str | int] = [cart, self._sessions.now(), *ordered]
+        if visit.user is None:
+            keys = self._sessions.keys(visit.token)
+            await self._functions.run("shop_finish_checkout", keys, visit.token, *args)
+        else:
+            keys = account_keys(visit.user)
+            await self._functions.run("shop_finish_account_checkout", keys, visit.user, *args)
+
+    async def _repeated_order(self, checkout: _OpenCheckout) -> Order:
+        if checkout.last_cart and self._clock.now_s() - float(checkout.last_at) <= REPEAT_SECONDS:
+            return await self._existing_order(checkout.last_cart)
+        raise EmptyCart("The cart is empty. Add an item first.")
+
+    async def _existing_order(self, cart: str) -> Order:
+        order = await self._orders.find_by_cart(cart)
+        assert order is not None, "orders are never deleted"
+        return order
+
+    async def _order(self, visit: Visit, cart: str, quantities: dict[int, int]) -> tuple[Order, list[RowData]]:
+        """Take the stock and write the order. Return it with the rows of its items, as they are then."""
+        now = self._clock.now_ms()
+        async with self._sql.begin() as tx:
+            if visit.user is not None:
+                await lock_username(tx, self._functions.valkey, visit.user, visit.since_ms)
+            id = await self._insert_order(tx, visit.buyer, cart, now)
+            # In the order of ids, so that two carts with the same items cannot deadlock.
+            sold = [(await _take_stock(tx, item, quantities[item]), quantities[item]) for item in sorted(quantities)]
+            lines = [
+                {"order_id": id, "item_id": row.id, "name": row.name, "price": row.price, "qty": qty}
+                for row, qty in sold
+            ]
+            await tx.execute(insert(LINES), lines)
+            total = sum(row.price * qty for row, qty in sold)
+            await tx.execute(update(ORDERS).where(ORDERS.c.id == id).values(total=total))
+        items = [order_line(row.id, row.name, row.price, qty) for row, qty in sold]
+        return Order(id, now / 1000, items, price_text(total)), [row_data(row) for row, _ in sold]
+
+    async def _insert_order(self, tx: AsyncConnection, buyer: str, cart: str, now_ms: int) -> int:
+        """Insert the order of a cart. Of two concurrent checkouts the second waits here for the first."""
+        values = {"cart": cart, "buyer": buyer, "created_ms": now_ms, "total": 0}
+        statement = self._sql.insert(ORDERS).values(values).on_conflict_do_nothing(index_elements=["cart"])
+        id = (await tx.execute(statement.returning(ORDERS.c.id))).scalar()
+        if id is None:
+            raise _AlreadyOrdered
+        return int(id)
+
+
+async def _take_stock(tx: AsyncConnection, item: int, qty: int) -> Any:
+    """Take pieces of an item out of stock, if there are enough. Return its row as it is then."""
+    statement = (
+        update(ITEMS)
+        .where(ITEMS.c.id == item, ITEMS.c.qty >= qty)
+        .values(qty=ITEMS.c.qty - qty, version=ITEMS.c.version + 1)
+        .returning(ITEMS)
+    )
+    row = (await tx.execute(statement)).one_or_none()
+    if row is None:
+        left = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == item))).scalar() or 0
+        raise OutOfStock("There is not enough of an item left. Reduce its quantity.", id=item, wanted=qty, left=left)
+    return row
