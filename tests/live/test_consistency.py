@@ -82,8 +82,12 @@ class Model:
             self.records.append(self.statistics("", (self.last // SLOT_MS + 1) * SLOT_MS))
             self.last = None
 
-    def seen_since(self, at: int) -> int:
-        return sum(any(v.end >= at for there in places.values() for v in there) for places in self.viewings.values())
+    def seen_since(self, since: int, now: int) -> int:
+        """Viewers who beat or left since a time, and all who are alive now."""
+        active = {
+            user for user, places in self.viewings.items() if any(v.end >= since for p in places.values() for v in p)
+        }
+        return len(active | self.alive("", now))
 
     def seen_between(self, from_ms: int, to_ms: int) -> int:
         return sum(
@@ -145,7 +149,7 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
         assert await figures.alive("E1") == len(model.alive("", later))
         assert await figures.session_alive("S2") == len(model.alive("S2", later))
         since = later - dice.choice((0, 1, 65_000, 245_000, 245_001, 300_000))
-        assert await figures.seen("E1", since) == model.seen_since(since)
+        assert await figures.seen("E1", since) == model.seen_since(since, later)
     assert int(await redis_client.hget(keys.EVENT_INFO("E1"), "peak")) == model.peaks[""]
     assert int(await redis_client.hget(keys.SESSION_INFO("S1"), "peak")) == model.peaks["S1"]
     assert int(await redis_client.hget(keys.EVENT_INFO("E1"), "logins")) == model.logins()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from plaza.core.sql import Sql
-from plaza.live.history import PAGE, AudienceHistory, AudienceTotals, ViewingSession
+from plaza.live.history import PAGE_SIZE, AudienceHistory, AudienceTotals, ViewingSession
 
 
 @pytest.fixture
@@ -20,30 +20,30 @@ async def keep(history: AudienceHistory, event: str, viewings: Sequence[ViewingS
     async def read() -> Sequence[ViewingSession]:
         return viewings
 
-    await history.keep_viewings(event, read)
+    await history.save_viewing_sessions(event, read)
 
 
 async def test_a_viewing_session_written_twice_is_one_row_with_the_later_end(history: AudienceHistory) -> None:
     for end in (20, 30, 10):
         await keep(history, "E1", [ViewingSession("", "web", "ana", 5, end)])
-    assert [v async for v in history.viewings("E1")] == [ViewingSession("", "web", "ana", 5, 30)]
+    assert [v async for v in history.iterate_viewing_sessions("E1")] == [ViewingSession("", "web", "ana", 5, 30)]
 
 
 async def test_a_record_written_twice_is_one_record(history: AudienceHistory) -> None:
     text = '{"viewerCount":1,"timestamp":300000,"countByUserGroup":{},"countByViewingCountry":{"NZ":1}}'
     for _ in range(2):
-        await history.keep_records("E1", "S1", {"300000": text})
-    (record,) = await history.records("E1", "S1", 0, 300_000)
+        await history.save_records("E1", "S1", {"300000": text})
+    (record,) = await history.get_records("E1", "S1", 0, 300_000)
     assert (record.viewer_count, record.count_by_viewing_country) == (1, {"NZ": 1})
-    assert await history.records("E1", "", 0, 300_000) == []
-    assert await history.records("E1", "S1", 0, 299_999) == []
+    assert await history.get_records("E1", "", 0, 300_000) == []
+    assert await history.get_records("E1", "S1", 0, 299_999) == []
 
 
 async def test_totals_only_grow(history: AudienceHistory) -> None:
-    await history.keep_totals("E1", [("", AudienceTotals(1, 5, 100, 9, 7)), ("S1", AudienceTotals(0, 0, 0, 0, 0))])
-    await history.keep_totals("E1", [("", AudienceTotals(1, 4, 200, 8, 6))])
-    await history.keep_totals("E1", [("", AudienceTotals(2, 1, 300, 1, 1))])
-    lives = await history.lives("E1")
+    await history.save_totals("E1", [("", AudienceTotals(1, 5, 100, 9, 7)), ("S1", AudienceTotals(0, 0, 0, 0, 0))])
+    await history.save_totals("E1", [("", AudienceTotals(1, 4, 200, 8, 6))])
+    await history.save_totals("E1", [("", AudienceTotals(2, 1, 300, 1, 1))])
+    lives = await history.get_lives("E1")
     assert sorted(lives[""], key=lambda life: life.born_at) == [
         AudienceTotals(1, 5, 100, 9, 7),
         AudienceTotals(2, 1, 300, 1, 1),
@@ -52,38 +52,38 @@ async def test_totals_only_grow(history: AudienceHistory) -> None:
 
 
 async def test_reading_goes_on_from_page_to_page(history: AudienceHistory) -> None:
-    count = PAGE + 5
+    count = PAGE_SIZE + 5
     rows = [ViewingSession("S1", "web", f"p{i % 50}", i, i + 1) for i in range(count)]
     await keep(history, "E1", rows)
     await keep(history, "E2", rows[:3])
-    found = [v async for v in history.viewings("E1", "S1")]
+    found = [v async for v in history.iterate_viewing_sessions("E1", "S1")]
     assert len(found) == len(set(found)) == count
-    assert await history.attended("E1") == 50
-    assert await history.known("E1", "S1", ["p1", "nobody"]) == {"p1"}
+    assert await history.count_attended("E1") == 50
+    assert await history.find_attended("E1", "S1", ["p1", "nobody"]) == {"p1"}
 
 
 async def test_of_a_persons_viewing_sessions_the_one_that_ended_last_is_known(history: AudienceHistory) -> None:
     late = ViewingSession("S1", "phone", "ana", 3, 9)
     await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 5), late, ViewingSession("", "web", "ana", 4, 6)])
     await keep(history, "E2", [ViewingSession("", "web", "ben", 1, 20)])
-    assert await history.last("E1", ["ana", "ben"]) == {"ana": late}
+    assert await history.find_latest("E1", ["ana", "ben"]) == {"ana": late}
 
 
 async def test_a_person_can_be_forgotten(history: AudienceHistory) -> None:
     await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ben", 1, 2)])
-    assert await history.of_viewer("ana") == [("E1", ViewingSession("", "web", "ana", 1, 2))]
-    await history.forget("ana")
-    assert await history.of_viewer("ana") == []
-    assert await history.attended("E1") == 1
+    assert await history.list_for_viewer("ana") == [("E1", ViewingSession("", "web", "ana", 1, 2))]
+    await history.delete_viewer("ana")
+    assert await history.list_for_viewer("ana") == []
+    assert await history.count_attended("E1") == 1
 
 
 async def test_a_person_can_be_renamed(history: AudienceHistory) -> None:
     await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ana", 5, 6)])
     await keep(history, "E1", [ViewingSession("", "web", "eva", 5, 7)])
     for _ in range(2):
-        await history.rename("ana", "eva")
-    assert await history.of_viewer("ana") == []
-    assert [v async for v in history.viewings("E1")] == [
+        await history.rename_viewer("ana", "eva")
+    assert await history.list_for_viewer("ana") == []
+    assert [v async for v in history.iterate_viewing_sessions("E1")] == [
         ViewingSession("", "web", "eva", 1, 2),
         ViewingSession("", "web", "eva", 5, 7),
     ]
@@ -97,11 +97,13 @@ async def test_a_viewing_session_that_is_being_written_is_renamed_or_forgotten_t
     changing: list[asyncio.Task[None]] = []
 
     async def read() -> Sequence[ViewingSession]:
-        change = history.forget("ana") if new is None else history.rename("ana", new)
+        change = history.delete_viewer("ana") if new is None else history.rename_viewer("ana", new)
         changing.append(asyncio.create_task(change))
         await asyncio.wait(changing, timeout=0.2)  # time for one that does not wait
         return [ViewingSession("", "web", "ana", 1, 2)]
 
-    await history.keep_viewings("E1", read)
+    await history.save_viewing_sessions("E1", read)
     await asyncio.gather(*changing)
-    assert [v async for v in history.viewings("E1")] == ([] if new is None else [ViewingSession("", "web", new, 1, 2)])
+    assert [v async for v in history.iterate_viewing_sessions("E1")] == (
+        [] if new is None else [ViewingSession("", "web", new, 1, 2)]
+    )

@@ -65,7 +65,7 @@ async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Serv
             begun += await come_and_go(crowd, turn)
         await asyncio.to_thread(end, worker)
     await AudienceRecorder(functions, history, settings, Clock()).record()
-    viewings = [viewing async for viewing in history.viewings("E1")]
+    viewings = [viewing async for viewing in history.iterate_viewing_sessions("E1")]
     figures = AudienceFigures(functions, history, settings, Clock())
     assert len(viewings) == begun == (await figures.totals("E1")).logins
     assert len({(v.viewer, v.started_at) for v in viewings}) == begun

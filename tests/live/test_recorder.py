@@ -29,7 +29,7 @@ def begun(clock: ManualClock) -> int:
 
 
 async def all_viewings(history: AudienceHistory, event: str = "E1") -> list[ViewingSession]:
-    return [viewing async for viewing in history.viewings(event)]
+    return [viewing async for viewing in history.iterate_viewing_sessions(event)]
 
 
 async def test_the_record_of_five_minutes_is_what_was_true_at_their_end(
@@ -112,7 +112,7 @@ async def test_figures_answer_after_the_raw_keys_are_purged(
     await crowd.leave("ana", "S1")
     await crowd.beat("ben", "S1")
     await _record_for(recorder, clock, minutes=15)
-    before, report = await _figures(figures, begun), await reports.on("E1", asked)
+    before, report = await _figures(figures, begun), await reports.report("E1", asked)
     assert before["attended"] == 3
     seen = [(viewer.last_beat, viewer.location, viewer.session_id) for viewer in report.viewers]
     assert seen == [(begun + 60_000, "web", "S1"), (begun + 60_000, "web", "S1"), (None, None, None)]
@@ -122,7 +122,7 @@ async def test_figures_answer_after_the_raw_keys_are_purged(
     assert await recorder.purge() == 1
     assert await _names(redis_client) == set()
     assert await _figures(figures, begun) == before
-    assert await reports.on("E1", asked) == report
+    assert await reports.report("E1", asked) == report
     stats = await figures.viewing_stats("E1", "S1")
     assert (stats.viewers, stats.mean, stats.median) == (3, 0.667, 1.0)
 
@@ -179,7 +179,7 @@ async def test_a_beat_before_a_purge_stops_it(
     assert (await figures.totals("E1")).attended == 2
 
 
-@pytest.mark.parametrize("step", ["live_retire_rooms", "live_retire"])
+@pytest.mark.parametrize("step", ["live_purge_places", "live_purge"])
 async def test_a_beat_in_the_middle_of_a_purge_stops_it(
     crowd: Crowd,
     figures: AudienceFigures,
@@ -238,7 +238,7 @@ async def test_a_declared_event_outlives_its_raw_keys(
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
     assert await recorder.purge() == 1
-    event = await crowd.live.event("E1")
+    event = await crowd.live.get_event("E1")
     assert (event.title, event.declared, event.sessions) == ("Opening night", True, ["S1", "S2"])
 
 
@@ -297,7 +297,7 @@ async def test_many_viewers_who_end_in_the_same_millisecond_are_all_collected(
     begun: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("plaza.live.recorder.BATCH", 7)
+    monkeypatch.setattr("plaza.live.recorder.BATCH_SIZE", 7)
     for i in range(30):
         await crowd.beat(f"p{i}")
     clock.advance(seconds=100)
@@ -354,4 +354,4 @@ def _kill_before(recorder: AudienceRecorder, calls: int) -> None:
 
     recorder._functions = Dying(recorder._functions, {"run"})  # type: ignore[assignment]
     recorder._valkey = Dying(recorder._valkey, {"call"})  # type: ignore[assignment]
-    recorder._history = Dying(recorder._history, {"keep_viewings", "keep_records", "keep_totals"})  # type: ignore[assignment]
+    recorder._history = Dying(recorder._history, {"save_viewing_sessions", "save_records", "save_totals"})  # type: ignore[assignment]

@@ -16,6 +16,7 @@ from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.valkey import Valkey
 from plaza.live import keys
 from tests.live.conftest import AT, Web, plaza_at
+from tests.live.test_geo import in_country, write_database
 from tests.servers import Cluster, Server
 
 
@@ -97,8 +98,8 @@ async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> 
 
 
 async def test_a_long_report_goes_on_by_a_cursor_and_takes_no_other(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plaza.live.viewer_report.PAGE", 2)
-    monkeypatch.setattr("plaza.live.viewer_report.MOST", 2)
+    monkeypatch.setattr("plaza.live.viewer_report.PAGE_SIZE", 2)
+    monkeypatch.setattr("plaza.live.viewer_report.MAX_VIEWERS", 2)
     for i in range(5):
         await web.beat(web.user(f"p{i}"))
     seen: list[str] = []
@@ -347,8 +348,7 @@ async def test_a_request_with_limits_on_is_still_one_round_trip(web: Web, valkey
 async def test_addresses_and_countries_are_stored_as_settings_say(
     valkey: Valkey, place: Server | Cluster, tmp_path: Path, redis_client: Any
 ) -> None:
-    geoip = tmp_path / "geo.csv"
-    geoip.write_text("127.0.0.0/8,NZ\n")
+    geoip = write_database(tmp_path / "geo.mmdb", {"127.0.0.0/8": in_country("NZ")})
     for mode, stored in (("full", "127\\.0\\.0\\.1"), ("truncated", "127\\.0\\.0\\.0"), ("hashed", "[0-9a-f]{16}")):
         async with plaza_at(place, tmp_path, live_address=mode, geoip=geoip) as web:
             await web.beat(web.user("ana"))

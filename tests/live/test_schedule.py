@@ -14,16 +14,16 @@ from tests.live.conftest import Crowd, Web
 async def test_declared_events_are_shown_the_liveliest_first_and_no_others(
     functions: Functions, live: LiveService, figures: AudienceFigures, crowd: Crowd
 ) -> None:
-    programme = EventSchedule(functions.valkey, live, figures)
+    schedule = EventSchedule(functions.valkey, live, figures)
     for event in ("quiet", "loud"):
         await live.declare(event, EventDeclaration(title=f"A {event} one"))
     await crowd.beat("ana", event="loud")
     await crowd.beat("ana", event="undeclared")
-    assert [(showing.title, showing.watching) for showing in await programme.all()] == [
+    assert [(showing.title, showing.watching) for showing in await schedule.list_events()] == [
         ("A loud one", 1),
         ("A quiet one", 0),
     ]
-    assert await programme.one("undeclared") is None
+    assert await schedule.get_event("undeclared") is None
 
 
 def token_of(web: Web, name: str) -> dict[str, str]:

@@ -33,11 +33,11 @@ async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
     begun = clock.now_ms() - 12 * 60_000
     simulation = AudienceSimulation(functions, settings, "E1", viewers=150, minutes=12)
     done = await simulation.run(clock)
-    assert done.people == 150
+    assert done.viewers == 150
     assert done.beats > 500
     assert done.left > 20
     assert done.vanished > 10
-    viewings = [v async for v in ViewingSessions(functions, figures._history, settings, clock).of("E1")]
+    viewings = [v async for v in ViewingSessions(functions, figures._history, settings, clock).iterate("E1")]
     ever = await figures.totals("E1")
     assert ever.attended == len({v.viewer for v in viewings}) <= 150
     assert ever.logins == len(viewings)
@@ -65,7 +65,7 @@ async def test_the_same_seed_gives_the_same_audience(
 ) -> None:
     first = await AudienceSimulation(functions, settings, "E1", viewers=20, minutes=3, seed=4).run(clock)
     other = await AudienceSimulation(functions, settings, "E1", viewers=20, minutes=3, seed=5).run(clock)
-    assert first.people == other.people
+    assert first.viewers == other.viewers
     assert (first.beats, first.left) != (other.beats, other.left)
 
 
@@ -111,7 +111,7 @@ def test_a_sparkline_is_as_high_as_its_highest() -> None:
 def test_the_commands_play_an_audience_and_show_it(tmp_path: Path) -> None:
     data = tmp_path / "var"
     played = plaza(data, "live", "simulate", "--event", "keynote", "--viewers", "40", "--minutes", "3", "--speed", "0")
-    assert (played.returncode, played.stdout[:9]) == (0, "40 people"), played.stderr
+    assert (played.returncode, played.stdout[:9]) == (0, "40 viewer"), played.stderr
     shown = plaza(data, "live", "keynote", "--once")
     assert "watching now" in shown.stdout
     assert "keynote-main" in shown.stdout

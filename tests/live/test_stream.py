@@ -34,7 +34,7 @@ class Counted(AudienceFigures):
 
 async def _take(stream: FigureStreams, count: int, last_id: str | None = None) -> list[Any]:
     found = []
-    watching = stream.watch("E1", last_id)
+    watching = stream.subscribe("E1", last_id)
     async for item in watching:
         found.append(item)
         if len(found) == count:

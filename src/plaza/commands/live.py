@@ -1,4 +1,4 @@
-"""`plaza live`: an audience, watched or played."""
+"""`plaza live`: show the audience of an event, or simulate one."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ def add(commands: Commands) -> None:
         commands,
         "live",
         _live,
-        "Watch an event's audience on this terminal, or play a believable one into it: "
-        "`plaza live simulate --event E` makes people come, watch and go in the minutes up to now.",
+        "Show the audience of an event on this terminal. `plaza live simulate --event E` simulates an audience in the "
+        "minutes up to now.",
         "plaza live simulate --event keynote --viewers 10000 --minutes 10 --speed 60 && plaza live keynote",
     )
-    live.add_argument("what", metavar="EVENT|simulate", help="the event to watch, or the word simulate")
+    live.add_argument("what", metavar="EVENT|simulate", help="the event to show, or the word simulate")
     live.add_argument("--once", action="store_true", help="print the figures once instead of every second")
     live.add_argument("--event", default="demo", help="simulate: the event (demo)")
-    live.add_argument("--viewers", type=int, default=1000, help="simulate: how many people come (1000)")
-    live.add_argument("--minutes", type=float, default=10, help="simulate: how long it lasts, until now (10)")
-    live.add_argument("--speed", type=float, default=60, help="simulate: times as fast as life; 0: at once (60)")
-    live.add_argument("--seed", type=int, default=0, help="simulate: another number, another audience (0)")
+    live.add_argument("--viewers", type=int, default=1000, help="simulate: number of viewers (1000)")
+    live.add_argument("--minutes", type=float, default=10, help="simulate: duration in minutes, until now (10)")
+    live.add_argument(
+        "--speed", type=float, default=60, help="simulate: speed relative to real time; 0: as fast as possible (60)"
+    )
+    live.add_argument("--seed", type=int, default=0, help="simulate: a different number gives a different audience (0)")
 
 
 def _live(given: argparse.Namespace) -> int:
@@ -38,10 +40,10 @@ def _live(given: argparse.Namespace) -> int:
 
     if not is_valid_id(given.event if given.what == "simulate" else given.what):
         raise Invalid("must be 1 to 128 characters without # { }", field="event")
-    return _simulate(given) if given.what == "simulate" else _watch(given)
+    return _simulate(given) if given.what == "simulate" else _show(given)
 
 
-def _watch(given: argparse.Namespace) -> int:
+def _show(given: argparse.Namespace) -> int:
     from rich.console import Console
 
     from plaza.live.dashboard import show
@@ -60,11 +62,11 @@ def _simulate(given: argparse.Namespace) -> int:
     from plaza.live.simulation import AudienceSimulation
 
     if given.viewers < 1 or given.minutes <= 0 or given.speed < 0:
-        raise Invalid("must be more than nothing", field="viewers, minutes and speed")
+        raise Invalid("viewers and minutes must be greater than 0, speed must not be negative", field="simulate")
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(given.event, total=1.0)
 
-        def play(plaza: Plaza) -> Awaitable[SimulationResult]:
+        def run(plaza: Plaza) -> Awaitable[SimulationResult]:
             audience = AudienceSimulation(
                 plaza.core.functions,
                 plaza.core.settings,
@@ -75,6 +77,6 @@ def _simulate(given: argparse.Namespace) -> int:
             )
             return audience.run(plaza.core.clock, given.speed, lambda share: bar.update(task, completed=share))
 
-        done = with_plaza(play)
-    print(f"{done.people:,} people beat {done.beats:,} times; {done.left:,} left, {done.vanished:,} vanished.")
+        done = with_plaza(run)
+    print(f"{done.viewers:,} viewers, {done.beats:,} heartbeats; {done.left:,} left, {done.vanished:,} disappeared.")
     return 0

@@ -93,6 +93,12 @@ DAMAGED_KEYS = Counter(
     ["family"],
     registry=REGISTRY,
 )
+UNREADABLE_ROWS = Counter(
+    "plaza_unreadable_rows_total",
+    "Rows of documented keys that another service wrote and that were skipped because they cannot be read, by domain.",
+    ["domain"],
+    registry=REGISTRY,
+)
 JOB_RUNS = Counter(
     "plaza_job_runs_total",
     "Runs of a timer's job, by how they ended: done, failed, or fenced (it had lost its lease).",

@@ -15,7 +15,7 @@ from typing import Final
 from plaza.core.clock import Clock
 from plaza.demo.loaders.live import EVENT, SESSIONS
 from plaza.demo.users import CommunityUsers
-from plaza.live.model import BEAT_MS, Heartbeat, Viewer
+from plaza.live.model import HEARTBEAT_INTERVAL_MS, Heartbeat, Viewer
 from plaza.live.service import LiveService
 from plaza.live.simulation import COUNTRIES, GROUPS, LOCATIONS
 
@@ -34,7 +34,7 @@ class DemoAudience:
     async def beat(self) -> int:
         """Everybody beats who is there and whose moment has come since the last call. Returns how many did."""
         now = self._clock.now_ms()
-        since = max(self._last_ms, now - BEAT_MS)
+        since = max(self._last_ms, now - HEARTBEAT_INTERVAL_MS)
         self._last_ms = now
         due = [n for n in range(PEOPLE) if is_due(n, since, now) and is_there(n, now)]
         await asyncio.gather(*(self._live.beat(*viewer(n)) for n in due))
@@ -43,8 +43,8 @@ class DemoAudience:
 
 def is_due(n: int, since_ms: int, now_ms: int) -> bool:
     """Whether a person's moment lies between two others."""
-    own = n * BEAT_MS // PEOPLE
-    return (since_ms - own) // BEAT_MS != (now_ms - own) // BEAT_MS
+    own = n * HEARTBEAT_INTERVAL_MS // PEOPLE
+    return (since_ms - own) // HEARTBEAT_INTERVAL_MS != (now_ms - own) // HEARTBEAT_INTERVAL_MS
 
 
 def is_there(n: int, now_ms: int) -> bool:

@@ -1,6 +1,6 @@
-"""Audience analytics of live events and their sessions: who is watching now, who ever did, from where and for how long.
+"""Audience analytics of live events and their sessions: current viewers, attendance, countries, groups, watch time.
 
-It promises that every count is right at the moment it is given, whatever viewers do with tabs, addresses and clocks:
-one viewer is one viewer, the peak is the true peak, attendance never shrinks. A heartbeat costs one round trip, whether
-ten people watch or a million. What was measured outlives the raw keys: the worker writes it to SQL, exactly once.
+Every count is exact when it is returned: a viewer with several tabs or addresses counts once, the peak is the real
+peak, and attendance never shrinks. A heartbeat costs one round trip, with ten viewers or a million. The worker copies
+results to SQL exactly once, so they outlive the raw keys.
 """

@@ -1,7 +1,7 @@
-"""What addresses are hashed with, where they are hashed: a salt a day, the same in all processes, and its end.
+"""The salt that addresses are hashed with: one per day, shared by all processes, deleted after two days.
 
-Valkey lets a salt go after two days, and we forget it at midnight. But an append-only file still holds the command that
-wrote it, and whoever has the file could undo the hashes; so the worker has the file written anew every day.
+Valkey expires a salt after two days. Its append-only file still contains the command that wrote the salt, and anyone
+with that file could undo the hashes. So the worker rewrites the file every day.
 """
 
 from __future__ import annotations
@@ -14,32 +14,31 @@ from plaza.core.valkey import Valkey
 from plaza.live.keys import LIVE_SALT
 
 SALT_SECONDS = 2 * 86_400
-# How many days back a worker that was away looks for salts that are over.
+# How many days of expired salts a worker removes after a downtime.
 LOOK_BACK_DAYS = 30
 
 
 class AddressSalts:
-    """The salt of today, and the end of old ones."""
+    """Gives the salt of today and removes old ones."""
 
     def __init__(self, valkey: Valkey, clock: Clock) -> None:
         self._valkey = valkey
         self._clock = clock
-        self._todays: tuple[date | None, bytes] = (None, b"")
+        self._cached: tuple[date | None, bytes] = (None, b"")
 
-    async def today(self) -> bytes:
-        """A round trip for each process, once a day."""
-        day = self._day()
-        if self._todays[0] != day:
-            fresh = secrets.token_hex(32)
-            name = LIVE_SALT(day.isoformat())
-            there = await self._valkey.call("SET", name, fresh, "NX", "GET", "EX", SALT_SECONDS)
-            self._todays = (day, bytes.fromhex(there or fresh))
-        return self._todays[1]
+    async def get_today(self) -> bytes:
+        """Return the salt of today. One round trip per process and day."""
+        day = self._today()
+        if self._cached[0] != day:
+            new = secrets.token_hex(32)
+            existing = await self._valkey.call("SET", LIVE_SALT(day.isoformat()), new, "NX", "GET", "EX", SALT_SECONDS)
+            self._cached = (day, bytes.fromhex(existing or new))
+        return self._cached[1]
 
-    async def destroy(self) -> int:
-        """Have every server whose file may hold old salts write it anew, without them. Returns how many servers."""
-        old = [self._day() - timedelta(days=n) for n in range(2, LOOK_BACK_DAYS)]
-        # To look at what has expired is to remove it.
+    async def destroy_old(self) -> int:
+        """Rewrite the append-only file of every server, without expired salts. Returns the number of servers."""
+        old = [self._today() - timedelta(days=n) for n in range(2, LOOK_BACK_DAYS)]
+        # Reading an expired key removes it, so that it is not in the rewritten file.
         await self._valkey.batch([("EXISTS", LIVE_SALT(day.isoformat())) for day in old])
         rewritten = 0
         for server in self._valkey.primaries():
@@ -48,5 +47,5 @@ class AddressSalts:
                 rewritten += 1
         return rewritten
 
-    def _day(self) -> date:
+    def _today(self) -> date:
         return datetime.fromtimestamp(self._clock.now_s(), UTC).date()

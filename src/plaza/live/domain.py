@@ -1,4 +1,4 @@
-"""How live plugs in."""
+"""The declaration of the `live` domain."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from plaza.live.viewing_sessions import ViewingSessions
 def build(core: Core) -> Parts:
     settings, clock = core.settings, core.clock
     history = AudienceHistory(core.sql)
-    viewings = ViewingSessions(core.functions, history, settings, clock)
+    viewing_sessions = ViewingSessions(core.functions, history, settings, clock)
     figures = AudienceFigures(core.functions, history, settings, clock)
     stream = FigureStreams(core.valkey, figures)
-    people = LivePersonalData(core.functions, history, viewings)
+    personal_data = LivePersonalData(core.functions, history, viewing_sessions)
     hashed, salts = settings.live_address == "hashed", AddressSalts(core.valkey, clock)
-    places = GeoLocator(salts, settings.live_address, GeoIp.read(settings.geoip))
+    geo = GeoLocator(salts, settings.live_address, GeoIp.open(settings.geoip))
     live = LiveService(core.functions, settings, clock)
     return Parts(
         [
             live,
             EventSchedule(core.valkey, live, figures),
-            ViewerAuthenticator(core.auth, places, settings, clock),
+            ViewerAuthenticator(core.auth, geo, settings, clock),
             figures,
-            viewings,
+            viewing_sessions,
             HeartbeatReports(core.functions, history, settings, clock),
             stream,
-            people,
+            personal_data,
         ],
         timers=timers(AudienceRecorder(core.functions, history, settings, clock), salts if hashed else None),
-        personal_data=people,
+        personal_data=personal_data,
         on_close=[stream.close],
     )
 

@@ -1,10 +1,10 @@
-"""What SQL remembers of audiences. No address is ever in it.
+"""The SQL tables of `live`: viewing sessions, five-minute records, totals. No address is ever in them.
 
-Everything is written under a key of its own with an absolute value, so writing it again changes nothing: a worker may
-die between SQL and Valkey at any point, and the next one simply does the same once more.
+Every row has its own key and absolute values, so writing it twice changes nothing. A worker may die between SQL and
+Valkey at any time; the next one repeats the same writes.
 
-An audience's totals have one row per *life* of its raw keys (`born_at`): an event that comes back after a purge begins
-to count at zero, and its figures are those of all its lives together.
+The totals of an audience have one row per *life* of its raw keys (`born_at`). An event that comes back after a purge
+starts counting at zero, and its figures are those of all its lives together.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import json
+from msgspec import DecodeError, json
 from sqlalchemy import (
     BigInteger,
     Column,
+    Select,
     String,
     Table,
     Text,
@@ -39,7 +40,7 @@ VIEWINGS = Table(
     "live_viewings",
     METADATA,
     Column("event", String(128), primary_key=True),
-    Column("session", String(128), primary_key=True),  # empty outside any
+    Column("session", String(128), primary_key=True),  # empty outside any session
     Column("location", String(128), primary_key=True),
     Column("viewer", String(128), primary_key=True, index=True),
     Column("started_at", BigInteger, primary_key=True),
@@ -49,7 +50,7 @@ RECORDS = Table(
     "live_records",
     METADATA,
     Column("event", String(128), primary_key=True),
-    Column("session", String(128), primary_key=True),  # empty for the event as a whole
+    Column("session", String(128), primary_key=True),  # empty for the event
     Column("at", BigInteger, primary_key=True),
     Column("record", Text, nullable=False),
 )
@@ -65,12 +66,12 @@ TOTALS = Table(
     Column("attended", BigInteger, nullable=False),
 )
 
-# Rows a query fetches at a time, and names in one IN (…).
-PAGE = 1_000
-# Who writes names from Valkey, and who changes them: see `bearers.py`.
-_VIEWINGS = "live viewings"
+# Rows per query, and names in one IN (…).
+PAGE_SIZE = 1_000
+# The name of the lock between writing viewing sessions and renaming or deleting a user: see `username_locks.py`.
+_VIEWINGS_LOCK = "live viewings"
 # More than a month of five-minute records.
-MOST_RECORDS = 10_000
+MAX_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,13 @@ class ViewingSession:
     location: str
     viewer: str
     started_at: int
-    ended_at: int  # or last known to go on
+    ended_at: int  # the last heartbeat while it goes on
     under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AudienceTotals:
-    """One life of an audience, as a whole."""
+    """The totals of one life of an audience."""
 
     born_at: int
     peak: int
@@ -102,15 +103,16 @@ class AudienceHistory:
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    async def keep_viewings(
+    async def save_viewing_sessions(
         self, event: str, read: Callable[[], Awaitable[Sequence[ViewingSession]]]
     ) -> Sequence[ViewingSession]:
-        """Write the viewing sessions that `read` gives, and give them too.
+        """Write the viewing sessions that `read` returns, and return them.
 
-        They are read when nobody can be renamed or forgotten until they are written: the name would come back.
+        They are read under a lock, so that no user is renamed or deleted before they are written: the old name would
+        come back.
         """
         async with self._sql.begin() as tx:
-            await take_shared_lock(tx, _VIEWINGS)
+            await take_shared_lock(tx, _VIEWINGS_LOCK)
             if viewings := await read():
                 await tx.execute(self._upsert_viewings(), [_row(event, viewing) for viewing in viewings])
         return viewings
@@ -122,7 +124,8 @@ class AudienceHistory:
         )
         return insert.on_conflict_do_update(index_elements=list(VIEWINGS.primary_key), set_={"ended_at": later})
 
-    async def keep_records(self, event: str, session: str, records: dict[str, str]) -> None:
+    async def save_records(self, event: str, session: str, records: dict[str, str]) -> None:
+        """Write five-minute records: end of the five minutes → JSON."""
         rows = [{"event": event, "session": session, "at": int(at), "record": text} for at, text in records.items()]
         insert = self._sql.insert(RECORDS)
         upsert = insert.on_conflict_do_update(
@@ -131,8 +134,8 @@ class AudienceHistory:
         async with self._sql.begin() as tx:
             await tx.execute(upsert, rows)
 
-    async def keep_totals(self, event: str, totals: Sequence[tuple[str, AudienceTotals]]) -> None:
-        """The totals of an event (session empty) and its sessions. They only grow, so an older word changes nothing."""
+    async def save_totals(self, event: str, totals: Sequence[tuple[str, AudienceTotals]]) -> None:
+        """Write the totals of an event (session empty) and its sessions. Totals only grow; older values are ignored."""
         rows = [
             {
                 "event": event,
@@ -150,18 +153,18 @@ class AudienceHistory:
             return
         insert, now = self._sql.insert(TOTALS), TOTALS.c
         new = insert.excluded
-        grown: dict[str, Any] = {
+        larger: dict[str, Any] = {
             "peak_at": case((new.peak > now.peak, new.peak_at), else_=now.peak_at),
             "peak": case((new.peak > now.peak, new.peak), else_=now.peak),
             "logins": case((new.logins > now.logins, new.logins), else_=now.logins),
             "attended": case((new.attended > now.attended, new.attended), else_=now.attended),
         }
-        upsert = insert.on_conflict_do_update(index_elements=list(TOTALS.primary_key), set_=grown)
+        upsert = insert.on_conflict_do_update(index_elements=list(TOTALS.primary_key), set_=larger)
         async with self._sql.begin() as tx:
             await tx.execute(upsert, rows)
 
-    async def lives(self, event: str) -> dict[str, list[AudienceTotals]]:
-        """The totals of every life of an event (session empty) and of its sessions."""
+    async def get_lives(self, event: str) -> dict[str, list[AudienceTotals]]:
+        """Return the totals of every life of an event (session empty) and of its sessions."""
         found: dict[str, list[AudienceTotals]] = {}
         columns = (TOTALS.c.session, *(TOTALS.c[name] for name in AudienceTotals.__dataclass_fields__))
         for row in await self._sql.fetch_all(select(*columns).where(TOTALS.c.event == event)):
@@ -169,37 +172,42 @@ class AudienceHistory:
             found.setdefault(session, []).append(AudienceTotals(*totals))
         return found
 
-    async def records(self, event: str, session: str, from_ms: int, to_ms: int) -> list[AudienceStatistics]:
+    async def get_records(self, event: str, session: str, from_ms: int, to_ms: int) -> list[AudienceStatistics]:
+        """Return the five-minute records of a time span, oldest first."""
         query = (
             select(RECORDS.c.record)
             .where(RECORDS.c.event == event, RECORDS.c.session == session, RECORDS.c.at.between(from_ms, to_ms))
             .order_by(RECORDS.c.at)
-            .limit(MOST_RECORDS)
+            .limit(MAX_RECORDS)
         )
-        return [json.decode(text, type=AudienceStatistics) for (text,) in await self._sql.fetch_all(query)]
+        found = (decode_statistics(text) for (text,) in await self._sql.fetch_all(query))
+        return [record for record in found if record is not None]
 
-    async def viewings(self, event: str, session: str | None = None) -> AsyncIterator[ViewingSession]:
-        """All of an event, or of one session, in the order of the primary key, a page at a time."""
-        c = VIEWINGS.c
-        columns = (c.session, c.location, c.viewer, c.started_at, c.ended_at)
-        order = (c.session, c.location, c.viewer, c.started_at)
+    async def iterate_viewing_sessions(self, event: str, session: str | None = None) -> AsyncIterator[ViewingSession]:
+        """Yield all viewing sessions of an event, or of one session, in the order of the primary key."""
         last: tuple[Any, ...] | None = None
         while True:
-            query = select(*columns).where(c.event == event)
-            if session is not None:
-                query = query.where(c.session == session)
-            if last is not None:
-                query = query.where(_after(order, last))
             async with self._sql.read() as tx:
-                rows = (await tx.execute(query.order_by(*order).limit(PAGE))).all()
+                rows = (await tx.execute(viewings_page(event, session, last))).all()
             for row in rows:
                 yield ViewingSession(*row)
-            if len(rows) < PAGE:
+            if len(rows) < PAGE_SIZE:
                 return
             last = tuple(rows[-1])[:4]
 
-    async def attended(self, event: str, session: str | None = None) -> int:
-        """How many different people have a viewing session in SQL."""
+    async def find_recorded(
+        self, event: str, session: str, location: str, viewers: Sequence[str]
+    ) -> set[tuple[str, int]]:
+        """Return viewer and start of the viewing sessions that these viewers (at most a page) have at a place."""
+        c = VIEWINGS.c
+        query = select(c.viewer, c.started_at).where(
+            c.event == event, c.session == session, c.location == location, c.viewer.in_(viewers)
+        )
+        async with self._sql.read() as tx:
+            return {(viewer, start) for viewer, start in await tx.execute(query)}
+
+    async def count_attended(self, event: str, session: str | None = None) -> int:
+        """Return how many distinct viewers have a viewing session in SQL."""
         c = VIEWINGS.c
         query = select(func.count(distinct(c.viewer))).where(c.event == event)
         if session is not None:
@@ -207,8 +215,8 @@ class AudienceHistory:
         async with self._sql.read() as tx:
             return int((await tx.execute(query)).scalar_one())
 
-    async def known(self, event: str, session: str | None, viewers: Sequence[str]) -> set[str]:
-        """Which of these people (at most a page of them) have a viewing session in SQL."""
+    async def find_attended(self, event: str, session: str | None, viewers: Sequence[str]) -> set[str]:
+        """Return which of these viewers (at most a page) have a viewing session in SQL."""
         c = VIEWINGS.c
         query = select(c.viewer).distinct().where(c.event == event, c.viewer.in_(viewers))
         if session is not None:
@@ -216,30 +224,30 @@ class AudienceHistory:
         async with self._sql.read() as tx:
             return {viewer for (viewer,) in await tx.execute(query)}
 
-    async def last(self, event: str, viewers: Sequence[str]) -> dict[str, ViewingSession]:
-        """The latest viewing session of each of these people (at most a page of them), as far as there is any."""
+    async def find_latest(self, event: str, viewers: Sequence[str]) -> dict[str, ViewingSession]:
+        """Return the latest viewing session of each of these viewers (at most a page) that has one."""
         c = VIEWINGS.c
-        mine = (c.event == event, c.viewer.in_(viewers))
-        ended = select(c.viewer, func.max(c.ended_at).label("ended_at")).where(*mine).group_by(c.viewer).subquery()
+        selected = (c.event == event, c.viewer.in_(viewers))
+        ended = select(c.viewer, func.max(c.ended_at).label("ended_at")).where(*selected).group_by(c.viewer).subquery()
         query = (
             select(c.session, c.location, c.viewer, c.started_at, c.ended_at)
             .join(ended, and_(c.viewer == ended.c.viewer, c.ended_at == ended.c.ended_at))
-            .where(*mine)
+            .where(*selected)
             .order_by(c.started_at)
         )
         async with self._sql.read() as tx:
             return {row.viewer: ViewingSession(*row) for row in await tx.execute(query)}
 
-    async def of_viewer(self, viewer: str) -> list[tuple[str, ViewingSession]]:
-        """Everything about one person: event and viewing session."""
+    async def list_for_viewer(self, viewer: str) -> list[tuple[str, ViewingSession]]:
+        """Return every viewing session of a viewer, with its event."""
         c = VIEWINGS.c
         query = select(c.event, c.session, c.location, c.viewer, c.started_at, c.ended_at).where(c.viewer == viewer)
         async with self._sql.read() as tx:
             return [(event, ViewingSession(*rest)) for event, *rest in await tx.execute(query.order_by(c.started_at))]
 
-    async def rename(self, old: str, new: str) -> None:
-        """A viewing session that both names have, from the same moment, is one. Valkey has the new name already."""
-        await wait_for_shared_locks(self._sql, _VIEWINGS)
+    async def rename_viewer(self, old: str, new: str) -> None:
+        """Rename a viewer. Viewing sessions of both names with the same start become one. Rename in Valkey first."""
+        await wait_for_shared_locks(self._sql, _VIEWINGS_LOCK)
         c = VIEWINGS.c
         columns = [c.event, c.session, c.location, literal(new), c.started_at, c.ended_at]
         names = ["event", "session", "location", "viewer", "started_at", "ended_at"]
@@ -248,11 +256,35 @@ class AudienceHistory:
             await tx.execute(moved.on_conflict_do_nothing())
             await tx.execute(delete(VIEWINGS).where(c.viewer == old))
 
-    async def forget(self, viewer: str) -> None:
-        """Remove a person's viewing sessions. Valkey has none already."""
-        await wait_for_shared_locks(self._sql, _VIEWINGS)
+    async def delete_viewer(self, viewer: str) -> None:
+        """Delete a viewer's viewing sessions. Delete them in Valkey first."""
+        await wait_for_shared_locks(self._sql, _VIEWINGS_LOCK)
         async with self._sql.begin() as tx:
             await tx.execute(delete(VIEWINGS).where(VIEWINGS.c.viewer == viewer))
+
+
+def viewings_page(event: str, session: str | None, last: Sequence[Any] | None) -> Select[Any]:
+    """Return the query for the page after `last`, the first four columns of a row.
+
+    With a session, the comparison leaves the session out: SQLite uses the primary key for `session = ?` or for a
+    comparison that starts with `session`, not for both, and would read all earlier rows for every page.
+    """
+    c = VIEWINGS.c
+    query = select(c.session, c.location, c.viewer, c.started_at, c.ended_at).where(c.event == event)
+    order: tuple[Column[Any], ...] = (c.session, c.location, c.viewer, c.started_at)
+    if session is not None:
+        query, order, last = query.where(c.session == session), order[1:], last and last[1:]
+    if last is not None:
+        query = query.where(tuple_(*order) > tuple_(*last))
+    return query.order_by(*order).limit(PAGE_SIZE)
+
+
+def decode_statistics(text: str) -> AudienceStatistics | None:
+    """Return a record; None if it cannot be read."""
+    try:
+        return json.decode(text, type=AudienceStatistics)
+    except DecodeError:
+        return None
 
 
 def _row(event: str, viewing: ViewingSession) -> dict[str, Any]:
@@ -264,8 +296,3 @@ def _row(event: str, viewing: ViewingSession) -> dict[str, Any]:
         "started_at": viewing.started_at,
         "ended_at": viewing.ended_at,
     }
-
-
-def _after(order: Sequence[Any], last: Sequence[Any]) -> Any:
-    """Rows that come after one in an order: compared column by column, as both databases can."""
-    return tuple_(*order) > tuple_(*last)

@@ -1,4 +1,4 @@
-"""What the worker does for audiences."""
+"""The timers of `live`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,35 @@ from plaza.core.timers import Timer
 from plaza.live.address_salts import AddressSalts
 from plaza.live.recorder import AudienceRecorder
 
-# The records themselves are made on time by the beats; this only carries them to SQL.
+# Heartbeats create the five-minute records on time; this timer only copies them to SQL.
 RECORD_SECONDS = 30
+DISCOVER_SECONDS = 600
 PURGE_SECONDS = 3600
 DAY_SECONDS = 86_400
-# Just after midnight, UTC, when another salt is over.
+# Just after midnight UTC, when another salt has expired.
 SALTS_AT_SECONDS = 600
 
 
 def timers(recorder: AudienceRecorder, salts: AddressSalts | None) -> list[Timer]:
-    """Salts are given where addresses are hashed."""
+    """Return the timers. `salts` is given only where addresses are hashed."""
 
     async def record(_: Lease) -> str:
         return f"{await recorder.record()} events recorded"
+
+    async def discover(_: Lease) -> str:
+        return f"{await recorder.discover()} events and places of other services found"
 
     async def purge(_: Lease) -> str:
         return f"{await recorder.purge()} events purged"
 
     async def destroy(salts: AddressSalts) -> str:
-        return f"{await salts.destroy()} files written anew, without old salts"
+        return f"{await salts.destroy_old()} files rewritten without old salts"
 
-    found = [Timer("live.record", RECORD_SECONDS, record), Timer("live.purge", PURGE_SECONDS, purge)]
+    timers = [
+        Timer("live.record", RECORD_SECONDS, record),
+        Timer("live.discover", DISCOVER_SECONDS, discover),
+        Timer("live.purge", PURGE_SECONDS, purge),
+    ]
     if salts is not None:
-        found.append(Timer("live.salts", DAY_SECONDS, lambda _: destroy(salts), at_seconds=SALTS_AT_SECONDS))
-    return found
+        timers.append(Timer("live.salts", DAY_SECONDS, lambda _: destroy(salts), at_seconds=SALTS_AT_SECONDS))
+    return timers

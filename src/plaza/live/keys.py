@@ -1,169 +1,117 @@
 """Every key of `live`. An event and a session each have an *audience*: the same ten keys, under their own name.
 
-The documented keys say who was seen and when. What they cannot say without a look at every viewer (how many by country
-and by group, who has left, what has not reached SQL yet) is kept in extra keys beside them, named in the same way, so
-that no count costs more with a million viewers than with ten. `#` is in no id, so no name can be read in two ways.
+The documented keys say who was seen and when; they are source data. The additional keys hold what a count would
+otherwise have to read from every viewer: countries, groups, viewers who left, and results that are not in SQL yet. So
+a count costs the same with ten viewers and with a million. `#` is in no id, so every name can be read in one way only.
 
-In the extra sets by country and group one score holds two numbers: `n × 2^42 + time`, where `n` is the country's or the
-group's number. A count by country at a moment is then one `ZCOUNT` in one key.
+In the sets by country and by group one score holds two numbers: `n × 2^42 + time`, where `n` is the number of the
+country or group. The viewers of a country in a time span are then one `ZCOUNT`.
 """
 
 from __future__ import annotations
 
-from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
+from typing import Any
+
+from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess, KeyType
 
 RETENTION = "until the event has been silent for `PLAZA_LIVE_RETENTION_DAYS`"
 
-# Address, groups and country are behind the viewer; an address may be anything without a `#`.
-STATISTICS = "<viewer><rest>"
 
-_LAST_BEAT = (
-    "last heartbeat, Unix milliseconds; of a viewer who has left, 245,001 ms before leaving, so outside any window"
-)
+def _for_session(value: Any) -> Any:
+    """Turn a text about an event's key into the text about the same key of a session."""
+    if isinstance(value, str):
+        for event, session in (("<event>", "<session>"), ("<EVENT_ID>", "<SESSION_ID>"), ("Event", "Session")):
+            value = value.replace(event, session)
+        return value.replace("an event", "a session").replace("the event", "the session")
+    return value
 
-EVENT_HEARTBEAT = Key(
+
+def _event_and_session(pattern: str, type: KeyType, help: str, **details: Any) -> tuple[Key, Key]:
+    """Return a key of an event's audience and the same key of a session's."""
+    details = {"read": KeyAccess.ADMIN, "lifetime": RETENTION, **details}
+    # A session's keys live as long as its event's.
+    session = {name: value if name == "lifetime" else _for_session(value) for name, value in details.items()}
+    return (
+        Key(pattern, type, help, owner="event", **details),
+        Key(_for_session(pattern), type, _for_session(help), owner="session", **session),
+    )
+
+
+EVENT_HEARTBEAT, SESSION_HEARTBEAT = _event_and_session(
     "<event>#Event#Heartbeat",
     "zset",
-    "Who has watched an event, and when each was last there. Alive are those with a score in the window.",
+    "When each viewer of an event was last seen. A viewer with a score in the window is alive.",
     contains="viewer",
     element_regex="<viewer>",
-    score=_LAST_BEAT,
-    owner="event",
-    lifetime=RETENTION,
-    invariants=(Formula("every member is in `<event>#EventAttendedUsers`"),),
-    read=KeyAccess.ADMIN,
+    score="last heartbeat, Unix milliseconds; of a viewer who left, 245,001 ms before leaving, so outside any window",
     document="<EVENT_ID>#Event#Heartbeat",
 )
-SESSION_HEARTBEAT = Key(
-    "<session>#Session#Heartbeat",
-    "zset",
-    "The same for one session of an event.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score=_LAST_BEAT,
-    owner="session",
-    lifetime=RETENTION,
-    invariants=(Formula("every member is in `<session>#SessionAttendedUsers`"),),
-    read=KeyAccess.ADMIN,
-    document="<SESSION_ID>#Session#Heartbeat",
-)
-EVENT_STATISTICS = Key(
+EVENT_STATISTICS, SESSION_STATISTICS = _event_and_session(
     "<event>#Event#Statistics",
     "zset",
-    "From where, and in which groups, an event is watched. Each viewer has one member: the one of the last beat.",
+    "Address, groups and country of each viewer of an event. Plaza keeps one member per viewer, of the last heartbeat; "
+    "of several that other services wrote, the latest counts.",
     contains="`<viewer>#<address>#<group>…#<country>`; groups sorted, an empty part if there are none",
-    element_regex=STATISTICS,
+    element_regex="<viewer><details>",
     score="that of the viewer in `<event>#Event#Heartbeat`",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
     document="<EVENT_ID>#Event#Statistics",
 )
-SESSION_STATISTICS = Key(
-    "<session>#Session#Statistics",
-    "zset",
-    "The same for one session.",
-    contains="`<viewer>#<address>#<group>…#<country>`",
-    element_regex=STATISTICS,
-    score="that of the viewer in `<session>#Session#Heartbeat`",
-    owner="session",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-    document="<SESSION_ID>#Session#Statistics",
-)
-EVENT_ATTENDED = Key(
+EVENT_ATTENDED, SESSION_ATTENDED = _event_and_session(
     "<event>#EventAttendedUsers",
     "set",
-    "Everyone who was ever at an event.",
+    "All viewers that an event ever had.",
     contains="viewer",
     element_regex="<viewer>",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
     document="<EVENT_ID>#EventAttendedUsers",
 )
-SESSION_ATTENDED = Key(
-    "<session>#SessionAttendedUsers",
-    "set",
-    "Everyone who was ever at a session.",
-    contains="viewer",
-    element_regex="<viewer>",
-    owner="session",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-    document="<SESSION_ID>#SessionAttendedUsers",
-)
-VIEWING_START = Key(
+
+
+def _viewing_key(pattern: str, help: str, document: str, **details: Any) -> Key:
+    return Key(
+        pattern,
+        "zset",
+        help,
+        contains="viewer",
+        element_regex="<viewer>",
+        score="Unix milliseconds",
+        owner="event",
+        lifetime=RETENTION,
+        read=KeyAccess.ADMIN,
+        document=f"<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#{document}",
+        **details,
+    )
+
+
+_END_HELP = "The end of that viewing session, or the last heartbeat while it goes on."
+
+VIEWING_START = _viewing_key(
     "<event>#<location>#ViewingSessionStart",
-    "zset",
-    "When each viewer's latest viewing session at a location began, outside any session.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score="Unix milliseconds",
-    owner="event",
-    lifetime=RETENTION,
-    invariants=(Formula("the same members as the `ViewingSessionEnd` beside it, none later than there"),),
-    read=KeyAccess.ADMIN,
-    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionStart",
+    "The start of each viewer's latest viewing session at a location, outside any session.",
+    "ViewingSessionStart",
 )
-VIEWING_END = Key(
-    "<event>#<location>#ViewingSessionEnd",
-    "zset",
-    "When it ended, or was last known to go on: written at every beat.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score="Unix milliseconds",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionEnd",
-)
-SESSION_VIEWING_START = Key(
+VIEWING_END = _viewing_key("<event>#<location>#ViewingSessionEnd", _END_HELP, "ViewingSessionEnd")
+SESSION_VIEWING_START = _viewing_key(
     "<event>#<session>#<location>#ViewingSessionStart",
-    "zset",
-    "When each viewer's latest viewing session at a location began, in a session of the event.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score="Unix milliseconds",
-    owner="event",
-    lifetime=RETENTION,
-    invariants=(Formula("the same members as the `ViewingSessionEnd` beside it, none later than there"),),
-    read=KeyAccess.ADMIN,
-    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionStart",
+    "The start of each viewer's latest viewing session at a location, in a session of the event.",
+    "ViewingSessionStart",
 )
-SESSION_VIEWING_END = Key(
-    "<event>#<session>#<location>#ViewingSessionEnd",
-    "zset",
-    "When it ended, or was last known to go on: written at every beat.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score="Unix milliseconds",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-    document="<EVENT_ID>#<SESSION_ID(optional)>#<LOCATION>#ViewingSessionEnd",
-)
+SESSION_VIEWING_END = _viewing_key("<event>#<session>#<location>#ViewingSessionEnd", _END_HELP, "ViewingSessionEnd")
 
 _AUDIENCE_FIELDS = (
-    HashField(
-        "born", "when these keys began, Unix milliseconds: a purge ends one life of an audience", KeyAccess.ADMIN
-    ),
-    HashField("peak", "most viewers alive at once", KeyAccess.ADMIN),
+    HashField("born", "when these keys were created, Unix milliseconds; a purge removes them", KeyAccess.ADMIN),
+    HashField("peak", "the most viewers alive at once", KeyAccess.ADMIN),
     HashField("peak_at", "when that was, Unix milliseconds", KeyAccess.ADMIN),
-    HashField(
-        "slot", "the last five minutes with a beat, until they are recorded: their start / 300,000", KeyAccess.ADMIN
-    ),
-    HashField(
-        "window", "how long a beat keeps a viewer alive, milliseconds, if longer than the setting", KeyAccess.ADMIN
-    ),
-    HashField("window_until", "until when that was promised to somebody", KeyAccess.ADMIN),
-    HashField("later_window", "a shorter window that was promised for longer", KeyAccess.ADMIN),
-    HashField("later_until", "until when", KeyAccess.ADMIN),
+    HashField("slot", "the latest five minutes with a heartbeat and no record yet: start / 300,000", KeyAccess.ADMIN),
+    HashField("recorded", "the latest five minutes with a record: start / 300,000", KeyAccess.ADMIN),
+    HashField("window", "how long a heartbeat counts, milliseconds, if longer than the setting", KeyAccess.ADMIN),
+    HashField("window_until", "until when this window is promised to a viewer", KeyAccess.ADMIN),
+    HashField("later_window", "a shorter window that is promised for longer", KeyAccess.ADMIN),
+    HashField("later_until", "until when that window is promised", KeyAccess.ADMIN),
 )
 EVENT_INFO = Key(
     "<event>#Event#Info",
     "hash",
-    "What is known of an event as a whole.",
+    "The totals of an event and what an admin declared.",
     owner="event",
     fields=(
         *_AUDIENCE_FIELDS,
@@ -172,27 +120,27 @@ EVENT_INFO = Key(
         HashField("declared", "1 if an admin declared the event", KeyAccess.ADMIN),
         HashField("title", "as an admin declared it", KeyAccess.ADMIN),
     ),
-    lifetime=RETENTION + "; of a declared event, for ever",
+    lifetime=RETENTION + "; of a declared event, permanent",
     read=KeyAccess.ADMIN,
 )
 SESSION_INFO = Key(
     "<session>#Session#Info",
     "hash",
-    "What is known of a session as a whole.",
+    "The totals of a session and its event.",
     owner="session",
     fields=(
         *_AUDIENCE_FIELDS,
         HashField("event", "the one event it belongs to", KeyAccess.ADMIN, value_regex="<event>"),
     ),
-    lifetime=RETENTION + "; of a declared session, for ever",
+    lifetime=RETENTION + "; of a declared session, permanent",
     read=KeyAccess.ADMIN,
 )
 EVENT_VIEWERS = Key(
     "<event>#Event#Viewers",
     "hash",
-    "What each viewer's last beat said, so that the next one finds what it replaces.",
-    contains="viewer → the rest of their statistics member, then, a line each, where they are watching: "
-    "`<session>#<location>` or `<location>`, latest first; `#` and the last place if nowhere",
+    "What Plaza last counted for each viewer, so that the next heartbeat finds what it replaces.",
+    contains="viewer → the part of their statistics member after the viewer, then one line per open place: "
+    "`<session>#<location>` or `<location>`, latest first; `#` and the last place if none is open",
     element_regex="<viewer>",
     value_regex=r"#[^\n]*\n.+",
     owner="event",
@@ -202,129 +150,60 @@ EVENT_VIEWERS = Key(
 SESSION_VIEWERS = Key(
     "<session>#Session#Viewers",
     "hash",
-    "The same for a session, without places.",
-    contains="viewer → the rest of their statistics member; a second line `#` if they have left",
+    "What Plaza last counted for each viewer of a session, without places.",
+    contains="viewer → the part of their statistics member after the viewer; a second line `#` if they left",
     element_regex="<viewer>",
     value_regex=r"#[^\n]*(?:\n#)?",
     owner="session",
     lifetime=RETENTION,
     read=KeyAccess.ADMIN,
 )
-EVENT_COUNTRIES = Key(
+EVENT_COUNTRIES, SESSION_COUNTRIES = _event_and_session(
     "<event>#Event#Countries",
     "zset",
-    "Viewers by country.",
+    "Viewers of an event by country.",
     contains="viewer",
     element_regex="<viewer>",
-    score="country's number × 2^42 + the score in `Heartbeat`; the number of `ZZ` is 26 × 25 + 25 + 1",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
+    score="number of the country × 2^42 + the score in `Heartbeat`; the number of `ZZ` is 26 × 25 + 25 + 1",
 )
-SESSION_COUNTRIES = Key(
-    "<session>#Session#Countries",
-    "zset",
-    "The same for a session.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score="country's number × 2^42 + the score in `Heartbeat`",
-    owner="session",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-)
-EVENT_GROUPS = Key(
+EVENT_GROUPS, SESSION_GROUPS = _event_and_session(
     "<event>#Event#Groups",
     "zset",
-    "Viewers by group.",
-    contains="`<group's number>#<viewer>`",
+    "Viewers of an event by group.",
+    contains="`<number of the group>#<viewer>`",
     element_regex="<count>#<viewer>",
-    score="group's number × 2^42 + the score in `Heartbeat`",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
+    score="number of the group × 2^42 + the score in `Heartbeat`",
 )
-SESSION_GROUPS = Key(
-    "<session>#Session#Groups",
-    "zset",
-    "The same for a session.",
-    contains="`<group's number>#<viewer>`",
-    element_regex="<count>#<viewer>",
-    score="group's number × 2^42 + the score in `Heartbeat`",
-    owner="session",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-)
-EVENT_GROUP_NAMES = Key(
+EVENT_GROUP_NAMES, SESSION_GROUP_NAMES = _event_and_session(
     "<event>#Event#GroupNames",
     "hash",
-    "The groups seen at an event, numbered as they came.",
+    "The groups of an event, numbered in the order they appeared.",
     contains="group → its number",
     element_regex="<viewer>",
     value_regex="<count>",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
 )
-SESSION_GROUP_NAMES = Key(
-    "<session>#Session#GroupNames",
-    "hash",
-    "The same for a session.",
-    contains="group → its number",
-    element_regex="<viewer>",
-    value_regex="<count>",
-    owner="session",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-)
-EVENT_LEFT = Key(
+EVENT_LEFT, SESSION_LEFT = _event_and_session(
     "<event>#Event#Left",
     "zset",
-    "Viewers who said that they leave and have not come back.",
+    "Viewers who left a place of an event and have sent no heartbeat from another place since.",
     contains="viewer",
     element_regex="<viewer>",
-    score="when, Unix milliseconds: 245,001 more than in `Heartbeat`",
-    owner="event",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
+    score="when they left, Unix milliseconds; 2^42 more if they still had another place open",
 )
-SESSION_LEFT = Key(
-    "<session>#Session#Left",
-    "zset",
-    "The same for a session.",
-    contains="viewer",
-    element_regex="<viewer>",
-    score="when, Unix milliseconds: 245,001 more than in `Heartbeat`",
-    owner="session",
-    lifetime=RETENTION,
-    read=KeyAccess.ADMIN,
-)
-EVENT_RECORDS = Key(
+EVENT_RECORDS, SESSION_RECORDS = _event_and_session(
     "<event>#Event#Records",
     "hash",
-    "Five-minute records that are not in SQL yet.",
-    contains="end of the five minutes, Unix milliseconds → the statistics of that moment, JSON",
+    "Five-minute records of an event that are not in SQL yet.",
+    contains="end of the five minutes, Unix milliseconds → the statistics at that time, JSON",
     element_regex="<ms>",
     value_regex=r"\{.*\}",
-    owner="event",
-    lifetime="until the worker has them in SQL",
-    read=KeyAccess.ADMIN,
-)
-SESSION_RECORDS = Key(
-    "<session>#Session#Records",
-    "hash",
-    "The same for a session.",
-    contains="end of the five minutes, Unix milliseconds → the statistics of that moment, JSON",
-    element_regex="<ms>",
-    value_regex=r"\{.*\}",
-    owner="session",
-    lifetime="until the worker has them in SQL",
-    read=KeyAccess.ADMIN,
+    lifetime="until the worker has written them to SQL",
 )
 EVENT_ROOMS = Key(
     "<event>#Event#Rooms",
     "hash",
     "The places with viewing sessions: a location, in a session or not.",
-    contains="`<session>#<location>` or `<location>` → how far ended viewing sessions were collected: `<end> <viewer>`",
+    contains="`<session>#<location>` or `<location>` → the last viewing session that was collected: `<end> <viewer>`",
     element_regex="<place>",
     owner="event",
     lifetime=RETENTION,
@@ -337,24 +216,24 @@ EVENT_SESSIONS = Key(
     contains="session",
     element_regex="<session>",
     owner="event",
-    lifetime=RETENTION + "; of a declared event, for ever",
+    lifetime=RETENTION + "; of a declared event, permanent",
     read=KeyAccess.ADMIN,
 )
 EVENT_FINISHED = Key(
     "<event>#Event#Finished",
     "zset",
-    "Viewing sessions that are over and not in SQL yet.",
+    "Viewing sessions that have ended and are not in SQL yet.",
     contains="`<viewer>#<start>#<place>`",
     element_regex="<viewer>#<ms>#<place>",
     score="end, Unix milliseconds",
     owner="event",
-    lifetime="until the worker has them in SQL",
+    lifetime="until the worker has written them to SQL",
     read=KeyAccess.ADMIN,
 )
 EVENT_FEED = Key(
     "<event>#Event#Feed",
     "stream",
-    "The figures that watchers of the event are sent, second by second.",
+    "The figures that clients of the event's stream receive, one entry per second.",
     contains="field `figures`: JSON",
     owner="event",
     lifetime="2 minutes",
@@ -364,7 +243,7 @@ EVENT_FEED = Key(
 EVENT_FEED_TURN = Key(
     "<event>#Event#FeedTurn",
     "string",
-    "Some process computes the figures of this second.",
+    "A process is computing the figures of this second.",
     owner="event",
     lifetime="0.9 s",
     ttl_seconds=1,
@@ -373,27 +252,27 @@ EVENT_FEED_TURN = Key(
 LIVE_AWAKE = Key(
     "live:awake",
     "zset",
-    "Events for which the worker has something to record.",
+    "Events that the worker has to record.",
     contains="event",
     element_regex="<event>",
-    score="when it woke, Unix milliseconds",
+    score="when it was added, Unix milliseconds",
     lifetime="until the event is silent and recorded",
     read=KeyAccess.ADMIN,
 )
 LIVE_EVENTS = Key(
     "live:events",
     "zset",
-    "Events with raw keys, as the worker found them or an admin declared them.",
+    "Events with raw keys, found by the worker or declared by an admin.",
     contains="event",
     element_regex="<event>",
-    score="last known sign of life, Unix milliseconds",
+    score="last known activity, Unix milliseconds",
     lifetime=RETENTION,
     read=KeyAccess.ADMIN,
 )
 LIVE_SALT = Key(
     "live:salt:<day>",
     "string",
-    "What addresses of a day are hashed with. Once it is gone nobody can find the address to a hash.",
+    "The salt of a day's address hashes. Without it, no address can be found from its hash.",
     contains="32 random bytes, hexadecimal",
     element_regex="[0-9a-f]{64}",
     owner="day",
@@ -401,7 +280,7 @@ LIVE_SALT = Key(
     ttl_seconds=172_800,
 )
 
-# No `#`, which separates the parts of names and members; no braces, which say where a key lives on a cluster.
+# No `#`, which separates the parts of names and members. No braces, which mark the owner on a cluster.
 ID = r"[^#{}\x00-\x1f\x7f-\x9f]{1,128}"
 
 CATALOGUE = Catalogue.from_module(
@@ -412,7 +291,7 @@ CATALOGUE = Catalogue.from_module(
         "session": ID,
         "location": ID,
         "viewer": r"[^#\x00-\x1f\x7f]+",
-        "rest": "#[^#]*#(?:[^#]*#)+[A-Z]{2}",
+        "details": "#[^#]*(?:#[^#]*)+",
         "place": f"(?:{ID}#)?{ID}",
         "day": r"\d{4}-\d{2}-\d{2}",
     },
@@ -445,33 +324,33 @@ SESSION_AUDIENCE = (
 
 
 def event_audience(event: str) -> list[str]:
-    """The ten keys of an event's audience, in the order the functions take them."""
+    """Return the ten keys of an event's audience, in the order that Lua expects."""
     return [key(event) for key in EVENT_AUDIENCE]
 
 
 def session_audience(session: str) -> list[str]:
-    """The same of a session."""
+    """Return the ten keys of a session's audience, in the order that Lua expects."""
     return [key(session) for key in SESSION_AUDIENCE]
 
 
 def event_keys(event: str) -> list[str]:
-    """The thirteen keys of an event that do not depend on a place."""
+    """Return the thirteen keys of an event that do not depend on a place."""
     return [*event_audience(event), EVENT_ROOMS(event), EVENT_SESSIONS(event), EVENT_FINISHED(event)]
 
 
 def viewing_keys(event: str, session: str, location: str) -> list[str]:
-    """Where viewing sessions of a place begin and end; `session` is empty outside any."""
+    """Return the start key and the end key of a place; `session` is empty outside any session."""
     if session:
         return [SESSION_VIEWING_START(event, session, location), SESSION_VIEWING_END(event, session, location)]
     return [VIEWING_START(event, location), VIEWING_END(event, location)]
 
 
-def place(session: str, location: str) -> str:
-    """A place as the extra keys write it."""
+def join_place(session: str, location: str) -> str:
+    """Return a place as the additional keys write it."""
     return f"{session}#{location}" if session else location
 
 
-def of_place(text: str) -> tuple[str, str]:
-    """Its session (empty for none) and location."""
-    session, hash_, location = text.partition("#")
-    return (session, location) if hash_ else ("", session)
+def split_place(place: str) -> tuple[str, str]:
+    """Return the session (empty for none) and the location of a place."""
+    session, separator, location = place.partition("#")
+    return (session, location) if separator else ("", session)

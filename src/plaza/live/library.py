@@ -1,10 +1,28 @@
-"""The Lua library of live: one file per noun, in the order in which they build on each other."""
+"""The Lua library of `live`. Each file can use the files before it."""
 
 from __future__ import annotations
 
 from plaza.core.functions import Library
+from plaza.live import model
 from plaza.live.keys import CATALOGUE
 
-_NOUNS = ("audience", "heartbeats", "queries", "maintenance", "repair")
+_FILES = ("audience", "heartbeats", "queries", "maintenance", "repair")
+_CONSTANTS = (
+    "SLOT_MS",
+    "AWAY_MS",
+    "SCORE_SHIFT",
+    "MAX_PLACES",
+    "MAX_SESSIONS",
+    "MAX_CLAIMED_GROUPS",
+    "MAX_GROUPS",
+    "MAX_OPEN_PLACES",
+    "UNKNOWN_COUNTRY",
+)
 
-LIBRARY = Library.read("live", CATALOGUE, "plaza.live.lua", *_NOUNS)
+LIBRARY = Library.read(
+    "live",
+    CATALOGUE,
+    "plaza.live.lua",
+    *_FILES,
+    constants={name: getattr(model, name) for name in _CONSTANTS},
+)

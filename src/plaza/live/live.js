@@ -1,49 +1,48 @@
-// Tells Plaza that somebody is watching this page.
+// Sends heartbeats to Plaza while this page is visible.
 //
 //   <script src="https://plaza.example/live.js" data-event="E1" data-session="S1" data-location="web"></script>
 //
-// or, for a user who is logged in:   const stop = plazaLive.start({ event, location, session, token, groups });
-// where `token` is a token, or a function that gets one: it is asked again when the last has expired.
+// or, for a signed-in user:   const stop = plazaLive.start({ event, location, session, token, groups });
+// `token` is a token, or a function that returns one; it is called again when the token has expired.
 //
-// It beats only while the page is visible, as often as the server asks, says so when the page is left, and waits
-// longer and longer while the server cannot answer. Without a token it asks for one of a viewer without an account,
-// and keeps it in this browser, so that a visitor who comes back is the same viewer. Tabs that watch the same know of
-// each other: only the last one to go says so.
+// The server sets the interval. When the page is closed, the script leaves. While the server does not respond, it backs
+// off. Without a token it requests a viewer token and stores it in this browser, so that a returning visitor is the same
+// viewer. Tabs at the same place know each other: only the last one to close leaves.
 (() => {
   "use strict";
 
   const own = document.currentScript;
   const base = own ? new URL(own.src).origin : location.origin;
-  const KEPT = "plaza-viewer";
-  const FIRST_WAIT_MS = 1000;
-  const LONGEST_WAIT_MS = 5 * 60 * 1000;
+  const TOKEN_KEY = "plaza-viewer";
+  const MIN_BACKOFF_MS = 1000;
+  const MAX_BACKOFF_MS = 5 * 60 * 1000;
   const GRACE_MS = 5000;
-  const ASKING_MS = 30 * 1000; // what an answer may take
+  const RESPONSE_MS = 30 * 1000; // how long a response may take
 
-  // What this browser keeps for us. One that keeps nothing gets a new token on every page.
+  // The browser's storage. Without one, every page gets a new token.
   const storage = {
     read(name) {
       try {
         return JSON.parse(localStorage.getItem(name)) || {};
       } catch {
-        return {}; // no storage here, or not ours
+        return {}; // no storage, or no valid JSON
       }
     },
     write(name, value) {
       try {
         localStorage.setItem(name, JSON.stringify(value));
       } catch {
-        // It will not be remembered.
+        // Without storage the value is lost.
       }
     },
   };
 
-  function keptToken() {
-    const { token, until } = storage.read(KEPT);
+  function storedToken() {
+    const { token, until } = storage.read(TOKEN_KEY);
     return until > Date.now() ? token : null;
   }
 
-  // The tabs of this browser that watch at one place, and until when each has said that it does.
+  // The tabs of this browser at one place, each with the time until which it is there.
   function tabsAt(place) {
     const name = `plaza-watching ${place}`;
     const mine = Math.random().toString(36).slice(2);
@@ -53,7 +52,7 @@
       stay(ms) {
         storage.write(name, Object.fromEntries([...others(), [mine, Date.now() + ms]]));
       },
-      // Answers whether this was the last one.
+      // Returns whether this was the last tab.
       go() {
         const left = others();
         storage.write(name, Object.fromEntries(left));
@@ -62,7 +61,7 @@
     };
   }
 
-  class Failed extends Error {
+  class RequestFailed extends Error {
     constructor(status, retryAfter) {
       super(`status ${status}`);
       this.status = status;
@@ -73,33 +72,33 @@
   async function post(path, token, body, keepalive) {
     const headers = { "content-type": "application/json" };
     if (token) headers.authorization = `Bearer ${token}`;
-    const answer = await fetch(base + path, { method: "POST", headers, keepalive, body: JSON.stringify(body) });
-    if (!answer.ok) throw new Failed(answer.status, answer.headers.get("retry-after"));
-    return answer.json();
+    const response = await fetch(base + path, { method: "POST", headers, keepalive, body: JSON.stringify(body) });
+    if (!response.ok) throw new RequestFailed(response.status, response.headers.get("retry-after"));
+    return response.json();
   }
 
   function start(options) {
     const { event, location: place = "web", session = null, groups, token: given } = options;
-    const at = `/analytics/events/${encodeURIComponent(event).replace(/^~*\.{1,2}$/, "~$&")}`; // browsers climb at dots
+    const at = `/analytics/events/${encodeURIComponent(event).replace(/^~*\.{1,2}$/, "~$&")}`; // browsers resolve dot segments
     const where = session ? { location: place, session_id: session } : { location: place };
     const tabs = tabsAt(JSON.stringify([event, session, place]));
-    const asks = typeof given === "function";
-    let token = asks ? null : given || keptToken();
+    const hasTokenFunction = typeof given === "function";
+    let token = hasTokenFunction ? null : given || storedToken();
     let timer = null;
     let failures = 0;
-    let there = false; // whether the server may count us
+    let counted = false; // whether the server may count this tab
     let busy = false;
     let stopped = false;
 
     async function ensureToken() {
       if (token) return;
-      if (asks) {
+      if (hasTokenFunction) {
         token = await given();
         return;
       }
       const issued = await post("/analytics/viewer-token", null, {});
       token = issued.token;
-      storage.write(KEPT, { token, until: Date.now() + issued.expires_in * 1000 });
+      storage.write(TOKEN_KEY, { token, until: Date.now() + issued.expires_in * 1000 });
     }
 
     function next(ms) {
@@ -113,14 +112,14 @@
       try {
         await ensureToken();
         if (stopped) return;
-        there = true; // the answer may be lost, the beat not
-        tabs.stay(ASKING_MS); // a tab that closes while we ask is not the last one
-        const heard = await post(`${at}/heartbeat`, token, groups ? { ...where, groups } : where);
+        counted = true; // the heartbeat may arrive although the response is lost
+        tabs.stay(RESPONSE_MS); // until the response, this tab counts as present
+        const result = await post(`${at}/heartbeat`, token, groups ? { ...where, groups } : where);
         failures = 0;
-        tabs.stay(heard.next_heartbeat_ms + GRACE_MS);
-        document.dispatchEvent(new CustomEvent("plaza-live", { detail: heard }));
-        // A little early, and never all at the same moment.
-        next(heard.next_heartbeat_ms * (0.9 + Math.random() * 0.1));
+        tabs.stay(result.next_heartbeat_ms + GRACE_MS);
+        document.dispatchEvent(new CustomEvent("plaza-live", { detail: result }));
+        // Slightly early, and not all viewers at the same time.
+        next(result.next_heartbeat_ms * (0.9 + Math.random() * 0.1));
       } catch (error) {
         afterFailure(error);
       } finally {
@@ -130,22 +129,22 @@
 
     function afterFailure(error) {
       const { status } = error;
-      if (status === 401 && (asks || !given)) {
+      if (status === 401 && (hasTokenFunction || !given)) {
         token = null;
-        if (!asks) storage.write(KEPT, {});
+        if (!hasTokenFunction) storage.write(TOKEN_KEY, {});
       } else if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
-        stopped = true; // asking again would not help
+        stopped = true; // a retry cannot help
         return;
       }
-      const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** failures++);
+      const wait = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** failures++);
       next(Math.max(error.retryMs || 0, wait * (0.5 + Math.random() / 2)));
     }
 
     function leave() {
-      if (!there || !token) return;
-      there = false;
+      if (!counted || !token) return;
+      counted = false;
       if (!tabs.go()) return;
-      post(`${at}/leave`, token, where, true).catch(() => {}); // the page is going; nobody could try again
+      post(`${at}/leave`, token, where, true).catch(() => {}); // the page is closing, so there is no retry
     }
 
     function onVisibility() {
@@ -159,7 +158,7 @@
     }
 
     function onShow(shown) {
-      if (shown.persisted) next(0); // back from the browser's page cache
+      if (shown.persisted) next(0); // restored from the browser's page cache
     }
 
     document.addEventListener("visibilitychange", onVisibility);
@@ -178,6 +177,8 @@
   }
 
   window.plazaLive = { start };
-  const said = own ? own.dataset : {};
-  if (said.event) start({ event: said.event, session: said.session, location: said.location, token: said.token });
+  const options = own ? own.dataset : {};
+  if (options.event) {
+    start({ event: options.event, session: options.session, location: options.location, token: options.token });
+  }
 })();

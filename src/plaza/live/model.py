@@ -1,4 +1,4 @@
-"""What is said about audiences, and the rules that need no server."""
+"""The types of `live`, its errors, and the rules that need no server."""
 
 from __future__ import annotations
 
@@ -11,16 +11,29 @@ from msgspec import Meta, Struct
 from plaza.core.errors import Conflict, Forbidden
 from plaza.core.validation_messages import described_pattern
 
-# The window is two missed beats and 5 s of grace: a viewer in a lift is still a viewer.
-BEAT_MS: Final = 30_000
-# A viewer who beats less often than this tells too little of when they left. The longest window follows from it, 245 s,
-# and must stay below five minutes, or a record would count people of the five minutes before.
-LONGEST_BEAT_MS: Final = 120_000
+# The default window is 65 s: two missed heartbeats and 5 s of grace, so a short network loss does not end a viewing
+# session.
+HEARTBEAT_INTERVAL_MS: Final = 30_000
+# The longest window follows from this: 2 × 120 s + 5 s = 245 s. It must stay below SLOT_MS, or a five-minute record
+# would count viewers of the five minutes before.
+MAX_HEARTBEAT_INTERVAL_MS: Final = 120_000
+# Leaving lowers a viewer's heartbeat score by this: 1 ms more than the longest window, so no window contains it.
+AWAY_MS: Final = 2 * MAX_HEARTBEAT_INTERVAL_MS + 5_001
+# One statistics record is kept for each slot of five minutes.
 SLOT_MS: Final = 300_000
+# Two numbers in one score: n × SCORE_SHIFT + time. Times stay below 2^42 until the year 2109, and n below 2^11.
+SCORE_SHIFT: Final = 2**42
 UNKNOWN_COUNTRY: Final = "ZZ"
-MOST_GROUPS: Final = 20
+MAX_GROUPS_PER_HEARTBEAT: Final = 20
+MAX_SESSIONS: Final = 1_000
+MAX_PLACES: Final = 10_000
+# Viewers can claim any group, so claimed groups have a lower limit than groups from tokens.
+MAX_CLAIMED_GROUPS: Final = 200
+MAX_GROUPS: Final = 1_000
+# Places one viewer can watch at once. One more ends the place with the oldest heartbeat.
+MAX_OPEN_PLACES: Final = 20
 
-# No control characters of either kind: what viewers call a place is shown on admins' terminals.
+# Control characters are refused because admins see these texts on terminals.
 _TEXT: Final = described_pattern(
     "Give 1 to 128 characters, none of # { } and no control characters", r"^[^#{}\x00-\x1f\x7f-\x9f]+(?![\s\S])"
 )
@@ -34,7 +47,7 @@ UnixMs = Annotated[int, Meta(ge=0, le=4_102_444_800_000, description="Unix milli
 
 
 class EventUndeclared(Forbidden):
-    title, code = "Only declared events are taken", "event_undeclared"
+    title, code = "Only declared events are accepted", "event_undeclared"
 
 
 class SessionOfAnotherEvent(Conflict):
@@ -50,29 +63,29 @@ class EventNotSilent(Conflict):
 
 
 class Heartbeat(Struct, forbid_unknown_fields=True):
-    """A viewer is there."""
+    """A viewer is watching."""
 
     location: Location
     session_id: SessionId | None = None
-    groups: Annotated[list[Id], Meta(max_length=MOST_GROUPS)] = []
+    groups: Annotated[list[Id], Meta(max_length=MAX_GROUPS_PER_HEARTBEAT)] = []
 
 
 class LeaveRequest(Struct, forbid_unknown_fields=True):
-    """A viewer goes."""
+    """A viewer stops watching."""
 
     location: Location
     session_id: SessionId | None = None
 
 
 class EventDeclaration(Struct, forbid_unknown_fields=True):
-    """What an admin says of an event."""
+    """The title and sessions of an event, as an admin declares them."""
 
     title: Annotated[str, Meta(max_length=500)] | None = None
-    sessions: Annotated[list[SessionId], Meta(max_length=1_000)] = []
+    sessions: Annotated[list[SessionId], Meta(max_length=MAX_SESSIONS)] = []
 
 
 class HeartbeatResult(Struct):
-    """The answer to a beat."""
+    """How many viewers are alive, and when to send the next heartbeat."""
 
     alive: int
     session_alive: int | None
@@ -80,13 +93,13 @@ class HeartbeatResult(Struct):
 
 
 class LeaveResult(Struct):
-    """The answer to leaving: whether there was a viewing session to end."""
+    """Whether a viewing session ended."""
 
     ended: bool
 
 
 class LiveEvent(Struct):
-    """An event as declared."""
+    """An event and its sessions."""
 
     id: str
     title: str | None
@@ -99,7 +112,7 @@ class ViewerCount(Struct):
 
 
 class AudienceStatistics(Struct, rename="camel"):
-    """An audience at one moment. Countries sum to the viewers; a viewer counts in each of their groups."""
+    """An audience at one time. Countries sum to the viewers; a viewer counts in each of their groups."""
 
     viewer_count: int
     timestamp: int
@@ -109,61 +122,60 @@ class AudienceStatistics(Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who beats, and from where."""
+    """The sender of a heartbeat."""
 
     name: str
-    address: str  # as it is stored
+    address: str  # in the form that is stored
     country: str
-    groups: tuple[str, ...] | None = None  # those in the token, if it speaks of groups
+    groups: tuple[str, ...] | None = None  # from the token; None if the token has no `groups` claim
 
 
-def effective_groups(watcher: Viewer, said: list[str]) -> tuple[list[str], bool]:
-    """The groups that count, sorted, and whether someone gave them: the token's if it speaks of any, else as said."""
-    if watcher.groups is not None:
-        return sorted({group for group in watcher.groups if is_valid_id(group)})[:MOST_GROUPS], True
-    return sorted(set(said)), False
+def effective_groups(viewer: Viewer, claimed: list[str]) -> tuple[list[str], bool]:
+    """Return the groups that count, sorted, and whether they come from the token. Token groups replace claimed ones."""
+    if viewer.groups is not None:
+        return sorted({group for group in viewer.groups if is_valid_id(group)})[:MAX_GROUPS_PER_HEARTBEAT], True
+    return sorted(set(claimed)), False
 
 
 def is_valid_id(text: str) -> bool:
-    """Whether a text can stand in a key or a member."""
+    """Whether a text can be part of a key or a member."""
     return len(text) <= 128 and re.match(_TEXT, text) is not None
 
 
 class HeartbeatPace:
-    """How often viewers should beat: every 30 s, or less often while that would be more beats than the target.
+    """The interval between heartbeats: 30 s, or longer while heartbeats would exceed the target rate.
 
-    A process knows how many viewers each event had when it last heard of it; that is nearly the same number in every
-    process, since viewers' requests go to all of them. The interval moves in steps of 5 s, so that it is not written
-    anew with every viewer who comes.
+    Each process uses the viewer counts of the events it last served. All processes see nearly the same counts, because
+    viewers' requests are spread over all of them. The interval moves in steps of 5 s, so that the window is not
+    rewritten with every new viewer.
     """
 
     _STEP_MS = 5_000
 
-    def __init__(self, beats_per_second: int) -> None:
-        self._target = beats_per_second
-        self._alive: dict[str, tuple[int, int]] = {}
+    def __init__(self, heartbeats_per_second: int) -> None:
+        self._target = heartbeats_per_second
+        self._alive: dict[str, tuple[int, int]] = {}  # event → viewers, time of the last update
         self._total = 0
-        self._swept_ms = 0
+        self._cleaned_ms = 0
 
-    def heard(self, event: str, alive: int, now_ms: int) -> None:
-        """An event has so many viewers."""
+    def update(self, event: str, alive: int, now_ms: int) -> None:
+        """Set the number of viewers of an event."""
         before, _ = self._alive.get(event, (0, 0))
         self._alive[event] = (alive, now_ms)
         self._total += alive - before
-        if now_ms - self._swept_ms > LONGEST_BEAT_MS:
-            self._sweep(now_ms)
+        if now_ms - self._cleaned_ms > MAX_HEARTBEAT_INTERVAL_MS:
+            self._remove_silent_events(now_ms)
 
-    def _sweep(self, now_ms: int) -> None:
-        """Forget events that nobody beats for any more."""
-        self._swept_ms = now_ms
-        self._alive = {e: (n, at) for e, (n, at) in self._alive.items() if now_ms - at <= 2 * LONGEST_BEAT_MS}
+    def _remove_silent_events(self, now_ms: int) -> None:
+        self._cleaned_ms = now_ms
+        self._alive = {e: (n, at) for e, (n, at) in self._alive.items() if now_ms - at <= 2 * MAX_HEARTBEAT_INTERVAL_MS}
         self._total = sum(n for n, _ in self._alive.values())
 
     @property
     def interval_ms(self) -> int:
         needed = self._total * 1000 // self._target
-        steps = -(-needed // self._STEP_MS) * self._STEP_MS
-        return min(max(BEAT_MS, steps), LONGEST_BEAT_MS)
+        rounded_up = -(-needed // self._STEP_MS) * self._STEP_MS
+        return min(max(HEARTBEAT_INTERVAL_MS, rounded_up), MAX_HEARTBEAT_INTERVAL_MS)
 
 
 class LiveFigures(Struct, rename="camel"):
@@ -222,7 +234,7 @@ class ViewingStats(Struct):
 
 
 def union_ms(spans: list[tuple[int, int]]) -> int:
-    """How long at least one of the spans lasted."""
+    """Return the total time that at least one of the spans covers."""
     total, until = 0, 0
     for start, end in sorted(spans):
         total += max(0, end - max(start, until))
@@ -231,17 +243,18 @@ def union_ms(spans: list[tuple[int, int]]) -> int:
 
 
 def distribution(watched_ms: list[int]) -> ViewingStats:
-    """Mean, median and the ninth tenth of times watched, in minutes."""
+    """Return mean, median and p90 of watch times, in minutes."""
     if not watched_ms:
         return ViewingStats(0, 0.0, 0.0, 0.0)
     ordered = sorted(watched_ms)
     mean = sum(ordered) / len(ordered)
-    return ViewingStats(len(ordered), *(round(ms / 60_000, 3) for ms in (mean, _at(ordered, 0.5), _at(ordered, 0.9))))
+    minutes = (round(ms / 60_000, 3) for ms in (mean, _quantile(ordered, 0.5), _quantile(ordered, 0.9)))
+    return ViewingStats(len(ordered), *minutes)
 
 
-def _at(ordered: list[int], share: float) -> float:
-    """The value that a share of the others do not exceed, interpolated between neighbours."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
+def _quantile(ordered: list[int], share: float) -> float:
+    """Return a quantile, interpolated between neighbours."""
+    position = share * (len(ordered) - 1)
+    low = int(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

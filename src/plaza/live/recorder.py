@@ -1,8 +1,8 @@
-"""Takes what audiences did to SQL, and raw keys away when they have been silent long enough.
+"""The worker's part of `live`: copies results to SQL and removes the raw keys of events that have long been silent.
 
-A beat puts its event on a list (`live:awake`), and only this takes it off, when the event is silent and nothing of it
-is left to write. Each piece is written to SQL first and removed from Valkey after: a worker that is killed in between
-has written something twice, which is the same as once, and one that was away for a week finds everything where it was.
+A heartbeat lists its event in `live:awake`. The recorder removes it from the list when the event is silent and
+everything is in SQL. Each piece is written to SQL first and removed from Valkey after. If the worker is killed in
+between, the next one writes it again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -12,88 +12,156 @@ from collections.abc import Sequence
 
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
+from plaza.core.sequences import chunks, pairs
 from plaza.core.settings import Settings
+from plaza.core.valkey import scan_pages
 from plaza.live import keys
-from plaza.live.history import AudienceHistory
-from plaza.live.model import EventNotSilent
+from plaza.live.history import AudienceHistory, ViewingSession
+from plaza.live.model import EventNotSilent, SessionOfAnotherEvent
+from plaza.live.other_services import HeartbeatFollower, count_unreadable
 from plaza.live.statistics import CurrentAudience
-from plaza.live.viewing_sessions import ViewingSessions, finished_member
+from plaza.live.viewing_sessions import ViewingSessions
 
-BATCH = 500
-# Calls under way at once for one event.
-TOGETHER = 50
+BATCH_SIZE = 500
+# Calls at the same time for one event.
+CONCURRENT_CALLS = 50
 DAY_MS = 86_400_000
+
+_VIEWING_STARTS = (keys.VIEWING_START, keys.SESSION_VIEWING_START)
 
 
 class AudienceRecorder:
-    """The worker's side of `live`."""
+    """Records, discovers and purges audiences."""
 
     def __init__(self, functions: Functions, history: AudienceHistory, settings: Settings, clock: Clock) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
-        self._viewings = ViewingSessions(functions, history, settings, clock)
+        self._viewing_sessions = ViewingSessions(functions, history, settings, clock)
+        self._follower = HeartbeatFollower(functions)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
         self._retention_ms = settings.live_retention_days * DAY_MS
 
     async def record(self) -> int:
-        """Write what is to be written of every event that is awake. Returns how many there were."""
-        awake = await self._valkey.call("ZRANGE", keys.LIVE_AWAKE(), 0, -1, "WITHSCORES", raw=True)
-        for name, woke in zip(awake[::2], awake[1::2], strict=True):
-            await self.record_event(name.decode(), woke.decode())
-        return len(awake) // 2
+        """Write the results of every listed event to SQL. Returns the number of events."""
+        listed = await self._valkey.call("ZRANGE", keys.LIVE_AWAKE(), 0, -1, "WITHSCORES", raw=True)
+        for name, listed_at in pairs(listed):
+            await self.record_event(name.decode(), listed_at.decode())
+        return len(listed) // 2
 
-    async def record_event(self, event: str, woke: str) -> None:
+    async def record_event(self, event: str, listed_at: str) -> None:
         now = self._clock.now_ms()
         await self._valkey.call("ZADD", keys.LIVE_EVENTS(), "GT", now, event)
         sessions: list[str] = sorted(await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)))
-        for first in range(0, len(sessions), TOGETHER):
-            await asyncio.gather(
-                *(self._close(keys.session_audience(s), now) for s in sessions[first : first + TOGETHER])
-            )
-        await self._close(keys.event_audience(event), now)
-        for room in await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event)):
-            await self._sweep(event, room, now)
-        await self._write_viewings(event)
-        await self._write_records(event, sessions)
-        await self._write_totals(event, sessions, now)
+        for batch in chunks(sessions, CONCURRENT_CALLS):
+            await asyncio.gather(*(self._close("session", keys.session_audience(s), now) for s in batch))
+        await self._close("event", keys.event_audience(event), now)
+        for place, position in (await self._valkey.call("HGETALL", keys.EVENT_ROOMS(event))).items():
+            await self._sweep(event, place, position, now)
+        await self._save_viewing_sessions(event)
+        await self._save_records(event, sessions)
+        await self._save_totals(event, sessions, now)
         if await self._functions.run("live_rest", keys.event_keys(event), now):
-            await self._functions.run("live_unlist", [keys.LIVE_AWAKE()], event, woke)
+            await self._functions.run("live_unlist", [keys.LIVE_AWAKE()], event, listed_at)
 
-    async def _close(self, audience: list[str], now: int) -> None:
-        await self._functions.run("live_close", audience, now, self._window_ms)
+    async def _close(self, kind: str, audience: list[str], now: int) -> None:
+        """Write a record that is due. If other services wrote heartbeats, they are counted first."""
+        if not await self._functions.run("live_close", audience, kind, now, self._window_ms, "0"):
+            await self._follower.follow(kind, audience, now - self._window_ms, forced=True)
+            await self._functions.run("live_close", audience, kind, now, self._window_ms, "1")
 
-    async def _sweep(self, event: str, room: str, now: int) -> None:
-        names = keys.event_keys(event) + keys.viewing_keys(event, *keys.of_place(room))
-        looked = BATCH
-        while looked == BATCH:
-            looked = await self._functions.run("live_sweep", names, room, now, self._window_ms, BATCH)
+    async def _sweep(self, event: str, place: str, position: str, now: int) -> None:
+        """Collect the viewing sessions at a place that have ended since the last time."""
+        session, location = keys.split_place(place)
+        names = keys.event_keys(event) + keys.viewing_keys(event, session, location)
+        read = BATCH_SIZE
+        while read == BATCH_SIZE:
+            read, position, unreadable, *flat = await self._functions.run(
+                "live_sweep", names, place, position, now, self._window_ms, BATCH_SIZE
+            )
+            count_unreadable("viewing session", unreadable, event=event, place=place)
+            rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            found = [ViewingSession(session, location, viewer, int(start), int(end)) for viewer, start, end in rows]
+            await self._adopt(event, place, found)
+            if read:
+                await self._functions.run("live_swept", [keys.EVENT_ROOMS(event)], place, position)
 
-    async def _write_viewings(self, event: str) -> None:
-        while await self._viewings.finished(event, 0, 1):
-            found = await self._history.keep_viewings(event, lambda: self._viewings.finished(event, 0, BATCH))
-            if found:
-                await self._valkey.call("ZREM", keys.EVENT_FINISHED(event), *map(finished_member, found))
+    async def _adopt(self, event: str, place: str, viewings: Sequence[ViewingSession]) -> None:
+        """Collect the viewing sessions that other services wrote: those that are not in SQL."""
+        session, location = keys.split_place(place)
+        for batch in chunks(viewings, BATCH_SIZE):
+            viewers = [viewing.viewer for viewing in batch]
+            recorded = await self._history.find_recorded(event, session, location, viewers)
+            new = [each for each in batch if (each.viewer, each.started_at) not in recorded]
+            if new:
+                flat = [value for each in new for value in (each.viewer, each.started_at, each.ended_at)]
+                await self._functions.run("live_adopt", keys.event_keys(event), place, *flat)
 
-    async def _write_records(self, event: str, sessions: Sequence[str]) -> None:
+    async def _save_viewing_sessions(self, event: str) -> None:
+        while await self._viewing_sessions.read_finished(event, 0, 1):
+            members: list[str] = []
+
+            async def read(members: list[str] = members) -> list[ViewingSession]:
+                found = await self._viewing_sessions.read_finished(event, 0, BATCH_SIZE)
+                members[:] = [each.member for each in found]
+                return [each.viewing for each in found if each.viewing is not None]
+
+            await self._history.save_viewing_sessions(event, read)
+            if members:
+                await self._valkey.call("ZREM", keys.EVENT_FINISHED(event), *members)
+
+    async def _save_records(self, event: str, sessions: Sequence[str]) -> None:
         scopes = [("", keys.EVENT_RECORDS(event)), *((s, keys.SESSION_RECORDS(s)) for s in sessions)]
         for session, name in scopes:
             records = await self._valkey.call("HGETALL", name)
             if records:
-                await self._history.keep_records(event, session, records)
+                await self._history.save_records(event, session, records)
                 flat = [part for pair in records.items() for part in pair]
                 await self._functions.run("live_written", [name], *flat)
 
-    async def _write_totals(self, event: str, sessions: Sequence[str], now: int) -> None:
+    async def _save_totals(self, event: str, sessions: Sequence[str], now: int) -> None:
         totals = []
         for session in ("", *sessions):
             audience = keys.session_audience(session) if session else keys.event_audience(event)
-            totals.append((session, (await CurrentAudience.of(self._functions, audience, now, self._window_ms)).totals))
-        await self._history.keep_totals(event, totals)
+            current = await CurrentAudience.read(self._functions, audience, now, self._window_ms)
+            totals.append((session, current.totals))
+        await self._history.save_totals(event, totals)
+
+    async def discover(self) -> int:
+        """List events and places that only other services have written. Returns how many were new.
+
+        A location is part of a key's name, so a scan of all key names finds it. The scan is the cost.
+        """
+        new = 0
+        for server in self._valkey.primaries():
+            async for page in scan_pages(server, "SCAN", match="*#*", type="zset"):
+                for name in page:
+                    new += await self._discover_key(name)
+        return new
+
+    async def _discover_key(self, name: str) -> int:
+        match = keys.CATALOGUE.match(name)
+        if match is None:
+            return 0
+        event, now = match.parts[0], self._clock.now_ms()
+        if match.key is keys.EVENT_HEARTBEAT:
+            return int(await self._functions.run("live_wake", keys.event_keys(event), event, now))
+        if match.key not in _VIEWING_STARTS:
+            return 0
+        session, location = match.parts[1:] if len(match.parts) == 3 else ("", match.parts[1])
+        place = keys.join_place(session, location)
+        if await self._valkey.call("HEXISTS", keys.EVENT_ROOMS(event), place):
+            return 0
+        if session:
+            try:
+                await self._functions.run("live_claim", [keys.SESSION_INFO(session)], event)
+            except SessionOfAnotherEvent:
+                return 0
+        return int(await self._functions.run("live_add_place", keys.event_keys(event), event, now, place, session))
 
     async def purge(self) -> int:
-        """Remove the raw keys of events that have been silent for the set time. Returns how many events."""
+        """Remove the raw keys of events that have been silent for the set time. Returns the number of events."""
         before = self._clock.now_ms() - self._retention_ms
         silent = await self._valkey.call("ZRANGEBYSCORE", keys.LIVE_EVENTS(), "-inf", f"({before}")
         return sum([await self._purge_event(event, before) for event in silent])
@@ -103,26 +171,32 @@ class AudienceRecorder:
             return False  # not everything is in SQL yet
         declared, awake = await self._valkey.call("HMGET", keys.EVENT_INFO(event), "declared", "awake")
         if awake:
-            # Whoever woke it died before it was listed: a simulation that was killed.
+            # The process that woke the event died before it was listed, as a killed simulation does.
             await self._valkey.call("ZADD", keys.LIVE_AWAKE(), "GT", self._clock.now_ms(), event)
             return False
         sessions = await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event))
         keep = "1" if declared else "0"
         try:
-            await self._purge_rooms(event, before)
+            await self._purge_places(event, before)
             for session in sessions:
-                await self._functions.run("live_retire", keys.session_audience(session), before, keep)
+                await self._functions.run("live_purge", keys.session_audience(session), before, keep)
             names = keys.event_keys(event)
             if declared:
                 names.remove(keys.EVENT_SESSIONS(event))
-            await self._functions.run("live_retire", names, before, keep)
+            await self._functions.run("live_purge", names, before, keep)
         except EventNotSilent:
             return False
         await self._valkey.call("ZREM", keys.LIVE_EVENTS(), event)
         return True
 
-    async def _purge_rooms(self, event: str, before: int) -> None:
-        rooms = await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event))
-        names = keys.event_keys(event)
-        for first in range(0, len(rooms), TOGETHER):
-            await self._functions.run("live_retire_rooms", names, event, before, *rooms[first : first + TOGETHER])
+    async def _purge_places(self, event: str, before: int) -> None:
+        places = await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event))
+        for place in places:
+            # Another service may have written viewing sessions with times that the sweep had passed already.
+            others = [
+                viewing async for viewing, is_open in self._viewing_sessions.iterate_place(event, place) if not is_open
+            ]
+            await self._adopt(event, place, others)
+        await self._save_viewing_sessions(event)
+        for batch in chunks(places, CONCURRENT_CALLS):
+            await self._functions.run("live_purge_places", keys.event_keys(event), event, before, *batch)

@@ -1,4 +1,4 @@
-"""Audiences over HTTP. Viewers beat and leave; figures are for admins."""
+"""The HTTP routes of `live`. Viewers send heartbeats; figures are for admins."""
 
 from __future__ import annotations
 
@@ -36,134 +36,134 @@ from plaza.live.viewers import ViewerAuthenticator, ViewerToken
 from plaza.live.viewing_sessions import ViewingSessions
 
 route = Routes("live", about="Audiences of live events and their sessions.")
-AT = "/analytics/events/{event}"
-IN = AT + "/sessions/{session}"
+EVENT_PATH = "/analytics/events/{event}"
+SESSION_PATH = EVENT_PATH + "/sessions/{session}"
 SCRIPT = files("plaza.live").joinpath("live.js").read_bytes()
 
 
 @route.post("/analytics/viewer-token", access=PUBLIC, status=201, idempotent=True, limit="viewer")
 async def viewer_token(viewers: ViewerAuthenticator) -> ViewerToken:
-    """A token for a viewer without an account, good for heartbeats and nothing else."""
+    """Create a token for a viewer without an account. It is valid for heartbeats only."""
     return viewers.tokens.issue()
 
 
-@route.put(AT, access=ADMIN)
+@route.put(EVENT_PATH, access=ADMIN)
 async def declare(event: EventId, body: EventDeclaration, live: LiveService) -> LiveEvent:
-    """Declare an event, or add to it: what is not given stays."""
+    """Declare an event, or add a title or sessions to it."""
     return await live.declare(event, body)
 
 
-@route.get(AT, access=ADMIN)
+@route.get(EVENT_PATH, access=ADMIN)
 async def declared(event: EventId, live: LiveService) -> LiveEvent:
-    """An event as it was declared, with the sessions that were declared or seen."""
-    return await live.event(event)
+    """Get an event with its title and sessions, declared or seen."""
+    return await live.get_event(event)
 
 
-@route.post(AT + "/heartbeat", access=VIEWER, limit=None)
+@route.post(EVENT_PATH + "/heartbeat", access=VIEWER, limit=None)
 async def heartbeat(
     actor: Actor, request: Request, event: EventId, body: Heartbeat, viewers: ViewerAuthenticator, live: LiveService
 ) -> HeartbeatResult:
-    """I am watching. Beat again in `next_heartbeat_ms`. One round trip."""
-    return await live.beat(await viewers.watcher(actor, request), event, body)
+    """Send a heartbeat. Send the next one in `next_heartbeat_ms`. One round trip."""
+    return await live.beat(await viewers.get_viewer(actor, request), event, body)
 
 
-@route.post(AT + "/leave", access=VIEWER, limit=None)
+@route.post(EVENT_PATH + "/leave", access=VIEWER, limit=None)
 async def leave(
     actor: Actor, request: Request, event: EventId, body: LeaveRequest, viewers: ViewerAuthenticator, live: LiveService
 ) -> LeaveResult:
-    """I have stopped watching there. One round trip."""
-    return await live.leave(await viewers.watcher(actor, request), event, body)
+    """End a viewing session now. One round trip."""
+    return await live.leave(await viewers.get_viewer(actor, request), event, body)
 
 
-@route.get(AT + "/viewers/active-count", access=ADMIN)
+@route.get(EVENT_PATH + "/viewers/active-count", access=ADMIN)
 async def active_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
-    """Viewers alive now."""
+    """Count the viewers alive now."""
     return ViewerCount(await figures.alive(event))
 
 
-@route.get(AT + "/viewers/count", access=ADMIN)
+@route.get(EVENT_PATH + "/viewers/count", access=ADMIN)
 async def seen_count(
     event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
 ) -> ViewerCount:
-    """Different viewers in a span, by default the last five minutes."""
+    """Count the distinct viewers in a time span, by default the last five minutes."""
     return ViewerCount(await figures.seen(event, from_, to))
 
 
-@route.get(AT + "/viewers/all-time-active-count", access=ADMIN)
+@route.get(EVENT_PATH + "/viewers/all-time-active-count", access=ADMIN)
 async def all_time_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
-    """Different viewers ever seen."""
-    return ViewerCount((await figures.totals(event)).attended)
+    """Count the distinct viewers ever seen."""
+    return ViewerCount(await figures.all_time(event))
 
 
-@route.get(AT + "/viewers/total-attended-count", access=ADMIN)
+@route.get(EVENT_PATH + "/viewers/total-attended-count", access=ADMIN)
 async def attended_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
-    """Different viewers who ever attended."""
+    """Count the distinct viewers who ever attended."""
     return ViewerCount((await figures.totals(event)).attended)
 
 
-@route.get(AT + "/viewers/max-concurrent-count", access=ADMIN)
+@route.get(EVENT_PATH + "/viewers/max-concurrent-count", access=ADMIN)
 async def max_concurrent_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
-    """The most viewers alive at once."""
+    """Get the most viewers alive at once."""
     return ViewerCount((await figures.totals(event)).peak)
 
 
-@route.get(AT + "/viewers/total-login-count", access=ADMIN)
+@route.get(EVENT_PATH + "/viewers/total-login-count", access=ADMIN)
 async def login_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
-    """Viewing sessions begun."""
+    """Count the viewing sessions begun."""
     return ViewerCount((await figures.totals(event)).logins)
 
 
-@route.get(IN + "/viewers/active-count", access=ADMIN)
+@route.get(SESSION_PATH + "/viewers/active-count", access=ADMIN)
 async def session_active_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
-    """Viewers of a session alive now."""
+    """Count the viewers of a session alive now."""
     await figures.require_session(event, session)
     return ViewerCount(await figures.session_alive(session))
 
 
-@route.get(IN + "/viewers/total-attended-count", access=ADMIN)
+@route.get(SESSION_PATH + "/viewers/total-attended-count", access=ADMIN)
 async def session_attended_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
-    """Different viewers who ever attended a session."""
+    """Count the distinct viewers who ever attended a session."""
     await figures.require_session(event, session)
     return ViewerCount((await figures.totals(event, session)).attended)
 
 
-@route.get(IN + "/viewers/max-concurrent-count", access=ADMIN)
+@route.get(SESSION_PATH + "/viewers/max-concurrent-count", access=ADMIN)
 async def session_max_concurrent_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
-    """The most viewers of a session alive at once."""
+    """Get the most viewers of a session alive at once."""
     await figures.require_session(event, session)
     return ViewerCount((await figures.totals(event, session)).peak)
 
 
-@route.get(IN + "/viewing-stats", access=ADMIN, in_openapi=False)
-@route.get(IN + "/viewers/viewing-stats", access=ADMIN)
+@route.get(SESSION_PATH + "/viewing-stats", access=ADMIN, in_openapi=False)
+@route.get(SESSION_PATH + "/viewers/viewing-stats", access=ADMIN)
 async def viewing_stats(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewingStats:
-    """Minutes watched by the viewers of a session: mean, median and p90."""
+    """Get the minutes watched by the viewers of a session: mean, median and p90."""
     await figures.require_session(event, session)
     return await figures.viewing_stats(event, session)
 
 
-@route.get(AT + "/statistics/live", access=ADMIN)
+@route.get(EVENT_PATH + "/statistics/live", access=ADMIN)
 async def statistics_now(event: EventId, figures: AudienceFigures) -> AudienceStatistics:
-    """The audience of now by group and country."""
+    """Get the current audience by group and country."""
     return await figures.statistics(event)
 
 
-@route.get(IN + "/statistics/live", access=ADMIN)
+@route.get(SESSION_PATH + "/statistics/live", access=ADMIN)
 async def session_statistics_now(event: EventId, session: SessionId, figures: AudienceFigures) -> AudienceStatistics:
-    """A session's audience of now by group and country."""
+    """Get the current audience of a session by group and country."""
     await figures.require_session(event, session)
     return await figures.session_statistics(session)
 
 
-@route.get(AT + "/statistics", access=ADMIN)
+@route.get(EVENT_PATH + "/statistics", access=ADMIN)
 async def statistics(
     event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
 ) -> StatisticsRecords:
-    """The audience at the end of each five minutes of a span, by default the last day."""
+    """List the audience at the end of each five minutes of a time span, by default the last day."""
     return StatisticsRecords(await figures.records(event, "", from_, to))
 
 
-@route.get(IN + "/statistics", access=ADMIN)
+@route.get(SESSION_PATH + "/statistics", access=ADMIN)
 async def session_statistics(
     event: EventId,
     session: SessionId,
@@ -171,34 +171,34 @@ async def session_statistics(
     from_: UnixMs | None = None,
     to: UnixMs | None = None,
 ) -> StatisticsRecords:
-    """A session's audience at the end of each five minutes of a span, by default the last day."""
+    """List a session's audience at the end of each five minutes of a time span, by default the last day."""
     await figures.require_session(event, session)
     return StatisticsRecords(await figures.records(event, session, from_, to))
 
 
-@route.get(AT + "/overview", access=ADMIN)
+@route.get(EVENT_PATH + "/overview", access=ADMIN)
 async def overview(event: EventId, figures: AudienceFigures) -> EventOverview:
-    """All figures of an event and of its sessions."""
+    """Get all figures of an event and its sessions."""
     return await figures.overview(event)
 
 
-@route.post(AT + "/heartbeat-report", access=ADMIN, limit="read")
+@route.post(EVENT_PATH + "/heartbeat-report", access=ADMIN, limit="read")
 async def heartbeat_report(event: EventId, body: ReportRequest, reports: HeartbeatReports) -> HeartbeatReport:
-    """When and where viewers were last seen: those named, or all who are alive."""
-    return await reports.on(event, body)
+    """Report when and where viewers were last seen: the given ones, or all who are alive."""
+    return await reports.report(event, body)
 
 
-@route.get(AT + "/stream", access=ADMIN, media_type=EVENTS)
-async def stream(event: EventId, request: Request, feeds: FigureStreams) -> Response[ServerSentEvent[LiveFigures]]:
-    """The live figures every second, as server-sent events; `Last-Event-ID` goes on where it broke off."""
-    return Response(feeds.watch(event, request.headers.get("last-event-id")))
+@route.get(EVENT_PATH + "/stream", access=ADMIN, media_type=EVENTS)
+async def stream(event: EventId, request: Request, streams: FigureStreams) -> Response[ServerSentEvent[LiveFigures]]:
+    """Stream the live figures every second as server-sent events. `Last-Event-ID` resumes."""
+    return Response(streams.subscribe(event, request.headers.get("last-event-id")))
 
 
-@route.get(AT + "/attendance.csv", access=ADMIN, media_type="text/csv; charset=utf-8")
-async def attendance_csv(event: EventId, viewings: ViewingSessions) -> Response[str]:
-    """Who was there, from when to when: a row per viewing session. No addresses."""
-    pieces: AsyncIterator[str] = attendance.table(viewings, event)
-    return Response(pieces, headers=[("content-disposition", 'attachment; filename="attendance.csv"')])
+@route.get(EVENT_PATH + "/attendance.csv", access=ADMIN, media_type="text/csv; charset=utf-8")
+async def attendance_csv(event: EventId, viewing_sessions: ViewingSessions) -> Response[str]:
+    """Download the attendance table: one row per viewing session, without addresses."""
+    chunks: AsyncIterator[str] = attendance.csv_chunks(viewing_sessions, event)
+    return Response(chunks, headers=[("content-disposition", 'attachment; filename="attendance.csv"')])
 
 
 @route.get(
@@ -210,6 +210,6 @@ async def attendance_csv(event: EventId, viewings: ViewingSessions) -> Response[
     in_openapi=False,
 )
 async def script() -> Response[bytes]:
-    """The browser's side: a page that includes it beats while it is looked at."""
+    """Get the script that sends heartbeats while a page is visible."""
     headers = [("cache-control", "public, max-age=3600"), ("cross-origin-resource-policy", "cross-origin")]
     return Response(SCRIPT, headers=headers)

@@ -1,4 +1,4 @@
-"""What is on, for everybody: declared events and how many watch. Who they are, and from where, is for admins."""
+"""The public list of events: declared events and how many viewers they have. Details are for admins."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from plaza.live import keys
 from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
 
-# More than a page shows; events that nobody declared are passed over.
-LOOKED_AT: Final = 100
-SHOWN: Final = 30
+# More than a page shows, because undeclared events among them are skipped.
+MAX_EVENTS_READ: Final = 100
+MAX_EVENTS_SHOWN: Final = 30
 
 
 class ScheduledEvent(Struct):
-    """A declared event, and how many watch it now."""
+    """A declared event and its current number of viewers."""
 
     id: str
     title: str
@@ -27,21 +27,21 @@ class ScheduledEvent(Struct):
 
 
 class EventSchedule:
-    """What one can watch."""
+    """Reads declared events."""
 
     def __init__(self, valkey: Valkey, live: LiveService, figures: AudienceFigures) -> None:
         self._valkey = valkey
         self._live = live
         self._figures = figures
 
-    async def all(self) -> list[ScheduledEvent]:
-        """Declared events, the liveliest first. Two round trips."""
-        events = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, LOOKED_AT - 1, "REV")
-        found = await asyncio.gather(*(self.one(event) for event in events))
-        shown = [showing for showing in found if showing is not None]
-        return sorted(shown, key=lambda showing: -showing.watching)[:SHOWN]
+    async def list_events(self) -> list[ScheduledEvent]:
+        """Return the declared events with the most viewers first. Two round trips."""
+        names = await self._valkey.call("ZRANGE", keys.LIVE_EVENTS(), 0, MAX_EVENTS_READ - 1, "REV")
+        found = await asyncio.gather(*(self.get_event(name) for name in names))
+        declared = [event for event in found if event is not None]
+        return sorted(declared, key=lambda event: -event.watching)[:MAX_EVENTS_SHOWN]
 
-    async def one(self, event: str) -> ScheduledEvent | None:
-        """One event; None if nobody declared it. One round trip."""
-        known, watching = await asyncio.gather(self._live.event(event), self._figures.alive(event))
+    async def get_event(self, event: str) -> ScheduledEvent | None:
+        """Return a declared event; None if the event is not declared. One round trip."""
+        known, watching = await asyncio.gather(self._live.get_event(event), self._figures.alive(event))
         return ScheduledEvent(event, known.title or event, known.sessions, watching) if known.declared else None

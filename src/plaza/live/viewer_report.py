@@ -1,4 +1,4 @@
-"""What is known of single viewers: when they were last there, and where."""
+"""The heartbeat report: when and where single viewers were last seen."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.history import AudienceHistory, ViewingSession
 from plaza.live.model import Id
+from plaza.live.other_services import to_ms
 
-PAGE = 500
-# Answers are whole up to this many; beyond it, `cursor` goes on.
-MOST = 10_000
+PAGE_SIZE = 500
+# A report has at most this many viewers; `cursor` continues it.
+MAX_VIEWERS = 10_000
 
 
 class ReportRequest(Struct, forbid_unknown_fields=True):
-    """Whom to report on: these, or everyone who is alive."""
+    """The viewers to report: these, or all who are alive."""
 
     user_ids: Annotated[list[Id], Meta(max_length=1_000)] | None = None
     cursor: Annotated[str, Meta(max_length=512)] | None = None
@@ -40,7 +41,7 @@ class HeartbeatReport(Struct):
 
 
 class HeartbeatReports:
-    """Reports on viewers of an event."""
+    """Reports the viewers of an event."""
 
     def __init__(self, functions: Functions, history: AudienceHistory, settings: Settings, clock: Clock) -> None:
         self._functions = functions
@@ -48,8 +49,8 @@ class HeartbeatReports:
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 
-    async def on(self, event: str, question: ReportRequest) -> HeartbeatReport:
-        """On named viewers in one round trip, and from SQL those whose keys are gone; on all alive in steps of 500."""
+    async def report(self, event: str, request: ReportRequest) -> HeartbeatReport:
+        """Report named viewers in one round trip, purged ones from SQL; or all who are alive, 500 per round trip."""
         names = [
             keys.EVENT_HEARTBEAT(event),
             keys.EVENT_LEFT(event),
@@ -57,19 +58,19 @@ class HeartbeatReports:
             keys.EVENT_INFO(event),
         ]
         now = self._clock.now_ms()
-        if question.user_ids is None:
-            return await self._alive(names, now, question.cursor)
-        rows = await self._functions.query("live_report", names, now, self._window_ms, *question.user_ids)
-        viewers = [_viewer(*row) for row in rows]
-        return HeartbeatReport(await self._with_past(event, viewers), None)
+        if request.user_ids is None:
+            return await self._report_alive(names, now, request.cursor)
+        rows = await self._functions.query("live_report", names, now, self._window_ms, *request.user_ids)
+        viewers = [_status(*row) for row in rows]
+        return HeartbeatReport(await self._add_purged(event, viewers), None)
 
-    async def _with_past(self, event: str, viewers: list[ViewerStatus]) -> list[ViewerStatus]:
-        """Of whom Valkey knows nothing any more, the latest viewing session tells when and where they were."""
+    async def _add_purged(self, event: str, viewers: list[ViewerStatus]) -> list[ViewerStatus]:
+        """Report viewers whose keys were purged by their latest viewing session in SQL."""
         unknown = [viewer.user_id for viewer in viewers if viewer.last_beat is None]
-        past = await self._history.last(event, unknown) if unknown else {}
-        return [_past(past[viewer.user_id]) if viewer.user_id in past else viewer for viewer in viewers]
+        past = await self._history.find_latest(event, unknown) if unknown else {}
+        return [_past_status(past[viewer.user_id]) if viewer.user_id in past else viewer for viewer in viewers]
 
-    async def _alive(self, names: list[str], now: int, cursor: str | None) -> HeartbeatReport:
+    async def _report_alive(self, names: list[str], now: int, cursor: str | None) -> HeartbeatReport:
         found: dict[str, ViewerStatus] = {}
         position = ""
         if cursor is not None:
@@ -77,11 +78,11 @@ class HeartbeatReports:
             position = f"{start.score:.0f} {start.id}"
         while True:
             position, *rows = await self._functions.query(
-                "live_alive_page", names, now, self._window_ms, position, PAGE
+                "live_alive_page", names, now, self._window_ms, position, PAGE_SIZE
             )
-            # Who beats while we read moves to the end and is met again; the later word counts.
-            found.update((row[0], _viewer(*row)) for row in rows)
-            if not position or len(found) >= MOST:
+            # A viewer who beats during the read moves to the end and is read again; the later status counts.
+            found.update((row[0], _status(*row)) for row in rows)
+            if not position or len(found) >= MAX_VIEWERS:
                 return HeartbeatReport(list(found.values()), _cursor(names[0], position) if position else None)
 
 
@@ -90,11 +91,10 @@ def _cursor(name: str, position: str) -> str:
     return encode_cursor(Position(list_checksum(name), float(score), viewer))
 
 
-def _viewer(name: str, last: str | None, room: str | None, alive: int) -> ViewerStatus:
-    session, location = keys.of_place(room) if room else ("", None)
-    seen = None if last is None else int(float(last))
-    return ViewerStatus(name, seen, bool(alive), location, session or None)
+def _status(name: str, last_seen: str | None, place: str | None, alive: int) -> ViewerStatus:
+    session, location = keys.split_place(place) if place else ("", None)
+    return ViewerStatus(name, to_ms(last_seen), bool(alive), location, session or None)
 
 
-def _past(viewing: ViewingSession) -> ViewerStatus:
+def _past_status(viewing: ViewingSession) -> ViewerStatus:
     return ViewerStatus(viewing.viewer, viewing.ended_at, False, viewing.location, viewing.session or None)

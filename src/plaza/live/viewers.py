@@ -1,21 +1,20 @@
-"""Who watches: a user by their token, or a stranger by a viewer token of ours.
+"""Identifies viewers: users by their token, viewers without an account by a viewer token.
 
-A stranger cannot simply say an id, or one person could be a thousand viewers. They get a token with an id in it, so
-many per address and no more. It is signed with a key of its own, derived from the secret: no viewer token is ever a
-user's token, nor the other way round. The ids begin with `~`, which no username contains.
+A viewer without an account cannot choose an id, or one client could pose as a thousand viewers. They get a signed
+token that contains an id, limited by address. It is signed with its own key, derived from the secret, so a viewer token
+is never valid as a user's token, or the other way round. The ids start with `~`, which no username contains.
 
-How often one may beat is counted in this process, not in Valkey: a beat too many harms nobody, and asking first would
-double what a heartbeat costs.
+Heartbeats are rate-limited in this process, not in Valkey: a few too many do no harm, and asking Valkey first would
+double the cost of a heartbeat.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping
 
+import jwt
 from msgspec import DecodeError, Struct, json
 
 from plaza.core.auth import USER, Actor, Auth
@@ -27,15 +26,18 @@ from plaza.core.settings import Settings
 from plaza.live.geo import GeoLocator
 from plaza.live.model import Viewer
 
-# An event may last for days, and who comes back next week is counted anew.
+# An event may last for days. A viewer who returns later counts as a new viewer.
 TOKEN_SECONDS = 7 * 86_400
-REMEMBERED = 50_000
+MAX_CACHED_TOKENS = 50_000
+MAX_TOKEN_LENGTH = 512
 
+_ALGORITHM = "HS256"
+_JWT_HEADERS = {"typ": "viewer+jwt"}
 _HEADERS = ("authorization", "x-authorization", "x-access-token")
 
 
 class ViewerToken(Struct):
-    """What a stranger gets."""
+    """A token for a viewer without an account."""
 
     token: str
     viewer_id: str
@@ -49,113 +51,105 @@ class ViewerClaims(Struct):
 
 
 class ViewerTokens:
-    """Signs and reads tokens of strangers."""
+    """Signs and verifies viewer tokens."""
 
     def __init__(self, secret: str, clock: Clock) -> None:
         self._key = hmac.digest(secret.encode(), b"plaza viewer token", "sha256")
         self._clock = clock
-        self._head = _b64(b'{"alg":"HS256","typ":"viewer+jwt"}') + "."
-        self._read: dict[str, ViewerClaims] = {}
+        self._jws = jwt.PyJWS()
+        self._prefix = self._sign(b"").partition(".")[0] + "."
+        self._verified: dict[str, ViewerClaims] = {}
 
     def issue(self, username: str | None = None) -> ViewerToken:
-        """A token for a stranger; or for a person on a page, which may not hold what opens their account."""
+        """Return a token for a new anonymous viewer, or for a user whose page must not contain a user token."""
         name = f"~{secrets.token_urlsafe(12)}" if username is None else username
         claims = ViewerClaims(sub=name, exp=int(self._clock.now_s()) + TOKEN_SECONDS)
-        text = self._head + _b64(json.encode(claims))
-        return ViewerToken(f"{text}.{self._signature(text)}", claims.sub, TOKEN_SECONDS)
+        return ViewerToken(self._sign(json.encode(claims)), claims.sub, TOKEN_SECONDS)
 
-    def is_one(self, credential: str) -> bool:
-        """Whether it claims to be a viewer token; nothing else begins so."""
-        return credential.startswith(self._head)
-
-    def viewer(self, token: str) -> str:
-        """The id in a token that is good now."""
-        return self.read(token).sub
+    def is_viewer_token(self, credential: str) -> bool:
+        """Whether a credential has the header of a viewer token. No other credential starts with it."""
+        return credential.startswith(self._prefix)
 
     def read(self, token: str) -> ViewerClaims:
-        """What a token says that is good now."""
-        claims = self._read.get(token)
+        """Return the claims of a token that is valid now."""
+        claims = self._verified.get(token)
         if claims is None:
-            claims = self._claims(token)
-            if len(self._read) >= REMEMBERED:
-                self._read.clear()
-            self._read[token] = claims
+            claims = self._verify(token)
+            if len(self._verified) >= MAX_CACHED_TOKENS:
+                self._verified.clear()
+            self._verified[token] = claims
         if claims.exp <= self._clock.now_s():
-            self._read.pop(token, None)
-            raise Unauthenticated("The viewer token has expired.")
+            self._verified.pop(token, None)
+            raise Unauthenticated("The viewer token has expired. Request another one.")
         return claims
 
-    def _claims(self, token: str) -> ViewerClaims:
-        text, _, signature = token.rpartition(".")
-        if len(token) > 512 or not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
+    def _sign(self, payload: bytes) -> str:
+        return self._jws.encode(payload, self._key, algorithm=_ALGORITHM, headers=_JWT_HEADERS, sort_headers=True)
+
+    def _verify(self, token: str) -> ViewerClaims:
+        """Check the signature and decode the claims. The expiry is checked by `read`, with the caller's clock."""
+        if len(token) > MAX_TOKEN_LENGTH:
             raise Unauthenticated("The viewer token is not valid.")
-        body = text.partition(".")[2]
         try:
-            return json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=ViewerClaims)
-        except (DecodeError, ValueError):
+            payload = self._jws.decode(token, self._key, algorithms=[_ALGORITHM])
+            return json.decode(payload, type=ViewerClaims)
+        except (jwt.PyJWTError, DecodeError, ValueError):
             raise Unauthenticated("The viewer token is not valid.") from None
-
-    def _signature(self, text: str) -> str:
-        return _b64(hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())
-
-
-def _b64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 class HeartbeatThrottle:
-    """How often each may beat, in this process: so many at once, then one by one as time gives them back."""
+    """Limits heartbeats in this process: a burst of `quota.count`, then one at a time as the quota refills."""
 
-    _MOST = 200_000
+    _MAX_SUBJECTS = 200_000
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._due: dict[str, float] = {}  # when all that was taken is given back, Unix seconds
+        self._refilled_at: dict[str, float] = {}  # when a subject's quota is full again, Unix seconds
 
-    def take(self, who: str, quota: Quota) -> None:
-        """Count one, or raise `TooFast`."""
+    def take(self, subject: str, quota: Quota) -> None:
+        """Count one heartbeat, or raise `TooFast`."""
         now = self._clock.now_s()
-        due = max(self._due.get(who, now), now) + quota.seconds / quota.count
-        wait = due - now - quota.seconds
+        refilled_at = max(self._refilled_at.get(subject, now), now) + quota.seconds / quota.count
+        wait = refilled_at - now - quota.seconds
         if wait > 0:
-            raise TooFast("Too many heartbeats. Beat when `next_heartbeat_ms` says.", retry_after=max(1.0, wait))
-        if len(self._due) >= self._MOST:
-            self._due = {name: at for name, at in self._due.items() if at > now}
-        self._due[who] = due
+            raise TooFast("Too many heartbeats. Wait for `next_heartbeat_ms`.", retry_after=max(1.0, wait))
+        if len(self._refilled_at) >= self._MAX_SUBJECTS:
+            self._refilled_at = {name: at for name, at in self._refilled_at.items() if at > now}
+        self._refilled_at[subject] = refilled_at
 
 
 class ViewerAuthenticator:
-    """Turns a request into a `Watcher`."""
+    """Identifies the viewer of a request, and turns them into a `Viewer`."""
 
-    def __init__(self, auth: Auth, places: GeoLocator, settings: Settings, clock: Clock) -> None:
+    def __init__(self, auth: Auth, geo: GeoLocator, settings: Settings, clock: Clock) -> None:
         self.tokens = ViewerTokens(settings.secret("jwt_secret"), clock)
         self._auth = auth
-        self._places = places
+        self._geo = geo
         self._throttle = HeartbeatThrottle(clock) if settings.rate_limits else None
 
-    async def watcher(self, actor: Actor, request: Request) -> Viewer:
-        """Who beats. No I/O, but for the day's salt where addresses are hashed."""
+    async def get_viewer(self, actor: Actor, request: Request) -> Viewer:
+        """Return the sender of a heartbeat. No I/O, except for the day's salt where addresses are hashed."""
         address = request.address
         if self._throttle is not None:
             policy = POLICIES["heartbeat"]
             self._throttle.take(actor.name, policy.user)
             self._throttle.take(f"@{address_subject(address)}", policy.address)
-        country = self._places.country(address, request.headers, request.proxied)
-        return Viewer(actor.name, await self._places.stored(address), country, actor.groups)
+        country = self._geo.country(address, request.headers, request.proxied)
+        return Viewer(actor.name, await self._geo.stored_address(address), country, actor.groups)
 
     def actor(self, headers: Mapping[str, str]) -> Actor | None:
-        """The viewer of a viewer token, or the user of a user token. No I/O."""
+        """Return the viewer of a viewer token, or the user of a user token. No I/O."""
         for name in _HEADERS:
             credential = headers.get(name, "").strip()
             if name == "authorization":
                 credential = credential.partition(" ")[2].strip()
-            if self.tokens.is_one(credential):
-                return Actor(self._by_viewer_token(credential), USER)
+            if self.tokens.is_viewer_token(credential):
+                return Actor(self._read_viewer_token(credential), USER)
         return self._auth.actor(headers)
 
-    def _by_viewer_token(self, token: str) -> str:
+    def _read_viewer_token(self, token: str) -> str:
         claims = self.tokens.read(token)
-        # Of a person who was deleted, renamed or suspended since, nothing is written any more.
+        # A user who was deleted, renamed or suspended since then must not be written again.
         if self._auth.revocations.of(claims.sub) >= (claims.exp - TOKEN_SECONDS) * 1000:
-            raise Unauthenticated("The viewer token is no longer valid.")
+            raise Unauthenticated("The viewer token was revoked. Request another one.")
         return claims.sub

@@ -33,7 +33,7 @@ class AudienceCounts(Struct):
 async def events(request: Request, site: Site, schedule: EventSchedule) -> Response[str]:
     """List events, most viewers first."""
     visitor = await site.visitors.from_request(request)
-    return site.page(request, visitor, "events.html", section="Events", events=await schedule.all())
+    return site.page(request, visitor, "events.html", section="Events", events=await schedule.list_events())
 
 
 @page.get("/events/{event}", access=PUBLIC)
@@ -77,14 +77,14 @@ async def watching(
 async def _counts(
     streams: FigureStreams, event: str, last_id: str | None
 ) -> AsyncIterator[ServerSentEvent[AudienceCounts]]:
-    async for item in streams.watch(event, last_id):
+    async for item in streams.subscribe(event, last_id):
         figures = item.data
         counts = AudienceCounts(figures.viewer_count, figures.max_concurrent, figures.sessions)
         yield ServerSentEvent(counts, id=item.id, retry_ms=item.retry_ms)
 
 
 async def _require_declared(schedule: EventSchedule, event: str) -> ScheduledEvent:
-    declared = await schedule.one(event)
+    declared = await schedule.get_event(event)
     if declared is None:
         raise NotFound("There is no such event.")
     return declared

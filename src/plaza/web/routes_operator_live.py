@@ -41,7 +41,7 @@ async def live(
 ) -> Response[str]:
     """Show the audience of an event by session, country and group, and its history."""
     visitor = await site.visitors.from_request(request)
-    events = await schedule.all()
+    events = await schedule.list_events()
     selected = event or (events[0].id if events else "")
     context: dict[str, Any] = {"events": events, "event": selected, "title": selected, "now_figures": None}
     if selected:
@@ -93,7 +93,7 @@ async def _figures(
     streams: FigureStreams, event: str, last_id: str | None
 ) -> AsyncIterator[ServerSentEvent[LiveFigures]]:
     sent = 0
-    async for item in streams.watch(event, last_id):
+    async for item in streams.subscribe(event, last_id):
         yield ServerSentEvent(item.data, id=item.id, retry_ms=item.retry_ms)
         sent += 1
         if sent == MAX_UPDATES:

@@ -59,7 +59,7 @@ class Sidebar:
         # Pages work without a sidebar, and the next refresh tries again.
         with contextlib.suppress(PlazaError):
             events, articles, groups = await asyncio.gather(
-                self._programme.all(),
+                self._programme.list_events(),
                 self._lists.list_articles(None, ArticlesQuery(limit=MAX_ENTRIES, order="hot")),
                 self._lists.list_groups(Page(limit=MAX_GROUPS)),
             )

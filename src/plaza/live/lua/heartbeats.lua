@@ -1,53 +1,61 @@
--- What viewers do and admins declare. `audience.lua` says what an audience is.
+-- Commands of viewers and admins: heartbeat, leave, declare. audience.lua describes the data.
 --
--- On one server a beat changes the event's audience and the session's in one function. On a cluster the session is
--- another owner, and its part is a call of its own, made right after: a beat needs no note for a worker to finish it,
--- since one that gets lost is nothing but a viewer who beats again in 30 s.
+-- On one server a heartbeat changes the event's audience and the session's in one function. On a cluster the session's
+-- keys belong to another node, and a second call changes them. A heartbeat leaves no outbox entry: if the second call
+-- is lost, the viewer sends the next heartbeat in 30 s.
 
-local function start_key(v, room)
-  local parts = split(room, '#')
-  if parts[2] then return key.session_viewing_start(v.event, parts[1], parts[2]) end
-  return key.viewing_start(v.event, parts[1])
+local function start_key(event, place)
+  local parts = split(place, '#')
+  if parts[2] then return key.session_viewing_start(event, parts[1], parts[2]) end
+  return key.viewing_start(event, parts[1])
 end
 
-local function end_key(v, room)
-  local parts = split(room, '#')
-  if parts[2] then return key.session_viewing_end(v.event, parts[1], parts[2]) end
-  return key.viewing_end(v.event, parts[1])
+local function end_key(event, place)
+  local parts = split(place, '#')
+  if parts[2] then return key.session_viewing_end(event, parts[1], parts[2]) end
+  return key.viewing_end(event, parts[1])
 end
 
--- The event's note of a viewer: the rest of the member, and the places where they are watching, latest first.
+-- Returns a viewer's details, their open places (latest first) and the whole entry; nil, {} and nil if there is none.
 local function read_viewer(e, user)
-  local note = redis.call('HGET', e.viewers, user)
-  if not note then return nil, {}, nil end
-  local lines = split(note, '\n')
-  local rest = table.remove(lines, 1)
-  if lines[1] and string.sub(lines[1], 1, 1) == '#' then return rest, {}, note end
-  return rest, lines, note
+  local entry = redis.call('HGET', e.viewers, user)
+  if not entry then return nil, {}, nil end
+  local lines = split(entry, '\n')
+  local details = table.remove(lines, 1)
+  if lines[1] and string.sub(lines[1], 1, 1) == '#' then return details, {}, entry end
+  return details, lines, entry
 end
 
-local function write_viewer(e, user, rest, open, last_room, before)
-  local places = #open > 0 and table.concat(open, '\n') or '#' .. last_room
-  local note = rest .. '\n' .. places
-  if note ~= before then redis.call('HSET', e.viewers, user, note) end
+local function write_viewer(e, user, details, open, last_place, before)
+  local places = #open > 0 and table.concat(open, '\n') or '#' .. last_place
+  local entry = details .. '\n' .. places
+  if entry ~= before then redis.call('HSET', e.viewers, user, entry) end
 end
 
--- A viewing session is over; the worker takes it to SQL.
-local function finish(e, user, room, start, stop)
-  if start and stop then redis.call('ZADD', e.finished, stop, user .. '#' .. start .. '#' .. room) end
+-- Whether Plaza has ever counted this viewer at a place. If not, their viewing sessions are another service's.
+local function has_place(entry)
+  return entry and string.match(entry, '\n(.*)') ~= '#'
+end
+
+-- Adds an ended viewing session to those that the worker writes to SQL. Returns whether it was not there yet.
+local function finish_viewing(e, user, place, start, stop)
+  start, stop = to_ms(start), to_ms(stop)
+  if not start then return false end
+  stop = math.max(start, stop or start)
+  return redis.call('ZADD', e.finished, stop, user .. '#' .. text(start) .. '#' .. place) == 1
 end
 
 local function require_place(e, v, info)
   if v.only_declared and not info.declared then
-    fail('event_undeclared', 'This event was not declared.', {field = 'event'})
+    fail('event_undeclared', 'This event is not declared. Ask an admin to declare it.', {field = 'event'})
   end
-  if redis.call('HEXISTS', e.rooms, v.room) == 1 then return end
-  if redis.call('HLEN', e.rooms) >= MOST_ROOMS then
-    fail('too_many_places', 'This event has too many locations.', {field = 'location'})
+  if redis.call('HEXISTS', e.rooms, v.place) == 1 then return end
+  if redis.call('HLEN', e.rooms) >= MAX_PLACES then
+    fail('too_many_places', 'This event has too many locations. Use one that exists.', {field = 'location'})
   end
-  if v.session ~= '' and redis.call('SCARD', e.sessions) >= MOST_SESSIONS
+  if v.session ~= '' and redis.call('SCARD', e.sessions) >= MAX_SESSIONS
     and redis.call('SISMEMBER', e.sessions, v.session) == 0 then
-    fail('too_many_places', 'This event has too many sessions.', {field = 'session_id'})
+    fail('too_many_places', 'This event has too many sessions. Use one that exists.', {field = 'session_id'})
   end
 end
 
@@ -57,193 +65,218 @@ local function require_owner(owner, event)
   end
 end
 
--- Begins a viewing session at the place, or goes on with the one that is under way.
-local function view(e, v, open, window)
-  local place = index_of(open, v.room)
-  if place then
-    local stop = tonumber(redis.call('ZSCORE', e.ends, v.user) or 0)
-    if place > 1 then table.insert(open, 1, table.remove(open, place)) end
+-- The end of a viewer's viewing session at a place. A service may write an end only when the session is over: until
+-- then the last heartbeat counts.
+local function viewing_end(e, user, start)
+  local stop = score_ms(e.ends, user)
+  if stop and stop >= start then return stop end
+  return math.max(start, score_ms(e.heartbeat, user) or 0)
+end
+
+-- Another service's viewing session at this place, when Plaza sees the viewer there for the first time. It continues if
+-- Plaza has never counted the viewer and it is still under way; otherwise it is finished before it is overwritten.
+-- Returns whether it continues.
+local function take_over_viewing(e, v, entry, window)
+  local start = score_ms(e.starts, v.user)
+  if not start then return false end
+  local stop = viewing_end(e, v.user, start)
+  if not has_place(entry) and v.at - stop <= window then return true end
+  finish_viewing(e, v.user, v.place, start, stop)
+  return false
+end
+
+-- Begins a viewing session at the place, or continues the one under way.
+local function continue_viewing(e, v, open, entry, window)
+  local position, continues = index_of(open, v.place), false
+  if position then
+    local stop = score_ms(e.ends, v.user) or 0
+    if position > 1 then table.insert(open, 1, table.remove(open, position)) end
     if v.at - stop <= window then
       if v.at > stop then redis.call('ZADD', e.ends, v.at, v.user) end
       return
     end
-    finish(e, v.user, v.room, redis.call('ZSCORE', e.starts, v.user), stop)
+    finish_viewing(e, v.user, v.place, redis.call('ZSCORE', e.starts, v.user), stop)
   else
-    table.insert(open, 1, v.room)
+    continues = take_over_viewing(e, v, entry, window)
+    table.insert(open, 1, v.place)
     redis.call('ZREM', e.left, v.user)
-    redis.call('HSETNX', e.rooms, v.room, '')
+    redis.call('HSETNX', e.rooms, v.place, '')
     if v.session ~= '' then redis.call('SADD', e.sessions, v.session) end
   end
-  redis.call('ZADD', e.starts, v.at, v.user)
+  if not continues then redis.call('ZADD', e.starts, v.at, v.user) end
   redis.call('ZADD', e.ends, v.at, v.user)
   redis.call('HINCRBY', e.info, 'logins', 1)
-  if #open > MOST_OPEN then
-    local room = table.remove(open)
-    finish(e, v.user, room, redis.call('ZSCORE', start_key(v, room), v.user),
-      redis.call('ZSCORE', end_key(v, room), v.user))
+  if #open > MAX_OPEN_PLACES then
+    local place = table.remove(open)
+    finish_viewing(e, v.user, place, redis.call('ZSCORE', start_key(v.event, place), v.user),
+      redis.call('ZSCORE', end_key(v.event, place), v.user))
   end
 end
 
--- Written down that the event has something to record; the worker takes it off the list again.
+-- Lists the event for the worker, which removes it again when it is silent and recorded.
 projection('woke', function(event, at)
   return {'ZADD', key.live_awake(), 'GT', at, event}
 end, 1)
 
-local function event_beat(e, v)
+local function event_heartbeat(e, v)
   local info, fields = read_info(e), {}
-  local before, open, note = read_viewer(e, v.user)
-  if not index_of(open, v.room) then require_place(e, v, info) end
-  info.least = v.least
+  local old_details, open, entry = read_viewer(e, v.user)
+  if not index_of(open, v.place) then require_place(e, v, info) end
+  info.min_window = v.min_window
   close_slot(e, info, v.at)
   open_slot(fields, info, v.at)
-  local window = stretch(fields, info, v.at, v.interval, v.least)
-  view(e, v, open, window)
-  local rest = see(e, v, before)
-  write_viewer(e, v.user, rest, open, v.room, note)
-  local alive = measure(fields, e, info, v.at, window)
+  local window = promise_window(fields, info, v.at, v.interval, v.min_window)
+  continue_viewing(e, v, open, entry, window)
+  local details = write_heartbeat(e, v, old_details)
+  write_viewer(e, v.user, details, open, v.place, entry)
+  local alive = measure_peak(fields, e, info, v.at, window)
   if not info.awake then
-    put(fields, 'awake', 1)
+    append_pair(fields, 'awake', 1)
     project('woke', v.event, v.at)
   end
   write_info(e, fields)
   return alive
 end
 
-local function session_beat(s, v, info)
+local function session_heartbeat(s, v, info)
   local fields = {}
   if not info.event then fields = {'event', v.event} end
-  info.least = v.least
+  info.min_window = v.min_window
   close_slot(s, info, v.at)
   open_slot(fields, info, v.at)
-  local window = stretch(fields, info, v.at, v.interval, v.least)
-  local note = redis.call('HGET', s.viewers, v.user)
-  local before = note and split(note, '\n')[1] or nil
-  if note and note ~= before then redis.call('ZREM', s.left, v.user) end
-  local rest = see(s, v, before)
-  if rest ~= note then redis.call('HSET', s.viewers, v.user, rest) end
-  local alive = measure(fields, s, info, v.at, window)
+  local window = promise_window(fields, info, v.at, v.interval, v.min_window)
+  local entry = redis.call('HGET', s.viewers, v.user)
+  local old_details = entry and first_line(entry) or nil
+  if entry and entry ~= old_details then redis.call('ZREM', s.left, v.user) end
+  local details = write_heartbeat(s, v, old_details)
+  if details ~= entry then redis.call('HSET', s.viewers, v.user, details) end
+  local alive = measure_peak(fields, s, info, v.at, window)
   write_info(s, fields)
   return alive
 end
 
--- What a beat says: ARGV event, session ('' for none), location, user, now, address, country, groups (joined by '#'),
--- whether the groups are given, interval, least window, whether only declared events are taken.
-local function viewer_of(args)
+-- A heartbeat's ARGV: event, session ('' for none), location, user, now, address, country, groups (joined by '#'),
+-- 1 if the groups come from the token, interval, min window, 1 if only declared events are accepted.
+local function read_heartbeat(args)
   local session, location = args[2], args[3]
   return {
     event = args[1],
     session = session,
-    room = session ~= '' and session .. '#' .. location or location,
+    place = session ~= '' and session .. '#' .. location or location,
     user = args[4],
     at = now(args[5]),
     address = args[6],
     country = args[7],
     groups = args[8] ~= '' and split(args[8], '#') or {},
-    most_groups = args[9] == '1' and MOST_GIVEN_GROUPS or MOST_SAID_GROUPS,
+    max_groups = args[9] == '1' and MAX_GROUPS or MAX_CLAIMED_GROUPS,
     interval = tonumber(args[10]),
-    least = tonumber(args[11]),
+    min_window = tonumber(args[11]),
     only_declared = args[12] == '1',
   }
 end
 
--- beat: a viewer is there. Everything of the event; on one server everything of the session too.
--- KEYS the event's 15, the session's 10 if it has one and this is one server   ARGV see viewer_of
+-- beat: write a viewer's heartbeat, for the event and on one server also for the session.
+-- KEYS the event's 15; on one server with a session also its 10   ARGV see read_heartbeat
 -- Reply {alive, session_alive or -1}
 command('beat', function(keys, args)
-  local v = viewer_of(args)
-  if not keys[16] then return {event_beat(whole_event(keys), v), -1} end
-  local s = audience(keys, 16)
+  local v = read_heartbeat(args)
+  if not keys[16] then return {event_heartbeat(read_event(keys), v), -1} end
+  local s = read_audience(keys, 16, 'session')
   local info = read_info(s)
   require_owner(info.event, v.event)
-  local alive = event_beat(whole_event(keys), v)
-  return {alive, session_beat(s, v, info)}
+  local alive = event_heartbeat(read_event(keys), v)
+  return {alive, session_heartbeat(s, v, info)}
 end)
 
--- session_beat: the session's part of a beat, on a cluster.   KEYS the session's 10   ARGV as beat   Reply alive
+-- session_beat: the session's part of a heartbeat, on a cluster.   KEYS the session's 10   ARGV as beat   Reply alive
 command('session_beat', function(keys, args)
-  local v, s = viewer_of(args), audience(keys, 1)
+  local v, s = read_heartbeat(args), read_audience(keys, 1, 'session')
   local info = read_info(s)
   require_owner(info.event, v.event)
-  return session_beat(s, v, info)
+  return session_heartbeat(s, v, info)
 end)
 
-local function leave_session(s, user, at, least)
-  local note = redis.call('HGET', s.viewers, user)
-  if not note or string.find(note, '\n', 1, true) then return end
+local function leave_session(s, user, at, min_window)
+  local entry = redis.call('HGET', s.viewers, user)
+  if not entry or string.find(entry, '\n', 1, true) then return end
   local info = read_info(s)
-  info.least = least
+  info.min_window = min_window
   if close_slot(s, info, at) then redis.call('HDEL', s.info, 'slot') end
-  lower(s, user, note, at, window_now(info.window, at, least))
-  redis.call('HSET', s.viewers, user, note .. '\n#')
+  lower_score(s, user, entry, at, window_at(info.window, at, min_window))
+  redis.call('HSET', s.viewers, user, entry .. '\n#')
 end
 
--- The open places a viewer was seen at within the window. At the others they stopped watching without a word.
-local function still_open(e, v, open, window)
-  local there = {}
-  for _, room in ipairs(open) do
-    local stop = tonumber(redis.call('ZSCORE', end_key(v, room), v.user) or 0)
+-- Returns the open places with a heartbeat in the window. At the others the viewing session has ended silently.
+local function places_in_window(e, v, open, window)
+  local still_open = {}
+  for _, place in ipairs(open) do
+    local stop = score_ms(end_key(v.event, place), v.user) or 0
     if v.at - stop <= window then
-      there[#there + 1] = room
+      still_open[#still_open + 1] = place
     else
-      finish(e, v.user, room, redis.call('ZSCORE', start_key(v, room), v.user), stop)
+      finish_viewing(e, v.user, place, redis.call('ZSCORE', start_key(v.event, place), v.user), stop)
     end
   end
-  return there
+  return still_open
 end
 
-local function in_session(rooms, session)
-  for _, room in ipairs(rooms) do
-    if string.sub(room, 1, #session + 1) == session .. '#' then return true end
+local function has_session(places, session)
+  for _, place in ipairs(places) do
+    if string.sub(place, 1, #session + 1) == session .. '#' then return true end
   end
   return false
 end
 
--- leave: a viewer's viewing session at a place ends now, or ended when they were last seen, if that is too long ago.
--- They are gone from the event unless they are watching at another place too.
--- KEYS as beat   ARGV event, session, location, user, now, least window   Reply {ended, gone from the session}
+-- leave: end a viewer's viewing session at a place now, or at their last heartbeat if that is longer ago than the
+-- window. They leave the event unless they watch at another place too.
+-- KEYS as beat   ARGV event, session, location, user, now, min window   Reply {ended, left the session}
 command('leave', function(keys, args)
-  local e, v = whole_event(keys), {event = args[1], session = args[2], user = args[4], at = now(args[5])}
-  local least = tonumber(args[6])
-  v.room = v.session ~= '' and v.session .. '#' .. args[3] or args[3]
-  local rest, open, note = read_viewer(e, v.user)
-  local place = index_of(open, v.room)
-  if not place then return {0, 0} end
+  local e, v = read_event(keys), {event = args[1], session = args[2], user = args[4], at = now(args[5])}
+  local min_window = tonumber(args[6])
+  v.place = v.session ~= '' and v.session .. '#' .. args[3] or args[3]
+  local details, open, entry = read_viewer(e, v.user)
+  local position = index_of(open, v.place)
+  if not position then return {0, 0} end
   local info = read_info(e)
-  info.least = least
+  info.min_window = min_window
   if close_slot(e, info, v.at) then redis.call('HDEL', e.info, 'slot') end
-  local window = window_now(info.window, v.at, least)
-  local stop = tonumber(redis.call('ZSCORE', e.ends, v.user) or 0)
+  local window = window_at(info.window, v.at, min_window)
+  local stop = score_ms(e.ends, v.user) or 0
   if v.at > stop and v.at - stop <= window then
     stop = v.at
     redis.call('ZADD', e.ends, stop, v.user)
   end
-  finish(e, v.user, v.room, redis.call('ZSCORE', e.starts, v.user), stop)
-  table.remove(open, place)
-  local there = still_open(e, v, open, window)
-  write_viewer(e, v.user, rest, there, v.room, note)
-  if #there == 0 then lower(e, v.user, rest, v.at, window) end
-  local gone = v.session ~= '' and not in_session(there, v.session)
-  if gone and keys[16] then leave_session(audience(keys, 16), v.user, v.at, least) end
-  return {1, gone and 1 or 0}
+  finish_viewing(e, v.user, v.place, redis.call('ZSCORE', e.starts, v.user), stop)
+  table.remove(open, position)
+  local still_open = places_in_window(e, v, open, window)
+  write_viewer(e, v.user, details, still_open, v.place, entry)
+  if #still_open == 0 then
+    lower_score(e, v.user, details, v.at, window)
+  else
+    redis.call('ZADD', e.left, 'GT', SCORE_SHIFT + stop, v.user)
+  end
+  local left_session = v.session ~= '' and not has_session(still_open, v.session)
+  if left_session and keys[16] then leave_session(read_audience(keys, 16, 'session'), v.user, v.at, min_window) end
+  return {1, left_session and 1 or 0}
 end)
 
--- session_leave: the session's part of leaving, on a cluster.   KEYS the session's 10   ARGV user, now, least window
+-- session_leave: the session's part of leaving, on a cluster.   KEYS the session's 10   ARGV user, now, min window
 command('session_leave', function(keys, args)
-  leave_session(audience(keys, 1), args[1], now(args[2]), tonumber(args[3]))
+  leave_session(read_audience(keys, 1, 'session'), args[1], now(args[2]), tonumber(args[3]))
 end)
 
--- declare: an admin makes an event known.
+-- declare: set an event's title and add sessions.
 -- KEYS info, sessions; on one server also each session's info   ARGV event, now, title ('=…', '' to keep), session …
 -- Reply {title or false, sessions}
 command('declare', function(keys, args)
   local event, at, title = args[1], now(args[2]), args[3]
-  local fresh = 0
+  local new_sessions = 0
   for i = 4, #args do
     if keys[i - 1] then require_owner(redis.call('HGET', keys[i - 1], 'event'), event) end
-    fresh = fresh + 1 - redis.call('SISMEMBER', keys[2], args[i])
+    new_sessions = new_sessions + 1 - redis.call('SISMEMBER', keys[2], args[i])
   end
-  if redis.call('SCARD', keys[2]) + fresh > MOST_SESSIONS then
-    fail('too_many_places', 'This event has too many sessions.', {field = 'sessions'})
+  if redis.call('SCARD', keys[2]) + new_sessions > MAX_SESSIONS then
+    fail('too_many_places', 'This event has too many sessions. Declare fewer.', {field = 'sessions'})
   end
   redis.call('HSET', keys[1], 'declared', 1)
   if title ~= '' then redis.call('HSET', keys[1], 'title', string.sub(title, 2)) end
@@ -259,7 +292,7 @@ projection('known', function(event, at)
   return {'ZADD', key.live_events(), 'GT', at, event}
 end, 1)
 
--- claim: a session belongs to an event, on a cluster.   KEYS info   ARGV event   Reply whether that is new
+-- claim: assign a session to an event, on a cluster.   KEYS info   ARGV event   Reply 1 if the session had no event
 command('claim', function(keys, args)
   local owner = redis.call('HGET', keys[1], 'event')
   require_owner(owner, args[1])
@@ -268,7 +301,7 @@ command('claim', function(keys, args)
   return 1
 end)
 
--- unclaim: what the session was claimed for was refused; nobody has been there yet.   KEYS info   ARGV event
+-- unclaim: undo a claim, because the operation that needed it was refused.   KEYS info   ARGV event
 command('unclaim', function(keys, args)
   local owner, born = unpack(redis.call('HMGET', keys[1], 'event', 'born'))
   if owner == args[1] and not born then redis.call('HDEL', keys[1], 'event') end

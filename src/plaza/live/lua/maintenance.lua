@@ -1,58 +1,125 @@
--- What the worker does: records, ended viewing sessions, forgetting, the end of raw keys.
+-- Commands of the worker: records, ended viewing sessions, other services' heartbeats, personal data, purge.
 
--- close: records the five minutes that are over, if nobody's beat has done it.
--- KEYS the audience's 10   ARGV now, least window
+-- Older heartbeats of other services open no slot.
+local MAX_UNRECORDED_MS = 3600000
+
+-- close: write the record of five minutes that are over, if no heartbeat has, and measure the peak.
+-- KEYS the audience's 10   ARGV 'event' or 'session', now, min window, 1 to record also while heartbeats are not followed
+-- Reply 1, or 0 if heartbeats of other services have to be followed first (see `follow`)
 command('close', function(keys, args)
-  local a, at = audience(keys, 1), now(args[1])
-  local info = read_info(a)
-  info.least = tonumber(args[2])
-  if not close_slot(a, info, at) then return 0 end
-  local slot = math.floor(last_beat(a) / SLOT_MS)
-  if slot > info.slot then
-    redis.call('HSET', a.info, 'slot', slot)
-  else
-    redis.call('HDEL', a.info, 'slot')
+  local a, at, fields = read_audience(keys, 1, args[1]), now(args[2]), {}
+  local info, latest = read_info(a), latest_beat(a)
+  info.min_window = tonumber(args[3])
+  local window = window_at(info.window, at, info.min_window)
+  local _, complete = statistics(a, at - window, nil, at)
+  if not complete and args[4] ~= '1' then return 0 end
+  -- Heartbeats of other services open no slot.
+  local latest_slot = math.floor(latest / SLOT_MS)
+  local opened = not info.slot and latest > at - MAX_UNRECORDED_MS and latest_slot > info.recorded
+  if opened then info.slot = latest_slot end
+  if close_slot(a, info, at) then
+    if latest_slot > info.slot then
+      append_pair(fields, 'slot', latest_slot)
+    else
+      redis.call('HDEL', a.info, 'slot')
+    end
+  elseif opened then
+    append_pair(fields, 'slot', latest_slot)
   end
+  measure_peak(fields, a, info, at, window)
+  write_info(a, fields)
   return 1
 end)
 
--- sweep: viewing sessions at a place that ended in silence are over, a batch at a time, oldest first.
--- KEYS the event's 15   ARGV place, now, least window, batch   Reply how many were looked at
-command('sweep', function(keys, args)
-  local e, room, at, batch = whole_event(keys), args[1], now(args[2]), tonumber(args[4])
-  local info = read_info(e)
-  -- A second of grace: another process's clock may be a little behind.
-  local limit = at - window_now(info.window, at, tonumber(args[3])) - 1000
-  local first = after(e.ends, redis.call('HGET', e.rooms, room) or '')
-  local found, looked, position = redis.call('ZRANGE', e.ends, first, first + batch - 1, 'WITHSCORES'), 0, nil
-  for i = 1, #found, 2 do
-    local user, stop = found[i], found[i + 1]
-    if tonumber(stop) > limit then break end
-    looked, position = looked + 1, stop .. ' ' .. user
-    local rest, open, note = read_viewer(e, user)
-    local place = index_of(open, room)
-    if place then
-      finish(e, user, room, redis.call('ZSCORE', e.starts, user), stop)
-      table.remove(open, place)
-      write_viewer(e, user, rest, open, room, note)
-    end
-  end
-  if position then redis.call('HSET', e.rooms, room, position) end
-  return looked
+-- follow: make the additional keys follow a page of heartbeats that other services may have written.
+-- KEYS the audience's 10   ARGV 'event' or 'session', earliest heartbeat, position, count
+-- Reply {position ('' at the end), number of changes}
+command('follow', function(keys, args)
+  local position, changed = follow_page(read_audience(keys, 1, args[1]), tonumber(args[2]), args[3], tonumber(args[4]))
+  return {position, changed}
 end)
 
--- written: records that are in SQL now go.   KEYS records   ARGV field, value, field, value …
+-- wake: list an event for the worker if heartbeats of another service are not recorded yet.
+-- KEYS the event's 13   ARGV event, now   Reply 1 if it was not listed
+command('wake', function(keys, args)
+  local e = read_event(keys)
+  local info, latest = read_info(e), latest_beat(e)
+  local recent = latest > now(args[2]) - MAX_UNRECORDED_MS and math.floor(latest / SLOT_MS) > info.recorded
+  if info.awake or (info.born and not recent) then return 0 end
+  redis.call('HSETNX', e.info, 'born', latest)
+  redis.call('HSET', e.info, 'awake', 1)
+  project('woke', args[1], now(args[2]))
+  return 1
+end)
+
+-- add_place: add a place that another service wrote viewing sessions for.
+-- KEYS the event's 13   ARGV event, now, place, session ('' for none)   Reply 1 if it is new
+command('add_place', function(keys, args)
+  local e = read_event(keys)
+  if redis.call('HSETNX', e.rooms, args[3], '') == 0 then return 0 end
+  if args[4] ~= '' then redis.call('SADD', e.sessions, args[4]) end
+  redis.call('HSETNX', e.info, 'born', now(args[2]))
+  redis.call('HSET', e.info, 'awake', 1)
+  project('woke', args[1], now(args[2]))
+  return 1
+end)
+
+-- sweep: finish a batch of viewing sessions at a place whose window has passed, oldest first.
+-- KEYS the event's 15   ARGV place, position, now, min window, batch
+-- Reply {number read, position, unreadable, viewer, start, end, …}; the viewers are those that Plaza does not count at
+-- the place: their viewing sessions are in SQL already, or another service's
+command('sweep', function(keys, args)
+  local e, place, at, batch = read_event(keys), args[1], now(args[3]), tonumber(args[5])
+  -- A second of grace, because the clocks of two processes can differ.
+  local limit = at - window_at(read_info(e).window, at, tonumber(args[4])) - 1000
+  local first = index_after(e.ends, args[2])
+  local found = redis.call('ZRANGE', e.ends, first, first + batch - 1, 'WITHSCORES')
+  local reply = {0, args[2], 0}
+  for i = 1, #found, 2 do
+    local user, stop, start = found[i], to_ms(found[i + 1]), score_ms(e.starts, found[i])
+    if tonumber(found[i + 1]) > limit then break end
+    reply[1], reply[2] = reply[1] + 1, found[i + 1] .. ' ' .. user
+    local details, open, entry = read_viewer(e, user)
+    local position = index_of(open, place)
+    if position then
+      finish_viewing(e, user, place, start, stop)
+      table.remove(open, position)
+      write_viewer(e, user, details, open, place, entry)
+    elseif not start or not stop then
+      reply[3] = reply[3] + 1
+    elseif stop >= start then
+      for _, value in ipairs({user, text(start), text(stop)}) do reply[#reply + 1] = value end
+    end
+  end
+  return reply
+end)
+
+-- adopt: finish viewing sessions of another service, which are not in SQL.
+-- KEYS the event's 13   ARGV place, viewer, start, end, …
+command('adopt', function(keys, args)
+  local e = read_event(keys)
+  for i = 2, #args, 3 do
+    if finish_viewing(e, args[i], args[1], args[i + 1], args[i + 2]) then redis.call('HINCRBY', e.info, 'logins', 1) end
+  end
+end)
+
+-- swept: remember up to where the viewing sessions of a place were collected.   KEYS rooms   ARGV place, position
+command('swept', function(keys, args)
+  if redis.call('HEXISTS', keys[1], args[1]) == 1 then redis.call('HSET', keys[1], args[1], args[2]) end
+end)
+
+-- written: remove records that are in SQL now.   KEYS records   ARGV field, value, field, value …
 command('written', function(keys, args)
   for i = 1, #args, 2 do
     if redis.call('HGET', keys[1], args[i]) == args[i + 1] then redis.call('HDEL', keys[1], args[i]) end
   end
 end)
 
--- rest: the event has fallen silent and everything of it is recorded; a beat will wake it again.
--- KEYS the event's 13   ARGV now   Reply whether it rests
+-- rest: mark an event as silent if everything of it is recorded. The next heartbeat wakes it.
+-- KEYS the event's 13   ARGV now   Reply 1 if it rests
 command('rest', function(keys, args)
-  local e = whole_event(keys)
-  local busy = last_beat(e) > now(args[1]) - AWAY_MS - 1000
+  local e = read_event(keys)
+  local busy = latest_beat(e) > now(args[1]) - AWAY_MS - 1000
     or redis.call('ZCARD', e.finished) > 0
     or redis.call('HLEN', e.records) > 0
     or redis.call('HEXISTS', e.info, 'slot') == 1
@@ -61,51 +128,66 @@ command('rest', function(keys, args)
   return 1
 end)
 
--- unlist: an event that rests leaves the list, unless it woke again meanwhile.   KEYS awake   ARGV event, woke at
+-- unlist: remove a resting event from the list, unless it woke again.   KEYS awake   ARGV event, listed at
 command('unlist', function(keys, args)
   if redis.call('ZSCORE', keys[1], args[1]) == args[2] then redis.call('ZREM', keys[1], args[1]) end
 end)
 
--- Takes a viewer out of everything an audience counts by.
-local function take_out(a, user, note)
-  if note then replace(a, user, split(note, '\n')[1], {}) end
-  for _, zset in ipairs({a.heartbeat, a.countries, a.left}) do redis.call('ZREM', zset, user) end
-  redis.call('SREM', a.attended, user)
+-- Removes a viewer from the additional keys of an audience.
+local function uncount_viewer(a, user, entry)
+  if entry then leave_groups(a, user, first_line(entry), {}) end
+  redis.call('ZREM', a.countries, user)
+  redis.call('ZREM', a.left, user)
   redis.call('HDEL', a.viewers, user)
 end
 
--- forget: a person's traces in an audience go.   KEYS the audience's 10   ARGV viewer
+-- Removes a viewer from an audience.
+local function remove_viewer(a, user, entry)
+  if entry then redis.call('ZREM', a.statistics, user .. first_line(entry)) end
+  uncount_viewer(a, user, entry)
+  redis.call('ZREM', a.heartbeat, user)
+  redis.call('SREM', a.attended, user)
+end
+
+-- forget: remove a user from an audience, with the statistics members that the caller found.
+-- KEYS the audience's 10   ARGV viewer, statistics member …
 command('forget', function(keys, args)
-  local a = audience(keys, 1)
-  take_out(a, args[1], redis.call('HGET', a.viewers, args[1]))
+  local a = read_audience(keys, 1)
+  remove_viewer(a, args[1], redis.call('HGET', a.viewers, args[1]))
+  for i = 2, #args do redis.call('ZREM', a.statistics, args[i]) end
 end)
 
--- rename: a person's traces in an audience take another name. Where both names were there, the one seen last stays.
--- KEYS the audience's 10   ARGV old, new
+-- rename: give a user's data in an audience another name. If both names are there, the one seen last stays.
+-- KEYS the audience's 10   ARGV 'event' or 'session', old, new, statistics member of the old name …
 command('rename', function(keys, args)
-  local a, old, new = audience(keys, 1), args[1], args[2]
-  local note, theirs = unpack(redis.call('HMGET', a.viewers, old, new))
-  if not note then return end
-  local beat, left = tonumber(redis.call('ZSCORE', a.heartbeat, old)), redis.call('ZSCORE', a.left, old)
-  take_out(a, old, note)
-  if theirs and tonumber(redis.call('ZSCORE', a.heartbeat, new)) >= beat then return end
-  take_out(a, new, theirs)
-  local rest = split(note, '\n')[1]
-  local groups, country = groups_of(rest)
+  local a, old, new = read_audience(keys, 1, args[1]), args[2], args[3]
+  follow_viewer(a, old, redis.call('ZSCORE', a.heartbeat, old))
+  local entry, other = unpack(redis.call('HMGET', a.viewers, old, new))
+  local attended = redis.call('SISMEMBER', a.attended, old) == 1
+  local beat, left = score_ms(a.heartbeat, old) or 0, redis.call('ZSCORE', a.left, old)
+  remove_viewer(a, old, entry)
+  for i = 4, #args do redis.call('ZREM', a.statistics, args[i]) end
+  if attended then redis.call('SADD', a.attended, new) end
+  if not entry or (other and (score_ms(a.heartbeat, new) or 0) >= beat) then return end
+  remove_viewer(a, new, other)
+  local details = first_line(entry)
+  local groups, country = parse_details(details)
   redis.call('ZADD', a.heartbeat, beat, new)
-  score(a, new, rest, numbers_of(a, groups), country, beat)
+  redis.call('ZADD', a.statistics, beat, new .. details)
+  index_viewer(a, new, known_group_numbers(a, groups), country, beat)
   if left then redis.call('ZADD', a.left, left, new) end
   redis.call('SADD', a.attended, new)
-  redis.call('HSET', a.viewers, new, note)
+  redis.call('HSET', a.viewers, new, entry)
 end)
 
--- rename_room: the same for the viewing sessions of a place.   KEYS starts, ends   ARGV old, new
-command('rename_room', function(keys, args)
+-- rename_place: give a user's viewing session at a place another name.   KEYS starts, ends   ARGV old, new
+command('rename_place', function(keys, args)
   local old, new = args[1], args[2]
   local start, stop = redis.call('ZSCORE', keys[1], old), redis.call('ZSCORE', keys[2], old)
-  local theirs = redis.call('ZSCORE', keys[2], new)
-  if not start or not stop then return end
-  if not theirs or tonumber(stop) > tonumber(theirs) then
+  local other = redis.call('ZSCORE', keys[2], new)
+  if not start then return end
+  stop = stop or start
+  if not other or tonumber(stop) > tonumber(other) then
     redis.call('ZADD', keys[1], start, new)
     redis.call('ZADD', keys[2], stop, new)
   end
@@ -114,29 +196,29 @@ command('rename_room', function(keys, args)
 end)
 
 local function require_silence(a, before)
-  if last_beat(a) >= before then fail('still_live', 'Somebody has come back.') end
+  if latest_beat(a) >= before then fail('still_live', 'A viewer has come back. Purge later.') end
 end
 
--- retire_rooms: raw viewing sessions of a silent event go, some places at a time; they are in SQL.
+-- purge_places: remove the raw viewing sessions of some places of a silent event; they are in SQL.
 -- KEYS the event's 13   ARGV event, silent since, place …
-command('retire_rooms', function(keys, args)
-  local e, v = whole_event(keys), {event = args[1]}
+command('purge_places', function(keys, args)
+  local e, event = read_event(keys), args[1]
   require_silence(e, tonumber(args[2]))
   for i = 3, #args do
-    redis.call('UNLINK', start_key(v, args[i]), end_key(v, args[i]))
+    redis.call('UNLINK', start_key(event, args[i]), end_key(event, args[i]))
     redis.call('HDEL', e.rooms, args[i])
   end
 end)
 
--- retire: an audience's raw keys go; what was declared stays.
--- KEYS the audience's 10   ARGV silent since, whether to keep what was declared
-command('retire', function(keys, args)
-  local a = audience(keys, 1)
+-- purge: remove the raw keys of an audience; what an admin declared stays.
+-- KEYS the audience's 10   ARGV silent since, 1 to keep what was declared
+command('purge', function(keys, args)
+  local a = read_audience(keys, 1)
   require_silence(a, tonumber(args[1]))
-  local kept = redis.call('HMGET', a.info, 'declared', 'title', 'event')
+  local declared = redis.call('HMGET', a.info, 'declared', 'title', 'event')
   redis.call('UNLINK', unpack(keys))
   if args[2] ~= '1' then return end
   for i, name in ipairs({'declared', 'title', 'event'}) do
-    if kept[i] then redis.call('HSET', a.info, name, kept[i]) end
+    if declared[i] then redis.call('HSET', a.info, name, declared[i]) end
   end
 end)

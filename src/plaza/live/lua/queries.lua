@@ -1,66 +1,82 @@
--- What audiences look like. Nothing here changes anything.
+-- Queries about audiences.
 
--- From when on a beat counts as alive.
-local function alive_since(info, at, least)
-  return at - window_now(redis.call('HMGET', info, unpack(WINDOW_FIELDS)), at, least)
+-- The earliest heartbeat that counts as alive.
+local function alive_since(info, at, min_window)
+  return at - window_at(redis.call('HMGET', info, unpack(WINDOW_FIELDS)), at, min_window)
 end
 
--- alive: how many are there now.   KEYS heartbeat, info   ARGV now, least window   Reply {alive, window}
+-- alive: count the viewers alive now.   KEYS heartbeat, info   ARGV now, min window   Reply {alive, window}
 query('alive', function(keys, args)
   local at = now(args[1])
   local since = alive_since(keys[2], at, tonumber(args[2]))
   return {redis.call('ZCOUNT', keys[1], since, '+inf'), at - since}
 end)
 
--- seen_since: how many were there at some time since a moment.   KEYS heartbeat, left   ARGV from   Reply count
--- Those who left have a score AWAY_MS too low: who left since then but does not show in the scores is added.
+-- seen_since: count the viewers who were there at any time since `from`.
+-- KEYS heartbeat, left, info   ARGV now, min window, from   Reply count
+--
+-- These are viewers who are alive now or had a heartbeat since then, and viewers who left since then. Leaving the last
+-- place lowers the heartbeat by AWAY_MS, so those who are not among the heartbeats have a left score below
+-- `since + AWAY_MS`. Leaving one of several places lowers nothing; these few viewers are looked up.
 query('seen_since', function(keys, args)
-  local from = tonumber(args[1])
-  return redis.call('ZCOUNT', keys[1], from, '+inf')
-    + redis.call('ZCOUNT', keys[2], from, '(' .. text(from + AWAY_MS))
+  local from = tonumber(args[3])
+  local since = math.min(from, alive_since(keys[3], now(args[1]), tonumber(args[2])))
+  local count = redis.call('ZCOUNT', keys[1], since, '+inf')
+    + redis.call('ZCOUNT', keys[2], from, '(' .. text(since + AWAY_MS))
+  local left_one_place = redis.call('ZRANGEBYSCORE', keys[2], SCORE_SHIFT + from, '(' .. text(SCORE_SHIFT + from + AWAY_MS))
+  for _, user in ipairs(left_one_place) do
+    local beat = tonumber(redis.call('ZSCORE', keys[1], user) or '')
+    if not beat or beat < since then count = count + 1 end
+  end
+  return count
 end)
 
--- statistics: the record of now.   KEYS the audience's 10   ARGV now, least window   Reply JSON
+-- statistics: the statistics of now.   KEYS the audience's 10   ARGV now, min window
+-- Reply {JSON, 1 if the additional keys follow all heartbeats, the earliest heartbeat that counts}
 query('statistics', function(keys, args)
-  local a, at = audience(keys, 1), now(args[1])
-  return statistics(a, alive_since(a.info, at, tonumber(args[2])), SHIFT - 1, at)
+  local a, at = read_audience(keys, 1), now(args[1])
+  local since = alive_since(a.info, at, tonumber(args[2]))
+  local json, complete = statistics(a, since, nil, at)
+  return {json, complete and 1 or 0, since}
 end)
 
--- figures: what the audience's keys say as a whole.   KEYS the audience's 10   ARGV now, least window
--- Reply {born, peak, peak_at, logins, attended, alive, window, title or false}
+-- figures: the totals of an audience.   KEYS the audience's 10   ARGV now, min window
+-- Reply {born, peak, peak_at, logins, attended, seen, alive, window, title or false}
 query('figures', function(keys, args)
-  local a, at = audience(keys, 1), now(args[1])
+  local a, at = read_audience(keys, 1), now(args[1])
   local born, peak, peak_at, logins, title =
     unpack(redis.call('HMGET', a.info, 'born', 'peak', 'peak_at', 'logins', 'title'))
   local since = alive_since(a.info, at, tonumber(args[2]))
+  -- Heartbeats of other services are not measured when they are written.
+  local measured = {}
+  local alive = measure_peak(measured, a, {peak = tonumber(peak or 0)}, at, at - since)
+  if measured[1] then peak, peak_at = measured[2], measured[4] end
+  local attended = redis.call('SCARD', a.attended)
   return {
-    tonumber(born or 0), tonumber(peak or 0), tonumber(peak_at or 0), tonumber(logins or 0),
-    redis.call('SCARD', a.attended), redis.call('ZCOUNT', a.heartbeat, since, '+inf'), at - since, title,
+    tonumber(born or 0), tonumber(peak or 0), tonumber(peak_at or 0), tonumber(logins or 0), attended,
+    math.max(attended, redis.call('ZCARD', a.heartbeat)), alive, at - since, title,
   }
 end)
 
--- The index in a zset after a position that was read before: `<score> <member>`, or '' for the first. If that member
--- has moved meanwhile, reading goes on at its old score: some may come twice, but none is missed.
-local function after(zset, position)
-  if position == '' then return 0 end
-  local value, member = string.match(position, '^(%S+) (.*)$')
-  if redis.call('ZSCORE', zset, member) == value then return redis.call('ZRANK', zset, member) + 1 end
-  return redis.call('ZCOUNT', zset, '-inf', '(' .. value)
-end
-
--- open_page: viewing sessions under way at a place, in the order they began.
--- KEYS the event's 15   ARGV place, position, count, now, least window
--- Reply {position ('' at the end), viewer, start, end, whether it goes on, …}
-query('open_page', function(keys, args)
-  local e, room, count = whole_event(keys), args[1], tonumber(args[3])
-  local first, since = after(e.starts, args[2]), alive_since(e.info, now(args[4]), tonumber(args[5]))
+-- viewings_page: the latest viewing session of each viewer at a place, in the order they began. Those that wait for the
+-- worker in `finished` are left out.
+-- KEYS the event's 15   ARGV place, position, count, now, min window
+-- Reply {position ('' at the end), unreadable, viewer, start, end, under way, open, …}; `open` is 1 if Plaza counts the
+-- viewer there, 0 if the viewing session may be in SQL already or another service's
+query('viewings_page', function(keys, args)
+  local e, place, count = read_event(keys), args[1], tonumber(args[3])
+  local first, since = index_after(e.starts, args[2]), alive_since(e.info, now(args[4]), tonumber(args[5]))
   local found = redis.call('ZRANGE', e.starts, first, first + count - 1, 'WITHSCORES')
-  local page = {#found == 2 * count and found[#found] .. ' ' .. found[#found - 1] or ''}
+  local page = {position_after(found, count), 0}
   for i = 1, #found, 2 do
-    local _, open = read_viewer(e, found[i])
-    if index_of(open, room) then
-      local stop = redis.call('ZSCORE', e.ends, found[i]) or found[i + 1]
-      for _, value in ipairs({found[i], found[i + 1], stop, tonumber(stop) >= since and 1 or 0}) do
+    local user, start = found[i], to_ms(found[i + 1])
+    if not start then
+      page[2] = page[2] + 1
+    elseif not redis.call('ZSCORE', e.finished, user .. '#' .. text(start) .. '#' .. place) then
+      local _, open, entry = read_viewer(e, user)
+      local stop, is_open = viewing_end(e, user, start), index_of(open, place) ~= nil
+      local under_way = stop >= since and (is_open or not has_place(entry))
+      for _, value in ipairs({user, text(start), text(stop), under_way and 1 or 0, is_open and 1 or 0}) do
         page[#page + 1] = value
       end
     end
@@ -68,30 +84,30 @@ query('open_page', function(keys, args)
   return page
 end)
 
--- What is known of one viewer: {viewer, last seen or false, place or false, alive}
-local function about(keys, user, since)
-  local beat, left = redis.call('ZSCORE', keys[1], user), redis.call('ZSCORE', keys[2], user)
-  local note = redis.call('HGET', keys[3], user)
-  local room = note and split(note, '\n')[2]
-  local alive = beat and tonumber(beat) >= since
-  return {user, left or beat, room and string.gsub(room, '^#', '') or false, alive and 1 or 0}
+-- The status of one viewer: {viewer, last seen or false, place or false, alive}
+local function viewer_status(keys, user, since)
+  local beat, left = score_ms(keys[1], user), tonumber(redis.call('ZSCORE', keys[2], user) or '')
+  local seen = math.max(beat or -1, left and left % SCORE_SHIFT or -1)
+  local entry = redis.call('HGET', keys[3], user)
+  local place = entry and string.gsub(split(entry, '\n')[2] or '', '^#', '') or ''
+  return {user, seen >= 0 and text(seen), place ~= '' and place, beat and beat >= since and 1 or 0}
 end
 
--- report: what is known of some viewers.   KEYS heartbeat, left, viewers, info   ARGV now, least window, viewer …
+-- report: the status of some viewers.   KEYS heartbeat, left, viewers, info   ARGV now, min window, viewer …
 -- Reply {{viewer, last seen, place, alive}, …}
 query('report', function(keys, args)
   local since, reply = alive_since(keys[4], now(args[1]), tonumber(args[2])), {}
-  for i = 3, #args do reply[#reply + 1] = about(keys, args[i], since) end
+  for i = 3, #args do reply[#reply + 1] = viewer_status(keys, args[i], since) end
   return reply
 end)
 
--- alive_page: who is alive, longest silent first.   KEYS as report   ARGV now, least window, position, count
+-- alive_page: the viewers alive now, oldest heartbeat first.   KEYS as report   ARGV now, min window, position, count
 -- Reply {position ('' at the end), {viewer, last seen, place, alive}, …}
 query('alive_page', function(keys, args)
   local since, count = alive_since(keys[4], now(args[1]), tonumber(args[2])), tonumber(args[4])
-  local first = math.max(after(keys[1], args[3]), redis.call('ZCOUNT', keys[1], '-inf', '(' .. text(since)))
+  local first = math.max(index_after(keys[1], args[3]), redis.call('ZCOUNT', keys[1], '-inf', '(' .. text(since)))
   local found = redis.call('ZRANGE', keys[1], first, first + count - 1, 'WITHSCORES')
-  local page = {#found == 2 * count and found[#found] .. ' ' .. found[#found - 1] or ''}
-  for i = 1, #found, 2 do page[#page + 1] = about(keys, found[i], since) end
+  local page = {position_after(found, count)}
+  for i = 1, #found, 2 do page[#page + 1] = viewer_status(keys, found[i], since) end
   return page
 end)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from plaza.live import keys as v
@@ -12,15 +11,19 @@ from tests.keyspace.audit.sample_community import SampleCommunity
 corruptions = CorruptionList()
 
 
+@corruptions.found_as("<session>#Session#Heartbeat", "viewer")
+async def a_viewer_has_no_entry(client: Any, community: SampleCommunity) -> None:
+    await client.hdel(v.SESSION_VIEWERS("S1"), "ana")
+
+
 @corruptions.found_as("<event>#Event#Viewers", "viewer")
-async def a_viewer_is_missing_in_the_statistics(client: Any, community: SampleCommunity) -> None:
-    name = v.EVENT_STATISTICS("E1")
-    await client.zrem(name, next(m for m in await client.zrange(name, 0, -1) if m.startswith("dora#")))
+async def an_entry_has_no_heartbeat(client: Any, community: SampleCommunity) -> None:
+    await client.hset(v.EVENT_VIEWERS("E1"), "missing", "#203.0.113.99##NZ\n#")
 
 
-@corruptions.found_as("<event>#Event#Statistics", "viewer")
-async def a_viewer_is_in_the_statistics_twice(client: Any, community: SampleCommunity) -> None:
-    await client.zadd(v.EVENT_STATISTICS("E1"), {"dora#203.0.113.99##NZ": 5})
+@corruptions.found_as("<session>#Session#Statistics", "viewer")
+async def an_entry_has_other_details_than_the_statistics(client: Any, community: SampleCommunity) -> None:
+    await client.hset(v.SESSION_VIEWERS("S1"), "ana", "#203.0.113.99##FR")
 
 
 @corruptions.found_as("<session>#Session#Statistics", "member")
@@ -43,19 +46,14 @@ async def a_viewer_is_missing_in_a_group(client: Any, community: SampleCommunity
     await client.zrem(v.EVENT_GROUPS("E1"), "1#ana")
 
 
-@corruptions.found_as("<session>#Session#Viewers", "viewer")
-async def a_viewer_did_not_attend(client: Any, community: SampleCommunity) -> None:
-    await client.srem(v.SESSION_ATTENDED("S1"), "ana")
+@corruptions.found_as("<event>#Event#Left", "left")
+async def a_viewer_who_is_alive_has_left(client: Any, community: SampleCommunity) -> None:
+    await client.zadd(v.EVENT_LEFT("E1"), {"dora": 5})
 
 
-@corruptions.found_as("<event>#Event#Heartbeat", "viewer")
-async def a_heartbeat_of_a_missing_viewer(client: Any, community: SampleCommunity) -> None:
-    await client.zadd(v.EVENT_HEARTBEAT("E1"), {"missing": time.time() * 1000})
-
-
-@corruptions.found_as("<event>#<location>#ViewingSessionStart", "viewing")
-async def a_viewing_session_has_no_end(client: Any, community: SampleCommunity) -> None:
-    await client.zrem(v.VIEWING_END("E1", "phone"), "ana")
+@corruptions.found_as("<event>#<location>#ViewingSessionStart", "room")
+async def a_place_is_missing_in_the_list(client: Any, community: SampleCommunity) -> None:
+    await client.hdel(v.EVENT_ROOMS("E1"), "phone")
 
 
 @corruptions.found_as("<event>#Event#Info", "awake")
