@@ -19,7 +19,7 @@ import httpx
 import psutil
 
 from bench.load import measure, request
-from tests.processes import Serving
+from tests.processes import ServerProcess
 
 USERS, POSTS, ARTICLES, CHALLENGES, ITEMS = 40, 120, 60, 12, 30
 REQUESTS, ROUNDS = 2_560, 3
@@ -112,7 +112,7 @@ class Community:
 @contextmanager
 def running() -> Iterator[tuple[Community, int, psutil.Process]]:
     with tempfile.TemporaryDirectory() as folder:
-        server = Serving(Path(folder) / "var", "serve", "--empty", PLAZA_RATE_LIMITS="off")
+        server = ServerProcess(Path(folder) / "var", "serve", "--empty", PLAZA_RATE_LIMITS="off")
         try:
             server.wait_for("Ctrl-C stops it.")
             community = Community(server.url, (server.data_dir / "api-key").read_text().strip())

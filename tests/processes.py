@@ -1,4 +1,4 @@
-"""`plaza` as a real process, with everything it starts, so that tests can see that nothing is left."""
+"""Runs `plaza` as a real process, and checks that all its processes are gone afterwards."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 def environment(data_dir: Path, **settings: str) -> dict[str, str]:
-    """A clean environment with these settings alone, and no demo unless they ask for one."""
+    """An environment with only these settings, without the demo by default."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PLAZA_")}
     return {**clean, "PLAZA_DATA_DIR": str(data_dir), "PLAZA_PORT": "0", "PLAZA_DEMO": "off", **settings}
 
 
 def plaza(data_dir: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command and wait for its end."""
     return subprocess.run(
         [sys.executable, "-m", "plaza", *arguments],
         env=environment(data_dir, **settings),
@@ -39,18 +39,19 @@ def plaza(data_dir: Path, *arguments: str, **settings: str) -> subprocess.Comple
 
 
 async def run_program(program: str) -> None:
-    """Run some Python to its end, beside whatever else goes on."""
+    """Run a Python program and check that it succeeds."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", textwrap.dedent(program), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
 
 
-def until(true: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition is true."""
     deadline = time.monotonic() + TIME_LIMIT_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)
 
 
@@ -60,24 +61,24 @@ def alive(process: psutil.Process) -> bool:
     return False
 
 
-def command_of(process: psutil.Process) -> str:
-    """Its command line; none if it is gone since it was listed, or only waits to be forgotten."""
+def command_line(process: psutil.Process) -> str:
+    """Its command line; empty if the process is gone or a zombie."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return "" if process.status() == psutil.STATUS_ZOMBIE else " ".join(process.cmdline())
     return ""
 
 
-def heed_signals() -> None:
-    """As at a terminal, also where the tests themselves were started in the background, which ignores some signals."""
+def default_signals() -> None:
+    """Restore default signal handlers; tests started in the background ignore some signals."""
     for sig in (signal.SIGINT, signal.SIGHUP):
         signal.signal(sig, signal.SIG_DFL)
 
 
-def _ignore_hang_up() -> None:
+def _ignore_sighup() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-class Serving:
+class ServerProcess:
     """A running `plaza serve` (or another command that runs until a signal)."""
 
     def __init__(self, data_dir: Path, *arguments: str, nohup: bool = False, **settings: str) -> None:
@@ -90,14 +91,14 @@ class Serving:
                 env=environment(data_dir, **settings),
                 stdout=out,
                 stderr=err,
-                start_new_session=True,  # a group of its own, as a terminal gives to what it runs
-                preexec_fn=_ignore_hang_up if nohup else heed_signals,
+                start_new_session=True,  # its own process group, as from a terminal
+                preexec_fn=_ignore_sighup if nohup else default_signals,
             )
-        self.family: list[psutil.Process] = []
+        self.descendants: list[psutil.Process] = []
 
-    def wait_for(self, text: str) -> Serving:
+    def wait_for(self, text: str) -> ServerProcess:
         until(lambda: text in self.printed() or self.process.poll() is not None)
-        assert text in self.printed(), f"it ended with {self.process.poll()}: {self.errors.read_text()}"
+        assert text in self.printed(), f"it exited with {self.process.poll()}: {self.errors.read_text()}"
         return self
 
     def printed(self) -> str:
@@ -113,36 +114,37 @@ class Serving:
         return httpx.get(self.url + path, headers=headers, timeout=TIME_LIMIT_SECONDS)
 
     def children(self, word: str = "") -> list[psutil.Process]:
-        """What it started, and what those started, by a word of their command line."""
+        """Its descendants whose command line contains a word."""
         started = psutil.Process(self.process.pid).children(recursive=True)
-        return [process for process in started if (command := command_of(process)) and word in command]
+        return [process for process in started if (command := command_line(process)) and word in command]
 
     def valkey(self) -> psutil.Process:
         (found,) = self.children("valkey-server")
         return found
 
     def send(self, sig: int, *, group: bool = False) -> None:
-        self.family = self.children()
+        self.descendants = self.children()
         if group:
             os.killpg(self.process.pid, sig)
         else:
             self.process.send_signal(sig)
 
     def stop(self, sig: int = signal.SIGTERM, *, group: bool = False) -> int:
-        """Send the signal, wait for the end, and see that nothing outlives it."""
+        """Send a signal, wait for the end, and check that no descendant is left."""
         self.send(sig, group=group)
-        return self.ended()
+        return self.wait()
 
-    def ended(self) -> int:
+    def wait(self) -> int:
+        """Wait for the end of the process and its descendants. Returns the exit status."""
         status = self.process.wait(TIME_LIMIT_SECONDS)
-        until(lambda: not any(map(alive, self.family)))
+        until(lambda: not any(map(alive, self.descendants)))
         return status
 
 
 @contextlib.contextmanager
-def serving(data_dir: Path, **settings: str) -> Iterator[Serving]:
-    """`plaza serve` until the block ends, however it ends."""
-    server = Serving(data_dir, nohup=False, **settings)
+def serving(data_dir: Path, **settings: str) -> Iterator[ServerProcess]:
+    """Run `plaza serve` during the block."""
+    server = ServerProcess(data_dir, nohup=False, **settings)
     try:
         yield server.wait_for("Ctrl-C stops it.")
     finally:

@@ -1,4 +1,4 @@
-"""Plaza put together, and taken apart again."""
+"""Plaza opens and closes all its parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plaza.app import running
 from plaza.core.domain import Domain, Parts
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
-from plaza.serve import Life, working
+from plaza.serve import Shutdown, background_worker
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.servers import Cluster, Server
 from tests.timeouts import within_time_limit
@@ -26,7 +26,7 @@ def layouts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("layouts")
-async def test_what_a_cancelled_request_began_is_settled_before_the_connection_closes(
+async def test_the_outbox_of_a_cancelled_request_is_settled_before_the_connection_closes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     ledger = Domain(LIBRARY, [], lambda core: Parts([]))
@@ -34,7 +34,7 @@ async def test_what_a_cancelled_request_began_is_settled_before_the_connection_c
         functions = plaza.core.functions
         await functions.run("ledger_put", [BOX_ITEMS("b1")], "b1", "s1", "nut", 3)
         request = asyncio.create_task(functions.run("ledger_put", [BOX_ITEMS("b2")], "b2", "s1", "nut", 3))
-        for _ in range(100_000):  # every turn of the loop is looked at: settling takes only a few
+        for _ in range(100_000):  # settling takes only a few iterations of the event loop, so each one is checked
             if functions.outbox.in_progress:
                 break
             await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_what_a_cancelled_request_began_is_settled_before_the_connection_c
         assert list(redis_client.scan_iter("pending:*")) == []
 
 
-async def test_what_a_domain_has_running_ends_also_if_something_fails(server: Server, tmp_path: Path) -> None:
+async def test_a_domain_is_closed_also_after_an_error(server: Server, tmp_path: Path) -> None:
     ended: list[str] = []
     ledger = Domain(LIBRARY, [], lambda core: Parts([], on_close=[lambda: ended.append("ledger")]))
     with pytest.raises(ZeroDivisionError):
@@ -53,19 +53,19 @@ async def test_what_a_domain_has_running_ends_also_if_something_fails(server: Se
     assert ended == ["ledger"]
 
 
-async def test_a_worker_that_ends_by_itself_ends_the_server(
+async def test_a_worker_that_stops_by_itself_stops_the_server(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def ends() -> None:
         raise ZeroDivisionError
 
-    life = Life()
+    shutdown = Shutdown()
     async with running(Settings(data_dir=tmp_path, valkey_url=server.url), []) as plaza:
-        async with working(plaza, life):
+        async with background_worker(plaza, shutdown):
             pass
-        assert not life.ending.is_set(), "one that is told to end is no reason"
+        assert not shutdown.requested.is_set(), "a cancelled worker is no reason to stop"
         monkeypatch.setattr(plaza.worker, "run", ends)
-        async with within_time_limit(), working(plaza, life):
-            await life.ending.wait()
-    assert life.status == 1
-    assert "The worker has ended: ZeroDivisionError()" in capsys.readouterr().err
+        async with within_time_limit(), background_worker(plaza, shutdown):
+            await shutdown.requested.wait()
+    assert shutdown.exit_status == 1
+    assert "The worker stopped unexpectedly: ZeroDivisionError()" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The examples that commands show in their help, given word for word."""
+"""The examples in the help of each command, run word for word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from plaza import docgen
 from plaza.cli import main, parser
-from plaza.cli_errors import complain
+from plaza.cli_errors import print_error
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import ReplyError
 from tests.servers import Server
@@ -22,22 +22,22 @@ from tests.servers import Server
 COMMANDS = dict(docgen.all_commands("plaza", parser()))
 
 
-def words_of(command: argparse.ArgumentParser) -> list[list[str]]:
-    """What an example gives to plaza, one command after the other, without what it sets in the environment."""
+def example_arguments(command: argparse.ArgumentParser) -> list[list[str]]:
+    """The arguments of each command in an example, without environment variables."""
     shown = (command.epilog or "").partition("example:\n  ")[2]
     lines = [re.sub(r"^(?:PLAZA_\w+=\S+ )+", "", line) for line in shown.split(" && ")]
     return [shlex.split(line)[1:] for line in lines]
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_an_example_is_a_command_that_there_is(name: str) -> None:
-    for words in words_of(COMMANDS[name]):
+def test_every_example_parses(name: str) -> None:
+    for words in example_arguments(COMMANDS[name]):
         assert parser().parse_args(words).run
 
 
 @pytest.fixture
-def beside(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A Valkey that commands find, and a folder of their own."""
+def environment(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A Valkey and a data directory for the commands."""
     monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path / "var"))
     monkeypatch.setenv("PLAZA_VALKEY_URL", server.url)
     monkeypatch.chdir(tmp_path)
@@ -45,11 +45,11 @@ def beside(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     use_layout(Layout.PLAIN)
 
 
-def test_examples_do_what_they_say(
-    beside: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_examples_work(
+    environment: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(name: str) -> str:
-        for words in words_of(COMMANDS[f"plaza {name}"]):
+        for words in example_arguments(COMMANDS[f"plaza {name}"]):
             assert main(words) == 0, (words, capsys.readouterr())
         return capsys.readouterr().out
 
@@ -61,19 +61,19 @@ def test_examples_do_what_they_say(
     monkeypatch.setattr("sys.stdin", io.StringIO("a new password\n"))
     assert run("users password").startswith("ana has a new password")
     assert run("token").count(".") == 2
-    assert run("users rename").startswith("ana is anna now")
+    assert run("users rename").startswith("ana is now anna")
     assert "Made anew: clg, post, reaction, tracking." in run("challenges roll")
     assert "Made anew: clg, post, reaction, tracking." in run("challenges rebuild")
     assert "No findings." in run("audit")
     assert "all measured" in run("keys")
-    with beside.redis_client() as redis_client:
+    with environment.redis_client() as redis_client:
         assert redis_client.hget("user:anna", "role") == "admin"
         assert redis_client.hget("rs_param", "distinct_category") == "5"
         assert redis_client.hget("auth:anna", "password_hash").startswith("$argon2")
 
 
-def test_what_cannot_be_done_is_said_in_one_sentence(
-    beside: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_errors_are_one_sentence(
+    environment: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(words: str, status: int) -> str:
         assert main(words.split()) == status
@@ -81,22 +81,22 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
 
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert refused("users password ana", 1) == "plaza: A password has 8 to 256 characters.\n"
-    assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is no file.\n"
+    assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is not a file.\n"
     Path("bad.jsonl").write_text('{"type": "user"}\nnonsense\n')
-    said = refused("import bad.jsonl", 1)
-    assert "line 1: " in said
-    assert "line 2: this is not JSON" in said
+    printed = refused("import bad.jsonl", 1)
+    assert "line 1: " in printed
+    assert "line 2: this is not JSON" in printed
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("reply", "expected"),
     [
         ("WRONGTYPE Operation against a key", "plaza: A key has the wrong type. `plaza audit` names it"),
-        ("NOPERM User ana has no permissions", "plaza: Valkey refuses: NOPERM User ana has no permissions."),
+        ("NOPERM User ana has no permissions", "plaza: Valkey refused a command: NOPERM User ana has no permissions."),
     ],
 )
-def test_what_valkey_refuses_is_said_in_one_sentence(said: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert complain(ReplyError(said.split()[0], said)) == 2
+def test_a_refusal_of_valkey_is_one_sentence(reply: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_error(ReplyError(reply.split()[0], reply)) == 2
     printed = capsys.readouterr().err
-    assert printed.startswith(told)
+    assert printed.startswith(expected)
     assert printed.count("\n") == 1

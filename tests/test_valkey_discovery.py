@@ -1,4 +1,4 @@
-"""A command finds the Valkey of a server that runs, starts or ends in its directory, or has one of its own."""
+"""A command uses the Valkey of a server that runs, starts or stops in its directory, or starts its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from plaza import valkey_discovery
-from plaza.core.embedded_valkey import EmbeddedValkey, Taken
+from plaza.core.embedded_valkey import DataDirInUse, EmbeddedValkey
 from plaza.core.process.data_dir_lock import DirectoryLock
 from plaza.core.settings import Settings
-from plaza.valkey_discovery import at_hand, servers_url
+from plaza.valkey_discovery import find_valkey, wait_for_server
 from tests.waiting import eventually
 
 
-class Starting(EmbeddedValkey):
-    """The Valkey of a server that has its directory and nothing else, until it may go on."""
+class BlockedStart(EmbeddedValkey):
+    """The Valkey of a server that has locked its directory and starts when `go_on` is set."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
@@ -32,8 +32,8 @@ class Starting(EmbeddedValkey):
 
 
 @contextlib.asynccontextmanager
-async def starting(data_dir: Path) -> AsyncIterator[tuple[Starting, asyncio.Task[None]]]:
-    server = Starting(data_dir)
+async def starting(data_dir: Path) -> AsyncIterator[tuple[BlockedStart, asyncio.Task[None]]]:
+    server = BlockedStart(data_dir)
     start = asyncio.create_task(server.start())
     await eventually(lambda: DirectoryLock(data_dir / "lock").owner() == os.getpid())
     try:
@@ -44,44 +44,42 @@ async def starting(data_dir: Path) -> AsyncIterator[tuple[Starting, asyncio.Task
         await server.stop()
 
 
-async def finds(data_dir: Path) -> str:
-    async with at_hand(Settings(data_dir=data_dir)) as settings:
+async def found_url(data_dir: Path) -> str:
+    async with find_valkey(Settings(data_dir=data_dir)) as settings:
         return settings.valkey_url
 
 
-async def test_a_command_given_while_a_server_starts_waits_for_it_and_uses_its_valkey(
+async def test_a_command_waits_for_a_starting_server_and_uses_its_valkey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(valkey_discovery, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(valkey_discovery, "POLL_SECONDS", 0.01)
     async with starting(tmp_path) as (server, start):
-        command = asyncio.create_task(finds(tmp_path))
-        done, _ = await asyncio.wait([command], timeout=0.1)  # time to give up; one that waits is never done here
+        command = asyncio.create_task(found_url(tmp_path))
+        done, _ = await asyncio.wait([command], timeout=0.1)  # a waiting command is never done here
         server.go_on.set()
         assert await command == server.url
         await start
         assert not done
 
 
-async def test_a_command_given_while_a_server_starts_in_vain_has_a_valkey_of_its_own(tmp_path: Path) -> None:
+async def test_a_command_starts_its_own_valkey_when_a_server_fails_to_start(tmp_path: Path) -> None:
     async with starting(tmp_path) as (server, start):
-        command = asyncio.create_task(finds(tmp_path))
+        command = asyncio.create_task(found_url(tmp_path))
         await asyncio.sleep(0)
         start.cancel()
         assert await command
     assert server.process is None
 
 
-async def test_a_server_that_never_answers_is_not_waited_for_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(valkey_discovery, "STARTING_SECONDS", 0.05)
+async def test_the_wait_for_a_server_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(valkey_discovery, "SERVER_START_SECONDS", 0.05)
     async with starting(tmp_path):
-        with pytest.raises(Taken, match=rf"already running in {tmp_path} .*has not answered for 0.05 s"):
-            await finds(tmp_path)
+        with pytest.raises(DataDirInUse, match=rf"already running in {tmp_path} .*has not responded for 0.05 s"):
+            await found_url(tmp_path)
 
 
-async def test_a_server_that_starts_while_a_command_runs_waits_for_its_end(tmp_path: Path) -> None:
-    async with at_hand(Settings(data_dir=tmp_path)):
+async def test_a_starting_server_waits_for_the_end_of_a_command(tmp_path: Path) -> None:
+    async with find_valkey(Settings(data_dir=tmp_path)):
         server = EmbeddedValkey(tmp_path)
         start = asyncio.create_task(server.start())
         done, _ = await asyncio.wait([start], timeout=0.1)
@@ -90,20 +88,18 @@ async def test_a_server_that_starts_while_a_command_runs_waits_for_its_end(tmp_p
     assert not done
 
 
-async def test_a_worker_waits_for_a_server_that_starts_and_for_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(valkey_discovery, "LOOK_SECONDS", 0.01)
-    assert await servers_url(tmp_path) is None
-    somebody = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
-    (tmp_path / "lock").write_text(f"{somebody.pid}\n")  # who is there, and has not said where yet
-    waiting = asyncio.create_task(servers_url(tmp_path))
+async def test_a_worker_waits_only_for_a_starting_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(valkey_discovery, "POLL_SECONDS", 0.01)
+    assert await wait_for_server(tmp_path) is None
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
+    (tmp_path / "lock").write_text(f"{other.pid}\n")  # it runs, but has not written its URL yet
+    waiting = asyncio.create_task(wait_for_server(tmp_path))
     done, _ = await asyncio.wait([waiting], timeout=0.1)
-    async with EmbeddedValkey(tmp_path / "elsewhere") as valkey:
+    async with EmbeddedValkey(tmp_path / "other") as valkey:
         (tmp_path / "valkey.url").write_text(valkey.url)
         assert await waiting == valkey.url
     assert not done
-    monkeypatch.setattr(valkey_discovery, "STARTING_SECONDS", 0.05)
-    assert await servers_url(tmp_path) is None
-    somebody.kill()
-    await somebody.wait()
+    monkeypatch.setattr(valkey_discovery, "SERVER_START_SECONDS", 0.05)
+    assert await wait_for_server(tmp_path) is None
+    other.kill()
+    await other.wait()

@@ -52,7 +52,7 @@ from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
 from plaza.social.sync import Sync
-from plaza.valkey_discovery import connected
+from plaza.valkey_discovery import open_connection
 from plaza.web import pages
 from plaza.web.routing import SitePageAccess
 from plaza.web.site import Site
@@ -153,7 +153,7 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
     """What the domains stand on, opened in order and closed in reverse."""
     clock = Clock()
     async with AsyncExitStack() as stack:
-        valkey = await stack.enter_async_context(connected(settings.valkey_url))
+        valkey = await stack.enter_async_context(open_connection(settings.valkey_url))
         revocations = Revocations(valkey, clock=clock)
         auth = Auth(settings, revocations, clock=clock)
         functions = Functions(valkey, [*LIBRARIES, *(domain.library for domain in domains)])

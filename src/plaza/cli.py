@@ -1,7 +1,7 @@
-"""The command line. A command reads its arguments, calls a service and prints what came back; it decides nothing.
+"""The command line. A command reads its arguments, calls a service and prints the result.
 
-What an operator can put right is said in one line, with exit status 2: a setting, a taken port, a directory in use.
-Status 1 means that the command ran and the answer is no.
+Errors that the operator can fix are one line with exit status 2: a setting, a port in use, a directory in use. Status 1
+means that the command ran and failed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from plaza import __version__
-from plaza.cli_errors import FORESEEN, complain
+from plaza.cli_errors import EXPECTED, print_error
 from plaza.commands import challenges, demo, keyspace, live, users
-from plaza.commands.base import command
+from plaza.commands.base import add_command
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 
@@ -22,56 +22,56 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit status."""
+    """Run one command. Returns its exit status."""
     given = parser().parse_args(arguments)
     configure_logs()
     try:
         run: Run = given.run
         return run(given)
-    except FORESEEN as error:
-        return complain(error)
+    except EXPECTED as error:
+        return print_error(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _stop_writing()
+        _exit_with_sigpipe()
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands. `docs/commands.md` is made from it."""
+    """The parser of all commands. `docs/commands.md` is generated from it."""
     top = argparse.ArgumentParser(
         prog="plaza",
         description="A community platform back end on Valkey.",
-        epilog="Settings are environment variables; docs/settings.md has them all.",
+        epilog="Settings are environment variables; docs/settings.md lists them.",
     )
     top.add_argument("--version", action="version", version=f"plaza {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    serve = command(
+    serve = add_command(
         commands,
         "serve",
         _serve,
-        "Run the API and a worker, with a Valkey of its own unless PLAZA_VALKEY_URL is set.",
+        "Run the API and a worker, with an embedded Valkey unless PLAZA_VALKEY_URL is set.",
         "PLAZA_PORT=9000 plaza serve",
     )
-    serve.add_argument("--empty", action="store_true", help="never fill an empty data directory with example data")
+    serve.add_argument("--empty", action="store_true", help="do not load demo data into an empty data directory")
 
-    command(
+    add_command(
         commands,
         "worker",
         _worker,
-        "Run a worker alone, beside a running server or on PLAZA_VALKEY_URL. Any number may run.",
+        "Run only a worker, for a running server or for PLAZA_VALKEY_URL. Any number of workers may run.",
         "PLAZA_VALKEY_URL=valkey://db.internal plaza worker",
     )
-    keyspace.add(commands)
-    users.add(commands)
-    demo.add(commands)
-    challenges.add(commands)
-    live.add(commands)
+    keyspace.add_commands(commands)
+    users.add_commands(commands)
+    demo.add_commands(commands)
+    challenges.add_commands(commands)
+    live.add_commands(commands)
     return top
 
 
 def _serve(given: argparse.Namespace) -> int:
-    settings = Settings.from_env()
+    settings = Settings.from_env()  # before the import, so that an invalid setting is reported at once
     from plaza.serve import serve
 
     return serve(settings, empty=given.empty)
@@ -83,8 +83,8 @@ def _worker(given: argparse.Namespace) -> int:
     return work(Settings.from_env())
 
 
-def _stop_writing() -> NoReturn:
-    """The reader of our output left (`plaza keys | head`): end as other programs do, without a word."""
+def _exit_with_sigpipe() -> NoReturn:
+    """End by SIGPIPE without a message, as other programs do when their reader is gone (`plaza keys | head`)."""
     import os
     import signal
 

@@ -1,7 +1,7 @@
-"""The pages of `docs/` that are made from the code, so that they cannot be wrong: `make docs` writes them.
+"""Generates the pages of `docs/` that come from the code: `make docs` writes them.
 
-A test compares each with its file. A setting, command, route, metric or key that is added without `make docs` fails it,
-and so does a route without a line that says what it is for.
+A test compares each page with its file, so a new setting, command, route, metric or key fails the test until
+`make docs` is run. So does a route without a summary.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from plaza.core.http.routes import Route, Routes
 from plaza.core.settings import Settings, variable
 from plaza.keyspace import catalogue_docs as keys
 
-MADE = "Made from the code by `make docs`; a test fails when it is stale.\n"
+GENERATED = "`make docs` generates this page from the code; a test fails when it is out of date.\n"
 
 
 def pages() -> dict[str, str]:
-    """Every page that is made, by its file name."""
+    """The text of every generated page, by file name."""
     return {
         "settings.md": settings_page(),
         "commands.md": commands_page(parser()),
@@ -37,9 +37,9 @@ def pages() -> dict[str, str]:
 def settings_page() -> str:
     lines = [
         "# Settings\n",
-        MADE,
-        "All settings are environment variables, read once at start. A value that cannot be is refused with its name,",
-        "and Plaza does not start. An empty variable counts as not set.\n",
+        GENERATED,
+        "All settings are environment variables, read once at start. Invalid values stop the start, with the setting's",
+        "name. An empty variable counts as not set.\n",
         "| variable | default | meaning |",
         "|---|---|---|",
     ]
@@ -60,30 +60,30 @@ def _default(value: Any) -> str:
 def commands_page(top: argparse.ArgumentParser) -> str:
     lines = [
         "# Commands\n",
-        MADE,
-        "What an operator can put right is said in one line on stderr, with exit status 2: a setting, a taken port, a",
-        "directory in use. Status 1: the command ran and could not do it. Status 0: done.\n",
+        GENERATED,
+        "Exit status 0: success. 1: the command ran and failed. 2: the operator must fix something first, such as a",
+        "setting, a port in use or a directory in use; one line on stderr says what.\n",
     ]
     for name, command in all_commands(top.prog, top):
         options = [action for action in command._actions if not isinstance(action, argparse._HelpAction)]
-        lines += [f"## `{' '.join([name, *map(_shape, options)])}`\n", f"{command.description}\n"]
-        explained = [f"- `{_shape(action).strip('[]')}`: {action.help}." for action in options if action.help]
-        lines += [*explained, ""] if explained else []
+        lines += [f"## `{' '.join([name, *map(_usage, options)])}`\n", f"{command.description}\n"]
+        described = [f"- `{_usage(action).strip('[]')}`: {action.help}." for action in options if action.help]
+        lines += [*described, ""] if described else []
         lines.append(f"```sh\n{_example(command)}\n```\n")
     return "\n".join(lines)
 
 
 def all_commands(name: str, top: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """The commands that can be run, with their whole names."""
-    below = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
-    if not below:
+    """The commands that can be run, by their full names."""
+    subparsers = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
+    if not subparsers:
         yield name, top
-    for action in below:
-        for word, command in action.choices.items():
-            yield from all_commands(f"{name} {word}", command)
+    for action in subparsers:
+        for subname, command in action.choices.items():
+            yield from all_commands(f"{name} {subname}", command)
 
 
-def _shape(action: argparse.Action) -> str:
+def _usage(action: argparse.Action) -> str:
     if not action.option_strings:
         return str(action.metavar or action.dest.upper())
     option = action.option_strings[-1]
@@ -97,24 +97,25 @@ def _example(command: argparse.ArgumentParser) -> str:
 def routes_page(groups: Sequence[Routes]) -> str:
     lines = [
         "# Routes\n",
-        MADE,
-        "`GET /openapi.json` has every parameter and answer, and `GET /docs` shows them in a browser, also offline.\n",
+        GENERATED,
+        "`GET /openapi.json` has every parameter and response. `GET /docs` shows them in a browser, also offline.\n",
     ]
     for tag in dict.fromkeys(group.tag for group in groups):
-        lines += [f"## {tag}\n", "| route | who | |", "|---|---|---|"]
+        lines += [f"## {tag}\n", "| route | access | summary |", "|---|---|---|"]
         routes = [route for group in groups if group.tag == tag for route in group.routes]
-        lines += [f"| `{r.method} {r.template}` | {r.access.value} | {_about(r)} |" for r in routes]
+        lines += [f"| `{r.method} {r.template}` | {r.access.value} | {_summary(r)} |" for r in routes]
         lines.append("")
     return "\n".join(lines)
 
 
-def _about(route: Route) -> str:
+def _summary(route: Route) -> str:
     text = (route.handler.__doc__ or "").strip().split("\n\n")[0]
-    assert text, f"{route.method} {route.template} does not say what it is for"
+    assert text, f"{route.method} {route.template} has no summary"
     return " ".join(text.split())
 
 
 def write(folder: Path) -> None:
+    """Write all generated pages."""
     for name, text in pages().items():
         (folder / name).write_text(text)
 

@@ -1,10 +1,10 @@
-"""The life of the processes: from a free port to the last byte on disk.
+"""Starts and stops the processes of `plaza serve` and `plaza worker`.
 
-With `PLAZA_WORKERS=1` one process does everything. With more there is a parent that answers no requests: it holds the
-listening socket and the embedded Valkey, and keeps its API processes and one worker alive (`supervisor.py`).
+With `PLAZA_WORKERS=1` one process does everything. With more, a parent holds the listening socket and the embedded
+Valkey, and keeps its API processes and one worker alive (`supervisor.py`); it handles no requests.
 
-The end has an order, because each part needs the next: requests are answered to the end, the worker finishes what it
-has in hand, connections close, and Valkey goes last, once its file is on disk.
+Shutdown has an order, because each part needs the next: open requests complete, the worker finishes its running jobs,
+connections close, and Valkey stops last, when its file is on disk.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -26,69 +27,70 @@ import uvloop
 
 from plaza import __version__
 from plaza.app import Plaza, running
-from plaza.cli_errors import FORESEEN, complain
+from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
 from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
-from plaza.core.process.gc_freeze import settle
-from plaza.core.process.listening_socket import address_of, listen
+from plaza.core.process.gc_freeze import freeze_gc
+from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse_url
 from plaza.demo.service import ask_for, suits
-from plaza.valkey_discovery import connected, servers_url
+from plaza.valkey_discovery import open_connection, wait_for_server
 
 T = TypeVar("T")
 
 log = structlog.get_logger("plaza.serve")
 
-# Requests still open this long after a signal are broken off. Ours take milliseconds; only a slow client takes longer.
+# Requests still open this long after a signal are aborted. They take milliseconds; only a slow client takes longer.
 DRAIN_SECONDS = 5
-# Longer than the proxies in front of us keep idle connections (60 s is usual), so that they close first, not we.
+# Longer than reverse proxies keep idle connections (60 s is usual), so that the proxy closes first.
 KEEP_ALIVE_SECONDS = 75
 
 
-class Ended(Exception):
-    """A signal came before the start was complete."""
+class StartInterrupted(Exception):
+    """A signal arrived before the start was complete."""
 
 
-class Life:
-    """From the start to the first reason to end: a signal, or something that cannot go on."""
+class Shutdown:
+    """Why and when this process stops: on a signal, or when something failed for good."""
 
     def __init__(self) -> None:
-        self.ending = asyncio.Event()
-        self.impatient = asyncio.Event()  # a second signal: do not wait for requests
-        self.status = 0
+        self.requested = asyncio.Event()
+        self.forced = asyncio.Event()  # by a second signal: do not wait for open requests
+        self.exit_status = 0
 
-    def heed_signals(self) -> None:
+    def handle_signals(self) -> None:
+        """Request a shutdown on SIGINT, SIGTERM and SIGHUP."""
         loop = asyncio.get_running_loop()
         for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Under `nohup` a hang-up is to be ignored. An interrupt never is, though the `&` of a script asks for that.
+            # `nohup` ignores SIGHUP, which is respected. A script's `&` ignores SIGINT, which is not.
             if sig != signal.SIGHUP or signal.getsignal(sig) is not signal.SIG_IGN:
-                loop.add_signal_handler(sig, self._signalled)
+                loop.add_signal_handler(sig, self._on_signal)
 
-    def _signalled(self) -> None:
-        (self.impatient if self.ending.is_set() else self.ending).set()
+    def _on_signal(self) -> None:
+        (self.forced if self.requested.is_set() else self.requested).set()
 
     def fail(self, reason: str) -> None:
-        """End everything: this cannot go on."""
+        """Print the reason and request a shutdown with exit status 1."""
         print(f"plaza: {reason}", file=sys.stderr, flush=True)
-        self.status = 1
-        self.ending.set()
+        self.exit_status = 1
+        self.requested.set()
 
-    async def unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of some work, or `Ended` as soon as a signal comes."""
-        working = asyncio.ensure_future(work)
-        if await first(working, self.ending):
-            return working.result()
-        working.cancel()
-        await asyncio.wait({working})
-        raise Ended
+    async def run_unless_requested(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of some work; raises `StartInterrupted` as soon as a shutdown is requested."""
+        task = asyncio.ensure_future(work)
+        if await completes_before(task, self.requested):
+            return task.result()
+        task.cancel()
+        await asyncio.wait({task})
+        raise StartInterrupted
 
 
-async def first(work: asyncio.Future[Any], event: asyncio.Event) -> bool:
-    """Wait for some work or an event, whichever comes first; whether the work is done."""
+async def completes_before(work: asyncio.Future[Any], event: asyncio.Event) -> bool:
+    """Wait for some work or an event, whichever comes first. Returns whether the work is done."""
     waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -96,80 +98,81 @@ async def first(work: asyncio.Future[Any], event: asyncio.Event) -> bool:
 
 
 def serve(settings: Settings, *, empty: bool = False) -> int:
-    """`plaza serve`: run until a signal, and give the exit status."""
+    """Run `plaza serve` until a signal. Returns the exit status."""
     with listen(settings.host, settings.port) as sock:
-        return uvloop.run(_serve(settings, sock, may_fill=not empty and suits(settings)))
+        return uvloop.run(_serve(settings, sock, may_load_demo=not empty and suits(settings)))
 
 
-async def _serve(settings: Settings, sock: socket.socket, *, may_fill: bool) -> int:
-    life = Life()
-    life.heed_signals()
+async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool) -> int:
+    shutdown = Shutdown()
+    shutdown.handle_signals()
     for doubt in settings.doubts():
-        log.warning("a setting is doubtful", doubt=doubt)
-    with contextlib.suppress(Ended):
-        async with valkey_of(settings, life) as settings:
-            filling = may_fill and await _fill(settings)
+        log.warning("doubtful_setting", reason=doubt)
+    with contextlib.suppress(StartInterrupted):
+        async with valkey_for(settings, shutdown) as settings:
+            loads_demo = may_load_demo and await _request_demo(settings)
+            on_ready = partial(print_start_message, settings, sock, loads_demo)
             if settings.workers == 1:
-                await answer(settings, sock, life, lambda: announce(settings, sock, filling), with_worker=True)
+                await run_api(settings, sock, shutdown, on_ready, with_worker=True)
             else:
-                from plaza.supervisor import Family
+                from plaza.supervisor import Supervisor  # a single process does not need it
 
-                await Family(settings, sock, life).run(lambda: announce(settings, sock, filling))
-    return life.status
+                await Supervisor(settings, sock, shutdown).run(on_ready)
+    return shutdown.exit_status
 
 
-async def _fill(settings: Settings) -> bool:
-    """Ask for a community to look at, if there is nothing here yet. A worker loads it once the server answers."""
-    async with connected(settings.valkey_url) as valkey:
+async def _request_demo(settings: Settings) -> bool:
+    """Request demo data if Valkey is empty; a worker loads it later. Returns whether it was requested."""
+    async with open_connection(settings.valkey_url) as valkey:
         return await ask_for(valkey, Clock().now_ms())
 
 
 @asynccontextmanager
-async def valkey_of(settings: Settings, life: Life) -> AsyncIterator[Settings]:
-    """The settings, with the address of an embedded Valkey in them if none is configured."""
+async def valkey_for(settings: Settings, shutdown: Shutdown) -> AsyncIterator[Settings]:
+    """Start an embedded Valkey if none is configured. Yields the settings with its URL."""
     if settings.valkey_url:
         yield settings
         return
     valkey = EmbeddedValkey(settings.data_dir, settings.fsync)
-    await life.unless_ended(valkey.start())
+    await shutdown.run_unless_requested(valkey.start())
     try:
-        assert valkey.given_up is not None
-        valkey.given_up.add_done_callback(lambda reason: life.fail(reason.result()))
+        assert valkey.failure is not None
+        valkey.failure.add_done_callback(lambda reason: shutdown.fail(reason.result()))
         yield replace(settings, valkey_url=valkey.url)
     finally:
         await valkey.stop()
 
 
-async def answer(
-    settings: Settings, sock: socket.socket, life: Life, ready: Callable[[], None], *, with_worker: bool = False
+async def run_api(
+    settings: Settings, sock: socket.socket, shutdown: Shutdown, ready: Callable[[], None], *, with_worker: bool = False
 ) -> None:
-    """Response requests in this process until life ends."""
+    """Handle requests in this process until a shutdown is requested."""
     async with contextlib.AsyncExitStack() as stack:
-        plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
+        plaza = await shutdown.run_unless_requested(stack.enter_async_context(running(settings)))
         if with_worker:
-            await stack.enter_async_context(working(plaza, life))
-        api = Api(plaza)
+            await stack.enter_async_context(background_worker(plaza, shutdown))
+        api = ApiServer(plaza)
         serving = asyncio.ensure_future(api.serve(sockets=[sock]))
-        await first(serving, api.up)
-        settle()
+        await completes_before(serving, api.started_event)
+        freeze_gc()
         ready()
-        await first(serving, life.ending)
-        await api.drain(serving, life)
+        await completes_before(serving, shutdown.requested)
+        await api.drain(serving, shutdown)
 
 
 @asynccontextmanager
-async def working(plaza: Plaza, life: Life) -> AsyncIterator[None]:
-    """Have the worker run meanwhile. It ends when it is cancelled, giving back what it cannot finish in time.
+async def background_worker(plaza: Plaza, shutdown: Shutdown) -> AsyncIterator[None]:
+    """Run the worker during the block, then cancel it; it gives back what it cannot finish in time.
 
-    Should it ever end by itself, everything does: a server whose jobs stand still looks well for far too long.
+    If the worker ever ends by itself, the server stops too: a server without its jobs would look healthy for too long.
     """
 
-    def ended(task: asyncio.Task[None]) -> None:
+    def on_done(task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            life.fail(f"The worker has ended: {task.exception()!r}.")
+            shutdown.fail(f"The worker stopped unexpectedly: {task.exception()!r}.")
 
     task = asyncio.create_task(plaza.worker.run())
-    task.add_done_callback(ended)
+    task.add_done_callback(on_done)
     try:
         yield
     finally:
@@ -177,12 +180,12 @@ async def working(plaza: Plaza, life: Life) -> AsyncIterator[None]:
         await asyncio.wait({task})
 
 
-class Api(uvicorn.Server):
-    """uvicorn on a socket that is open already, which leaves signals to us."""
+class ApiServer(uvicorn.Server):
+    """uvicorn on a socket that is already open, without signal handlers of its own."""
 
     def __init__(self, plaza: Plaza) -> None:
         self.plaza = plaza
-        self.up = asyncio.Event()
+        self.started_event = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 plaza.app,
@@ -193,7 +196,7 @@ class Api(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,  # `core/http/trusted_proxies.py` believes only the proxies that a setting names
+                proxy_headers=False,  # `core/http/trusted_proxies.py` trusts only the configured proxies
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
@@ -205,106 +208,106 @@ class Api(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.up.set()
+        self.started_event.set()
 
-    async def drain(self, serving: asyncio.Future[None], life: Life) -> None:
-        """Take no more connections, answer what has been asked, and end."""
+    async def drain(self, serving: asyncio.Future[None], shutdown: Shutdown) -> None:
+        """Accept no more connections, complete open requests, and stop."""
         self.plaza.app.drain()
         self.should_exit = True
-        if not await first(serving, life.impatient):
+        if not await completes_before(serving, shutdown.forced):
             self.force_exit = True
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
         await serving
 
 
-def announce(settings: Settings, sock: socket.socket, filling: bool = False) -> None:
-    """Tell the operator where to look."""
-    url = address_of(sock)
+def print_start_message(settings: Settings, sock: socket.socket, loads_demo: bool = False) -> None:
+    """Print the URLs and paths of this server."""
+    url = local_url(sock)
     lines = [
         f"Plaza {__version__} is running.",
         f"  Pages   {url}/app",
         f"  API     {url}",
         f"  Docs    {url}/docs",
         f"  Data    {settings.data_dir.absolute()}",
-        f"  Valkey  {_valkey(settings)}",
-        *(["  Demo    a small community is moving in; `plaza serve --empty` starts without it"] if filling else []),
+        f"  Valkey  {_valkey_addresses(settings)}",
+        *(["  Demo    sample data is being loaded; `plaza serve --empty` starts without it"] if loads_demo else []),
         "Ctrl-C stops it.",
     ]
-    say("\n".join(lines))
+    print_safely("\n".join(lines))
 
 
-def say(words: str) -> None:
-    """Print it, if anybody reads it: a server runs also where its output is a pipe that was closed, or a full disk."""
+def print_safely(text: str) -> None:
+    """Print, but go on if stdout is not writable: a closed pipe or a full disk must not stop a server."""
     try:
-        print(words, flush=True)
+        print(text, flush=True)
     except OSError as error:
-        log.warning("nobody hears what is printed", error=error.strerror)
-        # What is left to be written goes nowhere, also at the end.
+        log.warning("stdout_not_writable", error=error.strerror)
+        # Discard the buffered rest, also at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _valkey(settings: Settings) -> str:
+def _valkey_addresses(settings: Settings) -> str:
     addresses, clustered = parse_url(settings.valkey_url)
-    places = ", ".join(map(str, addresses))  # an address never shows its password
-    return f"{places} (cluster)" if clustered else places
+    text = ", ".join(map(str, addresses))  # an address never shows its password
+    return f"{text} (cluster)" if clustered else text
 
 
 def work(settings: Settings) -> int:
-    """`plaza worker`: run a worker alone until a signal."""
+    """Run `plaza worker` until a signal. Returns the exit status."""
     return uvloop.run(_work(settings))
 
 
 async def _work(settings: Settings) -> int:
-    life = Life()
-    life.heed_signals()
-    with contextlib.suppress(Ended):
-        url: str | None = settings.valkey_url or await life.unless_ended(servers_url(settings.data_dir))
+    shutdown = Shutdown()
+    shutdown.handle_signals()
+    with contextlib.suppress(StartInterrupted):
+        url: str | None = settings.valkey_url or await shutdown.run_unless_requested(wait_for_server(settings.data_dir))
         if url is None:
             raise OperatorError(
-                f"No server runs in {settings.data_dir.absolute()}, so there is no Valkey to work on. "
+                f"No server runs in {settings.data_dir.absolute()}, so there is no Valkey to connect to. "
                 "Start `plaza serve`, or set PLAZA_VALKEY_URL."
             )
-        await labour(replace(settings, valkey_url=url), life, lambda: say("The worker is running."))
-    return life.status
+        await run_worker(replace(settings, valkey_url=url), shutdown, lambda: print_safely("The worker is running."))
+    return shutdown.exit_status
 
 
-async def labour(settings: Settings, life: Life, ready: Callable[[], None]) -> None:
-    """Run timers and consumers in this process until life ends."""
+async def run_worker(settings: Settings, shutdown: Shutdown, ready: Callable[[], None]) -> None:
+    """Run timers and consumers in this process until a shutdown is requested."""
     async with contextlib.AsyncExitStack() as stack:
-        plaza = await life.unless_ended(stack.enter_async_context(running(settings)))
-        await stack.enter_async_context(working(plaza, life))
+        plaza = await shutdown.run_unless_requested(stack.enter_async_context(running(settings)))
+        await stack.enter_async_context(background_worker(plaza, shutdown))
         ready()
-        await life.ending.wait()
+        await shutdown.requested.wait()
 
 
-def child(arguments: list[str]) -> int:
-    """What a process of the family does: `api LISTENING_SOCKET READY` or `worker READY`."""
+def run_child(arguments: list[str]) -> int:
+    """Run a child of the supervisor: `api LISTENING_SOCKET READY_PIPE` or `worker READY_PIPE`."""
     configure_logs()
     role, *handles = arguments
-    ready = int(handles.pop())
+    ready_pipe = int(handles.pop())
 
-    def tell() -> None:
-        os.write(ready, b".")
-        os.close(ready)
+    def report_ready() -> None:
+        os.write(ready_pipe, b".")
+        os.close(ready_pipe)
 
     async def run() -> int:
-        life = Life()
-        life.heed_signals()
+        shutdown = Shutdown()
+        shutdown.handle_signals()
         settings = Settings.from_env()
-        with contextlib.suppress(Ended):
+        with contextlib.suppress(StartInterrupted):
             if role == "api":
                 with socket.socket(fileno=int(handles[0])) as sock:
-                    await answer(settings, sock, life, tell)
+                    await run_api(settings, sock, shutdown, report_ready)
             else:
-                await labour(settings, life, tell)
-        return life.status
+                await run_worker(settings, shutdown, report_ready)
+        return shutdown.exit_status
 
     try:
         return uvloop.run(run())
-    except FORESEEN as error:
-        return complain(error)
+    except EXPECTED as error:
+        return print_error(error)
 
 
 if __name__ == "__main__":
-    sys.exit(child(sys.argv[1:]))
+    sys.exit(run_child(sys.argv[1:]))

@@ -1,8 +1,8 @@
-"""A parent and its children: several API processes on one listening socket, and one worker.
+"""Supervises child processes: several API processes on one listening socket, and one worker.
 
-The parent answers no requests, so nothing a request does can stop it. A child that dies is replaced after a wait that
-grows when it happens often; its share of the connections goes to the others meanwhile. If a child cannot even start
-the first time, everything ends: there is something an operator must put right, and the child has said what.
+The parent handles no requests, so no request can stop it. A child that dies is restarted after a wait that grows with
+repeated deaths; the other children serve its connections meanwhile. If a child fails in its first start, everything
+stops: the operator must fix something, and the child has printed what.
 """
 
 from __future__ import annotations
@@ -17,77 +17,81 @@ from collections.abc import Callable
 import structlog
 
 from plaza.core import metrics
-from plaza.core.process.child import Backoff, end, spawn
-from plaza.core.process.shared_memory_dir import MemoryFolder
+from plaza.core.process.child import Backoff, spawn, terminate
+from plaza.core.process.shared_memory_dir import SharedMemoryDir
 from plaza.core.settings import Settings
-from plaza.serve import DRAIN_SECONDS, Life, first
+from plaza.serve import DRAIN_SECONDS, Shutdown, completes_before
 from plaza.worker import STOP_SECONDS
 
 log = structlog.get_logger("plaza.supervisor")
 
-# A child's own time to end: requests drain, or jobs end and are broken off; and a little to close its connections.
-END_SECONDS = max(DRAIN_SECONDS, 2 * STOP_SECONDS) + 5
+# A child's time to stop: requests drain, or jobs end and are cancelled; plus some time to close its connections.
+CHILD_STOP_SECONDS = max(DRAIN_SECONDS, 2 * STOP_SECONDS) + 5
 
 
-class Family:
-    def __init__(self, settings: Settings, sock: socket.socket, life: Life) -> None:
-        self.life = life
-        self.sock = sock
-        self.apis = settings.workers
-        # Children read the same environment. News to them: the embedded Valkey's address, and that they count together.
-        self.numbers = MemoryFolder(settings.data_dir.absolute() / "metrics")
-        shared = metrics.share(self.numbers.path)
-        self.environment = {**os.environ, "PLAZA_VALKEY_URL": settings.valkey_url, **shared}
-        self.ready = 0
-        self._complete = asyncio.Event()
+class Supervisor:
+    """Starts the children, restarts the ones that die, and stops them in order."""
 
-    async def run(self, announce: Callable[[], None]) -> None:
-        """Keep the family alive until life ends; then the API processes go first, and the worker after them."""
-        worker_ending = asyncio.Event()
+    def __init__(self, settings: Settings, sock: socket.socket, shutdown: Shutdown) -> None:
+        self._shutdown = shutdown
+        self._sock = sock
+        self._api_count = settings.workers
+        # Children read the same environment, plus the URL of the embedded Valkey and where they share their metrics.
+        self._metrics_dir = SharedMemoryDir(settings.data_dir.absolute() / "metrics")
+        shared = metrics.share(self._metrics_dir.path)
+        self._environment = {**os.environ, "PLAZA_VALKEY_URL": settings.valkey_url, **shared}
+        self._ready_count = 0
+        self._all_ready = asyncio.Event()
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Keep the children alive until a shutdown is requested. API processes stop first, then the worker."""
+        worker_stopping = asyncio.Event()
         read, write = os.pipe()
-        asyncio.get_running_loop().add_reader(read, self._count, read)
+        asyncio.get_running_loop().add_reader(read, self._count_ready, read)
         try:
             apis = [
-                asyncio.create_task(self._keep("api", [self.sock.fileno(), write], self.life.ending))
-                for _ in range(self.apis)
+                asyncio.create_task(self._supervise("api", [self._sock.fileno(), write], self._shutdown.requested))
+                for _ in range(self._api_count)
             ]
-            worker = asyncio.create_task(self._keep("worker", [write], worker_ending))
-            complete = asyncio.create_task(self._complete.wait())
-            await asyncio.wait({complete, *apis, worker}, return_when=asyncio.FIRST_COMPLETED)
-            complete.cancel()
-            if not self.life.ending.is_set():
-                announce()
+            worker = asyncio.create_task(self._supervise("worker", [write], worker_stopping))
+            all_ready = asyncio.create_task(self._all_ready.wait())
+            await asyncio.wait({all_ready, *apis, worker}, return_when=asyncio.FIRST_COMPLETED)
+            all_ready.cancel()
+            if not self._shutdown.requested.is_set():
+                on_ready()
             await asyncio.gather(*apis)
-            worker_ending.set()
+            worker_stopping.set()
             await worker
         finally:
             asyncio.get_running_loop().remove_reader(read)
             os.close(read)
             os.close(write)
-            self.numbers.close()
+            self._metrics_dir.close()
 
-    def _count(self, read: int) -> None:
-        self.ready += len(os.read(read, 64))
-        if self.ready > self.apis:
-            self._complete.set()
+    def _count_ready(self, read: int) -> None:
+        self._ready_count += len(os.read(read, 64))
+        if self._ready_count > self._api_count:  # all API processes and the worker
+            self._all_ready.set()
 
-    async def _keep(self, role: str, handles: list[int], ending: asyncio.Event) -> None:
+    async def _supervise(self, role: str, handles: list[int], stopping: asyncio.Event) -> None:
+        """Run one child, again after it dies, until `stopping` is set."""
         backoff = Backoff()
         command = [sys.executable, "-m", "plaza.serve", role, *map(str, handles)]
-        while not ending.is_set():
-            born = time.monotonic()
-            process = await spawn(command, keep=handles, env=self.environment)
-            dead = asyncio.ensure_future(process.wait())
-            if not await first(dead, ending):
-                await end(process, END_SECONDS)
+        while not stopping.is_set():
+            started = time.monotonic()
+            process = await spawn(command, inherit=handles, env=self._environment)
+            exited = asyncio.ensure_future(process.wait())
+            if not await completes_before(exited, stopping):
+                await terminate(process, CHILD_STOP_SECONDS)
                 return
-            if not self._complete.is_set():
-                # The others may have failed for the same reason, or end because of it.
-                self.life.status = max(self.life.status, 2 if dead.result() == 2 else 1)
-                self.life.ending.set()
+            if not self._all_ready.is_set():
+                # The other children may have failed for the same reason, or stop because of it.
+                status = 2 if exited.result() == 2 else 1
+                self._shutdown.exit_status = max(self._shutdown.exit_status, status)
+                self._shutdown.requested.set()
                 return
-            wait = backoff.after(time.monotonic() - born)
-            log.error("process_died", role=role, pid=process.pid, status=dead.result(), restart_in_seconds=wait)
+            wait = backoff.wait_after(time.monotonic() - started)
+            log.error("process_died", role=role, pid=process.pid, status=exited.result(), restart_in_seconds=wait)
             pause = asyncio.ensure_future(asyncio.sleep(wait))
-            await first(pause, ending)
+            await completes_before(pause, stopping)
             pause.cancel()

@@ -1,11 +1,11 @@
-"""Runs what nobody waits for: jobs by the clock, and reactions to events. Any number of workers may run.
+"""Runs background work: jobs by the clock, and consumers of events. Any number of workers may run.
 
-`plaza serve` has one inside, `plaza worker` is one alone; they share the work through leases and consumer groups.
-Each timer and each consumer is a task of its own, so one that fails or hangs holds up no other, and each goes on by
-itself when Valkey or SQL comes back.
+`plaza serve` contains one, `plaza worker` is one alone; they share the work through leases and consumer groups. Each
+timer and each consumer is a task of its own, so one that fails or hangs does not stop the others. Each continues by
+itself when Valkey or SQL is available again.
 
-When it is cancelled, a worker takes on nothing new, gives what it has begun some time to end, breaks off the rest,
-and gives back leases and events, so that another worker goes on at once.
+A cancelled worker starts nothing new, gives running jobs some time to end, cancels the rest, and releases leases and
+events, so that another worker continues at once.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from plaza.core.wrong_type import ExplainError, WrongKeyType, unexplained
 
 __all__ = ["LIBRARIES", "Consumer", "Event", "Lease", "Timer", "Worker"]
 
-# What the functions given to a worker must include.
+# The Lua libraries that a worker needs.
 LIBRARIES = (JOBS, EVENTS)
 
-# What has begun may take this long to end; then it is broken off, and has as long again to notice.
+# Running jobs may take this long to end. Then they are cancelled, and get as long again to react.
 STOP_SECONDS = 5.0
 
-# Between attempts while Valkey is away.
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
+# The pause between restarts of a job, while Valkey is not available.
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
 
 log = structlog.get_logger("plaza.worker")
 
 
-class Loop(Protocol):
-    """Something that goes on for ever. `run` returns or raises when it is worth starting afresh."""
+class WorkerLoop(Protocol):
+    """Work without end. When `run` returns or raises, it is started again."""
 
     busy: bool
     stopping: bool
@@ -54,17 +54,17 @@ class Loop(Protocol):
 
 
 class TurnLoop:
-    """A turn of work, then a pause of the length it asks for, again and again.
+    """Calls `turn` repeatedly; each call returns the seconds to pause.
 
-    Where workers take turns at the same thing the pause is a little longer, by chance: waking in the same moment, all
-    would come in vain but one.
+    For timers, which all workers compete for, the pause has some random jitter. Otherwise all workers would wake at the
+    same moment, and all but one without result.
     """
 
-    def __init__(self, turn: Callable[[], Awaitable[float]], *, most_late_seconds: float = 0.0) -> None:
+    def __init__(self, turn: Callable[[], Awaitable[float]], *, jitter_seconds: float = 0.0) -> None:
         self.busy = False
         self.stopping = False
         self._turn = turn
-        self._most_late_seconds = most_late_seconds
+        self._jitter_seconds = jitter_seconds
 
     async def run(self) -> None:
         while not self.stopping:
@@ -74,11 +74,11 @@ class TurnLoop:
             finally:
                 self.busy = False
             if not self.stopping:
-                await asyncio.sleep(wait + random.uniform(0, self._most_late_seconds))
+                await asyncio.sleep(wait + random.uniform(0, self._jitter_seconds))
 
 
 class Worker:
-    """All timers and consumers of a process. `await worker.run()` goes on until it is cancelled."""
+    """All timers and consumers of a process. `await worker.run()` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -97,25 +97,25 @@ class Worker:
         self._explain = explain
         events = Events(functions)
         running = Timers(functions, Leases(functions, lease_seconds), self.name, clock, explain)
-        every = [*timers, *own_timers(functions, events, consumers)]
-        assert len({timer.name for timer in every}) == len(every), "two timers have the same name"
-        self.timers = [timer.name for timer in every]
-        self._loops: dict[str, Loop] = {
-            timer.name: TurnLoop(partial(running.run_if_due, timer), most_late_seconds=0.02) for timer in every
+        all_timers = [*timers, *core_timers(functions, events, consumers)]
+        assert len({timer.name for timer in all_timers}) == len(all_timers), "two timers have the same name"
+        self.timers = [timer.name for timer in all_timers]
+        self._loops: dict[str, WorkerLoop] = {
+            timer.name: TurnLoop(partial(running.run_if_due, timer), jitter_seconds=0.02) for timer in all_timers
         }
         self._loops |= {name: TurnLoop(turn) for name, turn in (turns or {}).items()}
         for consumer in consumers:
             self._loops[f"{consumer.stream}/{consumer.group}"] = StreamConsumer(functions, events, consumer, self.name)
 
     async def run(self) -> None:
-        log.info("worker started", worker=self.name, jobs=len(self._loops))
+        log.info("worker_started", worker=self.name, jobs=len(self._loops))
         loops = self._loops.items()
         tasks = {name: asyncio.create_task(_keep_running(name, loop, self._explain)) for name, loop in loops}
         try:
             await asyncio.wait(tasks.values())
         finally:
             await self._stop(tasks)
-            log.info("worker stopped", worker=self.name)
+            log.info("worker_stopped", worker=self.name)
 
     async def _stop(self, tasks: dict[str, asyncio.Task[None]]) -> None:
         for name, loop in self._loops.items():
@@ -124,17 +124,17 @@ class Worker:
                 tasks[name].cancel()
         try:
             await asyncio.wait(tasks.values(), timeout=self._stop_seconds)
-        finally:  # also if whoever stops us loses patience
+        finally:  # also if this task is cancelled again
             for task in tasks.values():
                 task.cancel()
         await asyncio.wait(tasks.values(), timeout=self._stop_seconds)
         stuck = [name for name, task in tasks.items() if not task.done()]
         if stuck:
-            log.error("jobs that would not end were left behind", jobs=stuck)
+            log.error("jobs_did_not_stop", jobs=stuck)
 
 
-def own_timers(functions: Functions, events: Events, consumers: Sequence[Consumer]) -> list[Timer]:
-    """What the ground floor itself needs done now and then."""
+def core_timers(functions: Functions, events: Events, consumers: Sequence[Consumer]) -> list[Timer]:
+    """The timers of core: trim event streams, settle outbox entries, remove old Lua libraries."""
 
     async def trim(_: Lease) -> str:
         streams = sorted({consumer.stream for consumer in consumers})
@@ -143,10 +143,10 @@ def own_timers(functions: Functions, events: Events, consumers: Sequence[Consume
     async def settle(_: Lease) -> str:
         return f"{await functions.outbox.recover()} owners settled"
 
-    async def tidy(_: Lease) -> str:
+    async def remove_libraries(_: Lease) -> str:
         return f"{len(await functions.remove_unused_libraries())} libraries removed"
 
-    timers = [Timer("core.libraries", 3600, tidy)]
+    timers = [Timer("core.libraries", 3600, remove_libraries)]
     if consumers:
         timers.append(Timer("core.trim", 60, trim))
     if functions.valkey.clustered:
@@ -154,22 +154,22 @@ def own_timers(functions: Functions, events: Events, consumers: Sequence[Consume
     return timers
 
 
-async def _keep_running(name: str, loop: Loop, explain: ExplainError) -> None:
-    """Run a loop for ever: what ends it is waited out, with growing pauses, and told once."""
-    pause = SHORTEST_PAUSE_SECONDS
+async def _keep_running(name: str, loop: WorkerLoop, explain: ExplainError) -> None:
+    """Run a loop until it is stopped. It restarts after growing pauses, and a missing dependency is logged once."""
+    pause = MIN_PAUSE_SECONDS
     while not loop.stopping:
-        begun = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         try:
             await loop.run()
         except Unavailable as error:
-            if pause == SHORTEST_PAUSE_SECONDS:
-                log.warning("a job waits: what it needs is away", job=name, error=str(error))
+            if pause == MIN_PAUSE_SECONDS:
+                log.warning("job_waiting", job=name, error=str(error))
         except Exception as raised:
-            said = await explain(raised)
-            trace = None if isinstance(said, WrongKeyType) else raised
-            log.error("a job broke and is started afresh", job=name, exc_info=trace, error=str(said))
-        if asyncio.get_running_loop().time() - begun > LONGEST_PAUSE_SECONDS:
-            pause = SHORTEST_PAUSE_SECONDS
+            explained = await explain(raised)
+            trace = None if isinstance(explained, WrongKeyType) else raised
+            log.error("job_restarting", job=name, exc_info=trace, error=str(explained))
+        if asyncio.get_running_loop().time() - started > MAX_PAUSE_SECONDS:
+            pause = MIN_PAUSE_SECONDS
         if not loop.stopping:
             await asyncio.sleep(random.uniform(pause / 2, pause))
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)

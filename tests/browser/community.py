@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.processes import Serving
+from tests.processes import ServerProcess
 from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS
 
 PASSWORD = "correct horse"
@@ -26,7 +26,7 @@ EVIL = (
 class Community:
     """A server with users, posts, articles, challenges, events and items, and the tokens of the users."""
 
-    def __init__(self, server: Serving) -> None:
+    def __init__(self, server: ServerProcess) -> None:
         self.server = server
         self.url = server.url
         self.api = httpx.Client(base_url=self.url, timeout=TIME_LIMIT_SECONDS)
@@ -87,7 +87,7 @@ class Community:
 
 @contextmanager
 def community(data_dir: Path) -> Iterator[Community]:
-    server = Serving(data_dir, "serve", "--empty", PLAZA_RATE_LIMITS="off")
+    server = ServerProcess(data_dir, "serve", "--empty", PLAZA_RATE_LIMITS="off")
     try:
         running = Community(server.wait_for("Ctrl-C stops it."))
         running.fill()

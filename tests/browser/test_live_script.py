@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route
 
-from tests.processes import Serving, serving
+from tests.processes import ServerProcess, serving
 from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS
 
 HIDE = """
@@ -20,7 +20,7 @@ HIDE = """
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with serving(tmp_path_factory.mktemp("live") / "var") as server:
         yield server
 
@@ -38,7 +38,7 @@ COUNT_ASKING = """
 class Audience:
     """A page that includes the script, and the figures of its event."""
 
-    def __init__(self, browser: Browser, server: Serving, event: str) -> None:
+    def __init__(self, browser: Browser, server: ServerProcess, event: str) -> None:
         self.server = server
         self.event = event
         self.context = browser.new_context()
@@ -87,7 +87,7 @@ class Audience:
 
 
 @pytest.fixture
-def audience(browser: Browser, server: Serving, request: pytest.FixtureRequest) -> Iterator[Audience]:
+def audience(browser: Browser, server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[Audience]:
     audience = Audience(browser, server, request.node.name[5:40])
     yield audience
     audience.context.close()
@@ -247,7 +247,7 @@ def test_what_is_stopped_before_it_has_a_token_never_beats(audience: Audience) -
     assert not any("/never/" in request.url for request in audience.requests)
 
 
-def test_the_script_is_small_and_needs_nothing(server: Serving) -> None:
+def test_the_script_is_small_and_needs_nothing(server: ServerProcess) -> None:
     text = server.get("/live.js").text
     assert len(text) < 7_000
     assert "import " not in text

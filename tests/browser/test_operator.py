@@ -15,13 +15,13 @@ from playwright.sync_api import Browser, Page, Route, expect
 from plaza.demo.loaders.live import EVENT
 from tests.browser.community import BrowserWindow
 from tests.browser.test_pages import ARTEFACTS, AXE, OPEN_DETAILS, violations
-from tests.processes import Serving, until
+from tests.processes import ServerProcess, until
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The first start of a server, with its demo."""
-    server = Serving(tmp_path_factory.mktemp("operator") / "var", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
+    server = ServerProcess(tmp_path_factory.mktemp("operator") / "var", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
     try:
         until(lambda: "town-hall" in server.get("/app/events", accept="text/html").text)
         until(lambda: "moved in" in server.errors.read_text())

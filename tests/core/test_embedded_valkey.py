@@ -1,4 +1,4 @@
-"""The embedded Valkey, met as an operator meets it: killed, cut, started twice, on a path that is too long."""
+"""The embedded Valkey: killed, with truncated files, started twice, on a path that is too long."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from redis.retry import Retry
 
 from plaza.core.embedded_valkey import DamagedData, EmbeddedValkey, ValkeyFailed, running_url
 from plaza.core.process.child import WATCH, Backoff, Watch
-from tests.processes import alive, command_of
+from tests.processes import alive, command_line
 from tests.timeouts import within_time_limit
 from tests.waiting import eventually as until
 
-# A Plaza that holds a Valkey and does nothing else, to be killed.
-HOLDER = """
+# A process with an embedded Valkey, to be killed.
+PARENT = """
 import asyncio, sys
 from pathlib import Path
 from plaza.core.embedded_valkey import EmbeddedValkey
@@ -48,14 +48,14 @@ def redis_client(valkey: EmbeddedValkey) -> redis.Redis:
     return redis.Redis(port=parts.port, password=parts.password, decode_responses=True, retry=retry)
 
 
-def answers(valkey: EmbeddedValkey) -> bool:
+def responds(valkey: EmbeddedValkey) -> bool:
     with contextlib.suppress(redis.RedisError), redis_client(valkey) as client:
         return bool(client.ping())
     return False
 
 
 async def fill(folder: Path, count: int = 100) -> Path:
-    """Write some keys, stop cleanly, and give the append-only file that holds them."""
+    """Write some keys and stop. Returns the path of the append-only file."""
     async with EmbeddedValkey(folder) as valkey:
         with redis_client(valkey) as client:
             for i in range(count):
@@ -63,7 +63,7 @@ async def fill(folder: Path, count: int = 100) -> Path:
     return folder / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
 
 
-async def keys(folder: Path) -> int:
+async def count_keys(folder: Path) -> int:
     async with EmbeddedValkey(folder) as valkey:
         with redis_client(valkey) as client:
             return int(str(client.dbsize()))
@@ -71,10 +71,10 @@ async def keys(folder: Path) -> int:
 
 async def test_data_is_there_after_a_clean_stop_and_start(tmp_path: Path) -> None:
     await fill(tmp_path, 100)
-    assert await keys(tmp_path) == 100
+    assert await count_keys(tmp_path) == 100
 
 
-async def test_it_listens_on_a_socket_that_only_its_user_can_open(tmp_path: Path) -> None:
+async def test_only_its_user_can_open_the_socket(tmp_path: Path) -> None:
     async with EmbeddedValkey(tmp_path) as valkey:
         assert valkey.url == f"unix://{tmp_path}/valkey.sock"
         assert (tmp_path / "valkey.sock").stat().st_mode & 0o777 == 0o700
@@ -84,7 +84,7 @@ async def test_it_listens_on_a_socket_that_only_its_user_can_open(tmp_path: Path
 
 
 async def test_a_directory_with_spaces_and_quotes_works(tmp_path: Path) -> None:
-    assert await keys((await fill(tmp_path / 'my "own" dåta %41')).parents[2]) == 100
+    assert await count_keys((await fill(tmp_path / 'my "own" dåta %41')).parents[2]) == 100
 
 
 async def test_a_path_too_long_for_a_socket_gets_a_loopback_port_with_a_password(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ async def test_a_path_too_long_for_a_socket_gets_a_loopback_port_with_a_password
         assert (folder / "valkey.url").stat().st_mode & 0o777 == 0o600
         assert (folder / "valkey" / "valkey.conf").stat().st_mode & 0o777 == 0o600
         with (
-            redis.Redis(port=parts.port or 0, retry=Retry(NoBackoff(), 0)) as nobody,
+            redis.Redis(port=parts.port or 0, retry=Retry(NoBackoff(), 0)) as anonymous,
             pytest.raises(redis.AuthenticationError),
         ):
-            nobody.ping()
-        assert answers(valkey)
+            anonymous.ping()
+        assert responds(valkey)
         first = valkey.url
         _process(valkey).kill()
-        await until(lambda: answers(valkey))
+        await until(lambda: responds(valkey))
         assert valkey.url == first, "clients that know the address must find it again"
 
 
@@ -116,109 +116,109 @@ async def test_the_fsync_setting_reaches_valkey(tmp_path: Path, fsync: str) -> N
             assert client.config_get("appendonly")["appendonly"] == "yes"
 
 
-async def test_killed_it_comes_back_with_its_data(tmp_path: Path) -> None:
+async def test_a_killed_valkey_restarts_with_its_data(tmp_path: Path) -> None:
     async with EmbeddedValkey(tmp_path) as valkey:
         for round_ in range(3):
             with redis_client(valkey) as client:
-                client.set(f"round{round_}", "kept")
-                client.execute_command("WAITAOF", 1, 0, 20_000)  # a busy disk may take its writes two seconds later
+                client.set(f"round{round_}", "value")
+                client.execute_command("WAITAOF", 1, 0, 20_000)  # a busy disk may write up to two seconds later
             dead = _process(valkey)
             dead.kill()
-            await until(lambda pid=dead.pid: _pid(valkey) != pid and answers(valkey))  # type: ignore[misc]
+            await until(lambda pid=dead.pid: _pid(valkey) != pid and responds(valkey))  # type: ignore[misc]
         with redis_client(valkey) as client:
             assert client.dbsize() == 3
 
 
-# On Linux both ways, elsewhere the one there is.
+# Linux supports both.
 @pytest.mark.parametrize("watch", sorted({WATCH, "pipe"}))
-async def test_it_dies_with_a_parent_that_was_killed_and_loses_nothing(tmp_path: Path, watch: Watch) -> None:
+async def test_it_stops_with_a_killed_parent_and_loses_nothing(tmp_path: Path, watch: Watch) -> None:
     parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLDER, str(tmp_path), watch, stdout=subprocess.PIPE
+        sys.executable, "-c", PARENT, str(tmp_path), watch, stdout=subprocess.PIPE
     )
     assert parent.stdout is not None
     child = psutil.Process(int(await parent.stdout.readline()))
-    family = [child, *child.children()]
+    processes = [child, *child.children()]
     with redis.Redis(unix_socket_path=str(tmp_path / "valkey.sock")) as client:
         client.set("last", "word")
     parent.kill()
     await parent.wait()
-    await until(lambda: not any(map(alive, family)))
-    assert await keys(tmp_path) == 1
+    await until(lambda: not any(map(alive, processes)))
+    assert await count_keys(tmp_path) == 1
 
 
-async def test_a_second_plaza_on_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
+async def test_a_second_plaza_in_the_same_directory_is_refused_and_names_the_first(tmp_path: Path) -> None:
     async with EmbeddedValkey(tmp_path) as first:
         with pytest.raises(ValkeyFailed, match=f"already running in {tmp_path} .process {os.getpid()}."):
             await EmbeddedValkey(tmp_path).start()
-        assert answers(first), "the refused one must not disturb the first"
+        assert responds(first), "the first keeps running"
         assert await running_url(tmp_path) == first.url
-    assert await keys(tmp_path) == 0, "once the first is gone the directory is free"
+    assert await count_keys(tmp_path) == 0, "the directory is free after the first stopped"
 
 
 async def test_a_new_plaza_waits_for_the_valkey_of_a_killed_one(tmp_path: Path) -> None:
     parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLDER, str(tmp_path), WATCH, stdout=subprocess.PIPE
+        sys.executable, "-c", PARENT, str(tmp_path), WATCH, stdout=subprocess.PIPE
     )
     assert parent.stdout is not None
     orphan = psutil.Process(int(await parent.stdout.readline()))
-    orphan.suspend()  # so it cannot hear that its parent died: the slowest possible goodbye
+    orphan.suspend()  # so that it does not notice the death of its parent
     parent.kill()
     await parent.wait()
     valkey = EmbeddedValkey(tmp_path)
     starting = asyncio.create_task(valkey.start())
     await asyncio.sleep(0.3)
-    assert not starting.done(), "two Valkeys would write into one file"
+    assert not starting.done(), "two Valkeys would write to one file"
     orphan.resume()
     await starting
     assert not alive(orphan)
     await valkey.stop()
 
 
-async def test_what_a_killed_plaza_left_lying_about_does_not_matter(tmp_path: Path) -> None:
+async def test_files_left_by_a_killed_plaza_are_ignored(tmp_path: Path) -> None:
     await fill(tmp_path, 5)
-    (tmp_path / "lock").write_text("1\n")  # a process id that is alive, but holds nothing
+    (tmp_path / "lock").write_text("1\n")  # a running process without the lock
     (tmp_path / "valkey.sock").touch()
     (tmp_path / "valkey.url").write_text(f"unix://{tmp_path}/valkey.sock")
     assert await running_url(tmp_path) is None
-    assert await keys(tmp_path) == 5
+    assert await count_keys(tmp_path) == 5
 
 
-async def test_a_cut_tail_costs_only_the_command_that_was_cut(tmp_path: Path) -> None:
+async def test_a_truncated_tail_loses_only_the_incomplete_command(tmp_path: Path) -> None:
     file = await fill(tmp_path, 100)
     os.truncate(file, file.stat().st_size - 7)
-    assert await keys(tmp_path) == 99
-    assert await keys(tmp_path) == 99, "and the file is whole again"
+    assert await count_keys(tmp_path) == 99
+    assert await count_keys(tmp_path) == 99, "the file is valid again"
 
 
-async def test_a_tail_of_zeros_costs_nothing(tmp_path: Path) -> None:
+async def test_a_tail_of_zeros_loses_nothing(tmp_path: Path) -> None:
     file = await fill(tmp_path, 100)
     with file.open("ab") as out:
         out.write(b"\0" * 200_000)
-    assert await keys(tmp_path) == 100
+    assert await count_keys(tmp_path) == 100
 
 
-async def test_a_cut_in_an_older_file_costs_only_the_command_that_was_cut(tmp_path: Path) -> None:
-    """As a power loss may leave it while the append-only file is being rewritten."""
+async def test_a_truncated_older_file_loses_only_the_incomplete_command(tmp_path: Path) -> None:
+    """A power loss during a rewrite can leave this state."""
     file = await fill(tmp_path, 100)
     newer = file.with_name("appendonly.aof.2.incr.aof")
     newer.write_bytes(b"*3\r\n$3\r\nSET\r\n$5\r\nnewer\r\n$1\r\nv\r\n")
     with file.with_name("appendonly.aof.manifest").open("a") as manifest:
         manifest.write("file appendonly.aof.2.incr.aof seq 2 type i\n")
     os.truncate(file, file.stat().st_size - 7)
-    assert await keys(tmp_path) == 100
+    assert await count_keys(tmp_path) == 100
 
 
-async def test_damage_in_the_middle_is_reported_and_nothing_is_thrown_away(tmp_path: Path) -> None:
+async def test_damage_in_the_middle_is_reported_and_nothing_is_deleted(tmp_path: Path) -> None:
     file = await fill(tmp_path, 100)
     _damage(file)
     before = file.read_bytes()
     with pytest.raises(DamagedData, match=r"Bad file format reading the append only file appendonly.aof.1.incr.aof\."):
         await EmbeddedValkey(tmp_path).start()
     assert file.read_bytes() == before
-    assert not _left(tmp_path)
+    assert not _processes_in(tmp_path)
 
 
-async def test_a_lost_manifest_is_not_taken_for_a_first_start(tmp_path: Path) -> None:
+async def test_a_missing_manifest_is_not_treated_as_a_first_start(tmp_path: Path) -> None:
     file = await fill(tmp_path, 100)
     manifest = file.with_name("appendonly.aof.manifest")
     text = manifest.read_text()
@@ -226,22 +226,22 @@ async def test_a_lost_manifest_is_not_taken_for_a_first_start(tmp_path: Path) ->
     with pytest.raises(DamagedData, match="no manifest"):
         await EmbeddedValkey(tmp_path).start()
     manifest.write_text(text)
-    assert await keys(tmp_path) == 100
+    assert await count_keys(tmp_path) == 100
 
 
-async def test_damage_found_at_a_restart_ends_the_supervision_with_the_reason(tmp_path: Path) -> None:
+async def test_damage_found_at_a_restart_stops_supervision_with_the_reason(tmp_path: Path) -> None:
     file = await fill(tmp_path, 100)
     async with EmbeddedValkey(tmp_path) as valkey:
-        assert valkey.given_up is not None
+        assert valkey.failure is not None
         _damage(file)
         _process(valkey).kill()
         async with within_time_limit():
-            reason = await valkey.given_up
+            reason = await valkey.failure
     assert "Bad file format" in reason
     assert "docs/operations.md" in reason
 
 
-async def test_a_copy_made_while_it_runs_as_the_manual_says_can_be_started(tmp_path: Path) -> None:
+async def test_a_documented_online_backup_can_be_started(tmp_path: Path) -> None:
     """`docs/operations.md`, Backups."""
     async with EmbeddedValkey(tmp_path / "var") as valkey:
         with redis_client(valkey) as client:
@@ -253,16 +253,16 @@ async def test_a_copy_made_while_it_runs_as_the_manual_says_can_be_started(tmp_p
             copied = tmp_path / "copy" / "valkey" / "appendonlydir"
             await asyncio.to_thread(shutil.copytree, tmp_path / "var" / "valkey" / "appendonlydir", copied)
             await writing
-    assert await keys(tmp_path / "copy") >= 100
+    assert await count_keys(tmp_path / "copy") >= 100
 
 
-async def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+async def test_an_unusable_directory_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValkeyFailed, match=f"Cannot use the data directory {tmp_path}/file"):
         await EmbeddedValkey(tmp_path / "file").start()
 
 
-async def test_stopping_waits_until_nothing_is_left(tmp_path: Path) -> None:
+async def test_stop_returns_when_the_process_is_gone(tmp_path: Path) -> None:
     valkey = EmbeddedValkey(tmp_path)
     await valkey.start()
     process = _process(valkey)
@@ -273,20 +273,20 @@ async def test_stopping_waits_until_nothing_is_left(tmp_path: Path) -> None:
     assert "Calling fsync() on the AOF file" in log
 
 
-async def test_stopping_in_the_middle_of_a_restart_leaves_nothing(tmp_path: Path) -> None:
+async def test_stop_during_a_restart_leaves_no_process(tmp_path: Path) -> None:
     for delay in (0.0, 0.03, 0.06, 0.09, 0.12):
         valkey = EmbeddedValkey(tmp_path)
         await valkey.start()
         _process(valkey).send_signal(signal.SIGKILL)
         await asyncio.sleep(delay)
         await valkey.stop()
-        assert not _left(tmp_path)
+        assert not _processes_in(tmp_path)
 
 
-def test_waits_between_starts_grow_and_begin_again_after_a_long_life() -> None:
-    backoff = Backoff(first_seconds=1, most_seconds=4, healthy_seconds=60)
-    assert [backoff.after(0) for _ in range(4)] == [1, 2, 4, 4]
-    assert backoff.after(61) == 1
+def test_the_wait_between_starts_grows_and_resets_after_a_healthy_run() -> None:
+    backoff = Backoff(first_seconds=1, max_seconds=4, healthy_seconds=60)
+    assert [backoff.wait_after(0) for _ in range(4)] == [1, 2, 4, 4]
+    assert backoff.wait_after(61) == 1
 
 
 def _write_many(valkey: EmbeddedValkey, count: int) -> None:
@@ -304,9 +304,9 @@ def _process(valkey: EmbeddedValkey) -> psutil.Process:
     return psutil.Process(_pid(valkey))
 
 
-def _left(folder: Path) -> list[psutil.Process]:
+def _processes_in(folder: Path) -> list[psutil.Process]:
     """Our children that have to do with this folder; the test session has servers of its own."""
-    return [process for process in psutil.Process().children(recursive=True) if str(folder) in command_of(process)]
+    return [process for process in psutil.Process().children(recursive=True) if str(folder) in command_line(process)]
 
 
 def _damage(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Python's search for garbage, once the process is complete."""
+"""Garbage collection after `freeze_gc`."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Iterator
 
 import pytest
 
-from plaza.core.process.gc_freeze import ROUNDS, settle
+from plaza.core.process.gc_freeze import GC_THRESHOLDS, freeze_gc
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was() -> Iterator[None]:
+def _restore_gc() -> Iterator[None]:
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)
     gc.unfreeze()
 
 
-class Ring:
+class Cycle:
     def __init__(self) -> None:
-        self.me = self
+        self.itself = self
 
 
-def test_what_stays_is_not_looked_at_again() -> None:
-    settle()
+def test_existing_objects_are_not_collected_again() -> None:
+    freeze_gc()
     assert gc.get_freeze_count() > 10_000
     assert len(gc.get_objects()) < gc.get_freeze_count()
 
 
-def test_garbage_in_circles_still_goes_by_itself() -> None:
-    settle()
-    rings = [weakref.ref(Ring()) for _ in range(3 * ROUNDS[0])]
-    assert sum(ring() is not None for ring in rings) <= ROUNDS[0]
+def test_new_reference_cycles_are_still_collected() -> None:
+    freeze_gc()
+    cycles = [weakref.ref(Cycle()) for _ in range(3 * GC_THRESHOLDS[0])]
+    assert sum(cycle() is not None for cycle in cycles) <= GC_THRESHOLDS[0]

@@ -28,7 +28,7 @@ from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from plaza.worker import LIBRARIES, Consumer, Event, Lease, Timer, Worker
 from tests.core.worker_process import LEDGER, LIBRARY, STALE_SECONDS
-from tests.processes import heed_signals
+from tests.processes import default_signals
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import connect_with_retries, within_time_limit
 from tests.waiting import eventually
@@ -42,11 +42,11 @@ async def functions(valkey: Valkey) -> Functions:
 
 
 @dataclass
-class Process:
-    """A worker in a process of its own, and what it has said."""
+class WorkerProcess:
+    """A worker process and the lines it printed."""
 
     process: asyncio.subprocess.Process
-    said: list[str]
+    lines: list[str]
     reading: asyncio.Task[None]
 
     @property
@@ -58,28 +58,28 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def started(role: str, place: Server | Cluster, folder: Path) -> AsyncIterator[Process]:
+async def started(role: str, place: Server | Cluster, folder: Path) -> AsyncIterator[WorkerProcess]:
     command = [sys.executable, "-m", "tests.core.worker_process", role, place.url, str(folder)]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, preexec_fn=heed_signals)
-    said: list[str] = []
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, preexec_fn=default_signals)
+    lines: list[str] = []
 
     async def read() -> None:
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            said.append(line.decode().strip())
+            lines.append(line.decode().strip())
 
-    worker = Process(process, said, asyncio.create_task(read()))
+    worker = WorkerProcess(process, lines, asyncio.create_task(read()))
     try:
-        await eventually(lambda: said and said[0].startswith("started"))
+        await eventually(lambda: lines and lines[0].startswith("started"))
         yield worker
     finally:
         if process.returncode is None:
-            process.kill()  # also a paused one hears this
+            process.kill()  # works on a stopped process too
         await process.wait()
         await worker.reading
 
 
-async def test_a_worker_that_stalls_beyond_its_lease_wakes_to_have_its_writes_refused(
+async def test_writes_of_a_worker_that_stalled_beyond_its_lease_are_refused(
     place: Server | Cluster, redis_client: Any, tmp_path: Path
 ) -> None:
     use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
@@ -87,17 +87,17 @@ async def test_a_worker_that_stalls_beyond_its_lease_wakes_to_have_its_writes_re
     async with sql.begin() as tx:
         await tx.execute(text("CREATE TABLE written (token int, number int)"))
     async with started("timers", place, tmp_path) as first, started("timers", place, tmp_path) as second:
-        stalled = await eventually(lambda: next((w for w in (first, second) if "half of 1" in w.said), None))
+        stalled = await eventually(lambda: next((w for w in (first, second) if "half of 1" in w.lines), None))
         other = second if stalled is first else first
         stalled.send(signal.SIGSTOP)
-        await eventually(lambda: "done 2" in other.said)
+        await eventually(lambda: "done 2" in other.lines)
         stalled.send(signal.SIGCONT)
-        await eventually(lambda: "sql refused" in stalled.said)
-        assert "valkey refused" in stalled.said
+        await eventually(lambda: "sql refused" in stalled.lines)
+        assert "valkey refused" in stalled.lines
         written = [line.split()[0] for line in await redis_client.lrange(LEDGER("a"), 0, -1)]
         async with sql.read() as tx:
             rows = (await tx.execute(text("SELECT token FROM written ORDER BY rowid"))).scalars().all()
-    assert written == sorted(written)  # nothing of the first run after the second began
+    assert written == sorted(written)  # the first run wrote nothing after the second started
     assert written.count("2") == 40
     assert rows == sorted(rows)
     assert rows.count(2) == 40
@@ -148,7 +148,7 @@ async def test_a_stopped_worker_hands_over_at_once(
         async with within_time_limit():
             await worker.process.wait()
         idle = await redis_client.xpending_range(core.EVENTS("work"), "bench", "-", "+", 100)
-        # What it had fetched and not handled looks as if it had long been left: nobody waits for it to become stale.
+        # Events that it fetched but did not handle look stale at once, so no worker waits for them.
         assert all(
             entry["time_since_delivered"] >= STALE_SECONDS * 1000 and entry["times_delivered"] == 0 for entry in idle
         )
@@ -180,10 +180,10 @@ async def test_several_workers_run_each_turn_of_a_job_once(functions: Functions)
     async with working(workers[0]), working(workers[1]), working(workers[2]), working(workers[3]):
         await eventually(lambda: len(runs) >= 6)
     assert most == 1
-    assert len(runs) <= (runs[-1] - runs[0]) / 0.2 + 3  # four workers that did not share would have run it 24 times
+    assert len(runs) <= (runs[-1] - runs[0]) / 0.2 + 3  # without leases four workers would have run it 24 times
 
 
-async def test_a_job_that_fails_stops_no_other(functions: Functions) -> None:
+async def test_a_failing_job_does_not_stop_others(functions: Functions) -> None:
     runs: dict[str, int] = {"good": 0, "bad": 0}
     handled: list[str] = []
 
@@ -206,48 +206,46 @@ async def test_a_job_that_fails_stops_no_other(functions: Functions) -> None:
     assert {line["event"] for line in logs} >= {"job_failed", "event_failed"}
 
 
-async def test_a_worker_stops_in_bounded_time_and_gives_its_leases_back(
-    functions: Functions, redis_client: Any
-) -> None:
-    begun: set[str] = set()
+async def test_a_worker_stops_in_bounded_time_and_releases_its_leases(functions: Functions, redis_client: Any) -> None:
+    started_jobs: set[str] = set()
 
     async def slow(_: Lease) -> None:
-        begun.add("slow")
+        started_jobs.add("slow")
         await asyncio.sleep(0.2)
-        begun.add("slow ended")
+        started_jobs.add("slow ended")
 
     async def endless(_: Lease) -> None:
-        begun.add("endless")
+        started_jobs.add("endless")
         await asyncio.sleep(3600)
 
-    async def deaf(_: Lease) -> None:
-        begun.add("deaf")
+    async def uncancellable(_: Lease) -> None:
+        started_jobs.add("uncancellable")
         for _turn in range(200):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.1)
 
-    timers = [Timer("slow", 3600, slow), Timer("endless", 3600, endless), Timer("deaf", 3600, deaf)]
+    timers = [Timer("slow", 3600, slow), Timer("endless", 3600, endless), Timer("uncancellable", 3600, uncancellable)]
     task = asyncio.create_task(Worker(functions, timers, stop_seconds=1.0).run())
-    await eventually(lambda: begun >= {"slow", "endless", "deaf"})
+    await eventually(lambda: started_jobs >= {"slow", "endless", "uncancellable"})
     task.cancel()
     with structlog.testing.capture_logs() as logs:
         async with within_time_limit():
             await asyncio.wait([task])
-    assert "slow ended" in begun  # it had the time
+    assert "slow ended" in started_jobs  # within the grace period
     assert await redis_client.get(core.LEASE("slow")) is None
     assert await redis_client.get(core.LEASE("endless")) is None
     assert await redis_client.hget(core.JOB("endless"), "state") == "stopped"
-    (left,) = [line for line in logs if line["event"] == "jobs that would not end were left behind"]
-    assert left["jobs"] == ["deaf"]
+    (left,) = [line for line in logs if line["event"] == "jobs_did_not_stop"]
+    assert left["jobs"] == ["uncancellable"]
     for stuck in [t for t in asyncio.all_tasks() if "_keep_running" in repr(t)]:
         while not stuck.done():
             stuck.cancel()
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("kept", ["yes", "no"])
-async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str) -> None:
-    """With its data, and without: then groups, schedules and libraries are made anew."""
+@pytest.mark.parametrize("append_only", ["yes", "no"])
+async def test_a_worker_continues_after_valkey_was_killed_and_restarted(append_only: str) -> None:
+    """With its data and without: then groups, schedules and libraries are created again."""
     runs: list[float] = []
     handled: list[str] = []
 
@@ -257,7 +255,7 @@ async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str)
     async def handle(event: Event) -> None:
         handled.append(event.fields["n"])
 
-    with running_server("--appendonly", kept) as server:
+    with running_server("--appendonly", append_only) as server:
         valkey = await connect_with_retries(server.url)
         functions = Functions(valkey, LIBRARIES)
         await functions.load()
@@ -270,18 +268,18 @@ async def test_a_worker_goes_on_when_valkey_was_killed_and_comes_back(kept: str)
             server.start()
             before = len(runs)
             await eventually(lambda: len(runs) > before)
-            await eventually(lambda: _told(functions))
+            await eventually(lambda: _emitted(functions))
             await eventually(lambda: "2" in handled)
         await valkey.close()
 
 
-async def _told(functions: Functions) -> bool:
+async def _emitted(functions: Functions) -> bool:
     with contextlib.suppress(Unavailable):
         return bool(await Events(functions).emit("work", n=2))
     return False
 
 
-async def test_a_stream_that_someone_deletes_is_begun_again(functions: Functions, redis_client: Any) -> None:
+async def test_a_deleted_stream_is_created_again(functions: Functions, redis_client: Any) -> None:
     handled: list[str] = []
 
     async def handle(event: Event) -> None:
@@ -295,7 +293,7 @@ async def test_a_stream_that_someone_deletes_is_begun_again(functions: Functions
         await eventually(lambda: handled == ["1", "2"])
 
 
-async def test_the_ground_floor_keeps_its_own_house(functions: Functions, redis_client: Any) -> None:
+async def test_the_timers_of_core_run(functions: Functions, redis_client: Any) -> None:
     async def handle(_: Event) -> None:
         return None
 

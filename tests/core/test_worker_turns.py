@@ -1,4 +1,4 @@
-"""Work that all workers share by its own means."""
+"""Loops that every worker runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def functions(valkey: Valkey) -> Functions:
     return functions
 
 
-async def test_every_worker_takes_turns_and_goes_on_after_a_failure(functions: Functions) -> None:
+async def test_every_worker_runs_the_loop_and_continues_after_a_failure(functions: Functions) -> None:
     turns: list[str] = []
 
     def work(name: str) -> Worker:
@@ -39,17 +39,17 @@ async def test_every_worker_takes_turns_and_goes_on_after_a_failure(functions: F
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_turn_that_has_begun_may_end_when_its_worker_stops(functions: Functions) -> None:
-    begun, ended = asyncio.Event(), []
+async def test_a_running_turn_may_end_when_its_worker_stops(functions: Functions) -> None:
+    started, ended = asyncio.Event(), []
 
     async def turn() -> float:
-        begun.set()
+        started.set()
         await asyncio.sleep(0.2)
         ended.append(True)
         return 0.0
 
     task = asyncio.create_task(Worker(functions, turns={"slow": turn}).run())
-    await begun.wait()
+    await started.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert ended == [True]

@@ -1,6 +1,6 @@
 """A worker process that tests pause and kill: `python -m tests.core.worker_process ROLE URL FOLDER`.
 
-It says on stdout, line by line, what it does.
+It prints each step to stdout.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from plaza.worker import LIBRARIES, Consumer, Event, Lease, Timer, Worker
 from tests.timeouts import connect_for_test
 
 # One owner, so that on a cluster too both are in one slot.
-LEDGER = Key("ledger:<book>", "list", "What runs wrote: token and number.", owner="book")
-LEDGER_FENCE = Key("ledger:<book>:fence", "string", "The highest token that wrote.", owner="book")
+LEDGER = Key("ledger:<book>", "list", "The writes of the runs: token and number.", owner="book")
+LEDGER_FENCE = Key("ledger:<book>:fence", "string", "The highest token that has written.", owner="book")
 CATALOGUE = Catalogue.from_module("shop", globals(), {"book": "[a-z]+"})
 
 LIBRARY = Library(
-    "workshop",
+    "testjobs",
     CATALOGUE,
     """
--- workshop_write: KEYS ledger, its fence   ARGV token, number
+-- testjobs_write: KEYS ledger, its fence   ARGV token, number
 command('write', function(keys, args)
   fence(keys[2], args[1])
   return redis.call('RPUSH', keys[1], args[1] .. ' ' .. args[2])
@@ -39,53 +39,53 @@ end)
 """,
 )
 
-# Three times what a worker on a busy machine may be late to renew it by.
+# Three times the delay that a busy machine may cause for a renewal.
 LEASE_SECONDS = 2.4
 STALE_SECONDS = 1.2
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     print(*words, flush=True)
 
 
-class Bench:
-    """What the jobs work on."""
+class WorkerJobs:
+    """The jobs and the consumer."""
 
     def __init__(self, functions: Functions, sql: Sql) -> None:
         self.functions = functions
         self.sql = sql
 
     async def write(self, token: int, number: int) -> None:
-        await self.functions.run("workshop_write", [LEDGER("a"), LEDGER_FENCE("a")], token, number)
+        await self.functions.run("testjobs_write", [LEDGER("a"), LEDGER_FENCE("a")], token, number)
 
-    async def write_sql(self, fence: Lease, number: int) -> None:
+    async def write_sql(self, lease: Lease, number: int) -> None:
         async with self.sql.begin() as tx:
-            await fence.fence_transaction(tx)
+            await lease.fence_transaction(tx)
             await tx.execute(
-                text("INSERT INTO written (token, number) VALUES (:t, :n)"), {"t": fence.token, "n": number}
+                text("INSERT INTO written (token, number) VALUES (:t, :n)"), {"t": lease.token, "n": number}
             )
 
-    async def long_job(self, fence: Lease) -> str:
-        """Writes forty numbers, and once more when it is broken off, as a careless job would."""
-        say("run", fence.token)
+    async def long_job(self, lease: Lease) -> str:
+        """Write forty numbers, and once more after cancellation, as a careless job would."""
+        report("run", lease.token)
         try:
             for number in range(1, 41):
-                await self.write(fence.token, number)
-                await self.write_sql(fence, number)
-                if number == 20 and fence.token == 1:
-                    # The moment to pause us: with no SQL transaction open, whose lock would then stay held.
-                    say("half of", fence.token)
+                await self.write(lease.token, number)
+                await self.write_sql(lease, number)
+                if number == 20 and lease.token == 1:
+                    # The test pauses this process here, where no SQL transaction holds a lock.
+                    report("half of", lease.token)
                     await asyncio.sleep(60)
         except asyncio.CancelledError:
-            say("valkey", await self._refused(self.write(fence.token, -1)))
-            say("sql", await self._refused(self.write_sql(fence, -1)))
+            report("valkey", await self._outcome(self.write(lease.token, -1)))
+            report("sql", await self._outcome(self.write_sql(lease, -1)))
             raise
-        say("done", fence.token)
+        report("done", lease.token)
         return "forty"
 
-    async def _refused(self, writing: Awaitable[None]) -> str:
+    async def _outcome(self, write: Awaitable[None]) -> str:
         try:
-            await asyncio.shield(writing)
+            await asyncio.shield(write)
         except PlazaError as error:
             return "refused" if isinstance(error, LeaseLost) else repr(error)
         return "written"
@@ -101,11 +101,11 @@ async def main(role: str, url: str, folder: str) -> None:
     functions = Functions(valkey, [*LIBRARIES, LIBRARY])
     await functions.load()
     sql = await Sql.open(Settings(data_dir=Path(folder)))
-    bench = Bench(functions, sql)
-    timers = [Timer("long", 3600, bench.long_job)] if role == "timers" else []
-    consumers = [Consumer("work", "bench", bench.handle, batch_size=16, stale_seconds=STALE_SECONDS)]
+    jobs = WorkerJobs(functions, sql)
+    timers = [Timer("long", 3600, jobs.long_job)] if role == "timers" else []
+    consumers = [Consumer("work", "bench", jobs.handle, batch_size=16, stale_seconds=STALE_SECONDS)]
     worker = Worker(functions, timers, consumers if role == "events" else [], lease_seconds=LEASE_SECONDS)
-    say("started", os.getpid())
+    report("started", os.getpid())
     await worker.run()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import redis
 
 from plaza.demo.loader import COMMUNITY_POSTS
-from tests.processes import Serving, plaza, until
+from tests.processes import ServerProcess, plaza, until
 
 
 def look(data_dir: Path) -> redis.Redis:
@@ -16,19 +16,19 @@ def look(data_dir: Path) -> redis.Redis:
 
 
 def test_a_first_start_answers_at_once_and_is_filled_once_even_if_it_is_killed(tmp_path: Path) -> None:
-    first = Serving(tmp_path / "a", PLAZA_DEMO="auto", PLAZA_WORKERS="2").wait_for("Ctrl-C stops it.")
+    first = ServerProcess(tmp_path / "a", PLAZA_DEMO="auto", PLAZA_WORKERS="2").wait_for("Ctrl-C stops it.")
     try:
-        assert "a small community is moving in" in first.printed()
+        assert "sample data is being loaded" in first.printed()
         assert first.get("/healthz").status_code == 200
         with look(tmp_path / "a") as valkey:
             until(lambda: valkey.zcard("explore:feed"))  # it has begun, and is far from done
     finally:
         first.send(signal.SIGKILL, group=True)
-        first.ended()
+        first.wait()
 
-    second = Serving(tmp_path / "a", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
+    second = ServerProcess(tmp_path / "a", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
     try:
-        assert "moving in" not in second.printed()
+        assert "sample data" not in second.printed()
         with look(tmp_path / "a") as valkey:
             until(lambda: valkey.hget("demo:state", "state") == "loaded")
             assert COMMUNITY_POSTS <= int(valkey.zcard("explore:feed")) <= COMMUNITY_POSTS + 3  # life goes on
@@ -42,7 +42,7 @@ def test_a_first_start_answers_at_once_and_is_filled_once_even_if_it_is_killed(t
 
 
 def test_an_empty_start_stays_empty(tmp_path: Path) -> None:
-    server = Serving(tmp_path / "b", "serve", "--empty", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
+    server = ServerProcess(tmp_path / "b", "serve", "--empty", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
     try:
         assert "community" not in server.printed()
         with look(tmp_path / "b") as valkey:

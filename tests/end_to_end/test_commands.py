@@ -1,4 +1,4 @@
-"""The commands as an operator meets them: real processes, real signals, and nothing left afterwards."""
+"""The commands as real processes, with real signals; no process is left afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import redis
 
 from plaza.cli import parser
 from plaza.core import metrics
-from tests.processes import Serving, environment, plaza, run_program, serving, until
+from tests.processes import ServerProcess, environment, plaza, run_program, serving, until
 from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS
 
@@ -34,14 +34,14 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def one_line(result: subprocess.CompletedProcess[str]) -> str:
-    """What was said, if it was said in one line and without a trace."""
+    """The error message, checked to be one line without a traceback."""
     assert result.stdout == ""
     assert result.stderr.startswith("plaza: ")
     assert result.stderr.count("\n") == 1, result.stderr
     return result.stderr
 
 
-def test_serve_says_where_to_look_and_what_it_says_is_there(tmp_path: Path) -> None:
+def test_serve_prints_urls_that_work(tmp_path: Path) -> None:
     with serving(tmp_path / "var") as server:
         printed = server.printed()
         assert f"Pages   {server.url}/app" in printed
@@ -56,19 +56,19 @@ def test_serve_says_where_to_look_and_what_it_says_is_there(tmp_path: Path) -> N
         assert server.get("/").json()["name"] == "Plaza"
 
 
-async def test_a_server_runs_also_if_nobody_hears_what_it_prints() -> None:
+async def test_a_server_runs_although_stdout_is_closed() -> None:
     await run_program(
         """
         import os, sys
         from plaza.core.telemetry import configure_logs
-        from plaza.serve import say
+        from plaza.serve import print_safely
 
         configure_logs()
         read, write = os.pipe()
         os.close(read)
         os.dup2(write, sys.stdout.fileno())
-        say("Plaza is running.")
-        say("Plaza is still running.")
+        print_safely("Plaza is running.")
+        print_safely("Plaza is still running.")
         """
     )
 
@@ -81,23 +81,23 @@ def test_a_signal_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
             assert server.stop(sig) == 0
 
 
-def test_under_nohup_a_hang_up_is_ignored(tmp_path: Path) -> None:
-    server = Serving(tmp_path / "var", nohup=True).wait_for("Ctrl-C stops it.")
+def test_under_nohup_sighup_is_ignored(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "var", nohup=True).wait_for("Ctrl-C stops it.")
     server.send(signal.SIGHUP)
     assert server.get("/ping").status_code == 200
     assert server.stop() == 0
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_an_interrupt_from_the_terminal_ends_valkey_last(tmp_path: Path, workers: str) -> None:
-    """A terminal sends it to the whole group of processes at once."""
+def test_ctrl_c_at_a_terminal_stops_valkey_last(tmp_path: Path, workers: str) -> None:
+    """A terminal sends SIGINT to the whole process group."""
     with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
         assert server.stop(signal.SIGINT, group=True) == 0
         assert "died" not in server.errors.read_text()
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_killed_server_takes_all_its_processes_with_it(tmp_path: Path, workers: str) -> None:
+def test_all_processes_of_a_killed_server_stop(tmp_path: Path, workers: str) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
         redis_client(tmp_path / "var").set("last", "word")
         assert len(server.children()) == (1 if workers == "1" else 4)
@@ -106,25 +106,25 @@ def test_a_killed_server_takes_all_its_processes_with_it(tmp_path: Path, workers
         assert redis_client(tmp_path / "var").get("last") == "word"
 
 
-def test_a_request_in_flight_is_answered_before_the_end(tmp_path: Path) -> None:
-    answers: list[httpx.Response] = []
+def test_an_open_request_completes_before_the_end(tmp_path: Path) -> None:
+    responses: list[httpx.Response] = []
     with serving(tmp_path / "var") as server:
         valkey = server.valkey()
         valkey.suspend()
-        asking = threading.Thread(target=lambda: answers.append(server.get("/feed/explore")))
-        asking.start()
+        request = threading.Thread(target=lambda: responses.append(server.get("/feed/explore")))
+        request.start()
         until(lambda: _connections(server) == 1)
         server.send(signal.SIGTERM)
         until(lambda: not _listens(server.url))
         valkey.resume()
-        asking.join()
-        assert server.ended() == 0
-    assert (answers[0].status_code, answers[0].json()["posts"]) == (200, [])
-    assert answers[0].headers["connection"] == "close"
+        request.join()
+        assert server.wait() == 0
+    assert (responses[0].status_code, responses[0].json()["posts"]) == (200, [])
+    assert responses[0].headers["connection"] == "close"
 
 
 @pytest.mark.parametrize(("signals", "waited"), [(1, True), (2, False)])
-def test_a_client_that_never_finishes_is_waited_for_a_while_and_not_after_a_second_signal(
+def test_shutdown_waits_for_a_slow_client_but_not_after_a_second_signal(
     tmp_path: Path, signals: int, waited: bool
 ) -> None:
     with serving(tmp_path / "var") as server, socket.socket() as client:
@@ -134,30 +134,30 @@ def test_a_client_that_never_finishes_is_waited_for_a_while_and_not_after_a_seco
         for _ in range(signals):
             server.send(signal.SIGTERM)
             until(lambda: not _listens(server.url))
-        assert server.ended() == 0
+        assert server.wait() == 0
         assert ("timeout graceful shutdown exceeded" in server.errors.read_text()) is waited
 
 
 def test_without_valkey_requests_fail_with_503_and_recover_when_it_is_back(tmp_path: Path) -> None:
     with serving(tmp_path / "var") as server:
         client = redis_client(tmp_path / "var")
-        client.set("kept", "yes")
-        client.execute_command("WAITAOF", 1, 0, 20_000)  # a disk that is busy may take its writes two seconds later
+        client.set("key", "value")
+        client.execute_command("WAITAOF", 1, 0, 20_000)  # a busy disk may write up to two seconds later
         dead = server.valkey()
         dead.suspend()
-        answer = server.get("/readyz")
-        assert answer.status_code == 503
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert int(answer.headers["retry-after"]) >= 1
-        assert "valkey" in answer.json()["checks"]
+        response = server.get("/readyz")
+        assert response.status_code == 503
+        assert response.headers["content-type"] == "application/problem+json"
+        assert int(response.headers["retry-after"]) >= 1
+        assert "valkey" in response.json()["checks"]
         assert server.get("/healthz").status_code == 200
         dead.kill()
         until(lambda: _ready(server))
-        assert redis_client(tmp_path / "var").get("kept") == "yes"
+        assert redis_client(tmp_path / "var").get("key") == "value"
         assert server.stop() == 0
 
 
-def test_a_process_of_the_family_that_dies_is_replaced(tmp_path: Path) -> None:
+def test_a_child_process_that_dies_is_restarted(tmp_path: Path) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS="2") as server:
         for role, count in (("serve api", 2), ("serve worker", 1)):
             victim = server.children(role)[0]
@@ -168,27 +168,27 @@ def test_a_process_of_the_family_that_dies_is_replaced(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-def test_numbers_of_all_processes_are_counted_together(tmp_path: Path) -> None:
+def test_metrics_of_all_processes_are_summed(tmp_path: Path) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS="2") as server:
         for _ in range(20):
             server.get("/ping")
-        until(lambda: _counted(server, "/ping") == ["20.0"])  # each counts when it has answered, so a moment later
+        until(lambda: _counted(server, "/ping") == ["20.0"])  # counted after the response is sent
         folder = Path(server.children("serve api")[0].environ()[metrics.FOLDER_VARIABLE])
         assert list(folder.glob("*.db"))
         assert server.stop() == 0
         assert not folder.exists()
 
 
-def test_what_keeps_a_child_from_starting_is_told_without_a_trace(tmp_path: Path) -> None:
+def test_a_failed_start_of_a_child_is_reported_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "var").mkdir()
     (tmp_path / "var" / "plaza.sqlite").write_text("This is no database, and long enough to be looked at.")
     refused = plaza(tmp_path / "var", "serve", PLAZA_WORKERS="2")
-    said = f"plaza: {tmp_path}/var/plaza.sqlite cannot be used: file is not a database. Put back a backup."
-    assert set(refused.stderr.splitlines()) == {said}, "each of them may say it"
-    assert refused.returncode == 2, "so that nobody starts it again and again"
+    message = f"plaza: {tmp_path}/var/plaza.sqlite cannot be used: file is not a database. Put back a backup."
+    assert set(refused.stderr.splitlines()) == {message}, "every child may print it"
+    assert refused.returncode == 2, "so that systemd does not restart it"
 
 
-def test_with_a_valkey_configured_none_is_started(tmp_path: Path, server: Server) -> None:
+def test_a_configured_valkey_is_used_and_not_stopped(tmp_path: Path, server: Server) -> None:
     with serving(tmp_path / "var", PLAZA_VALKEY_URL=server.url) as own:
         assert own.children() == []
         assert not (tmp_path / "var" / "valkey").exists()
@@ -196,20 +196,20 @@ def test_with_a_valkey_configured_none_is_started(tmp_path: Path, server: Server
         until(lambda: _ready(own))
         assert own.stop() == 0
     with server.redis_client() as client:
-        assert client.ping(), "somebody else's Valkey is not ours to stop"
+        assert client.ping(), "a configured Valkey keeps running"
 
 
-def test_no_secret_is_printed_and_a_short_api_key_is_warned_of(tmp_path: Path, server: Server) -> None:
+def test_no_secret_is_printed_and_a_short_api_key_is_reported(tmp_path: Path, server: Server) -> None:
     url = f"valkey://default:hush@127.0.0.1:{server.port}"
     with server.redis_client() as client:
         client.config_set("requirepass", "hush")
         try:
             with serving(tmp_path / "var", PLAZA_VALKEY_URL=url, PLAZA_API_KEY="whisper") as own:
                 assert own.stop() == 0
-                said = own.errors.read_text()
-                assert said.count("PLAZA_API_KEY is shorter than 16 characters") == 1
+                message = own.errors.read_text()
+                assert message.count("PLAZA_API_KEY is shorter than 16 characters") == 1
                 for secret in ("hush", "whisper"):
-                    assert secret not in own.printed() + said
+                    assert secret not in own.printed() + message
         finally:
             client.config_set("requirepass", "")
 
@@ -222,17 +222,17 @@ def test_a_second_server_in_the_same_directory_is_refused_in_one_line(tmp_path: 
         until(lambda: _ready(server))
 
 
-def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
         refused = plaza(tmp_path / "var", "serve", PLAZA_PORT=port)
     assert refused.returncode == 2
-    assert f"Port {port} of 127.0.0.1 is taken." in one_line(refused)
+    assert f"Port {port} of 127.0.0.1 is in use." in one_line(refused)
     assert not (tmp_path / "var").exists(), "nothing was started"
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "said"),
+    ("setting", "value", "message"),
     [
         ("PLAZA_PORT", "eighty", "PLAZA_PORT must be a whole number, not below 0."),
         ("PLAZA_HOST", "203.0.113.1", "PLAZA_HOST 203.0.113.1 is not an address of this machine."),
@@ -240,19 +240,19 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
         ("PLAZA_DATABASE_URL", "mysql://db", "PLAZA_DATABASE_URL must look like postgresql://"),
     ],
 )
-def test_a_setting_that_cannot_be_is_told_in_one_line(tmp_path: Path, setting: str, value: str, said: str) -> None:
+def test_an_invalid_setting_is_reported_in_one_line(tmp_path: Path, setting: str, value: str, message: str) -> None:
     refused = plaza(tmp_path / "var", "serve", **{setting: value})
-    assert said in one_line(refused)
+    assert message in one_line(refused)
     assert refused.returncode == 2
 
 
-def test_a_valkey_that_is_away_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unreachable_valkey_is_reported_in_one_line(tmp_path: Path) -> None:
     refused = plaza(tmp_path / "var", "serve", PLAZA_VALKEY_URL="valkey://127.0.0.1:1")
     assert "Valkey at 127.0.0.1:1 cannot be reached" in one_line(refused)
-    assert refused.returncode == 1, "unlike a wrong setting, it may be there at the next try"
+    assert refused.returncode == 1, "unlike a wrong setting, it may be up at the next try"
 
 
-def test_damaged_data_is_told_in_one_line(tmp_path: Path) -> None:
+def test_damaged_data_is_reported_in_one_line(tmp_path: Path) -> None:
     plaza(tmp_path / "var", "token", "ana")
     file = tmp_path / "var" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
     file.write_bytes(b"XXXX" + file.read_bytes())
@@ -262,29 +262,29 @@ def test_damaged_data_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_damage_found_while_running_ends_the_server_with_the_reason(tmp_path: Path, workers: str) -> None:
+def test_damage_found_at_runtime_stops_the_server_with_the_reason(tmp_path: Path, workers: str) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
         file = tmp_path / "var" / "valkey" / "appendonlydir" / "appendonly.aof.1.incr.aof"
         file.write_bytes(b"XXXX" + file.read_bytes())
-        server.family = server.children()
+        server.descendants = server.children()
         server.valkey().kill()
-        assert server.ended() == 1
+        assert server.wait() == 1
         assert "plaza: Valkey cannot read its data" in server.errors.read_text()
 
 
-def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_start_leaves_no_process(tmp_path: Path) -> None:
     for workers in ("1", "2"):
-        server = Serving(tmp_path / "var", "serve", PLAZA_WORKERS=workers)
+        server = ServerProcess(tmp_path / "var", "serve", PLAZA_WORKERS=workers)
         until(lambda server=server: server.children("valkey-server"))  # type: ignore[misc]
         assert server.stop(signal.SIGINT) in (0, 130)
 
 
-def test_the_first_admin_is_made_beside_a_running_server(tmp_path: Path) -> None:
+def test_the_first_admin_is_created_while_a_server_runs(tmp_path: Path) -> None:
     ana = {"username": "ana", "password": "a long enough word"}
     with serving(tmp_path / "var") as server:
         assert httpx.post(f"{server.url}/auth/register", json=ana, timeout=TIME_LIMIT_SECONDS).status_code == 201
         made = plaza(tmp_path / "var", "users", "role", "ana", "admin")
-        assert made.stdout.startswith("ana is admin: ")
+        assert made.stdout.startswith("ana is admin ")
         assert redis_client(tmp_path / "var").hget("user:ana", "role") == "admin"
         login = httpx.post(f"{server.url}/auth/login", json=ana, timeout=TIME_LIMIT_SECONDS).json()
         assert claims(login["access_token"])["role"] == "admin"
@@ -294,15 +294,15 @@ def test_the_first_admin_is_made_beside_a_running_server(tmp_path: Path) -> None
     assert claims(plaza(tmp_path / "var", "token", "ana").stdout)["role"] == "admin", "also while no server runs"
 
 
-def test_a_role_for_nobody_is_refused_in_one_line(tmp_path: Path, server: Server) -> None:
-    """Here on a Valkey elsewhere, where nothing is started."""
-    refused = plaza(tmp_path / "var", "users", "role", "nobody", "admin", PLAZA_VALKEY_URL=server.url)
+def test_a_role_for_a_missing_user_is_refused_in_one_line(tmp_path: Path, server: Server) -> None:
+    """With a configured Valkey, so that none is started."""
+    refused = plaza(tmp_path / "var", "users", "role", "missing", "admin", PLAZA_VALKEY_URL=server.url)
     assert refused.returncode == 1
     assert "There is nobody of that name." in one_line(refused)
     assert not (tmp_path / "var" / "valkey").exists()
 
 
-def test_a_token_of_the_command_line_is_good_for_the_server(tmp_path: Path) -> None:
+def test_the_server_accepts_a_token_of_the_command_line(tmp_path: Path) -> None:
     from plaza.core.auth import Auth
     from plaza.core.settings import Settings
 
@@ -312,7 +312,7 @@ def test_a_token_of_the_command_line_is_good_for_the_server(tmp_path: Path) -> N
     assert (actor.name, actor.role) == ("ana", "admin")
 
 
-def test_a_name_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_username_is_refused_in_one_line(tmp_path: Path) -> None:
     refused = plaza(tmp_path / "var", "token", "not a name")
     assert "username must be 1 to 30 of" in one_line(refused)
     assert refused.returncode == 1
@@ -323,23 +323,23 @@ def test_serve_runs_a_worker_too(tmp_path: Path, workers: str) -> None:
     with serving(tmp_path / "var", PLAZA_WORKERS=workers) as server:
         until(lambda: redis_client(tmp_path / "var").exists("job:core.libraries"))
         assert server.stop() == 0
-        assert "worker stopped" in server.errors.read_text()
+        assert "worker_stopped" in server.errors.read_text()
 
 
-def test_a_worker_alone_works_on_the_valkey_of_a_running_server(tmp_path: Path) -> None:
+def test_a_worker_uses_the_valkey_of_a_running_server(tmp_path: Path) -> None:
     with serving(tmp_path / "var"):
-        worker = Serving(tmp_path / "var", "worker").wait_for("The worker is running.")
+        worker = ServerProcess(tmp_path / "var", "worker").wait_for("The worker is running.")
         assert worker.children() == []
         assert worker.stop() == 0
 
 
-def test_a_worker_with_nothing_to_work_on_says_so(tmp_path: Path) -> None:
+def test_a_worker_without_a_valkey_reports_it(tmp_path: Path) -> None:
     refused = plaza(tmp_path / "var", "worker")
     assert f"No server runs in {tmp_path}/var" in one_line(refused)
     assert refused.returncode == 2
 
 
-def test_keys_are_shown_for_people_for_the_docs_and_for_programs(tmp_path: Path) -> None:
+def test_keys_are_printed_as_table_markdown_and_json(tmp_path: Path) -> None:
     assert "plaza:libraries" in plaza(tmp_path / "var", "keys").stdout
     assert "### `plaza:libraries`" in plaza(tmp_path / "var", "keys", "--markdown").stdout
     records = json.loads(plaza(tmp_path / "var", "keys", "--json").stdout)
@@ -347,7 +347,7 @@ def test_keys_are_shown_for_people_for_the_docs_and_for_programs(tmp_path: Path)
     assert not (tmp_path / "var").exists()
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -u -m plaza keys --json | head -n 1"
     seen = subprocess.run(command, shell=True, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert seen.stdout == "[\n"
@@ -362,21 +362,21 @@ def test_every_command_has_help_with_an_example(command: list[str], capsys: pyte
     assert "example:\n  " in capsys.readouterr().out
 
 
-def _ready(server: Serving) -> bool:
-    """What it answers is about this very second, in which a busy machine may be late."""
+def _ready(server: ServerProcess) -> bool:
+    """Whether it is ready now; a busy machine may need several tries."""
     return server.get("/readyz").status_code == 200
 
 
-def _counted(server: Serving, route: str) -> list[str]:
+def _counted(server: ServerProcess, route: str) -> list[str]:
     lines = [line for line in server.get("/metrics").text.splitlines() if f'route="{route}"' in line]
     return [line.rsplit(" ", 1)[1] for line in lines if line.startswith("plaza_http_requests_total")]
 
 
-def _others(server: Serving, role: str, pid: int) -> int:
+def _others(server: ServerProcess, role: str, pid: int) -> int:
     return sum(1 for process in server.children(role) if process.pid != pid)
 
 
-def _connections(server: Serving) -> int:
+def _connections(server: ServerProcess) -> int:
     import psutil
 
     found = psutil.Process(server.process.pid).net_connections("tcp")

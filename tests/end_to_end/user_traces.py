@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import redis
 
-from tests.processes import Serving, serving
+from tests.processes import ServerProcess, serving
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 API_KEY = "k" * 32
@@ -72,7 +72,7 @@ def live_everywhere(client: httpx.Client) -> None:
 
 
 @contextmanager
-def wanderer(data_dir: Path) -> Iterator[tuple[Serving, httpx.Client]]:
+def wanderer(data_dir: Path) -> Iterator[tuple[ServerProcess, httpx.Client]]:
     """A server, and somebody signed in there as `wanderer` who has been everywhere."""
     with (
         serving(data_dir, PLAZA_API_KEY=API_KEY) as server,

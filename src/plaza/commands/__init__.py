@@ -1,1 +1,1 @@
-"""The commands, a module for each subject. Each has `add`, by which `cli.py` takes them in."""
+"""The subcommands of `plaza`, one module per subject. `cli.py` calls `add_commands` of each."""

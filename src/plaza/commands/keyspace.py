@@ -1,4 +1,4 @@
-"""`plaza keys` and `plaza audit`: what the catalogue makes possible."""
+"""`plaza keys` and `plaza audit`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import command, with_plaza, with_valkey
+from plaza.commands.base import add_command, with_plaza, with_valkey
 from plaza.core.errors import Invalid
 from plaza.core.settings import Settings
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from plaza.keyspace.memory import Memory
 
 
-def add(commands: Commands) -> None:
-    keys = command(
+def add_commands(commands: Commands) -> None:
+    keys = add_command(
         commands,
         "keys",
         _keys,
-        "Show every key Plaza has in Valkey; or what they take of its memory, or access rules that follow from them.",
+        "List every key that Plaza declares; or show their memory, or print ACL rules for Valkey.",
         "plaza keys --memory --sample 10000",
     )
     form = keys.add_mutually_exclusive_group()
-    form.add_argument("--markdown", action="store_true", help="as docs/keys.md")
-    form.add_argument("--memory", action="store_true", help="bytes by family, and the biggest keys")
-    form.add_argument("--acl", action="store_true", help="lines of an ACL file for a service, a worker and a reader")
-    keys.add_argument("--json", action="store_true", help="for programs, also with --memory")
-    keys.add_argument("--sample", type=int, metavar="N", help="with --memory: measure about N keys, not all")
+    form.add_argument("--markdown", action="store_true", help="print docs/keys.md")
+    form.add_argument("--memory", action="store_true", help="show bytes by key family, and the largest keys")
+    form.add_argument("--acl", action="store_true", help="print an ACL file with a service, a worker and a reader")
+    keys.add_argument("--json", action="store_true", help="print JSON, also with --memory")
+    keys.add_argument("--sample", type=int, metavar="N", help="with --memory: measure about N keys instead of all")
 
-    audit = command(
+    audit = add_command(
         commands,
         "audit",
         _audit,
-        "Check that everything in Valkey is as docs/keys.md says, also beside a running server. "
-        "Exit status 1 if anything is wrong when it ends.",
+        "Check every key in Valkey against its declaration in docs/keys.md, also while a server runs. "
+        "Exit status 1 if any finding remains.",
         "plaza audit --repair",
     )
-    audit.add_argument("--repair", action="store_true", help="make true again what facts decide")
-    audit.add_argument("--dry-run", action="store_true", help="say what --repair would do, and do nothing")
-    audit.add_argument("--json", action="store_true", help="for programs")
+    audit.add_argument("--repair", action="store_true", help="repair derived data from source data")
+    audit.add_argument("--dry-run", action="store_true", help="show what --repair would do, and change nothing")
+    audit.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _keys(given: argparse.Namespace) -> int:
@@ -92,11 +92,11 @@ def _memory(given: argparse.Namespace) -> int:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("keys", total=None)
 
-        def look(valkey: Valkey) -> Awaitable[Memory]:
+        def measure(valkey: Valkey) -> Awaitable[Memory]:
             scan = MemoryScan(valkey, catalogues(), sample=given.sample)
             return scan.run(lambda done, total: bar.update(task, completed=done, total=total))
 
-        found = with_valkey(look)
+        found = with_valkey(measure)
     if given.json:
         print(json.dumps(found.record(), indent=2, ensure_ascii=False))
     else:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from plaza.commands.base import command, with_plaza
+from plaza.commands.base import add_command, with_plaza
 from plaza.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from plaza.live.simulation import SimulationResult
 
 
-def add(commands: Commands) -> None:
-    live = command(
+def add_commands(commands: Commands) -> None:
+    live = add_command(
         commands,
         "live",
         _live,

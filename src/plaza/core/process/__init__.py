@@ -1,1 +1,1 @@
-"""Processes: children that die with us, one owner per data directory, the listening socket."""
+"""Operating system processes: children that die with their parent, the data directory lock, the listening socket."""

@@ -1,8 +1,8 @@
-"""Child processes: they die with us, and end in bounded time when told to.
+"""Starts child processes that die with this process, and stops them in bounded time.
 
-Each child gets a session of its own. An interrupt typed at a terminal goes to every process of the foreground group;
-were Valkey among them it would leave before the requests that still need it. So only the parent hears it, and
-ends its children in the right order.
+Each child has a session of its own. A Ctrl-C at a terminal goes to every process of the foreground group. If Valkey
+were among them, it would exit before the requests that still need it. So only the parent gets the signal, and stops
+its children in the right order.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Literal
 
 from plaza.core.process import launch
 
+# How a child notices that its parent died: by a signal from the kernel, or by a closed pipe.
 Watch = Literal["kernel", "pipe"]
 WATCH: Watch = "kernel" if sys.platform == "linux" else "pipe"
 
@@ -26,14 +27,15 @@ WATCH: Watch = "kernel" if sys.platform == "linux" else "pipe"
 async def spawn(
     command: Sequence[str],
     *,
-    keep: Sequence[int] = (),
+    inherit: Sequence[int] = (),
     env: Mapping[str, str] | None = None,
     quiet: bool = False,
     watch: Watch = WATCH,
 ) -> Process:
-    """Start a program that dies with this process. `keep` are open files it inherits; `quiet` hides what it prints.
+    """Start a program that dies with this process. It inherits the file descriptors in `inherit`.
 
-    Call it from the main thread: the kernel ties the child's life to the thread that started it.
+    `quiet` discards its output. Call this from the main thread: the kernel ties the child's life to the thread that
+    started it.
     """
     launcher = [sys.executable, "-I", "-S", str(Path(launch.__file__)), watch, str(os.getpid())]
     starting = asyncio.ensure_future(
@@ -43,7 +45,7 @@ async def spawn(
             stdin=PIPE if watch == "pipe" else DEVNULL,
             stdout=DEVNULL if quiet else None,
             stderr=DEVNULL if quiet else None,
-            pass_fds=tuple(keep),
+            pass_fds=tuple(inherit),
             env=dict(env) if env is not None else None,
             start_new_session=True,
         )
@@ -51,17 +53,17 @@ async def spawn(
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # It may have been born already, and nobody else would know its name.
-        await end(await starting, 0)
+        # The process may already exist, and no other code knows its id.
+        await terminate(await starting, 0)
         raise
 
 
-async def end(process: Process, patience_seconds: float) -> int:
-    """Ask a child to end, insist after a while, and give its exit status."""
+async def terminate(process: Process, grace_seconds: float) -> int:
+    """Send SIGTERM, and SIGKILL after the grace period. Returns the exit status."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
     try:
-        return await asyncio.wait_for(process.wait(), patience_seconds)
+        return await asyncio.wait_for(process.wait(), grace_seconds)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -69,17 +71,17 @@ async def end(process: Process, patience_seconds: float) -> int:
 
 
 class Backoff:
-    """How long to wait before the next start: longer each time, from the beginning after a long life."""
+    """The wait before a restart. It doubles each time, and starts again after a process ran for a while."""
 
-    def __init__(self, first_seconds: float = 0.05, most_seconds: float = 5.0, healthy_seconds: float = 60.0) -> None:
-        self.first = first_seconds
-        self.most = most_seconds
-        self.healthy = healthy_seconds
-        self.wait = first_seconds
+    def __init__(self, first_seconds: float = 0.05, max_seconds: float = 5.0, healthy_seconds: float = 60.0) -> None:
+        self._first_seconds = first_seconds
+        self._max_seconds = max_seconds
+        self._healthy_seconds = healthy_seconds
+        self._next_seconds = first_seconds
 
-    def after(self, lived_seconds: float) -> float:
-        """The wait after a life of this length."""
-        if lived_seconds >= self.healthy:
-            self.wait = self.first
-        now, self.wait = self.wait, min(self.wait * 2, self.most)
-        return now
+    def wait_after(self, lived_seconds: float) -> float:
+        """The seconds to wait after a process that ran this long."""
+        if lived_seconds >= self._healthy_seconds:
+            self._next_seconds = self._first_seconds
+        wait, self._next_seconds = self._next_seconds, min(self._next_seconds * 2, self._max_seconds)
+        return wait

@@ -1,6 +1,8 @@
-"""Python looks for garbage in circles by going through all objects there are. In a server most of them are its modules,
-routes and tables, which stay, and a request makes some hundred that go by themselves. Looking less often, and not at
-what stays, saves a sixth of the CPU of a page of posts.
+"""Makes cyclic garbage collection cheap in a server.
+
+The collector traces all objects. In a server most of them are modules, routes and tables, which stay; a request creates
+a few hundred objects, which reference counting frees. Collecting less often, and leaving out what stays, saves a sixth
+of the CPU of a page of posts.
 """
 
 from __future__ import annotations
@@ -8,12 +10,12 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-# Some twenty requests' worth of new objects (700 is the default); then how many rounds until older ones are looked at.
-ROUNDS: Final = (10_000, 20, 10)
+# New objects between two collections (the default is 700), then collections between those of older generations.
+GC_THRESHOLDS: Final = (10_000, 20, 10)
 
 
-def settle() -> None:
-    """The process has all that it needs: leave it alone from now on."""
+def freeze_gc() -> None:
+    """Exclude all existing objects from collection. Call it when the process has loaded everything it needs."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*ROUNDS)
+    gc.set_threshold(*GC_THRESHOLDS)

@@ -1,15 +1,14 @@
-"""Become another program, one that cannot outlive the process that asked for it.
-
-Run as a script, by path, with `python -I -S`: it sets itself up and then *becomes* the program (`exec`), so nothing
-of it stays in memory and the process id is the program's own. This is done here, between start and exec, because the
-other way (`preexec_fn`, Python code in a forked copy of a threaded process) may deadlock.
-
-On Linux the kernel does the watching: `PR_SET_PDEATHSIG` sends us a signal when the thread that started us ends, and
-it survives `exec`. (The *thread*: so start programs from a thread that lives as long as its process.) Elsewhere a
-small forked watcher waits for the end of a pipe whose other end only the parent holds; a dead parent holds nothing,
-however it died.
+"""Replaces itself with another program that cannot outlive its parent process.
 
     launch.py kernel|pipe PARENT_PID PROGRAM [ARGUMENT …]
+
+It runs as a script, by path, with `python -I -S`: it prepares the process and then calls `exec`, so nothing of Python
+stays in memory and the process id is the program's. The alternative, `preexec_fn`, runs Python code in a forked copy of
+a threaded process and may deadlock.
+
+On Linux `PR_SET_PDEATHSIG` makes the kernel send a signal when the parent *thread* ends, and it survives `exec`. So
+start programs from a thread that lives as long as its process. On other systems a small forked watcher waits for the
+end of a pipe whose other end only the parent holds; it is closed however the parent dies.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-# How often the watcher looks whether the program it guards is still there.
+# How often the watcher checks whether the program still runs.
 WATCH_SECONDS = 1.0
 
 
 def main() -> None:
-    how, parent, *command = sys.argv[1:]
-    if how == "kernel":
-        _ask_the_kernel()
+    watch, parent, *command = sys.argv[1:]
+    if watch == "kernel":
+        _request_death_signal()
     else:
-        _leave_a_watcher()
-    # The parent may have died before we asked: then nobody will tell us.
+        _fork_watcher()
+    # The parent may have died before the request, which then has no effect.
     if os.getppid() != int(parent):
         sys.exit(1)
     os.execv(command[0], command)  # noqa: S606
 
 
-def _ask_the_kernel() -> None:
+def _request_death_signal() -> None:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -44,11 +43,11 @@ def _ask_the_kernel() -> None:
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
 
 
-def _leave_a_watcher() -> None:
+def _fork_watcher() -> None:
     program = os.getpid()
     if os.fork() != 0:
         return
-    # An inherited lock or socket must not stay open because the watcher holds it.
+    # The watcher must not keep an inherited lock or socket open.
     os.closerange(3, 4096)
     while not select.select([0], [], [], WATCH_SECONDS)[0]:
         if os.getppid() != program:

@@ -1,7 +1,7 @@
-"""The listening socket, opened first of all: a taken port is known before anything else has started.
+"""Opens the listening socket before anything else starts, so that a port in use is reported at once.
 
-It is opened by the parent and inherited by every API process. Connections wait in its queue while a process starts or
-is replaced, so none is refused.
+The parent opens it and every API process inherits it. Connections wait in its queue while a process starts or is
+replaced, so none is refused.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import socket
 
 from plaza.core.errors import OperatorError
 
-# Connections that wait to be accepted; the kernel cuts it to its own limit (`net.core.somaxconn`).
+# Connections that wait to be accepted; the kernel applies its own limit too (`net.core.somaxconn`).
 BACKLOG = 2048
 
 
 class CannotListen(OperatorError):
-    """The address or the port cannot be had."""
+    """The address or the port is not available."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
+    """Open a listening socket. Raises `CannotListen`."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         sock = socket.socket(family, kind)
     except OSError as error:
         raise CannotListen(f"PLAZA_HOST {host!r} is not an address: {error.strerror}.") from None
     try:
-        # Without it a port stays taken for a minute after its last connection.
+        # Without it the port stays in use for a minute after its last connection.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.listen(BACKLOG)
@@ -38,8 +38,8 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def address_of(sock: socket.socket) -> str:
-    """Where a browser on this machine finds the socket."""
+def local_url(sock: socket.socket) -> str:
+    """The URL of the socket for a browser on this machine."""
     host, port = sock.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -47,9 +47,9 @@ def address_of(sock: socket.socket) -> str:
 
 def _reason(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"Port {port} of {host} is taken. Stop what listens there, or set PLAZA_PORT; 0 picks a free one."
+        return f"Port {port} of {host} is in use. Stop its process, or set PLAZA_PORT; 0 picks a free port."
     if error.errno == errno.EACCES:
-        return f"Port {port} is only for the administrator of this machine. Set PLAZA_PORT to 1024 or more."
+        return f"Port {port} needs root privileges. Set PLAZA_PORT to 1024 or more."
     if error.errno == errno.EADDRNOTAVAIL:
         return f"PLAZA_HOST {host} is not an address of this machine."
     return f"Cannot listen on {host} port {port}: {error.strerror}."

@@ -1,4 +1,4 @@
-"""Whether a process is there: by asking the kernel to send it nothing."""
+"""Checks whether a process exists."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 
 
 def is_running(pid: int) -> bool:
-    if pid <= 0:  # to the kernel, whole groups of processes
+    """Whether a process with this id exists. Signal 0 checks without sending anything."""
+    if pid <= 0:  # addresses a process group
         return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's
+    except PermissionError:  # a process of another user
         return True
     return True

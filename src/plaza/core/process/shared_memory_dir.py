@@ -1,10 +1,10 @@
-"""A folder in memory for what processes share while they run; it goes with the process that made it.
+"""A directory in shared memory for files that processes map together, such as metrics.
 
-Files that are mapped do not belong on a disk that may be full: the first touch of a page that was never written ends
-the process by a signal. Where there is no such place as /dev/shm, a folder on the disk has to do.
+Mapped files do not belong on a disk that may be full: the first write to a new page would kill the process with a
+signal. On systems without /dev/shm a directory on disk is used instead.
 
-Who is killed cannot clear up. So each folder has a file that its maker keeps locked, and the kernel gives the lock back
-whatever happens: whoever makes the next folder removes those that nobody keeps.
+A killed process cannot remove its directory. So each directory has a lock file that its creator holds locked, and the
+kernel releases the lock in any case. The next process that creates a directory removes the unlocked ones.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ import time
 from pathlib import Path
 from typing import Final
 
-PLACE: Final = Path("/dev/shm")  # noqa: S108
-# One without its file, as it is in the moment it is made, is left alone for so long.
-YOUNG_SECONDS: Final = 60.0
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
+# A directory without a lock file may just be in creation; it is not removed before this age.
+MIN_AGE_SECONDS: Final = 60.0
 
 
-class MemoryFolder:
-    """`path` is there until `close`."""
+class SharedMemoryDir:
+    """A new directory; `path` exists until `close`."""
 
-    def __init__(self, otherwise: Path) -> None:
-        _clear_up()
+    def __init__(self, fallback: Path) -> None:
+        _remove_abandoned()
         try:
-            self.path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=PLACE))
+            self.path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=SHARED_MEMORY))
         except OSError:
-            self.path = otherwise
+            self.path = fallback
             self.path.mkdir(parents=True, exist_ok=True)
-        # It gets its name when it is locked: nobody finds it in between, and takes the folder for one that was left.
-        self._kept = os.open(self.path / "making", os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._kept, fcntl.LOCK_EX)
-        (self.path / "making").rename(self.path / "kept")
+        # The lock file gets its final name when it is locked, so that no process ever finds it unlocked.
+        self._lock = os.open(self.path / "new-owner-lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / "new-owner-lock").rename(self.path / "owner-lock")
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._kept)
+        os.close(self._lock)
 
 
 def _prefix() -> str:
     return f"plaza-{os.getuid()}-"
 
 
-def _clear_up() -> None:
-    for folder in PLACE.glob(f"{_prefix()}*"):
-        if not _is_kept(folder):
+def _remove_abandoned() -> None:
+    for folder in SHARED_MEMORY.glob(f"{_prefix()}*"):
+        if not _is_in_use(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_kept(folder: Path) -> bool:
+def _is_in_use(folder: Path) -> bool:
     try:
         found = folder.lstat()
-    except FileNotFoundError:  # somebody else was quicker
+    except FileNotFoundError:  # another process removed it
         return False
-    if found.st_uid != os.getuid():  # everybody may put things there
+    if found.st_uid != os.getuid():  # every user can create directories there
         return True
     try:
-        handle = os.open(folder / "kept", os.O_RDWR | os.O_NOFOLLOW)
+        handle = os.open(folder / "owner-lock", os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return time.time() - found.st_mtime < YOUNG_SECONDS
+        return time.time() - found.st_mtime < MIN_AGE_SECONDS
     except OSError:
         return True
     try:
