@@ -24,7 +24,7 @@ def within_time_limit() -> asyncio.Timeout:
 
 async def connect_for_test(url: str, **options: Any) -> Valkey:
     """A connection that a busy machine does not break, for tests that are about something else."""
-    return await connect(url, **{"timeout": 30, "patience": 10, "connect_timeout": 10, **options})
+    return await connect(url, **{"timeout": 30, "queue_timeout": 10, "connect_timeout": 10, **options})
 
 
 async def connect_with_retries(url: str, **options: Any) -> Valkey:
@@ -40,7 +40,7 @@ async def connection_error(url: str, reason: str) -> ConnectionLost:
     async with within_time_limit():
         while True:
             try:
-                valkey = await connect(url, patience=0.2)
+                valkey = await connect(url, queue_timeout=0.2)
             except ConnectionLost as error:
                 if re.search(reason, str(error)):
                     return error

@@ -302,7 +302,7 @@ async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valke
     dead = _primary_of(changing, "k0")
     here = [key for key in KEYS if _primary_of(changing, key) is dead]
     there = [key for key in KEYS if key not in here]
-    async with await connect_with_retries(changing.url, patience=1) as valkey, within_time_limit():
+    async with await connect_with_retries(changing.url, queue_timeout=1) as valkey, within_time_limit():
         await valkey.batch([["GET", key] for key in KEYS])
         news: list[Any] = []
         valkey.on_invalidate(news.append)
@@ -350,7 +350,7 @@ def test_any_batch_is_put_together_in_its_order(session_cluster: Cluster, keys: 
 
 async def test_a_cluster_that_is_not_there_is_reported_at_once() -> None:
     with pytest.raises(ConnectionLost, match="No node"):
-        await connect("valkey+cluster://127.0.0.1:1,127.0.0.1:2", patience=0.2)
+        await connect("valkey+cluster://127.0.0.1:1,127.0.0.1:2", queue_timeout=0.2)
 
 
 class Moved:

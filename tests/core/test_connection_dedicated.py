@@ -59,7 +59,7 @@ async def test_a_gap_in_messages_is_never_silent(server: Server) -> None:
     async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey, within_time_limit():
         async with valkey.subscribe("news") as messages:
             await valkey.call("PUBLISH", "news", "one")
-            await eventually(lambda: messages.behind == 1)
+            await eventually(lambda: messages.unread == 1)
             relay.cut()
             with pytest.raises(ConnectionLost) as caught:
                 await drain(messages)
@@ -72,7 +72,7 @@ async def test_a_gap_in_messages_is_never_silent(server: Server) -> None:
 async def test_a_subscriber_too_far_behind_is_told(valkey: Valkey) -> None:
     async with valkey.subscribe("news") as messages:
         await valkey.batch([["PUBLISH", "news", i] for i in range(MAX_UNREAD_MESSAGES + 10)])
-        await eventually(lambda: messages.behind == MAX_UNREAD_MESSAGES)
+        await eventually(lambda: messages.unread == MAX_UNREAD_MESSAGES)
         with pytest.raises(Overloaded) as caught:
             await drain(messages)
         assert len(caught.value.extra["read"]) == MAX_UNREAD_MESSAGES

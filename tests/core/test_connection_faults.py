@@ -94,7 +94,7 @@ async def test_a_longer_timeout_outlives_the_default(fragile: Server) -> None:
 
 
 async def test_a_command_that_timed_out_before_it_was_written_is_never_sent(fragile: Server) -> None:
-    async with Relay(fragile.port) as relay, connected(relay.url, patience=TIME_LIMIT_SECONDS) as valkey:
+    async with Relay(fragile.port) as relay, connected(relay.url, queue_timeout=TIME_LIMIT_SECONDS) as valkey:
         relay.refuse, lost = True, loss(valkey)
         relay.cut()
         await lost.wait()
@@ -110,9 +110,9 @@ async def test_a_command_that_timed_out_before_it_was_written_is_never_sent(frag
 
 async def test_calls_above_the_bound_wait_and_then_get_a_clear_error(fragile: Server) -> None:
     # While the server answers, more callers than the bound just take turns.
-    async with connected(fragile.url, in_flight=10, patience=TIME_LIMIT_SECONDS) as valkey:
+    async with connected(fragile.url, max_in_flight=10, queue_timeout=TIME_LIMIT_SECONDS) as valkey:
         assert await asyncio.gather(*(valkey.call("ECHO", i) for i in range(1000))) == [str(i) for i in range(1000)]
-    async with connected(fragile.url, in_flight=10, patience=0.3, timeout=TIME_LIMIT_SECONDS) as valkey:
+    async with connected(fragile.url, max_in_flight=10, queue_timeout=0.3, timeout=TIME_LIMIT_SECONDS) as valkey:
         async with paused(fragile):
             calls = [asyncio.ensure_future(valkey.call("INCR", "bounded")) for _ in range(15)]
             refused = await outcomes(*calls[10:])
@@ -124,7 +124,7 @@ async def test_calls_above_the_bound_wait_and_then_get_a_clear_error(fragile: Se
 
 
 async def test_a_loop_that_stalls_for_longer_than_the_patience_turns_nobody_away(fragile: Server) -> None:
-    async with connected(fragile.url, patience=0.05) as valkey:
+    async with connected(fragile.url, queue_timeout=0.05) as valkey:
         assert await valkey.call("PING") == "PONG"
         calls = [valkey.call("ECHO", i) for i in range(10)]
         time.sleep(0.2)  # noqa: ASYNC251  # what it was busy with was not Valkey, which has not even been asked
@@ -132,7 +132,7 @@ async def test_a_loop_that_stalls_for_longer_than_the_patience_turns_nobody_away
 
 
 async def test_the_queue_of_waiting_calls_is_bounded_too(fragile: Server) -> None:
-    async with connected(fragile.url, in_flight=1, waiting=5, patience=TIME_LIMIT_SECONDS) as valkey:
+    async with connected(fragile.url, max_in_flight=1, max_queued=5, queue_timeout=TIME_LIMIT_SECONDS) as valkey:
         async with paused(fragile):
             waiting = [asyncio.ensure_future(valkey.call("PING"))]
             await asyncio.sleep(0)  # written
@@ -144,7 +144,7 @@ async def test_the_queue_of_waiting_calls_is_bounded_too(fragile: Server) -> Non
 
 
 async def test_a_server_that_reads_nothing_makes_callers_wait_and_not_memory_grow(fragile: Server) -> None:
-    async with connected(fragile.url, patience=0.3, timeout=2) as valkey:
+    async with connected(fragile.url, queue_timeout=0.3, timeout=2) as valkey:
         async with paused(fragile):
             big = "x" * 1_000_000
             first = [asyncio.ensure_future(valkey.call("SET", "big", big)) for _ in range(20)]
@@ -169,7 +169,7 @@ async def test_what_was_in_flight_when_the_connection_broke_may_have_run(fragile
 
 async def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
     with running_server() as server:
-        async with connected(server.url, patience=0.6) as valkey:
+        async with connected(server.url, queue_timeout=0.6) as valkey:
             lost = loss(valkey)
             server.stop(signal.SIGKILL)
             await lost.wait()
@@ -188,7 +188,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
 
 async def test_a_short_absence_is_only_a_delay() -> None:
     with running_server("--appendonly", "yes", "--appendfsync", "always") as server:
-        async with connected(server.url, patience=TIME_LIMIT_SECONDS) as valkey:
+        async with connected(server.url, queue_timeout=TIME_LIMIT_SECONDS) as valkey:
             await valkey.call("SET", "k", "v")
             lost = loss(valkey)
             server.stop(signal.SIGKILL)
@@ -201,7 +201,7 @@ async def test_a_short_absence_is_only_a_delay() -> None:
 async def test_a_server_that_loads_its_data_is_as_good_as_away() -> None:
     slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"]
     with running_server(*slow) as server:
-        async with connected(server.url, patience=0.5) as valkey:
+        async with connected(server.url, queue_timeout=0.5) as valkey:
             await valkey.batch([["SET", f"key:{i}", "x" * 100] for i in range(300)])
             await valkey.call("SAVE")
             server.stop(signal.SIGKILL)
@@ -223,7 +223,7 @@ async def test_a_server_that_loads_its_data_is_as_good_as_away() -> None:
 
 
 async def test_a_paused_server_is_left_in_bounded_time_and_found_again(fragile: Server) -> None:
-    async with connected(fragile.url, timeout=0.2, patience=0.2, connect_timeout=0.3) as valkey:
+    async with connected(fragile.url, timeout=0.2, queue_timeout=0.2, connect_timeout=0.3) as valkey:
         async with paused(fragile):
             error: BaseException = Unavailable()
             while "does not answer" not in str(error):  # at first it is a connection on which nothing comes
@@ -279,7 +279,7 @@ async def test_replies_that_come_in_pieces_are_put_together(fragile: Server, pie
 
 
 async def test_attempts_to_reconnect_become_rarer_and_are_spread(fragile: Server) -> None:
-    async with Relay(fragile.port) as relay, connected(relay.url, backoff=0.002, backoff_most=0.1) as valkey:
+    async with Relay(fragile.port) as relay, connected(relay.url, backoff=0.002, max_backoff=0.1) as valkey:
         relay.refuse = True
         relay.accepted.clear()
         relay.cut()
@@ -295,7 +295,7 @@ async def test_attempts_to_reconnect_become_rarer_and_are_spread(fragile: Server
 
 async def test_a_server_that_cannot_be_reached_is_reported_at_connect() -> None:
     with pytest.raises(ConnectionLost, match="cannot be reached") as caught:
-        await connect("valkey://127.0.0.1:1", patience=0.2)
+        await connect("valkey://127.0.0.1:1", queue_timeout=0.2)
     assert not caught.value.may_have_run
 
 

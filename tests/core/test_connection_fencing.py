@@ -37,7 +37,7 @@ class BreakingValkey(FaultyValkey):
         reply = asyncio.ensure_future(self._valkey.fcall(name, keys, *args, **how))
         if self.calls in self.stops:
             await asyncio.sleep(0)  # now it is written
-            connection = self._valkey.home(keys[0]).lane(False)  # type: ignore[attr-defined]
+            connection = self._valkey.topology.home(keys[0]).connection(False)  # type: ignore[attr-defined]
             self.broken += connection.connected
             connection.drop()
         return await reply
@@ -48,7 +48,7 @@ async def valkey(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     """A connection that reconnects at once, however often it breaks."""
     monkeypatch.setattr(connection_fencing, "KILL_SECONDS", TIME_LIMIT_SECONDS)
     use_layout(Layout.BRACES)
-    async with await connect_for_test(cluster.url, backoff=0.005, backoff_most=0.02) as valkey:
+    async with await connect_for_test(cluster.url, backoff=0.005, max_backoff=0.02) as valkey:
         yield valkey
     use_layout(Layout.PLAIN)
 
@@ -111,7 +111,7 @@ async def open_named_connection(connection: Any, name: str) -> tuple[asyncio.Str
 
 async def test_a_connection_that_the_server_still_has_is_killed(valkey: Valkey) -> None:
     """As after a pulled cable: the server does not know that the connection broke."""
-    connection = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
+    connection = valkey.primaries()[0].connection(False)  # type: ignore[attr-defined]
     reader, writer, id = await open_named_connection(connection, "plaza-lost")
     fenced = FencedConnection(connection, id, "plaza-lost")
     assert await asyncio.gather(*(fenced.kill() for _ in range(3))) == [True] * 3
@@ -131,7 +131,7 @@ async def test_without_permission_to_kill_connections_a_worker_recovers() -> Non
 
 
 async def test_a_client_id_that_now_belongs_to_another_connection_is_not_killed(valkey: Valkey) -> None:
-    connection = valkey.primaries()[0].lane(False)  # type: ignore[attr-defined]
+    connection = valkey.primaries()[0].connection(False)  # type: ignore[attr-defined]
     reader, writer, id = await open_named_connection(connection, "another-client")
     assert await FencedConnection(connection, id, "plaza-of-a-server-before-its-restart").kill()
     writer.write(b"PING\r\n")

@@ -42,7 +42,7 @@ PIECES = ([65_536], [17_000, 5], [100, 1, 400])
 async def play(server: Server, steps: list[Step]) -> None:
     calls: list[tuple[Any, asyncio.Future[Any]]] = []
     async with Relay(server.port) as relay:
-        valkey = await connect_with_retries(relay.url, timeout=1, patience=0.5, in_flight=4, backoff=0.001)
+        valkey = await connect_with_retries(relay.url, timeout=1, queue_timeout=0.5, max_in_flight=4, backoff=0.001)
         async with valkey, within_time_limit():
 
             def asked(expected: Any, answer: Awaitable[Any]) -> None:

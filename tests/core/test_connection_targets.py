@@ -73,7 +73,7 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
         ("valkey://h?timeuot=1", "unknown option 'timeuot'"),
         ("valkey://h?ssl_ca_certs=/x", "unknown option"),
         ("rediss://h?ssl_ca_certs=/no/such/file", "cannot be used"),
-        ("unix://", "names no socket"),
+        ("unix://", "has no socket path"),
     ],
 )
 def test_a_url_that_makes_no_sense_is_refused_with_the_reason(url: str, reason: str) -> None:

@@ -224,7 +224,7 @@ async def test_servers_with_the_api_key_are_not_limited(door: Door) -> None:
 
 async def test_with_valkey_away_the_answer_is_503_and_never_500(tmp_path: Path) -> None:
     with running_server() as server:
-        valkey = await connect_with_retries(server.url, patience=0.2)
+        valkey = await connect_with_retries(server.url, queue_timeout=0.2)
         async for door in open_door(valkey, tmp_path):
             server.stop()
             for request in (

@@ -239,7 +239,7 @@ async def overloaded_functions(cluster: Cluster) -> Functions:
     async with within_time_limit():
         while True:
             with contextlib.suppress(ConnectionLost):
-                valkey = await connect(cluster.url, in_flight=4, patience=0.02)
+                valkey = await connect(cluster.url, max_in_flight=4, queue_timeout=0.02)
                 try:
                     return await functions_stopped_by(valkey, no_stop)
                 except ConnectionLost:

@@ -214,7 +214,7 @@ def sample() -> None:
             now = getattr(CONNECTION_STATS, name)
             metric.inc(now - _sampled.get(name, 0))
             _sampled[name] = now
-        VALKEY_IN_FLIGHT.set(sum(len(link.pending) for link in list(CONNECTION_STATS.links)))
+        VALKEY_IN_FLIGHT.set(sum(len(socket.pending) for socket in list(CONNECTION_STATS.sockets)))
 
 
 _sampling = Lock()  # a scrape runs in a thread

@@ -1,7 +1,7 @@
-"""Where Valkey is, read from a URL.
+"""The address of a Valkey server, parsed from a URL.
 
-An address is printed in logs and errors, so its text never holds the password: `str()` gives the place alone, and
-`repr()` leaves the secret out.
+Addresses appear in logs and errors, so their text never contains the password: `str()` returns host and port, and
+`repr()` omits the password.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from plaza.core.errors import SettingError
 
 PORT = 6379
 _TLS = {"valkey": False, "redis": False, "valkeys": True, "rediss": True}
-# The names redis-py uses in its URLs, since those are the ones people have at hand.
+# The same names as in redis-py's URLs.
 _TLS_FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server: a host and port, or the path of a unix socket; and how to be let in."""
+    """One server: a host and port, or the path of a unix socket, and the credentials."""
 
     host: str = ""
     port: int = PORT
@@ -36,12 +36,12 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def at(self, host: str, port: int) -> Address:
-        """The same credentials at another node of the cluster."""
+        """Return the same credentials for another node of the cluster."""
         return replace(self, host=host, port=port)
 
 
 def parse_url(url: str) -> tuple[list[Address], bool]:
-    """The addresses that a URL names, and whether they are nodes of a cluster.
+    """Return the addresses in a URL, and whether they are nodes of a cluster.
 
     `valkey://user:password@host:port/database`, the same with `redis`, `valkeys` and `rediss` (TLS), with several
     hosts and `+cluster`, or `unix:///path?db=1`.
@@ -54,28 +54,28 @@ def parse_url(url: str) -> tuple[list[Address], bool]:
     username, _, password = credentials.partition(":")
     base = Address(username=unquote(username), password=unquote(password))
     if scheme == "unix" and not clustered:
-        _refuse(query, set())
+        _refuse_unknown(query, set())
         path = unquote(hosts + parts.path)
         if not path:
-            raise SettingError("The Valkey URL names no socket: write unix:///path/to/socket.")
+            raise SettingError("The Valkey URL has no socket path. Write unix:///path/to/socket.")
         return [replace(base, path=path, database=_database(database))], False
     if scheme not in _TLS:
-        raise SettingError(f"A Valkey URL cannot start with {parts.scheme!r}: write valkey://host:{PORT}.")
-    _refuse(query, _TLS_FILES if _TLS[scheme] else set())
+        raise SettingError(f"A Valkey URL cannot start with {parts.scheme!r}. Write valkey://host:{PORT}.")
+    _refuse_unknown(query, _TLS_FILES if _TLS[scheme] else set())
     base = replace(base, database=_database(database or parts.path.strip("/")))
     if clustered and base.database:
-        raise SettingError("A Valkey cluster is used with database 0 only.")
+        raise SettingError("A Valkey cluster has only database 0. Remove the database from the URL.")
     if _TLS[scheme]:
         base = replace(base, tls=_context(query))
     nodes = [base.at(*_host(text)) for text in hosts.split(",")]
     if len(nodes) > 1 and not clustered:
-        raise SettingError("A Valkey URL with several hosts starts with valkey+cluster://.")
+        raise SettingError("The Valkey URL has several hosts. Start it with valkey+cluster://.")
     return nodes, clustered
 
 
-def _refuse(query: dict[str, str], known: set[str]) -> None:
+def _refuse_unknown(query: dict[str, str], known: set[str]) -> None:
     for name in query.keys() - known:
-        raise SettingError(f"The Valkey URL has an unknown option {name!r}.")
+        raise SettingError(f"The Valkey URL has an unknown option {name!r}. Remove it.")
 
 
 def _database(text: str) -> int:

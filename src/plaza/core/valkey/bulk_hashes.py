@@ -1,9 +1,8 @@
-"""Hashes in bulk, cheaply.
+"""Reads batches of hashes over RESP2, which is cheaper.
 
-hiredis builds the map of a RESP3 reply three times slower than the flat list that RESP2 has for the same hash, and a
-page of posts is little else than hashes: turning that list into a dict here saves a third of the page's whole CPU. So
-a batch that only reads, and reads several hashes, travels on a connection that speaks RESP2. Everything else in such a
-batch must look the same in both protocols, which is what the list below is about.
+hiredis builds a RESP3 map three times slower than the flat list of RESP2. A page of posts is mostly hashes, and turning
+that list into a dict here saves a third of the page's CPU. So a batch that reads several hashes and writes nothing uses
+a RESP2 connection. Its other commands must have the same reply in both protocols; they are listed below.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from plaza.core.valkey.calls import Arg
 
-_ALIKE = frozenset(
+_SAME_REPLY = frozenset(
     [
         "EXISTS",
         "GET",
@@ -43,24 +42,24 @@ _ALIKE = frozenset(
 
 
 def hash_indexes(commands: Sequence[Sequence[Arg]]) -> Sequence[int]:
-    """Which commands of a batch read a whole hash, if the batch may be asked in RESP2 and that pays; else none."""
+    """Return the indexes of the HGETALL commands, if RESP2 is possible and cheaper for the batch; else nothing."""
     names = [command[0] for command in commands]
     count = names.count("HGETALL")
     if count == len(names) > 1:
         return range(count)
-    if count < 2 or not _ALIKE.issuperset(names):
+    if count < 2 or not _SAME_REPLY.issuperset(names):
         return ()
     return [i for i, name in enumerate(names) if name == "HGETALL"]
 
 
 def flat_replies_to_dicts(replies: list[Any], hashes: Sequence[int]) -> list[Any]:
-    """Turn the flat replies at these places into dicts. Errors stay what they are."""
+    """Turn the flat replies at these indexes into dicts. Errors stay."""
     for i in hashes:
         reply = replies[i]
         if reply.__class__ is list:
             fields = iter(reply)
-            fresh = {}
-            for field in fields:  # faster than `dict(zip(fields, fields))`, which makes a tuple of every pair
-                fresh[field] = next(fields)
-            replies[i] = fresh
+            result = {}
+            for field in fields:  # faster than `dict(zip(fields, fields))`, which creates a tuple per pair
+                result[field] = next(fields)
+            replies[i] = result
     return replies

@@ -1,8 +1,7 @@
-"""What a call to Valkey is made of, and what can become of it.
+"""The types of calls to Valkey: options, errors, pending calls and statistics.
 
-Errors say what the caller needs to decide: `may_have_run` is False only when not one byte of the command was handed
-to the connection, so repeating it is safe whatever it does. Those that mean "Valkey is away" are `Unavailable`, so a
-service that does not catch them answers 503.
+Errors say what the caller needs to decide: `may_have_run` is False only if no byte of the command was written, so
+repeating it is safe. Errors that mean "Valkey is away" are `Unavailable`: a request fails with 503.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ Arg = str | bytes | int | float
 
 
 class ReplyError(Exception):
-    """Valkey answered with an error. `code` is its first word, such as `WRONGTYPE`; `sent` is what it answers."""
+    """An error reply. `code` is its first word, such as `WRONGTYPE`; `sent` is the packed command."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.sent = b""  # not part of the message: it may hold what is secret
+        self.sent = b""  # not part of the message, because it can contain secrets
 
 
 class ValkeyUnavailable(Unavailable):
-    """Valkey is away. The error's own text says where and why, for logs and operators; clients get only `detail`."""
+    """Valkey is away. The error's text names the address and the reason, for logs; HTTP clients get only `detail`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -40,7 +39,7 @@ class ValkeyUnavailable(Unavailable):
 
 
 class ConnectionLost(ValkeyUnavailable):
-    """The connection broke, or could not be made. `fenced` is the one that broke: what it carried may still run."""
+    """The connection broke, or could not be made. `fenced` is the broken connection: its commands may still run."""
 
     def __init__(self, text: str, *, may_have_run: bool, fenced: FencedConnection | None = None) -> None:
         super().__init__(text)
@@ -49,7 +48,7 @@ class ConnectionLost(ValkeyUnavailable):
 
 
 class CallTimeout(ValkeyUnavailable):
-    """No reply came in time. The command may still run, or have run."""
+    """No reply arrived in time. The command may still run, or have run."""
 
     def __init__(self, text: str, *, may_have_run: bool) -> None:
         super().__init__(text)
@@ -57,15 +56,15 @@ class CallTimeout(ValkeyUnavailable):
 
 
 class Overloaded(ValkeyUnavailable):
-    """As many calls as allowed are in flight, and the wait for a turn was in vain. The command did not run."""
+    """Too many calls are in flight, and this one waited too long. The command did not run."""
 
     may_have_run = False
 
 
 class NotReady(ValkeyUnavailable):
-    """Valkey is there and cannot serve now: it loads its data, elects a primary, has no memory left.
+    """Valkey is reachable and cannot serve now: it loads its data, elects a primary or is out of memory.
 
-    `reply` is the first word of its error, and `message` all of it. The command did not run.
+    `reply` is the first word of the error reply, `message` all of it. The command did not run.
     """
 
     may_have_run = False
@@ -82,22 +81,22 @@ _NOT_READY = frozenset(
 
 
 class ConnectionStats:
-    """What this process's connections have done so far, in plain numbers: `core/metrics.py` looks now and then."""
+    """Counters of all connections of this process. `core/metrics.py` reads them regularly."""
 
-    __slots__ = ("failures", "links", "reconnects", "trips")
+    __slots__ = ("failures", "reconnects", "sockets", "trips")
 
     def __init__(self) -> None:
         self.trips = 0
-        self.failures = 0  # calls without an answer, or answered "not now"
+        self.failures = 0  # calls without a reply, or with a `NotReady` one
         self.reconnects = 0
-        self.links: set[Any] = set()  # open connections; each has its `pending` calls
+        self.sockets: set[Any] = set()  # open connections; each has its `pending` calls
 
 
 CONNECTION_STATS = ConnectionStats()
 
 
 def error_reply(message: str | bytes) -> Exception:
-    """The exception an error reply becomes; bytes strangers wrote cannot break it."""
+    """Return the exception for an error reply; invalid UTF-8 is replaced."""
     text = message if isinstance(message, str) else message.decode(errors="replace")
     code = text.split(" ", 1)[0]
     if code not in _NOT_READY:
@@ -108,20 +107,20 @@ def error_reply(message: str | bytes) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How long and how much. Times are in seconds."""
+    """Timeouts (in seconds) and limits of a connection."""
 
-    timeout: float = 5.0  # a call without a timeout of its own
-    patience: float = 1.0  # to wait for a connection, or for a turn, before a call fails
-    connect_timeout: float = 2.0  # one attempt: TCP, TLS, AUTH
-    in_flight: int = 4096  # calls written and not answered
-    waiting: int = 65_536  # calls not written yet, when there is no turn for them
-    backoff: float = 0.05  # between attempts to connect, doubling each time,
-    backoff_most: float = 2.0  # up to this
+    timeout: float = 5.0  # of a call without a timeout of its own
+    queue_timeout: float = 1.0  # how long a call waits to be written: for the connection, or for other calls
+    connect_timeout: float = 2.0  # of one attempt: TCP, TLS, AUTH
+    max_in_flight: int = 4096  # calls written and not answered
+    max_queued: int = 65_536  # calls not written yet
+    backoff: float = 0.05  # between attempts to connect, doubled each time
+    max_backoff: float = 2.0
 
 
 @dataclass(slots=True)
 class RequestUsage:
-    """What one request has asked of Valkey: round trips, and seconds spent waiting for them (summed)."""
+    """The round trips of one request, and the sum of the seconds it waited for them."""
 
     trips: int = 0
     seconds: float = 0.0
@@ -131,7 +130,7 @@ REQUEST_USAGE: ContextVar[RequestUsage | None] = ContextVar("usage", default=Non
 
 
 class ReplyGroup:
-    """Several replies that make one answer. `finish` turns them into it, in the order of the connection."""
+    """The replies of several commands that make one result. `finish` computes it, in reply order."""
 
     __slots__ = ("count", "finish", "replies")
 
@@ -141,14 +140,14 @@ class ReplyGroup:
         self.replies: list[Any] = []
 
 
-# What waits for a reply: packed command, who waits, how many replies, whose usage, since when, until when.
-# A tuple, because one is made for every command and nothing is cheaper to make.
+# A call: packed command, future, group if it has several replies, the request's usage, when queued, when it expires.
+# A tuple, because every command creates one and a tuple is the cheapest object.
 PendingCall = tuple[bytes, "Future[Any]", "ReplyGroup | None", "RequestUsage | None", float, float]
 
 
-def fail(entry: PendingCall, error: Exception, now: float) -> None:
-    """End a call without a reply, unless it has ended already."""
-    _, future, _, usage, since, _ = entry
+def fail(call: PendingCall, error: Exception, now: float) -> None:
+    """Fail a call without a reply, unless it has ended."""
+    _, future, _, usage, since, _ = call
     if not future.done():
         CONNECTION_STATS.failures += 1
         if usage is not None:
@@ -157,17 +156,17 @@ def fail(entry: PendingCall, error: Exception, now: float) -> None:
 
 
 def with_command(packed: bytes, error: Exception) -> Exception:
-    """An error that knows what it answers, if Valkey said it."""
+    """Store the packed command in an error reply, and return the error."""
     if isinstance(error, ReplyError):
         error.sent = packed
     return error
 
 
-def command_words(packed: bytes, most: int) -> list[str]:
-    """The words of packed commands, as far as there are no more than that."""
+def command_words(packed: bytes, max_words: int) -> list[str]:
+    """Return the first words of packed commands."""
     words: list[str] = []
     at = 0
-    while at < len(packed) and len(words) < most:
+    while at < len(packed) and len(words) < max_words:
         end = packed.index(b"\r\n", at)
         start = end + 2
         if packed[at : at + 1] == b"$":
@@ -179,7 +178,7 @@ def command_words(packed: bytes, most: int) -> list[str]:
 
 
 def all_or_first_error(replies: list[Any]) -> list[Any]:
-    """The answers of a batch; if one is an error, that error instead."""
+    """Return the replies of a batch, or raise the first error."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply
@@ -187,13 +186,13 @@ def all_or_first_error(replies: list[Any]) -> list[Any]:
 
 
 def exec_replies(replies: list[Any]) -> list[Any]:
-    """The answers of MULTI … EXEC. What made EXEC refuse is the error of the command that could not be queued."""
+    """Return the replies of MULTI … EXEC. If EXEC failed, raise the error of the command that could not be queued."""
     if isinstance(replies[-1], Exception):
         all_or_first_error(replies)
-    answers: list[Any] = replies[-1]
-    return answers
+    results: list[Any] = replies[-1]
+    return results
 
 
 def exec_replies_or_error(replies: list[Any]) -> list[Any]:
-    """The same, if none of the commands ran into an error."""
+    """The same, but raise the first error of a command."""
     return all_or_first_error(exec_replies(replies))

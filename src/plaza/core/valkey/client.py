@@ -1,4 +1,4 @@
-"""What a service may ask of Valkey, whether one server or a cluster is behind it."""
+"""`Valkey`: the interface that services use, for one server or a cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ OnInvalidate = Callable[[list[str] | None], None]
 
 
 class BlockingConnection(Protocol):
-    """A connection of one's own: `core/valkey/dedicated.py`."""
+    """A dedicated connection, for commands that block on the server: `dedicated.py`."""
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any: ...
 
 
 class InvalidationListeners:
-    """Who wants to know of changed keys. One that fails does not keep the news from the others."""
+    """Callbacks for changed keys. An exception in one does not stop the others."""
 
     def __init__(self) -> None:
         self._callbacks: list[OnInvalidate] = []
@@ -32,19 +32,26 @@ class InvalidationListeners:
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
-    def tell(self, keys: list[str] | None) -> None:
+    def on_push(self, message: list[Any]) -> None:
+        if message[0] == "invalidate":
+            self.notify(message[1])
+
+    def notify(self, keys: list[str] | None) -> None:
         for callback in list(self._callbacks):
             try:
                 callback(keys)
             except Exception as error:
-                context = {"message": "A listener to changed keys failed.", "exception": error}
+                context = {"message": "A callback for changed keys failed.", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
 
 class Valkey(ABC):
-    """What every service holds: one server or a cluster, which it need not know."""
+    """One server or a cluster; callers need not know which."""
 
     clustered: bool
+
+    def __init__(self) -> None:
+        self._listeners = InvalidationListeners()
 
     @property
     def layout(self) -> Layout:
@@ -54,9 +61,9 @@ class Valkey(ABC):
     def call(
         self, *command: Arg, timeout: float | None = None, raw: bool = False, key: str | None = None
     ) -> Awaitable[Any]:
-        """One command, one round trip. Text in RESP3 shapes, or with `raw` bytes in RESP2 shapes.
+        """Run a command. One round trip. The reply is text in RESP3 types, or with `raw` bytes in RESP2 types.
 
-        `key` says where the command belongs in a cluster, for a command whose key is in an unusual place.
+        `key` names the command's key on a cluster, for commands where it is in an unusual position.
         """
 
     @abstractmethod
@@ -68,9 +75,9 @@ class Valkey(ABC):
         raw: bool = False,
         return_errors: bool = False,
     ) -> Awaitable[list[Any]]:
-        """Many commands in one round trip, not atomic; answers in order. The first error is raised, or all returned.
+        """Run many commands in one round trip, not atomically. Raises the first error, or returns all errors.
 
-        One that only reads may travel beside other calls: it sees all that was answered before it was asked.
+        A batch that only reads may use another connection: it sees every write that was answered before it.
         """
 
     @abstractmethod
@@ -82,7 +89,7 @@ class Valkey(ABC):
         raw: bool = False,
         return_errors: bool = False,
     ) -> Awaitable[list[Any]]:
-        """Many commands in one atomic step and one round trip. The first error is raised, or all that ran into one."""
+        """Run many commands atomically in one round trip. Raises the first error, or returns all errors."""
 
     def fcall(
         self,
@@ -100,43 +107,43 @@ class Valkey(ABC):
     def tracked(
         self, *command: Arg, store: Callable[[Any], Any] | None = None, timeout: float | None = None
     ) -> Awaitable[Any]:
-        """Read, and have Valkey tell `on_invalidate` when what was read changes.
+        """Read keys that Valkey tracks: `on_invalidate` is called when one changes.
 
-        `keep(reply)` runs in reply order, so before the invalidation of any later change: store there, and nothing
-        stale stays. What it returns is the answer.
+        `store(reply)` runs in reply order, before the invalidation of any later change, so what it stores cannot become
+        stale. Its return value is the result.
         """
 
     async def tracked_with_batch(
-        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], store: Callable[[Any], Any]
+        self, command: Sequence[Arg], batch: Sequence[Sequence[Arg]], store: Callable[[Any], Any]
     ) -> list[Any]:
-        """A tracked read and a batch that is not tracked, side by side: all answers, the read's first."""
+        """Run a tracked read and an untracked batch together. Returns all replies, the read's first."""
         reading = asyncio.ensure_future(self.tracked(*command, store=store))
-        answers = await self.batch(beside)
-        return [await reading, *answers]
+        replies = await self.batch(batch)
+        return [await reading, *replies]
 
-    @abstractmethod
     def on_invalidate(self, callback: OnInvalidate) -> Callable[[], None]:
-        """Be told keys that changed since their tracked read, or None if any may have. Returns how to stop."""
+        """Register a callback for changed tracked keys; None means any key. Returns a function that removes it."""
+        return self._listeners.add(callback)
 
     @abstractmethod
     def subscribe(self, *channels: str) -> Subscription:
-        """Messages of channels, on a connection of their own."""
+        """Subscribe to channels, on a dedicated connection."""
 
     @abstractmethod
     def blocking(self) -> AbstractAsyncContextManager[BlockingConnection]:
-        """A connection of one's own, for commands that wait on the server."""
+        """Open a dedicated connection, for commands that block on the server."""
 
     @abstractmethod
     def primaries(self) -> Sequence[Valkey]:
-        """Each server that holds keys, for work that goes to all of them: SCAN, FUNCTION LOAD."""
+        """Return each server that has keys, for SCAN, FUNCTION LOAD and the like."""
 
     @abstractmethod
     async def ready(self) -> None:
-        """Wait for the connection, for as long as a call would."""
+        """Wait for the connection, at most as long as a call would."""
 
     @abstractmethod
     async def close(self) -> None:
-        """End for good. Calls that still wait fail."""
+        """Close permanently. Waiting calls fail."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""A batch whose commands live on several nodes, and is one batch to its caller."""
+"""`ClusterBatch`: one batch whose commands go to several nodes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class ClusterBatch:
-    """Puts the parts of a batch together in order, and sends again what was redirected.
+    """Combines the replies of the nodes in order, and follows redirections.
 
-    Callbacks and not a task, which would cost as much as all the rest of a small batch.
+    It uses callbacks, not a task: a task would cost as much as the rest of a small batch.
     """
 
     def __init__(
         self, cluster: ClusterValkey, packed: list[bytes], parts: int, until: float, return_errors: bool
     ) -> None:
-        self.answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._cluster = cluster
         self._packed = packed
         self._several = parts > 1
@@ -34,52 +34,52 @@ class ClusterBatch:
         self._moved: list[tuple[int, Connection]] = []
         self._failure: BaseException | None = None
 
-    def add(self, where: list[int], connection: Connection, part: asyncio.Future[list[Any]]) -> None:
-        part.add_done_callback(partial(self._arrived, where, connection))
+    def add(self, indexes: list[int], connection: Connection, part: asyncio.Future[list[Any]]) -> None:
+        part.add_done_callback(partial(self._arrived, indexes, connection))
 
-    def _arrived(self, where: list[int], connection: Connection, part: asyncio.Future[list[Any]]) -> None:
+    def _arrived(self, indexes: list[int], connection: Connection, part: asyncio.Future[list[Any]]) -> None:
         self._left -= 1
         failure = part.exception()
         if failure is not None:
             self._failure = failure
         else:
-            for i, reply in zip(where, part.result(), strict=True):
+            for i, reply in zip(indexes, part.result(), strict=True):
                 self._replies[i] = reply
                 if isinstance(reply, Exception) and is_redirect(reply):
                     self._moved.append((i, connection))
-        if self._left == 0 and not self.answer.done():
+        if self._left == 0 and not self.result.done():
             self._finish()
 
     def _finish(self) -> None:
         if self._failure is not None:
             if self._several:
-                self._failure.may_have_run = True  # type: ignore[attr-defined]  # if not this part, then another
-            self.answer.set_exception(self._failure)
+                self._failure.may_have_run = True  # type: ignore[attr-defined]  # another part may have run
+            self.result.set_exception(self._failure)
         elif self._moved:
             task = self._cluster.start(self._follow())
-            self.answer.add_done_callback(lambda _: task.cancel())
+            self.result.add_done_callback(lambda _: task.cancel())
         else:
-            self._settle()
+            self._resolve()
 
     async def _follow(self) -> None:
-        work = []
+        retries = []
         for i, connection in self._moved:
             again = resend(self._packed[i], 1, single_reply, self._until)
-            work.append(self._cluster.retry(connection, self._replies[i], self._until, again))
+            retries.append(self._cluster.redirects.retry(connection, self._replies[i], self._until, again))
         try:
-            answers = await asyncio.gather(*work, return_exceptions=True)
+            replies = await asyncio.gather(*retries, return_exceptions=True)
         except asyncio.CancelledError:
-            if not self.answer.done():  # then it is not the caller who gave up
-                self.answer.set_exception(self._cluster.closed())
+            if not self.result.done():  # the cluster was closed, not the caller cancelled
+                self.result.set_exception(self._cluster.closed())
             raise
-        for (i, _), answer in zip(self._moved, answers, strict=True):
-            self._replies[i] = answer
-        self._settle()
+        for (i, _), reply in zip(self._moved, replies, strict=True):
+            self._replies[i] = reply
+        self._resolve()
 
-    def _settle(self) -> None:
-        if self.answer.done():
+    def _resolve(self) -> None:
+        if self.result.done():
             return
         try:
-            self.answer.set_result(self._replies if self._return_errors else all_or_first_error(self._replies))
+            self.result.set_result(self._replies if self._return_errors else all_or_first_error(self._replies))
         except Exception as error:
-            self.answer.set_exception(with_command(b"".join(self._packed), error))
+            self.result.set_exception(with_command(b"".join(self._packed), error))

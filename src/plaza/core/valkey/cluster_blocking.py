@@ -1,4 +1,4 @@
-"""Commands that wait, on a cluster: a connection of one's own to each node that one of them belongs to."""
+"""Blocking commands on a cluster: a dedicated connection to each node that they need."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ if TYPE_CHECKING:
 
 
 class ClusterBlocking:
-    """A connection of one's own to whichever node a command belongs to."""
+    """Dedicated connections to the nodes of a cluster, chosen by each command's key."""
 
     def __init__(self, cluster: ClusterValkey) -> None:
         self._cluster = cluster
-        self._alone: dict[tuple[str, int], DedicatedConnection] = {}
+        self._connections: dict[tuple[str, int], DedicatedConnection] = {}
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any:
-        def again(connection: Connection, asking: bool) -> Awaitable[Any]:
-            # Without ASKING: what waits for a slot on the move tries again until it has moved.
-            return self._at(connection.address).call(*command, timeout=timeout)
+        def send(connection: Connection, asking: bool) -> Awaitable[Any]:
+            # Without ASKING: a blocking command on a migrating slot retries until the slot has moved.
+            return self._connection_to(connection.address).call(*command, timeout=timeout)
 
-        connection = self._cluster.home(first_key(command)).lane(False)
-        return await self._cluster.insist(again(connection, False), connection, self._cluster.until(timeout), again)
+        connection = self._cluster.topology.home(first_key(command)).connection(False)
+        until = self._cluster.until(timeout)
+        return await self._cluster.redirects.follow(send(connection, False), connection, until, send)
 
-    def _at(self, address: Address) -> DedicatedConnection:
-        place = (address.host, address.port)
-        if place not in self._alone:
-            self._alone[place] = DedicatedConnection(Connection(address, self._cluster.options), pack)
-        return self._alone[place]
+    def _connection_to(self, address: Address) -> DedicatedConnection:
+        node = (address.host, address.port)
+        if node not in self._connections:
+            self._connections[node] = DedicatedConnection(Connection(address, self._cluster.options), pack)
+        return self._connections[node]
 
     async def close(self) -> None:
-        for alone in self._alone.values():
-            await alone.close()
+        for connection in self._connections.values():
+            await connection.close()

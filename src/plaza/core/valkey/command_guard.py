@@ -1,9 +1,8 @@
-"""What nobody may send on a connection that all share.
+"""Rejects commands that must not run on a shared connection.
 
-Some commands change the connection itself, so that others get answers to questions they did not ask (`SELECT`,
-`MULTI`, `CLIENT REPLY`), some are never answered in the ordinary way (`SUBSCRIBE`), and some make everybody behind them
-wait (`BLPOP`). One that slipped through, from the HTTP proxy say, would show one user's data to another. They are
-refused here, before anything is queued.
+Some commands change the connection, so that other callers get wrong replies (`SELECT`, `MULTI`, `CLIENT REPLY`), some
+have no ordinary reply (`SUBSCRIBE`), and some block all callers (`BLPOP`). One such command, for example from the HTTP
+proxy, would show one user's data to another. They are rejected before they are queued.
 """
 
 from __future__ import annotations
@@ -12,30 +11,30 @@ from collections.abc import Sequence
 
 from plaza.core.valkey.calls import Arg, ReplyError
 
-_UNANSWERED = "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE MONITOR SYNC PSYNC REPLCONF"
-_CHANGING = "ASKING AUTH DISCARD EXEC HELLO MULTI QUIT READONLY READWRITE RESET SELECT UNWATCH WATCH"
-_WAITING = "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WAIT WAITAOF"
-_NEVER = frozenset(f"{_UNANSWERED} {_CHANGING} {_WAITING}".split())
-_SOMETIMES = {
+_WITHOUT_REPLY = "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE MONITOR SYNC PSYNC REPLCONF"
+_CHANGE_CONNECTION = "ASKING AUTH DISCARD EXEC HELLO MULTI QUIT READONLY READWRITE RESET SELECT UNWATCH WATCH"
+_BLOCK = "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WAIT WAITAOF"
+_FORBIDDEN = frozenset(f"{_WITHOUT_REPLY} {_CHANGE_CONNECTION} {_BLOCK}".split())
+_FORBIDDEN_OPTIONS = {
     "CLIENT": frozenset(["CACHING", "REPLY", "TRACKING"]),
     "XREAD": frozenset(["BLOCK"]),
     "XREADGROUP": frozenset(["BLOCK"]),
 }
 
 
-# Names that were looked at and are harmless whatever follows, as they were spelled. Looking here first costs a
-# thirtieth of a call; asking `check` every time would cost a quarter.
+# Names that were checked and are allowed with any arguments, as they were spelled. A lookup here costs a thirtieth of
+# a call; `check_allowed` would cost a quarter.
 ALLOWED_NAMES: set[Arg] = set()
-_MOST = 1024  # spellings; whoever sends more is looked at each time
+_MAX_NAMES = 1024  # more spellings are checked each time
 
 
 def check_allowed(command: Sequence[Arg]) -> None:
-    """Refuse a command that would harm the others on a shared connection."""
+    """Raise `ReplyError` if a command must not run on a shared connection."""
     name = _text(command[0])
-    words = _SOMETIMES.get(name)
-    if name in _NEVER or (words and not words.isdisjoint(map(_text, command[1:8]))):
-        raise ReplyError("ERR", f"ERR {name} is not possible on a shared connection.")
-    if not words and len(ALLOWED_NAMES) < _MOST:
+    options = _FORBIDDEN_OPTIONS.get(name)
+    if name in _FORBIDDEN or (options and not options.isdisjoint(map(_text, command[1:8]))):
+        raise ReplyError("ERR", f"ERR {name} is not allowed on a shared connection.")
+    if not options and len(ALLOWED_NAMES) < _MAX_NAMES:
         ALLOWED_NAMES.add(command[0])
 
 

@@ -1,9 +1,9 @@
-"""Ghosts: connections that broke while they carried something. Their server may have read it, and run it later.
+"""Kills connections that broke with commands in flight, so that these commands cannot run later.
 
-A caller who must know that nothing more will happen asks the server to end the old connection for good. Valkey runs one
-command after the other, so once it has answered that, whatever the connection carried has run or never will, wherever
-its bytes were waiting. The number by which a connection is ended is given out anew by a server that was restarted, so
-the name is compared too: each has one of its own.
+The server may have received the commands and run them after the connection broke. A caller that must exclude that
+kills the old connection on the server. Valkey runs one command after the other, so after the reply to CLIENT KILL the
+old commands have run or never will. A restarted server assigns client ids again, so the connection's unique name is
+compared too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Final, Protocol
 from plaza.core.errors import Unavailable
 from plaza.core.valkey.calls import Arg, ReplyError
 
-# How long it is worth waiting for a server to be back.
+# How long to wait for the server to come back.
 KILL_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
 
 
 class ReplacementConnection(Protocol):
-    """The connection to the same server that took the place of the one that broke."""
+    """The new connection to the same server."""
 
     async def ready(self) -> None: ...
 
@@ -31,7 +31,7 @@ class ReplacementConnection(Protocol):
 
 
 class FencedConnection:
-    """A connection of the past."""
+    """A broken connection whose commands may still run on the server."""
 
     def __init__(self, connection: ReplacementConnection, id: int, name: str) -> None:
         self._connection = connection
@@ -40,7 +40,7 @@ class FencedConnection:
         self._killing: asyncio.Task[bool] | None = None
 
     async def kill(self) -> bool:
-        """Whether it is sure that nothing it carried will run any more. However many ask, the server is asked once."""
+        """Kill the connection. Returns whether none of its commands can run any more. The server is asked once."""
         if self._killing is None:
             self._killing = asyncio.create_task(self._kill(), context=Context())
         return await asyncio.shield(self._killing)
@@ -52,7 +52,7 @@ class FencedConnection:
                 await self._connection.ready()
                 return await self._end()
             except ReplyError:
-                return False  # not everybody may end connections
+                return False  # this user may not kill connections
             except Unavailable:
                 await asyncio.sleep(PAUSE_SECONDS)
         return False

@@ -1,7 +1,7 @@
-"""What needs a connection of its own: messages that arrive unasked, and commands that wait on the server.
+"""Dedicated connections: subscriptions, and commands that block on the server.
 
-On the shared connection a `BLPOP` would hold up everybody behind it. Here it may take its time, and giving it up
-breaks the connection: otherwise Valkey would hand an element to a caller who has gone.
+On the shared connection a `BLPOP` would block all callers. Cancelling a blocking command breaks its connection:
+otherwise Valkey would give an element to a caller that no longer waits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from plaza.core.valkey.calls import Arg, CallTimeout, ConnectionLost, Overloaded
 if TYPE_CHECKING:
     from plaza.core.valkey.connection import Connection
 
-# Messages a subscriber may be behind. More than that, and it would never catch up; it is told so.
+# A subscriber with this many unread messages fails: it would not catch up.
 MAX_UNREAD_MESSAGES = 10_000
 
 
 class OpenConnection(Protocol):
-    """Makes a connection of its own; `connection.Connection` with all but these arguments given."""
+    """Opens a connection: `connection.Connection` with all but these arguments bound."""
 
     def __call__(self, *, on_push: Callable[[list[Any]], None], on_down: Callable[[], None]) -> Connection: ...
 
@@ -30,19 +30,19 @@ class OpenConnection(Protocol):
 class Subscription:
     """`async with valkey.subscribe("news") as messages: async for channel, payload in messages: …`
 
-    Messages of a broken connection are gone, so a gap is never silent: reading raises `ConnectionLost`, and whoever
-    subscribes again knows that it must look what it missed.
+    The messages of a broken connection are lost. Reading then raises `ConnectionLost`, so a subscriber knows that it
+    has missed some.
     """
 
-    def __init__(self, open_wire: OpenConnection, subscribe: bytes) -> None:
-        self._open_wire = open_wire
+    def __init__(self, open_connection: OpenConnection, subscribe: bytes) -> None:
+        self._open_connection = open_connection
         self._subscribe = subscribe
         self._messages: deque[tuple[str, str]] = deque()
         self._arrived = asyncio.Event()
         self._ended: Exception | None = None
 
     async def __aenter__(self) -> Self:
-        self._connection = self._open_wire(on_push=self._push, on_down=self._down)
+        self._connection = self._open_connection(on_push=self._push, on_down=self._down)
         try:
             await self._connection.ready()
             await self._connection.send(self._subscribe)
@@ -57,8 +57,8 @@ class Subscription:
         await self._connection.close()
 
     @property
-    def behind(self) -> int:
-        """How many messages have arrived and not been read."""
+    def unread(self) -> int:
+        """The number of messages that have arrived and not been read."""
         return len(self._messages)
 
     def __aiter__(self) -> Self:
@@ -90,14 +90,14 @@ class Subscription:
 
 
 class DedicatedConnection:
-    """One caller's connection. Use it from one task at a time, for commands that wait on the server."""
+    """One caller's connection, for commands that block on the server. Use it from one task at a time."""
 
     def __init__(self, connection: Connection, pack: Callable[[tuple[Arg, ...]], bytes]) -> None:
         self._connection = connection
         self._pack = pack
 
     async def call(self, *command: Arg, timeout: float | None = None) -> Any:
-        """Without a timeout: as long as the command says it will wait, and then as long as any other."""
+        """Run a command. The default timeout is the command's own blocking time plus the usual timeout."""
         if timeout is None:
             timeout = server_wait_seconds(command) + self._connection.options.timeout
         try:
@@ -110,26 +110,25 @@ class DedicatedConnection:
         await self._connection.close()
 
 
-_LAST = frozenset(("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"))
-_FIRST = frozenset(("BLMPOP", "BZMPOP"))
+_TIMEOUT_LAST = frozenset(("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"))
+_TIMEOUT_FIRST = frozenset(("BLMPOP", "BZMPOP"))
 UNLIMITED_SECONDS = 365 * 86_400.0
 
 
 def server_wait_seconds(command: Sequence[Arg]) -> float:
-    """Seconds a command may wait on the server by its own words; for ever is a year."""
+    """Return how long a command may block on the server by its arguments, in seconds; without limit is a year."""
     words = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in command]
     name = words[0].upper()
-    asked = "0"
-    if name in _LAST:
-        asked = words[-1]
-    elif name in _FIRST:
-        asked = words[1]
+    if name in _TIMEOUT_LAST:
+        block = words[-1]
+    elif name in _TIMEOUT_FIRST:
+        block = words[1]
     elif name in ("XREAD", "XREADGROUP"):
-        upper = [word.upper() for word in words[:8]]  # BLOCK stands before the names of streams
+        upper = [word.upper() for word in words[:8]]  # BLOCK comes before the names of streams
         if "BLOCK" not in upper:
             return 0.0
-        asked = words[upper.index("BLOCK") + 1]
-        return float(asked) / 1000 or UNLIMITED_SECONDS
+        block = words[upper.index("BLOCK") + 1]
+        return float(block) / 1000 or UNLIMITED_SECONDS
     else:
         return 0.0
-    return float(asked) or UNLIMITED_SECONDS
+    return float(block) or UNLIMITED_SECONDS

@@ -1,4 +1,4 @@
-"""`connect` opens a Valkey by its URL: one server or a cluster."""
+"""`connect` opens the server or cluster that a URL names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from plaza.core.valkey.standalone import StandaloneValkey
 
 
 async def connect(url: str, **options: Any) -> Valkey:
-    """A connection to what the URL names. Raises `ConnectionLost` if it cannot be reached now."""
+    """Connect to the server or cluster of a URL. Raises `ConnectionLost` if it cannot be reached."""
     addresses, clustered = parse_url(url)
-    limits = ConnectionOptions(**options)
-    valkey: Valkey = ClusterValkey(addresses, limits) if clustered else StandaloneValkey(addresses[0], limits)
+    parsed = ConnectionOptions(**options)
+    valkey: Valkey = ClusterValkey(addresses, parsed) if clustered else StandaloneValkey(addresses[0], parsed)
     try:
         await valkey.ready()
     except BaseException:

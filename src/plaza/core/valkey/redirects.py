@@ -1,4 +1,4 @@
-"""Answers of a cluster that mean "not here" or "not yet": the command did not run, and how it is sent again."""
+"""Redirections of a cluster (MOVED, ASK) and "try again" replies: the command did not run and is sent again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from plaza.core.valkey.connection import Connection, pack
 
 _ASKING = pack(("ASKING",))
 
-# Sends a command to a node, with ASKING or without.
+# Sends a command to a node, with or without ASKING.
 Resend = Callable[[Connection, bool], Awaitable[Any]]
 
 
 def is_redirect(error: Exception) -> bool:
-    """Whether the command did not run and belongs elsewhere, or will run here a little later."""
+    """Whether the command did not run and must be sent to another node, or again a little later."""
     if isinstance(error, ReplyError):
         return error.code in ("MOVED", "ASK")
     return isinstance(error, NotReady) and error.reply in ("TRYAGAIN", "CLUSTERDOWN")
@@ -32,11 +32,11 @@ def single_reply(replies: list[Any]) -> Any:
 
 
 def resend(packed: bytes, count: int, finish: Callable[[list[Any]], Any], until: float) -> Resend:
-    """How to send bytes to any node, with ASKING in the same write where that is needed."""
+    """Return a function that sends packed commands to a node, with ASKING in the same write if needed."""
 
-    def again(connection: Connection, asking: bool) -> asyncio.Future[Any]:
-        whole = _ASKING + packed if asking else packed
-        gather = ReplyGroup(count + asking, lambda replies: finish(replies[asking:]))
-        return connection.send(whole, gather, max(until - monotonic(), 0))
+    def send(connection: Connection, asking: bool) -> asyncio.Future[Any]:
+        to_send = _ASKING + packed if asking else packed
+        group = ReplyGroup(count + asking, lambda replies: finish(replies[asking:]))
+        return connection.send(to_send, group, max(until - monotonic(), 0))
 
-    return again
+    return send

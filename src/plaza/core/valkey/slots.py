@@ -1,7 +1,7 @@
-"""Which part of a cluster a command belongs to: pure rules, no I/O.
+"""Finds the slot of keys and the first key of commands, without I/O.
 
-A wrong guess is not wrong for long, since the node that is asked answers with the right place. So the table below holds
-the commands whose first key is not their first argument, and nothing else.
+A wrong slot is corrected by the node, which replies with a redirection. So the table below has only the commands whose
+first key is not their first argument.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from plaza.core.valkey.calls import Arg, ReplyError
 
 SLOTS = 16_384
 
-# Where the first key is, for commands that do not have it right after their name.
-_NOWHERE, _COUNTED, _AFTER_STREAMS = 0, -1, -2
-_PLACE: dict[str, int] = {
+# The position of the first key, for commands that do not have it right after their name.
+_NO_KEY, _COUNTED, _AFTER_STREAMS = 0, -1, -2
+_KEY_POSITION: dict[str, int] = {
     **dict.fromkeys(("OBJECT", "BITOP", "XGROUP", "XINFO", "MEMORY", "LMPOP", "ZMPOP"), 2),
     **dict.fromkeys(("ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD", "SINTERCARD"), 2),
     **dict.fromkeys(("BLMPOP", "BZMPOP"), 3),
     **dict.fromkeys(("FCALL", "FCALL_RO", "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"), _COUNTED),
     **dict.fromkeys(("XREAD", "XREADGROUP"), _AFTER_STREAMS),
     # Any node can answer these.
-    **dict.fromkeys(("ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "FLUSHALL"), _NOWHERE),
-    **dict.fromkeys(("FLUSHDB", "FUNCTION", "INFO", "LATENCY", "LOLWUT", "MODULE", "PING", "PUBLISH"), _NOWHERE),
-    **dict.fromkeys(("PUBSUB", "RANDOMKEY", "SCAN", "SCRIPT", "SLOWLOG", "TIME", "WAIT"), _NOWHERE),
+    **dict.fromkeys(("ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "FLUSHALL"), _NO_KEY),
+    **dict.fromkeys(("FLUSHDB", "FUNCTION", "INFO", "LATENCY", "LOLWUT", "MODULE", "PING", "PUBLISH"), _NO_KEY),
+    **dict.fromkeys(("PUBSUB", "RANDOMKEY", "SCAN", "SCRIPT", "SLOWLOG", "TIME", "WAIT"), _NO_KEY),
 }
 
 
 def key_slot(key: Arg) -> int:
-    """The slot of a key."""
+    """Return the slot of a key."""
     name = key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else str(key).encode()
     return crc_hqx(hash_tag(name), 0) % SLOTS
 
 
 def hash_tag(name: bytes) -> bytes:
-    """What a cluster hashes of a name: what is between the first braces, if there is something, else all of it."""
+    """Return the part of a name that a cluster hashes: the text in its first braces, if any, else all of it."""
     start = name.find(b"{")
     if start >= 0:
         end = name.find(b"}", start + 1)
@@ -45,27 +45,27 @@ def hash_tag(name: bytes) -> bytes:
 
 
 def first_key(command: Sequence[Arg]) -> Arg | None:
-    """The first key of a command, or None if it has none."""
+    """Return the first key of a command, or None."""
     name = command[0]
-    place = _PLACE.get(name.upper() if isinstance(name, str) else _text(name).upper(), 1)
-    if place > 0:
-        return command[place] if len(command) > place else None
-    if place == _COUNTED:
+    position = _KEY_POSITION.get(name.upper() if isinstance(name, str) else _text(name).upper(), 1)
+    if position > 0:
+        return command[position] if len(command) > position else None
+    if position == _COUNTED:
         return command[3] if len(command) > 3 and _text(command[2]) != "0" else None
-    if place == _AFTER_STREAMS:
+    if position == _AFTER_STREAMS:
         words = [_text(part).upper() for part in command]
-        place = words.index("STREAMS") + 1 if "STREAMS" in words else len(words)
-        return command[place] if len(command) > place else None
+        position = words.index("STREAMS") + 1 if "STREAMS" in words else len(words)
+        return command[position] if len(command) > position else None
     return None
 
 
 def _text(word: Arg) -> str:
-    return word.decode(errors="replace") if isinstance(word, bytes) else str(word)
+    return word.decode(errors="reposition") if isinstance(word, bytes) else str(word)
 
 
 def common_slot(commands: Sequence[Sequence[Arg]]) -> int | None:
-    """The slot that all these commands belong to; refused if there are several, None if none has a key."""
+    """Return the slot of all these commands, or None if none has a key. Raises `ReplyError` if there are several."""
     slots = {key_slot(key) for key in map(first_key, commands) if key is not None}
     if len(slots) > 1:
-        raise ReplyError("CROSSSLOT", "CROSSSLOT A transaction on a cluster has all its keys in one slot.")
+        raise ReplyError("CROSSSLOT", "CROSSSLOT On a cluster all keys of a transaction must be in one slot.")
     return next(iter(slots), None)

@@ -1,4 +1,4 @@
-"""One server behind the words of `Valkey`."""
+"""`StandaloneValkey`: the `Valkey` interface for one server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plaza.core.valkey.calls import (
     exec_replies,
     exec_replies_or_error,
 )
-from plaza.core.valkey.client import InvalidationListeners, OnInvalidate, Valkey
+from plaza.core.valkey.client import Valkey
 from plaza.core.valkey.command_guard import ALLOWED_NAMES, check_all_allowed, check_allowed
 from plaza.core.valkey.connection import Connection, OnErrorReply, pack
 from plaza.core.valkey.dedicated import DedicatedConnection, Subscription
@@ -30,7 +30,7 @@ _CACHING = pack(("CLIENT", "CACHING", "YES"))
 class StandaloneValkey(Valkey):
     """One Valkey server, over one connection that all callers share.
 
-    Two more are made when first asked for: one for raw shapes, and one for hashes in bulk (`bulk_hashes.py`).
+    Two more connections open on first use: one for raw replies, and one for batches of hashes (`bulk_hashes.py`).
     """
 
     clustered = False
@@ -40,16 +40,26 @@ class StandaloneValkey(Valkey):
         address: Address,
         options: ConnectionOptions,
         *,
-        on_refused: OnErrorReply | None = None,
+        on_error_reply: OnErrorReply | None = None,
         on_down: Callable[[], None] | None = None,
     ) -> None:
+        super().__init__()
         self.address = address
         self.options = options
-        self._on_refused = on_refused
-        self._on_down = on_down
-        self._listeners = InvalidationListeners()
+        self._on_error_reply = on_error_reply
+
+        def on_connection_down() -> None:
+            self._listeners.notify(None)
+            if on_down is not None:
+                on_down()
+
         self._connection = Connection(
-            address, options, tracking=True, on_push=self._pushed, on_down=self._down, on_refused=on_refused
+            address,
+            options,
+            tracking=True,
+            on_push=self._listeners.on_push,
+            on_down=on_connection_down,
+            on_error_reply=on_error_reply,
         )
         self._raw: Connection | None = None
         self._flat: Connection | None = None
@@ -57,12 +67,12 @@ class StandaloneValkey(Valkey):
     def __repr__(self) -> str:
         return f"<Valkey at {self.address}>"
 
-    def lane(self, raw: bool) -> Connection:
-        """The connection that speaks RESP3, or the one for raw shapes, which is made when first asked for."""
+    def connection(self, raw: bool) -> Connection:
+        """Return the shared connection, or the one for raw replies."""
         if not raw:
             return self._connection
         if self._raw is None:
-            self._raw = Connection(self.address, self.options, resp=2, text=False, on_refused=self._on_refused)
+            self._raw = Connection(self.address, self.options, resp=2, text=False, on_error_reply=self._on_error_reply)
         return self._raw
 
     def call(
@@ -70,7 +80,7 @@ class StandaloneValkey(Valkey):
     ) -> asyncio.Future[Any]:
         if command[0] not in ALLOWED_NAMES:
             check_allowed(command)
-        return (self.lane(raw) if raw else self._connection).send(pack(command), None, timeout)
+        return (self.connection(raw) if raw else self._connection).send(pack(command), None, timeout)
 
     def batch(
         self,
@@ -84,9 +94,9 @@ class StandaloneValkey(Valkey):
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return resolved_future([])
-        return self.part(commands, packed, list if return_errors else all_or_first_error, timeout, raw)[1]
+        return self.send_batch(commands, packed, list if return_errors else all_or_first_error, timeout, raw)[1]
 
-    def part(
+    def send_batch(
         self,
         commands: Sequence[Sequence[Arg]],
         packed: list[bytes],
@@ -94,15 +104,15 @@ class StandaloneValkey(Valkey):
         timeout: float | None,
         raw: bool,
     ) -> tuple[Connection, asyncio.Future[list[Any]]]:
-        """Send a batch, or what a cluster has for this node of one, by the connection that suits it."""
-        connection = self.lane(raw)
-        gather = ReplyGroup(len(packed), finish)
+        """Send a batch, or a cluster batch's part for this node. Returns the connection used and the replies."""
+        connection = self.connection(raw)
+        group = ReplyGroup(len(packed), finish)
         if not raw and (hashes := hash_indexes(commands)):
             if self._flat is None:
                 self._flat = Connection(self.address, self.options, resp=2)
             connection = self._flat
-            gather.finish = lambda replies: finish(flat_replies_to_dicts(replies, hashes))
-        return connection, connection.send(b"".join(packed), gather, timeout)
+            group.finish = lambda replies: finish(flat_replies_to_dicts(replies, hashes))
+        return connection, connection.send(b"".join(packed), group, timeout)
 
     def multi(
         self,
@@ -116,10 +126,9 @@ class StandaloneValkey(Valkey):
         packed = [pack(tuple(command)) for command in commands]
         if not packed:
             return resolved_future([])
-        whole = b"".join((MULTI, *packed, EXEC))
-        return self.lane(raw).send(
-            whole, ReplyGroup(len(packed) + 2, exec_replies if return_errors else exec_replies_or_error), timeout
-        )
+        finish = exec_replies if return_errors else exec_replies_or_error
+        group = ReplyGroup(len(packed) + 2, finish)
+        return self.connection(raw).send(b"".join((MULTI, *packed, EXEC)), group, timeout)
 
     def tracked(
         self, *command: Arg, store: Callable[[Any], Any] | None = None, timeout: float | None = None
@@ -133,29 +142,17 @@ class StandaloneValkey(Valkey):
         return self._connection.send(_CACHING + pack(command), ReplyGroup(2, finish), timeout)
 
     async def tracked_with_batch(
-        self, command: Sequence[Arg], beside: Sequence[Sequence[Arg]], store: Callable[[Any], Any]
+        self, command: Sequence[Arg], batch: Sequence[Sequence[Arg]], store: Callable[[Any], Any]
     ) -> list[Any]:
-        check_all_allowed([command, *beside])
+        check_all_allowed([command, *batch])
 
         def finish(replies: list[Any]) -> list[Any]:
             _, reply, *others = all_or_first_error(replies)
             return [store(reply), *others]
 
-        packed = [_CACHING, pack(tuple(command)), *(pack(tuple(other)) for other in beside)]
-        answers: list[Any] = await self._connection.send(b"".join(packed), ReplyGroup(len(packed), finish))
-        return answers
-
-    def on_invalidate(self, callback: OnInvalidate) -> Callable[[], None]:
-        return self._listeners.add(callback)
-
-    def _pushed(self, message: list[Any]) -> None:
-        if message[0] == "invalidate":
-            self._listeners.tell(message[1])
-
-    def _down(self) -> None:
-        self._listeners.tell(None)
-        if self._on_down is not None:
-            self._on_down()
+        packed = [_CACHING, pack(tuple(command)), *(pack(tuple(other)) for other in batch)]
+        result: list[Any] = await self._connection.send(b"".join(packed), ReplyGroup(len(packed), finish))
+        return result
 
     def subscribe(self, *channels: str) -> Subscription:
         # PING is answered once the channels are listened to, in a reply like any other.
@@ -164,11 +161,11 @@ class StandaloneValkey(Valkey):
 
     @asynccontextmanager
     async def blocking(self) -> AsyncIterator[DedicatedConnection]:
-        alone = DedicatedConnection(Connection(self.address, self.options), pack)
+        dedicated = DedicatedConnection(Connection(self.address, self.options), pack)
         try:
-            yield alone
+            yield dedicated
         finally:
-            await alone.close()
+            await dedicated.close()
 
     def primaries(self) -> list[Valkey]:
         return [self]
