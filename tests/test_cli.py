@@ -62,8 +62,8 @@ def test_examples_work(
     assert run("users password").startswith("ana has a new password")
     assert run("token").count(".") == 2
     assert run("users rename").startswith("ana is now anna")
-    assert "Made anew: clg, post, reaction, tracking." in run("challenges roll")
-    assert "Made anew: clg, post, reaction, tracking." in run("challenges rebuild")
+    assert "Rebuilt: clg, post, reaction, tracking." in run("challenges roll")
+    assert "Rebuilt: clg, post, reaction, tracking." in run("challenges rebuild")
     assert "No findings." in run("audit")
     assert "all measured" in run("keys")
     with environment.redis_client() as redis_client:

@@ -1,4 +1,4 @@
-"""Challenges on one server with SQLite and on a cluster with PostgreSQL, with a clock that tests can set."""
+"""Fixtures: challenges on one server with SQLite and on a cluster with PostgreSQL, with a manual clock."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from plaza.challenges.daily_job import Roll
+from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.library import LIBRARY
-from plaza.challenges.model import Challenge, NewChallenge, NewPost, NewTracking, Post
-from plaza.challenges.personal_data import Participants
-from plaza.challenges.posts import Posts
-from plaza.challenges.projection import Derived
+from plaza.challenges.model import Challenge, ChallengePost, NewChallenge, NewChallengePost, NewTracking
+from plaza.challenges.personal_data import ChallengesPersonalData
+from plaza.challenges.posts import ChallengePosts
+from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.service import Challenges
 from plaza.core import leases, paging
@@ -28,30 +28,30 @@ from plaza.core.valkey import Valkey
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
 
-MAX_POST_AGE = 5  # days, so that slots come round soon
+MAX_POST_AGE = 5  # days; few, so that slots are reused soon
 
 
-def person(name: str) -> Actor:
+def user(name: str) -> Actor:
     return Actor(name, "user")
 
 
-ANA, BEN, CLEO = person("ana"), person("ben"), person("cleo")
+ANA, BEN, CLEO = user("ana"), user("ben"), user("cleo")
 ROOT = Actor("root", "admin")
 
 
 @dataclass
 class World:
-    """Everything challenges have."""
+    """All services of challenges."""
 
     functions: Functions
     sql: Sql
     clock: ManualClock
-    derived: Derived
+    projections: ChallengeProjections
     challenges: Challenges
-    posts: Posts
-    roll: Roll
+    posts: ChallengePosts
+    daily_job: DailyJob
     recommender: Recommender
-    people: Participants
+    personal_data: ChallengesPersonalData
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def operation(self) -> str:
@@ -69,32 +69,32 @@ class World:
         new = NewChallenge(title, category, public, days)
         return await self.challenges.create(creator, new, self.operation())
 
-    async def joined(self, *people: Actor, category: int = 1, days: int = 21) -> int:
-        """A challenge of Ana's with these members."""
+    async def joined(self, *members: Actor, category: int = 1, days: int = 21) -> int:
+        """Create a challenge with these members. Returns its id."""
         made = await self.challenge(category=category, days=days)
-        for one in people:
-            await self.challenges.join(one, made.id)
+        for member in members:
+            await self.challenges.join(member, made.id)
         return made.id
 
-    async def post(self, author: Actor, challenge: int, *, is_break: bool = False) -> Post:
-        return await self.posts.post(author, challenge, NewPost("Done.", is_break), self.operation())
+    async def post(self, author: Actor, challenge: int, *, is_break: bool = False) -> ChallengePost:
+        return await self.posts.post(author, challenge, NewChallengePost("Done.", is_break), self.operation())
 
     async def track(self, actor: Actor, challenge: int, date: str | None = None) -> None:
         await self.challenges.track(actor, challenge, NewTracking(date))
 
 
 def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: int = MAX_POST_AGE) -> World:
-    derived = Derived(sql, functions, clock, max_post_age)
+    projections = ChallengeProjections(sql, functions, clock, max_post_age)
     return World(
         functions=functions,
         sql=sql,
         clock=clock,
-        derived=derived,
-        challenges=Challenges(sql, derived, clock),
-        posts=Posts(sql, derived, clock),
-        roll=Roll(derived, Leases(functions)),
-        recommender=Recommender(derived),
-        people=Participants(derived),
+        projections=projections,
+        challenges=Challenges(sql, projections, clock),
+        posts=ChallengePosts(sql, projections, clock),
+        daily_job=DailyJob(projections, Leases(functions)),
+        recommender=Recommender(projections),
+        personal_data=ChallengesPersonalData(projections),
     )
 
 
@@ -102,7 +102,7 @@ def assemble(functions: Functions, sql: Sql, clock: ManualClock, max_post_age: i
 async def sql_settings(
     place: Server | Cluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[Settings]:
-    """Each database once: what a test does to Valkey does not depend on which of the two it is."""
+    """SQLite on the server, PostgreSQL on the cluster: each once, since Valkey does not depend on the database."""
     if isinstance(place, Server):
         yield Settings(data_dir=tmp_path)
         return

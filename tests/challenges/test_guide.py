@@ -1,4 +1,4 @@
-"""The guide's examples are run, in their order; what they show is what is answered."""
+"""The guide's examples run in their order and return what the guide shows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import re
 from pathlib import Path
 
-from plaza.challenges.daily_job import Roll
-from plaza.challenges.posts import Posts
+from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
@@ -25,20 +25,20 @@ SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
 AUTH = Auth(SETTINGS)
 
 
-async def test_the_guides_examples_are_true(world: World, valkey: Valkey) -> None:
+async def test_the_guides_examples_return_what_it_shows(world: World, valkey: Valkey) -> None:
     world = assemble(world.functions, world.sql, world.clock, max_post_age=30)
     services = {
         Challenges: world.challenges,
-        Posts: world.posts,
-        Roll: world.roll,
+        ChallengePosts: world.posts,
+        DailyJob: world.daily_job,
         Recommender: world.recommender,
     }
     app = make_app([route], services, auth=AUTH, settings=SETTINGS, idempotency=Idempotency(valkey))
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http")
     async with client_of(app) as http:
-        for method, path, who, body, expected in examples:
-            token = AUTH.issue(who or "ana", "admin" if who == "root" else "user")
+        for method, path, username, body, expected in examples:
+            token = AUTH.issue(username or "ana", "admin" if username == "root" else "user")
             headers = {"authorization": f"Bearer {token}"}
             answer = await http.request(method, path, content=body, headers=headers)
             assert answer.json() == json.loads(expected), (method, path)

@@ -1,4 +1,4 @@
-"""Challenges over HTTP: every route, through the real application."""
+"""The HTTP routes of challenges, through the real application."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refused(answer: httpx.Response, status: int, code: str = "", field: str = ""
     assert not field or answer.json()["field"] == field
 
 
-async def test_a_challenge_from_its_start_to_a_reaction(web: httpx.AsyncClient) -> None:
+async def test_a_challenge_is_created_joined_tracked_posted_in_and_reacted_to(web: httpx.AsyncClient) -> None:
     made = await web.post("/challenges", json=NEW, headers=as_("ana"))
     assert made.status_code == 201, made.text
     id = made.json()["id"]
@@ -72,7 +72,7 @@ async def test_a_challenge_from_its_start_to_a_reaction(web: httpx.AsyncClient) 
     assert (await web.delete(f"/challenges/{id}/join", headers=as_("ben"))).json()["member"] is False
 
 
-async def test_a_request_that_is_sent_again_with_its_key_gets_the_first_answer(web: httpx.AsyncClient) -> None:
+async def test_a_repeated_idempotency_key_returns_the_first_response(web: httpx.AsyncClient) -> None:
     async def twice(path: str, body: dict[str, Any], who: str) -> dict[str, Any]:
         key = {"idempotency-key": path}
         first, again = [await web.post(path, json=body, headers=as_(who) | key) for _ in range(2)]
@@ -89,7 +89,7 @@ async def test_a_request_that_is_sent_again_with_its_key_gets_the_first_answer(w
     assert len((await web.get(f"/challenges/{id}/posts")).json()["posts"]) == 1
 
 
-async def test_bad_input_is_refused_by_its_field(web: httpx.AsyncClient) -> None:
+async def test_invalid_input_is_422_with_the_field(web: httpx.AsyncClient) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"category": 6}, "category"),
         ({"category": 0}, "category"),
@@ -121,7 +121,7 @@ async def test_bad_input_is_refused_by_its_field(web: httpx.AsyncClient) -> None
     refused(await web.post(f"/challenges/{closed}/join", headers=as_("ben")), 403, "private")
 
 
-async def test_an_admin_rolls_and_nobody_else(web: httpx.AsyncClient) -> None:
+async def test_only_an_admin_can_run_the_daily_job(web: httpx.AsyncClient) -> None:
     await web.post("/challenges", json=NEW, headers=as_("ana"))
     refused(await web.post("/challenges/roll", headers=as_("ana")), 403)
     refused(await web.post("/challenges/roll"), 401)
@@ -133,7 +133,7 @@ async def test_an_admin_rolls_and_nobody_else(web: httpx.AsyncClient) -> None:
     assert again.json() == rolled.json() | {"rebuilt": [], "rows": dict.fromkeys(rolled.json()["db_len"], 0)}
 
 
-async def test_recommendations_come_with_their_reasons_and_without_blocked_people(web: httpx.AsyncClient) -> None:
+async def test_recommendations_have_reasons_and_no_blocked_users(web: httpx.AsyncClient) -> None:
     for name in ("ana", "ben", "cleo"):
         await web.post("/auth/register", json={"username": name, "password": f"{name} password"})
     id = (await web.post("/challenges", json=NEW, headers=as_("ana"))).json()["id"]

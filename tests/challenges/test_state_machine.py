@@ -1,4 +1,4 @@
-"""Whatever is done, in whatever order and on whatever days: after a roll the keys are as the tables and the day say."""
+"""After any history of operations and days, a run of the job leaves the keys as the tables and the day give them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 from sqlalchemy import delete, text
 
 from plaza.challenges.library import LIBRARY
-from plaza.challenges.tables import ARRIVAL, BY_NAME, REMOVAL
+from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, TABLES
 from plaza.core import leases
 from plaza.core.clock import ManualClock
 from plaza.core.errors import PlazaError
@@ -24,19 +24,19 @@ from plaza.core.functions import Functions
 from plaza.core.keyspace import Key, Layout, use_layout
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from tests.challenges.conftest import World, assemble, person
-from tests.challenges.expected_state import assert_true
+from tests.challenges.conftest import World, assemble, user
+from tests.challenges.expected_state import assert_matches_tables
 from tests.servers import Cluster, Server
 from tests.timeouts import connect_for_test
 
 T = TypeVar("T")
 
-PEOPLE = [person(name) for name in ("ana", "ben", "cleo")]
-people = st.sampled_from(PEOPLE)
+USERS = [user(name) for name in ("ana", "ben", "cleo")]
+users = st.sampled_from(USERS)
 
 
 class Machine(RuleBasedStateMachine):
-    """One history. The place is opened once for all of them, and emptied."""
+    """One history. The servers are shared by all histories and emptied before each."""
 
     runner: asyncio.Runner
     world: World
@@ -52,75 +52,75 @@ class Machine(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def attempt(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do it if it is allowed; what is refused changes nothing."""
+        """Run an operation; an expected error changes nothing."""
         with suppress(PlazaError):
             return self.run(work)
 
     @initialize(target=challenges)
     def begin(self) -> Any:
-        return self.run(self.world.joined(*PEOPLE, category=1))
+        return self.run(self.world.joined(*USERS, category=1))
 
     @rule(target=challenges, category=st.integers(1, 5), days=st.integers(1, 9))
     def start(self, category: int, days: int) -> Any:
-        return self.run(self.world.joined(*PEOPLE, category=category, days=days))
+        return self.run(self.world.joined(*USERS, category=category, days=days))
 
-    @rule(target=posts, who=people, challenge=challenges, is_break=st.booleans())
-    def post(self, who: Any, challenge: int, is_break: bool) -> Any:
-        made = self.attempt(self.world.post(who, challenge, is_break=is_break))
+    @rule(target=posts, actor=users, challenge=challenges, is_break=st.booleans())
+    def post(self, actor: Any, challenge: int, is_break: bool) -> Any:
+        made = self.attempt(self.world.post(actor, challenge, is_break=is_break))
         return multiple() if made is None else made.id
 
-    @rule(who=people, post=posts)
-    def react(self, who: Any, post: int) -> None:
-        self.attempt(self.world.posts.react(who, post))
+    @rule(actor=users, post=posts)
+    def react(self, actor: Any, post: int) -> None:
+        self.attempt(self.world.posts.react(actor, post))
 
-    @rule(who=people, post=posts)
-    def take_back(self, who: Any, post: int) -> None:
-        self.attempt(self.world.posts.take_back(who, post))
+    @rule(actor=users, post=posts)
+    def remove_reaction(self, actor: Any, post: int) -> None:
+        self.attempt(self.world.posts.remove_reaction(actor, post))
 
-    @rule(who=people, challenge=challenges)
-    def track(self, who: Any, challenge: int) -> None:
-        self.attempt(self.world.track(who, challenge))
+    @rule(actor=users, challenge=challenges)
+    def track(self, actor: Any, challenge: int) -> None:
+        self.attempt(self.world.track(actor, challenge))
 
-    @rule(who=people, challenge=challenges)
-    def leave(self, who: Any, challenge: int) -> None:
-        self.attempt(self.world.challenges.leave(who, challenge))
+    @rule(actor=users, challenge=challenges)
+    def leave(self, actor: Any, challenge: int) -> None:
+        self.attempt(self.world.challenges.leave(actor, challenge))
 
-    @rule(who=people)
-    def forget(self, who: Any) -> None:
-        self.run(self.world.people.delete(who.name))
+    @rule(actor=users)
+    def delete_user(self, actor: Any) -> None:
+        self.run(self.world.personal_data.delete(actor.name))
 
-    @rule(old=people, new=people)
+    @rule(old=users, new=users)
     def rename(self, old: Any, new: Any) -> None:
         if old != new:
-            self.run(self.world.people.rename(old.name, new.name))
+            self.run(self.world.personal_data.rename(old.name, new.name))
 
     @rule(days=st.sampled_from([1, 1, 2, 6, -1, -4]))
-    def pass_days(self, days: int) -> None:
+    def advance_days(self, days: int) -> None:
         self.world.clock.advance(days=days)
 
-    @rule(table=st.sampled_from(sorted(BY_NAME)), id=st.integers(1, 5))
+    @rule(table=st.sampled_from(sorted(TABLES)), id=st.integers(1, 5))
     def delete_by_hand(self, table: str, id: int) -> None:
         async def work() -> None:
             async with self.world.sql.begin() as tx:
-                await tx.execute(delete(BY_NAME[table]).where(BY_NAME[table].c.id == id))
+                await tx.execute(delete(TABLES[table]).where(TABLES[table].c.id == id))
 
         self.run(work())
 
     @rule()
-    def roll(self) -> None:
-        self.run(self.world.roll.run())
-        self.run(assert_true(self.world, self.redis_client))
+    def run_daily_job(self) -> None:
+        self.run(self.world.daily_job.run())
+        self.run(assert_matches_tables(self.world, self.redis_client))
 
     def teardown(self) -> None:
-        for anew in (False, True):
-            self.run(self.world.roll.run(anew=anew))
-            self.run(assert_true(self.world, self.redis_client))
+        for rebuild_all in (False, True):
+            self.run(self.world.daily_job.run(rebuild_all=rebuild_all))
+            self.run(assert_matches_tables(self.world, self.redis_client))
 
 
 async def empty(world: World, redis_client: Any) -> None:
     await (redis_client.flushall() if Key.layout is Layout.PLAIN else redis_client.flushall(target_nodes="primaries"))
     world.clock.set(ManualClock().now_ms())
-    tables = [*BY_NAME.values(), REMOVAL, ARRIVAL]
+    tables = [*TABLES.values(), DELETE_LOG, INSERT_LOG]
     async with world.sql.begin() as tx:
         if world.sql.dialect == "postgresql":
             names = ", ".join(table.name for table in tables)
@@ -153,7 +153,7 @@ async def opened(place: Server | Cluster, settings: Settings) -> AsyncIterator[t
 
 # On a cluster with PostgreSQL a step takes several times as long.
 @pytest.mark.parametrize(("kind", "histories"), [("server", 6), ("cluster", 3)])
-def test_after_any_history_the_keys_are_those_of_a_rebuild(
+def test_after_any_history_the_keys_equal_those_of_a_rebuild(
     kind: str, histories: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place: Server | Cluster = request.getfixturevalue(kind)

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from plaza.app import catalogues, running
-from plaza.challenges.daily_job import Roll
+from plaza.challenges.daily_job.runner import DailyJob
 from plaza.cli import main
 from plaza.core.keyspace import Key, KeyAccess, Layout
 from plaza.core.settings import Settings
@@ -130,7 +130,7 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
             await _live_a_little(http)
             await eventually(lambda: len(list(redis_client.scan_iter("job:*"))) >= 5)
             for some in (plaza, other):
-                await some.get(Roll).run(anew=True)
+                await some.get(DailyJob).run(rebuild_all=True)
             assert await asyncio.to_thread(main, ["audit"]) in (0, 1)  # it could look; what it finds is its own affair
             assert await asyncio.to_thread(main, ["keys", "--memory"]) == 0
             for task in work:

@@ -1,5 +1,5 @@
 """Challenges in five categories, a daily job over their SQL tables, and recommendations of recent posts.
 
-What it promises: SQL is the record, and what Valkey holds follows from it and from the day, whatever happened on the
-way. A post in the pool is recent, public, of a challenge that goes on, and no break.
+SQL is the record. What Valkey holds is derived from the tables and the current day, after any crash. A post in the pool
+is recent, belongs to a public ongoing challenge, and is not a break.
 """

@@ -1,15 +1,15 @@
-"""How challenges plug in."""
+"""The declaration of the challenges domain."""
 
 from __future__ import annotations
 
-from plaza.challenges.daily_job import Roll
-from plaza.challenges.invariants import Inspection
+from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.invariants import ChallengesInspector
 from plaza.challenges.jobs import timers
 from plaza.challenges.library import LIBRARY
-from plaza.challenges.participation import Standings
-from plaza.challenges.personal_data import Participants
-from plaza.challenges.posts import Posts
-from plaza.challenges.projection import Derived
+from plaza.challenges.participation import Participations
+from plaza.challenges.personal_data import ChallengesPersonalData
+from plaza.challenges.posts import ChallengePosts
+from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.routes import route
 from plaza.challenges.service import Challenges
@@ -18,18 +18,20 @@ from plaza.core.leases import Leases
 
 
 def build(core: Core) -> Parts:
-    """Challenges on an open core."""
-    derived = Derived(core.sql, core.functions, core.clock, core.settings.max_post_age)
-    roll = Roll(derived, Leases(core.functions))
+    projections = ChallengeProjections(core.sql, core.functions, core.clock, core.settings.max_post_age)
+    daily_job = DailyJob(projections, Leases(core.functions))
     services = [
-        Challenges(core.sql, derived, core.clock),
-        Posts(core.sql, derived, core.clock),
-        roll,
-        Recommender(derived, core.provided.blocks),
-        Standings(core.sql, core.clock),
+        Challenges(core.sql, projections, core.clock),
+        ChallengePosts(core.sql, projections, core.clock),
+        daily_job,
+        Recommender(projections, core.provided.blocks),
+        Participations(core.sql, core.clock),
     ]
     return Parts(
-        services, timers=timers(roll), personal_data=Participants(derived), inspectors=[Inspection(derived, roll)]
+        services,
+        timers=timers(daily_job),
+        personal_data=ChallengesPersonalData(projections),
+        inspectors=[ChallengesInspector(projections, daily_job)],
     )
 
 

@@ -1,7 +1,7 @@
-"""Every key of challenges, with what is always true of it.
+"""The keys of challenges and their invariants.
 
-Everything here follows from the SQL tables and the day. A person's two keys and their turn share a slot on a cluster,
-as do a category's posts and the day up to which its slots are clean, and the row counts and the job's place.
+All values are derived from the SQL tables and the current day. On a cluster these share a slot: a user's two keys and
+their tickets; a category's pool and its day; the row counts and the job's cursor.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Final
 from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
 from plaza.core.tokens import USERNAME
 
-# Owners of what stands beside a key that has no owner in its own name.
+# Owners of additional keys that share a slot with a documented key.
 COUNTS: Final = "db_len"
 POOL: Final = "recent_posts_for_category"
+# Far longer than a write takes from its ticket to Valkey.
+TICKETS_SECONDS: Final = 3_600
 
 RS_PARAM = Key(
     "rs_param",
     "hash",
-    "What recommendations go by.",
+    "The parameters of recommendations.",
     fields=(
         HashField(
             "max_post_age", "days that a post stays in the pool", KeyAccess.PUBLIC, value_regex="<count>", required=True
         ),
-        HashField(
-            "distinct_category", "how many categories there are", KeyAccess.PUBLIC, value_regex="5", required=True
-        ),
+        HashField("distinct_category", "the number of categories", KeyAccess.PUBLIC, value_regex="5", required=True),
         HashField(
             "day_index",
             "the UTC day number modulo `max_post_age`",
@@ -40,7 +40,7 @@ RS_PARAM = Key(
 DB_LEN = Key(
     "db_len",
     "hash",
-    "How many rows each SQL table had at the last roll.",
+    "The number of rows of each SQL table at the last run of the daily job.",
     fields=(
         HashField("clg", "challenges", KeyAccess.PUBLIC, value_regex="<count>", required=True),
         HashField("mmbr", "members", KeyAccess.PUBLIC, value_regex="<count>", required=True),
@@ -54,9 +54,9 @@ DB_LEN = Key(
 DB_CURSOR = Key(
     "<counts>:cursor",
     "hash",
-    "How far the daily job has come.",
-    contains="table → last id taken in; `<table>:counted` → the last id that `db_len` counts; `<table>:taken` → how "
-    "many rows an unfinished roll took in; `day` → the day rolled last; `model` → what the neighbours were learnt from",
+    "The daily job's position in each table.",
+    contains="table → last id read; `<table>:counted` → the last id included in `db_len`; `<table>:taken` → rows read "
+    "by an unfinished run; `day` → the day of the last run; `model` → the rows that the neighbours were computed from",
     owner="counts",
     element_regex="(?:clg|mmbr|post|reaction|tracking)(?::counted|:taken)?|day|model",
     read=KeyAccess.ADMIN,
@@ -64,18 +64,18 @@ DB_CURSOR = Key(
 RECENT_POSTS = Key(
     "recent_posts_for_category<category>",
     "zset",
-    "The pool: recent posts of a category's public challenges that go on, without breaks.",
+    "The pool: recent posts of a category's public ongoing challenges, without breaks.",
     contains="post id",
-    score="the post's own day modulo `max_post_age`",
+    score="the post's day number modulo `max_post_age`",
     element_regex="<count>",
-    invariants=(Formula("exactly the posts that the SQL tables and the day give"),),
+    invariants=(Formula("exactly the posts that belong in the pool by the SQL tables and the day"),),
     read=KeyAccess.PUBLIC,
     document="recent_posts_for_category1",
 )
 POOL_DAY = Key(
     "<pool>:day",
     "string",
-    "The latest day whose slot in a category's pool has been emptied of older posts.",
+    "The latest day whose slot in a category's pool was cleared of older posts.",
     contains="UTC day number",
     owner="pool",
     element_regex="<count>",
@@ -84,8 +84,8 @@ POOL_DAY = Key(
 ON_CLG_INFO = Key(
     "on_clg_info",
     "hash",
-    "The challenges that go on.",
-    contains="challenge id → category, public 1 or 0, days, ISO date it ends, separated by commas",
+    "The ongoing challenges.",
+    contains="challenge id → category, public (1 or 0), days, ISO date of its end, separated by commas",
     element_regex="<count>",
     value_regex=r"[1-5],[01],<count>,\d{4}-\d\d-\d\d",
     invariants=(Formula("exactly the challenges that have not ended"),),
@@ -95,11 +95,11 @@ ON_CLG_INFO = Key(
 USER_CONTRIBUTION = Key(
     "user_contribution",
     "hash",
-    "How many days each person has tracked in each category.",
+    "The number of days each user has tracked in each category.",
     contains="username → five numbers, separated by commas",
     element_regex="<username>",
     value_regex="<count>,<count>,<count>,<count>,<count>",
-    invariants=(Formula("the counts of the person's rows in `tracking`, by category"),),
+    invariants=(Formula("the number of the user's rows in `tracking`, by category"),),
     read=KeyAccess.ADMIN,
     document="user_contribution",
 )
@@ -117,48 +117,48 @@ POST_CLG_PAIR = Key(
 LIKED_POSTS = Key(
     "<username>_liked_posts",
     "set",
-    "The posts in the pool that a person has reacted to.",
+    "The posts in the pool that a user has reacted to.",
     contains="post id",
     owner="username",
     element_regex="<count>",
-    invariants=(Formula("the person's rows in `reaction` whose posts are in the pool"),),
+    invariants=(Formula("the user's rows in `reaction` whose posts are in the pool"),),
     read=KeyAccess.SELF,
     document="{user_id}_liked_posts",
 )
 CLGS_PREFERENCE = Key(
     "<username>_clgs_preference",
     "zset",
-    "How often a person has reacted in each challenge that goes on.",
+    "The number of a user's reactions in each ongoing challenge.",
     contains="challenge id",
-    score="the number of standing reactions",
+    score="the number of reactions",
     owner="username",
     element_regex="<count>",
-    invariants=(Formula("the counts of the person's rows in `reaction`, by challenge that goes on"),),
+    invariants=(Formula("the number of the user's rows in `reaction`, by ongoing challenge"),),
     read=KeyAccess.SELF,
     document="{user_id}_clgs_preference",
 )
-CLG_TURN = Key(
+CLG_TICKETS = Key(
     "challenges:turn:<username>",
     "hash",
-    "Who writes a person's keys last: whoever read SQL last.",
+    "Tickets that order writes of a user's keys: the writer that read SQL last writes last.",
     owner="username",
     fields=(
-        HashField("next", "the last ticket given out", KeyAccess.ADMIN, value_regex="<count>"),
-        HashField("done", "the last ticket that has written", KeyAccess.ADMIN, value_regex="<count>"),
+        HashField("next", "the last ticket issued", KeyAccess.ADMIN, value_regex="<count>"),
+        HashField("done", "the last ticket used to write", KeyAccess.ADMIN, value_regex="<count>"),
     ),
     lifetime="an hour after the last reaction",
-    ttl_seconds=3_600,
+    ttl_seconds=TICKETS_SECONDS,
     read=KeyAccess.ADMIN,
 )
 CLG_SHOWN = Key(
     "challenges:shown:<username>",
     "hash",
-    "Which posts were recommended to a person, so that none is for ever.",
-    contains="post id → on how many days, and the last of them, separated by a comma",
+    "The posts recommended to a user, so that none is shown too often.",
+    contains="post id → number of days shown and the last day, separated by a comma",
     owner="username",
     element_regex="<count>",
     value_regex="<count>,<count>",
-    lifetime="`max_post_age` days after the last one",
+    lifetime="`max_post_age` days after the last recommendation",
     ttl_seconds=3_650 * 86_400,
     read=KeyAccess.SELF,
 )
@@ -166,22 +166,22 @@ CLG_SHOWN = Key(
 CLG_NEIGHBOURS = Key(
     "challenges:neighbours:<challenge>",
     "string",
-    "Which challenges go with one, as the daily job has learnt it from who takes part in what.",
-    contains="challenge id and weight in turn, separated by spaces, from the strongest weight; below 0: they repel",
+    "Similar challenges, computed by the daily job from who takes part in which.",
+    contains="alternating challenge id and weight, separated by spaces, strongest first; a weight below 0: dissimilar",
     element_regex=r"\d+ -?\d\S*(?: \d+ -?\d\S*)*",
     owner="challenge",
-    lifetime="a week after the last fit",
+    lifetime="7 days after the last training",
     ttl_seconds=7 * 86_400,
     read=KeyAccess.PUBLIC,
 )
 CLG_POPULAR = Key(
     "challenges:popular",
     "zset",
-    "The posts of the pool with most reactions, as the daily job found them: for who is new here.",
+    "The posts of the pool with most reactions at the last run of the daily job.",
     contains="post id",
     element_regex="<count>",
-    score="reactions when the job ran",
-    lifetime="a week after the last fit",
+    score="the number of reactions then",
+    lifetime="7 days after the last training",
     ttl_seconds=7 * 86_400,
     read=KeyAccess.PUBLIC,
 )
@@ -193,11 +193,11 @@ CATALOGUE = Catalogue.from_module(
 )
 
 
-def of_person(username: str) -> list[str]:
-    """What the verbs of a person's reactions take: turn, liked posts, preference."""
-    return [CLG_TURN(username), LIKED_POSTS(username), CLGS_PREFERENCE(username)]
+def user_keys(username: str) -> list[str]:
+    """The keys of a user's reactions, in the order of the Lua commands: tickets, liked posts, preference."""
+    return [CLG_TICKETS(username), LIKED_POSTS(username), CLGS_PREFERENCE(username)]
 
 
-def of_pool(category: int) -> list[str]:
-    """What the verb of a category's pool takes: posts, day."""
+def pool_keys(category: int) -> list[str]:
+    """The keys of a category's pool, in the order of the Lua command: posts, day."""
     return [RECENT_POSTS(category), POOL_DAY(f"{POOL}{category}")]

@@ -1,4 +1,4 @@
-"""What challenges deal in, and the rules that need no store."""
+"""The types of challenges, and pure functions on them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from plaza.core.paging import Pagination
 
 CATEGORIES: Final = 5
 DAY_MS: Final = 86_400_000
-# Ten years: a challenge is not for ever.
-MOST_DAYS: Final = 3_650
+# Ten years.
+MAX_DURATION_DAYS: Final = 3_650
 
-# The documents number the categories and do not name them; people are told a word.
+# The document only numbers the categories; reasons shown to users need a name.
 CATEGORY_NAMES: Final = ("fitness", "food", "mind", "learning", "habits")
 
-ChallengeId = Annotated[int, Meta(ge=1, lt=2**53, description="Id of a challenge.")]
-PostId = Annotated[int, Meta(ge=1, lt=2**53, description="Id of a challenge's post.")]
-# As these are written in Valkey; a 17th digit would be beyond what a score can hold.
+ChallengeId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge.")]
+PostId = Annotated[int, Meta(ge=1, lt=2**53, description="The id of a challenge's post.")]
+# Ids as stored in Valkey. A sorted set's score is exact up to 16 digits.
 _ID: Final = re.compile("[1-9][0-9]{0,15}")
 _FIVE_COUNTS: Final = re.compile("[0-9]{1,9}(?:,[0-9]{1,9}){4}")
 
-Category = Annotated[int, Meta(ge=1, le=CATEGORIES, description="1 to 5.")]
+Category = Annotated[int, Meta(ge=1, le=CATEGORIES, description="1 to 5: fitness, food, mind, learning, habits.")]
 
 
 class NotMember(Forbidden):
-    title, code = "Only members do this", "not_member"
+    title, code = "Membership required", "not_member"
 
 
-class Private(Forbidden):
-    title, code = "This challenge is private", "private"
+class PrivateChallenge(Forbidden):
+    title, code = "The challenge is private", "private"
 
 
 class NotJoined(NotFound):
-    title, code = "There is no membership to end", "not_joined"
+    title, code = "Not a member", "not_joined"
 
 
 class AlreadyJoined(Conflict):
@@ -47,22 +47,22 @@ class AlreadyJoined(Conflict):
 
 
 class AlreadyTracked(Conflict):
-    title, code = "This day is tracked already", "already_tracked"
+    title, code = "The day is already tracked", "already_tracked"
 
 
-class Ended(Conflict):
-    title, code = "This challenge has ended", "ended"
+class ChallengeEnded(Conflict):
+    title, code = "The challenge has ended", "ended"
 
 
-class IsBreak(Conflict):
-    title, code = "A break takes no reactions", "is_break"
+class ReactionToBreak(Conflict):
+    title, code = "Breaks cannot get reactions", "is_break"
 
 
 class NewChallenge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
     category: Category
     is_public: bool
-    duration: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="In days.")]
+    duration: Annotated[int, Meta(ge=1, le=MAX_DURATION_DAYS, description="In days.")]
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -82,31 +82,32 @@ class ChallengesPage(msgspec.Struct, frozen=True):
     pagination: Pagination
 
 
-class Membership(msgspec.Struct, frozen=True):
+class ChallengeMembership(msgspec.Struct, frozen=True):
     challenge_id: int
     username: str
     member: bool
 
 
 class NewTracking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    date: Annotated[str, Meta(max_length=10, description="A date, such as `2026-12-06`; today if left out.")] | None = (
-        None
-    )
+    date: (
+        Annotated[str, Meta(max_length=10, description="An ISO date such as `2026-12-06`. Default: today (UTC).")]
+        | None
+    ) = None
 
 
-class Tracked(msgspec.Struct, frozen=True):
+class TrackedDay(msgspec.Struct, frozen=True):
     id: int
     challenge_id: int
     username: str
     date: str
 
 
-class NewPost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewChallengePost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=5_000)]
     is_break: bool = False
 
 
-class Post(msgspec.Struct, frozen=True):
+class ChallengePost(msgspec.Struct, frozen=True):
     id: int
     challenge_id: int
     username: str
@@ -116,8 +117,8 @@ class Post(msgspec.Struct, frozen=True):
     reactions: int
 
 
-class PostsPage(msgspec.Struct, frozen=True):
-    posts: list[Post]
+class ChallengePostsPage(msgspec.Struct, frozen=True):
+    posts: list[ChallengePost]
     pagination: Pagination
 
 
@@ -128,60 +129,60 @@ class Reaction(msgspec.Struct, frozen=True):
     changed: bool
 
 
-def day_of(ms: int) -> int:
-    """The UTC day of a moment, counted from 1970-01-01."""
+def day_number(ms: int) -> int:
+    """The UTC day number of a time in Unix milliseconds; day 0 is 1970-01-01."""
     return ms // DAY_MS
 
 
-def date_of(day: int) -> str:
+def iso_date(day: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
-def day_named(text: str) -> int:
-    """The day of an ISO date."""
+def parse_date(text: str) -> int:
+    """The day number of an ISO date. Raises Invalid."""
     try:
         found = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError as error:
-        raise Invalid("must be a date, such as 2026-12-06", field="date") from error
+        raise Invalid("must be a date such as 2026-12-06", field="date") from error
     if found.strftime("%Y-%m-%d") != text:
-        raise Invalid("must be a date, such as 2026-12-06", field="date")
+        raise Invalid("must be a date such as 2026-12-06", field="date")
     return (found.date() - date(1970, 1, 1)).days
 
 
-def clean(text: str, field: str) -> str:
-    """Text of a person: not only blanks, and nothing that databases refuse."""
+def clean_text(text: str, field: str) -> str:
+    """A user's text without surrounding whitespace. Raises Invalid if it is blank or has a NUL, which SQL rejects."""
     if not text.strip() or "\0" in text:
-        raise Invalid("must have something to read, and no NUL", field=field)
+        raise Invalid("must not be blank or contain NUL characters", field=field)
     return text.strip()
 
 
 def is_id(text: str) -> bool:
-    """Whether a challenge or a post may be called so. Other services may write the documents' keys, too."""
+    """Whether a text is a valid id of a challenge or post. Other services write to the documented keys too."""
     return _ID.fullmatch(text) is not None
 
 
-def ids_of(texts: Iterable[str]) -> list[int]:
-    """The ids among these; what else somebody wrote there is for the audit to say."""
+def valid_ids(texts: Iterable[str]) -> list[int]:
+    """The valid ids among these texts. The audit reports the others."""
     return [int(text) for text in texts if is_id(text)]
 
 
-def days_of(text: str | None) -> list[int]:
-    """The days by category, as `user_contribution` has them; none if it has nothing of the kind."""
+def parse_contribution(text: str | None) -> list[int]:
+    """Days per category from a value of `user_contribution`; all 0 if it is missing or invalid."""
     return [int(days) for days in text.split(",")] if text and _FIVE_COUNTS.fullmatch(text) else [0] * CATEGORIES
 
 
-def clg_info(row: Any) -> str:
-    """A challenge as `on_clg_info` has it."""
-    return f"{row.category},{int(row.is_public)},{row.duration},{date_of(row.ends_day)}"
+def format_clg_info(row: Any) -> str:
+    """The value of a challenge in `on_clg_info`."""
+    return f"{row.category},{int(row.is_public)},{row.duration},{iso_date(row.ends_day)}"
 
 
 def in_pool(row: Any, today: int, max_post_age: int) -> bool:
-    """Whether a post, joined with its challenge, is in the pool."""
+    """Whether a post belongs in the pool; `row` has the post's and its challenge's columns."""
     recent = today - max_post_age < row.day <= today
     return bool(recent and row.is_public and not row.is_break and row.ends_day > today)
 
 
-def shown_of(text: str) -> tuple[int, int]:
-    """On how many days a post was recommended to a person, and the last of them, as `challenges:shown:…` has it."""
+def parse_shown(text: str) -> tuple[int, int]:
+    """The number of days a post was shown and the last of them, from a value of `challenges:shown:<username>`."""
     days, _, last = text.partition(",")
     return int(days), int(last)

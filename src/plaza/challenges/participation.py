@@ -1,4 +1,4 @@
-"""How a person stands to challenges and their posts: what a page shows beside them."""
+"""A user's participation: which challenges they joined, which days they tracked, which posts they reacted to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import BindParameter, bindparam, select
 
-from plaza.challenges.model import day_of
+from plaza.challenges.model import day_number
 from plaza.challenges.tables import MEMBER, REACTION, TRACKING
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
@@ -24,8 +24,8 @@ _JOINED = select(MEMBER.c.challenge_id).where(MEMBER.c.username == _VIEWER, MEMB
 _REACTED = select(REACTION.c.post_id).where(REACTION.c.username == _VIEWER, REACTION.c.post_id.in_(_IDS))
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """Whether someone takes part, since when, and on which days they kept at it; days are counted from 1970."""
+class Participation(msgspec.Struct, frozen=True):
+    """Whether a user is a member of a challenge, and the day numbers they tracked."""
 
     member: bool
     days: list[int]
@@ -36,23 +36,23 @@ class Standing(msgspec.Struct, frozen=True):
         return self.today in self.days
 
 
-class Standings:
-    """Answers for one person, from the record."""
+class Participations:
+    """Reads a user's participation from SQL."""
 
     def __init__(self, sql: Sql, clock: Clock) -> None:
         self._sql = sql
         self._clock = clock
 
-    async def of(self, actor: Actor, challenge: int) -> Standing:
-        """How someone stands to a challenge."""
+    async def get(self, actor: Actor, challenge: int) -> Participation:
+        """A user's participation in a challenge. Two queries."""
         days = await self._sql.fetch_all(_DAYS, viewer=actor.name, challenge=challenge)
-        joined = await self.joined(actor, [challenge])
-        return Standing(bool(joined), [day for (day,) in days], day_of(self._clock.now_ms()))
+        joined = await self.get_joined(actor, [challenge])
+        return Participation(bool(joined), [day for (day,) in days], day_number(self._clock.now_ms()))
 
-    async def joined(self, actor: Actor, challenges: Sequence[int]) -> set[int]:
-        """Which of some challenges someone takes part in."""
+    async def get_joined(self, actor: Actor, challenges: Sequence[int]) -> set[int]:
+        """Those of these challenges that a user has joined. One query."""
         return {id for (id,) in await self._sql.fetch_all(_JOINED, viewer=actor.name, ids=challenges)}
 
-    async def reacted(self, actor: Actor, posts: Sequence[int]) -> set[int]:
-        """Which of some posts someone has reacted to."""
+    async def get_reacted(self, actor: Actor, posts: Sequence[int]) -> set[int]:
+        """Those of these posts that a user has reacted to. One query."""
         return {id for (id,) in await self._sql.fetch_all(_REACTED, viewer=actor.name, ids=posts)}

@@ -1,4 +1,4 @@
-"""What challenges hold about a person: all of it on request, and none of it when they leave."""
+"""Exports, deletes and renames what challenges store about a user."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sqlalchemy import Table, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.keys import CLG_SHOWN
-from plaza.challenges.model import date_of, shown_of
-from plaza.challenges.projection import BATCH, Derived
-from plaza.challenges.queries import note
-from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, POST, REACTION, REMOVAL, TRACKING
+from plaza.challenges.model import iso_date, parse_shown
+from plaza.challenges.projection import BATCH, ChallengeProjections
+from plaza.challenges.queries import log_rows
+from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
 from plaza.core.username_locks import wait_for_username_locks
 
-# What a person has rows in, and what makes two of them the same row.
-RENAMED = (
+# Tables with a user's rows: abbreviation, table, and the columns that make two rows of a user duplicates.
+USER_TABLES = (
     ("mmbr", MEMBER, ("challenge_id",)),
     ("post", POST, ()),
     ("reaction", REACTION, ("post_id",)),
@@ -24,16 +24,16 @@ RENAMED = (
 )
 
 
-class Participants:
-    """People, as challenges know them."""
+class ChallengesPersonalData:
+    """A user's rows in SQL and what is derived from them."""
 
-    def __init__(self, derived: Derived) -> None:
-        self._derived = derived
-        self._sql = derived.sql
+    def __init__(self, projections: ChallengeProjections) -> None:
+        self._projections = projections
+        self._sql = projections.sql
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Everything held about a person."""
-        shown = await self._derived.valkey.call("HGETALL", CLG_SHOWN(username))
+        """All rows of a user, and the posts recommended to them."""
+        shown = await self._projections.valkey.call("HGETALL", CLG_SHOWN(username))
         async with self._sql.read() as tx:
 
             async def rows(table: Table, *columns: str) -> list[dict[str, Any]]:
@@ -45,91 +45,95 @@ class Participants:
             joined = await rows(MEMBER, "challenge_id", "joined_day")
             return {
                 "challenges": await rows(CHALLENGE, "id", "title", "category", "is_public", "duration", "created_ms"),
-                "memberships": [{"challenge_id": r["challenge_id"], "since": date_of(r["joined_day"])} for r in joined],
+                "memberships": [
+                    {"challenge_id": r["challenge_id"], "since": iso_date(r["joined_day"])} for r in joined
+                ],
                 "posts": await rows(POST, "id", "challenge_id", "text", "is_break", "created_ms"),
                 "reactions": await rows(REACTION, "post_id", "challenge_id", "created_ms"),
-                "tracked": [{"challenge_id": r["challenge_id"], "date": date_of(r["day"])} for r in tracked],
+                "tracked": [{"challenge_id": r["challenge_id"], "date": iso_date(r["day"])} for r in tracked],
                 "recommended": [
-                    {"post_id": int(post), "days": days, "last": date_of(last)}
-                    for post, (days, last) in sorted((post, shown_of(text)) for post, text in shown.items())
+                    {"post_id": int(post), "days": days, "last": iso_date(last)}
+                    for post, (days, last) in sorted((post, parse_shown(text)) for post, text in shown.items())
                 ],
             }
 
     async def delete(self, username: str) -> None:
-        """Remove a person's rows in batches, and what follows from them. Challenges stay, without their creator's name:
-        others take part in them. Stopped half-way, it goes on where it was."""
+        """Delete a user's rows in batches, and what is derived from them. Repeatable.
+
+        Challenges stay without their creator's name, because other users take part in them."""
         await wait_for_username_locks(self._sql, username)
-        while await self._forget_posts(username):
+        while await self._delete_posts(username):
             pass
         for name, table in (("reaction", REACTION), ("tracking", TRACKING), ("mmbr", MEMBER)):
-            while await self._forget_rows(username, name, table):
+            while await self._delete_rows(username, name, table):
                 pass
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == username).values(creator=""))
-        await self._derived.people([username])
-        await self._derived.contributions([username], "exact")
-        await self._derived.valkey.call("DEL", CLG_SHOWN(username))
-        async with self._sql.begin() as tx:  # the daily job needs their number, and no longer whose they were
-            for notes in (REMOVAL, ARRIVAL):
-                await tx.execute(update(notes).where(notes.c.username == username).values(username=""))
+        await self._projections.rewrite_users([username])
+        await self._projections.update_contributions([username], "exact")
+        await self._projections.valkey.call("DEL", CLG_SHOWN(username))
+        async with self._sql.begin() as tx:  # the daily job needs the number of rows, but not the name
+            for log in (DELETE_LOG, INSERT_LOG):
+                await tx.execute(update(log).where(log.c.username == username).values(username=""))
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a person's rows to another name, in batches, and what follows from them. A row that both names have is
-        one. Stopped half-way, it goes on where it was."""
+        """Move a user's rows to a new name in batches, and what is derived from them. Repeatable.
+
+        Where both names have the same row, one is kept."""
         await wait_for_username_locks(self._sql, old)
-        for name, table, once in RENAMED:
-            while await self._rename_rows(old, new, name, table, once):
+        for name, table, unique in USER_TABLES:
+            while await self._rename_rows(old, new, name, table, unique):
                 pass
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == old).values(creator=new))
-            for notes in (REMOVAL, ARRIVAL):
-                await tx.execute(update(notes).where(notes.c.username == old).values(username=new))
-        await self._derived.people([old, new])
-        await self._derived.contributions([old, new], "exact")
+            for log in (DELETE_LOG, INSERT_LOG):
+                await tx.execute(update(log).where(log.c.username == old).values(username=new))
+        await self._projections.rewrite_users([old, new])
+        await self._projections.update_contributions([old, new], "exact")
         await self._rename_shown(old, new)
 
-    async def _rename_rows(self, old: str, new: str, name: str, table: Table, once: Sequence[str]) -> bool:
+    async def _rename_rows(self, old: str, new: str, name: str, table: Table, unique: Sequence[str]) -> bool:
         async with self._sql.begin() as tx:
-            some = select(table.c.id).where(table.c.username == old).order_by(table.c.id).limit(BATCH)
-            ids = (await tx.execute(some)).scalars().all()
-            if once:
-                theirs = table.alias()
-                same = [theirs.c[column] == table.c[column] for column in once]
-                both = select(theirs.c.id).where(theirs.c.username == new, *same).exists()
-                await _remove(tx, name, table, and_(table.c.id.in_(ids), both))
+            batch = select(table.c.id).where(table.c.username == old).order_by(table.c.id).limit(BATCH)
+            ids = (await tx.execute(batch)).scalars().all()
+            if unique:
+                other = table.alias()
+                same = [other.c[column] == table.c[column] for column in unique]
+                duplicate = select(other.c.id).where(other.c.username == new, *same).exists()
+                await _delete_logged(tx, name, table, and_(table.c.id.in_(ids), duplicate))
             await tx.execute(update(table).where(table.c.id.in_(ids), table.c.username == old).values(username=new))
         return bool(ids)
 
     async def _rename_shown(self, old: str, new: str) -> None:
-        valkey, shown = self._derived.valkey, CLG_SHOWN(old)
-        posts, left = await valkey.batch([("HGETALL", shown), ("PTTL", shown)])
+        valkey, shown = self._projections.valkey, CLG_SHOWN(old)
+        posts, left_ms = await valkey.batch([("HGETALL", shown), ("PTTL", shown)])
         if posts:
             await valkey.call("HSET", CLG_SHOWN(new), *(part for entry in posts.items() for part in entry))
-            await valkey.call("PEXPIRE", CLG_SHOWN(new), left)
+            await valkey.call("PEXPIRE", CLG_SHOWN(new), left_ms)
             await valkey.call("DEL", shown)
 
-    async def _forget_posts(self, username: str) -> bool:
-        """Some posts, with everybody's reactions to them."""
+    async def _delete_posts(self, username: str) -> bool:
+        """Delete a batch of posts with all reactions to them; False if there were none."""
         async with self._sql.begin() as tx:
-            mine = select(POST).where(POST.c.username == username).order_by(POST.c.id).limit(BATCH)
-            posts = (await tx.execute(mine)).all()
+            batch = select(POST).where(POST.c.username == username).order_by(POST.c.id).limit(BATCH)
+            posts = (await tx.execute(batch)).all()
             ids = [row.id for row in posts]
-            reactions = await _remove(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
-            await _remove(tx, "post", POST, POST.c.id.in_(ids))
-        await self._derived.posts(ids)
-        await self._derived.reactions([(row.username, row.post_id, row.challenge_id) for row in reactions])
+            reactions = await _delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
+            await _delete_logged(tx, "post", POST, POST.c.id.in_(ids))
+        await self._projections.update_posts(ids)
+        await self._projections.update_reactions([(row.username, row.post_id, row.challenge_id) for row in reactions])
         return bool(posts)
 
-    async def _forget_rows(self, username: str, name: str, table: Table) -> bool:
+    async def _delete_rows(self, username: str, name: str, table: Table) -> bool:
         async with self._sql.begin() as tx:
-            some = select(table.c.id).where(table.c.username == username).order_by(table.c.id).limit(BATCH)
-            ids = (await tx.execute(some)).scalars().all()
-            await _remove(tx, name, table, table.c.id.in_(ids))
+            batch = select(table.c.id).where(table.c.username == username).order_by(table.c.id).limit(BATCH)
+            ids = (await tx.execute(batch)).scalars().all()
+            await _delete_logged(tx, name, table, table.c.id.in_(ids))
         return bool(ids)
 
 
-async def _remove(tx: AsyncConnection, name: str, table: Table, which: Any) -> list[Any]:
-    """Delete rows, and tell the daily job of each."""
-    gone = list((await tx.execute(delete(table).where(which).returning(table))).all())
-    await note(tx, REMOVAL, name, gone)
-    return gone
+async def _delete_logged(tx: AsyncConnection, name: str, table: Table, condition: Any) -> list[Any]:
+    """Delete rows and log them for the daily job. Returns them."""
+    deleted = list((await tx.execute(delete(table).where(condition).returning(table))).all())
+    await log_rows(tx, DELETE_LOG, name, deleted)
+    return deleted

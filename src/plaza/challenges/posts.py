@@ -1,4 +1,4 @@
-"""Posts of challenges, and reactions to them."""
+"""Posts in challenges and reactions to them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,26 @@ from typing import Any
 from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.model import IsBreak, NewPost, NotMember, Post, PostsPage, Reaction, clean, day_of
-from plaza.challenges.projection import Derived
-from plaza.challenges.queries import challenge_for, challenge_of, member_of, note, require_ongoing, require_sight
-from plaza.challenges.tables import ARRIVAL, POST, REACTION, REMOVAL
+from plaza.challenges.model import (
+    ChallengePost,
+    ChallengePostsPage,
+    NewChallengePost,
+    NotMember,
+    Reaction,
+    ReactionToBreak,
+    clean_text,
+    day_number,
+)
+from plaza.challenges.projection import ChallengeProjections
+from plaza.challenges.queries import (
+    log_rows,
+    read_challenge,
+    read_membership,
+    read_visible_challenge,
+    require_ongoing,
+    require_visible,
+)
+from plaza.challenges.tables import DELETE_LOG, INSERT_LOG, POST, REACTION
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
@@ -28,67 +44,67 @@ _OF_CHALLENGE = newest_ids(POST.c.id, POST.c.challenge_id == bindparam("challeng
 _BY_IDS = select(POST, REACTIONS).where(POST.c.id.in_(bindparam("ids", expanding=True)))
 
 
-class Posts:
-    """What members tell."""
+class ChallengePosts:
+    """Writes and reads posts and reactions."""
 
-    def __init__(self, sql: Sql, derived: Derived, clock: Clock) -> None:
+    def __init__(self, sql: Sql, projections: ChallengeProjections, clock: Clock) -> None:
         self._sql = sql
-        self._derived = derived
+        self._projections = projections
         self._clock = clock
 
-    async def post(self, actor: Actor, challenge: int, new: NewPost, operation: str) -> Post:
-        """Post in a challenge that one is a member of. The same operation again gives the same post."""
+    async def post(self, actor: Actor, challenge: int, new: NewChallengePost, operation: str) -> ChallengePost:
+        """Post in a challenge (members only). The same operation again returns the same post."""
         now = self._clock.now_ms()
         values = {
             "challenge_id": challenge,
             "username": actor.name,
-            "text": clean(new.text, "text"),
+            "text": clean_text(new.text, "text"),
             "is_break": new.is_break,
             "created_ms": now,
-            "day": day_of(now),
+            "day": day_number(now),
             "operation": operation,
         }
         async with self._sql.begin() as tx:
-            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
-            found = await challenge_of(tx, challenge)
-            if await member_of(tx, challenge, actor.name, lock=True) is None:
-                raise NotMember("Only members post.")
-            require_ongoing(found, day_of(now))
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
+            found = await read_challenge(tx, challenge)
+            if await read_membership(tx, challenge, actor.name, lock=True) is None:
+                raise NotMember("Only members can post. Join the challenge first.")
+            require_ongoing(found, day_number(now))
             statement = self._sql.insert(POST).values(values).on_conflict_do_nothing(index_elements=["operation"])
             id = (await tx.execute(statement.returning(POST.c.id))).scalar()
             where = POST.c.operation == operation if id is None else POST.c.id == id
             row = (await tx.execute(select(POST, REACTIONS).where(where))).one()
-        await self._derived.posts([row.id])
-        return as_post(row)
+        await self._projections.update_posts([row.id])
+        return post_from_row(row)
 
-    async def page(self, actor: Actor | None, challenge: int, page: Page) -> PostsPage:
-        """A challenge's posts, the newest first."""
-        await challenge_for(self._sql, actor, challenge)
+    async def page(self, actor: Actor | None, challenge: int, page: Page) -> ChallengePostsPage:
+        """A challenge's posts, newest first."""
+        await read_visible_challenge(self._sql, actor, challenge)
         name = f"posts of challenge {challenge}"
         paged = await page_by_position(
             name, page, ids_in_table(self._sql, name, _OF_CHALLENGE, challenge=challenge), self._read_many
         )
-        return PostsPage(paged.items, paged.pagination)
+        return ChallengePostsPage(paged.items, paged.pagination)
 
-    async def read(self, actor: Actor | None, id: int) -> Post:
-        """One post, for who may look into its challenge."""
+    async def read(self, actor: Actor | None, id: int) -> ChallengePost:
+        """A post that the viewer may see. Two queries."""
         (post,) = await self._read_many([str(id)])
         if post is None:
-            raise _unknown(id)
-        await challenge_for(self._sql, actor, post.challenge_id)
+            raise _missing_post(id)
+        await read_visible_challenge(self._sql, actor, post.challenge_id)
         return post
 
-    async def _read_many(self, ids: Sequence[str]) -> list[Post | None]:
+    async def _read_many(self, ids: Sequence[str]) -> list[ChallengePost | None]:
         wanted = [int(id) for id in ids]
-        found = {row.id: as_post(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
+        found = {row.id: post_from_row(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]
 
     async def react(self, actor: Actor, post: int) -> Reaction:
-        """React to a post. A second reaction changes nothing."""
+        """React to a post. Repeating it changes nothing."""
         now = self._clock.now_ms()
         async with self._sql.begin() as tx:
-            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
-            row = await self._reachable(tx, actor, post, day_of(now))
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
+            row = await self._read_post_for_reaction(tx, actor, post, day_number(now))
             values = {
                 "post_id": post,
                 "challenge_id": row.challenge_id,
@@ -97,45 +113,45 @@ class Posts:
             }
             statement = self._sql.insert(REACTION).values(values).on_conflict_do_nothing()
             new = (await tx.execute(statement.returning(REACTION))).all()
-            await note(tx, ARRIVAL, "reaction", new)
-        await self._derived.reactions([(actor.name, post, row.challenge_id)])
+            await log_rows(tx, INSERT_LOG, "reaction", new)
+        await self._projections.update_reactions([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, True, bool(new))
 
-    async def _reachable(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
-        row = await _post_of(tx, post)
-        challenge = await challenge_of(tx, row.challenge_id, actor)
-        require_sight(actor, challenge)
+    async def _read_post_for_reaction(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
+        row = await _read_post(tx, post)
+        challenge = await read_challenge(tx, row.challenge_id, actor)
+        require_visible(actor, challenge)
         require_ongoing(challenge, today)
         if row.is_break:
-            raise IsBreak("A break takes no reactions.")
+            raise ReactionToBreak("Breaks cannot get reactions.")
         return row
 
-    async def take_back(self, actor: Actor, post: int) -> Reaction:
-        """Take a reaction back. Without one, nothing changes. Who left a private challenge may still do it."""
+    async def remove_reaction(self, actor: Actor, post: int) -> Reaction:
+        """Remove a reaction, if there is one. Former members of a private challenge can still do this."""
         mine = (REACTION.c.post_id == post, REACTION.c.username == actor.name)
         async with self._sql.begin() as tx:
-            row = await _post_of(tx, post)
-            gone = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).all()
-            if not gone:
-                require_sight(actor, await challenge_of(tx, row.challenge_id, actor))
-            await note(tx, REMOVAL, "reaction", gone)
-        await self._derived.reactions([(actor.name, post, row.challenge_id)])
-        return Reaction(post, actor.name, False, bool(gone))
+            row = await _read_post(tx, post)
+            deleted = (await tx.execute(delete(REACTION).where(*mine).returning(REACTION))).all()
+            if not deleted:
+                require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
+            await log_rows(tx, DELETE_LOG, "reaction", deleted)
+        await self._projections.update_reactions([(actor.name, post, row.challenge_id)])
+        return Reaction(post, actor.name, False, bool(deleted))
 
 
-async def _post_of(tx: AsyncConnection, id: int) -> Any:
+async def _read_post(tx: AsyncConnection, id: int) -> Any:
     row = (await tx.execute(select(POST).where(POST.c.id == id))).one_or_none()
     if row is None:
-        raise _unknown(id)
+        raise _missing_post(id)
     return row
 
 
-def _unknown(id: int) -> NotFound:
-    return NotFound("There is no such post.", id=id)
+def _missing_post(id: int) -> NotFound:
+    return NotFound("This post does not exist.", id=id)
 
 
-def as_post(row: Any) -> Post:
-    return Post(
+def post_from_row(row: Any) -> ChallengePost:
+    return ChallengePost(
         id=row.id,
         challenge_id=row.challenge_id,
         username=row.username,

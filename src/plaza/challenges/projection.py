@@ -1,22 +1,19 @@
-"""What Valkey holds of challenges, each thing by itself computed anew from the tables.
+"""Writes what Valkey holds of challenges, computed from the SQL tables.
 
-Everything is written here and nowhere else: right after a change of SQL, by the daily job and by a rebuild alike. Each
-write says how a thing *is* (a post is in the pool or is not, a person has so many reactions in a challenge), never what
-changed, so it may be repeated, come twice, or be done again from the start.
+All writes of derived keys are here: after each change of SQL, in the daily job and in a rebuild. A write states a value
+(a post is in the pool or not, a user has n reactions in a challenge), not a change. So it can be repeated.
 
-Two that write about the same thing could still do so in another order than they read. Challenges and posts only come
-and never change, and tracked days only become more, so there the larger wins. Reactions come and go: whoever writes a
-person's reactions takes a ticket *before* reading, and a ticket older than the last that wrote is refused, whereupon
-its holder reads again.
+Two concurrent writers could write in another order than they read. Challenges and posts never change, and tracked days
+are only added, so there the larger value wins. Reactions are added and removed: a writer takes a ticket *before* it
+reads; if a later ticket has written already, the command rejects the write, and the writer reads again.
 """
 
 from __future__ import annotations
 
 from asyncio import gather
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, func, select, true
 
@@ -25,37 +22,30 @@ from plaza.challenges.keys import (
     ON_CLG_INFO,
     POST_CLG_PAIR,
     USER_CONTRIBUTION,
-    of_person,
-    of_pool,
+    pool_keys,
+    user_keys,
 )
-from plaza.challenges.model import CATEGORIES, clg_info, day_of, in_pool
+from plaza.challenges.model import CATEGORIES, day_number, format_clg_info, in_pool
 from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
+from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 from plaza.core.valkey import Arg
 
-T = TypeVar("T")
+# Username, post id, challenge id.
+ReactionRef = tuple[str, int, int]
+# Reads users' reactions from SQL; returns the arguments of `challenges_write_reactions` for each user.
+ReadReactions = Callable[[Sequence[str]], Awaitable[dict[str, list[Arg]]]]
 
-# Who reacted, to which post, in which challenge.
-Reacted = tuple[str, int, int]
-# What the verb of a person is told about each of these.
-Read = Callable[[Sequence[str]], Awaitable[dict[str, list[Arg]]]]
-
-# How many ids go into one statement or command: below SQLite's 32,766 variables and short for Valkey.
+# Ids per SQL statement or Valkey command: below SQLite's 32,766 variables, and a short step for Valkey.
 BATCH = 500
-# A call for so many people takes Valkey a millisecond or two; others' commands wait no longer than that.
-PEOPLE_A_CALL = 100
+# Users per call on one server. Such a call keeps Valkey busy for one or two milliseconds.
+USERS_PER_CALL = 100
 
 
-def batches(things: Iterable[T], size: int = BATCH) -> Iterable[list[T]]:
-    waiting = iter(things)
-    while batch := list(islice(waiting, size)):
-        yield batch
-
-
-class Derived:
-    """Keeps Valkey as the tables say."""
+class ChallengeProjections:
+    """Updates the derived keys of challenges."""
 
     def __init__(self, sql: Sql, functions: Functions, clock: Clock, max_post_age: int) -> None:
         self.sql = sql
@@ -65,22 +55,22 @@ class Derived:
         self.max_post_age = max_post_age
 
     def today(self) -> int:
-        return day_of(self.clock.now_ms())
+        return day_number(self.clock.now_ms())
 
-    async def challenges(self, ids: Collection[int]) -> None:
-        """`on_clg_info` of these challenges. What has ended is no longer anything's neighbour."""
-        for batch in batches(ids):
+    async def update_challenges(self, ids: Collection[int]) -> None:
+        """Update `on_clg_info` for these challenges, and delete the neighbours of ended ones."""
+        for batch in chunks(ids, BATCH):
             async with self.sql.read() as tx:
                 rows = (await tx.execute(select(CHALLENGE).where(CHALLENGE.c.id.in_(batch)))).all()
-            going = {row.id: clg_info(row) for row in rows if row.ends_day > self.today()}
-            await self._write_hash(ON_CLG_INFO(), batch, going)
-            if ended := [id for id in batch if id not in going]:
+            ongoing = {row.id: format_clg_info(row) for row in rows if row.ends_day > self.today()}
+            await self._write_hash(ON_CLG_INFO(), batch, ongoing)
+            if ended := [id for id in batch if id not in ongoing]:
                 await self.valkey.batch([("UNLINK", CLG_NEIGHBOURS(id)) for id in ended])
 
-    async def posts(self, ids: Collection[int], *, today: int | None = None) -> None:
-        """Pool and `post_clg_pair` of these posts. Given `today`, that is the day, even if it lies back."""
+    async def update_posts(self, ids: Collection[int], *, today: int | None = None) -> None:
+        """Update the pool and `post_clg_pair` for these posts. `today` may be earlier than the last day written."""
         day = self.today() if today is None else today
-        for batch in batches(ids):
+        for batch in chunks(ids, BATCH):
             statement = select(POST, CHALLENGE).join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
             statement = statement.with_only_columns(
                 POST.c.id,
@@ -93,37 +83,41 @@ class Derived:
             )
             async with self.sql.read() as tx:
                 rows = (await tx.execute(statement.where(POST.c.id.in_(batch)))).all()
-            inside = {row.id: row for row in rows if in_pool(row, day, self.max_post_age)}
-            await self._write_pools(batch, inside, day, back=today is not None)
-            await self._write_hash(POST_CLG_PAIR(), batch, {id: str(row.challenge_id) for id, row in inside.items()})
+            in_pools = {row.id: row for row in rows if in_pool(row, day, self.max_post_age)}
+            await self._write_pools(batch, in_pools, day, may_go_back=today is not None)
+            await self._write_hash(POST_CLG_PAIR(), batch, {id: str(row.challenge_id) for id, row in in_pools.items()})
 
-    async def turn_day(self, today: int) -> None:
-        """Make every slot of the pools that of one day, also where that lies back."""
-        await self._write_pools([], {}, today, back=True)
+    async def clear_old_slots(self, today: int) -> None:
+        """Clear the pools' slots of days outside the window that ends today. `today` may be earlier than before."""
+        await self._write_pools([], {}, today, may_go_back=True)
 
-    async def _write_pools(self, ids: Sequence[int], inside: dict[int, Any], today: int, *, back: bool) -> None:
+    async def _write_pools(
+        self, ids: Sequence[int], in_pools: dict[int, Any], today: int, *, may_go_back: bool
+    ) -> None:
         for category in range(1, CATEGORIES + 1):
-            here = {id: row.day for id, row in inside.items() if row.category == category}
-            # A post never changes its category; one that is not in this pool is taken out, in case it ever was.
-            args = [part for id in ids for part in (id, here.get(id, ""))]
-            await self.functions.run("challenges_pool", of_pool(category), today, self.max_post_age, int(back), *args)
+            days = {id: row.day for id, row in in_pools.items() if row.category == category}
+            # Posts of other categories are removed too, in case another service added them.
+            args = [part for id in ids for part in (id, days.get(id, ""))]
+            await self.functions.run(
+                "challenges_write_pool", pool_keys(category), today, self.max_post_age, int(may_go_back), *args
+            )
 
-    async def contributions(self, names: Collection[str], way: Literal["most", "exact"] = "most") -> None:
-        """`user_contribution` of these people."""
-        for batch in batches(names):
-            said = await self._days_of(batch)
-            await self._write_days(way, said)
-            # Days become fewer when a name is given up. Had that happened before we wrote, ours was an old word.
-            while fewer := await self._fewer_than(said):
+    async def update_contributions(self, names: Collection[str], mode: Literal["max", "exact"] = "max") -> None:
+        """Update `user_contribution` for these users."""
+        for batch in chunks(names, BATCH):
+            written = await self._read_days(batch)
+            await self._write_days(mode, written)
+            # Deleting or renaming a user removes days. If that happened between the read and the write, write again.
+            while fewer := await self._read_fewer_days(written):
                 await self._write_days("exact", fewer)
-                said = fewer
+                written = fewer
 
-    async def _fewer_than(self, said: Mapping[str, list[int]]) -> dict[str, list[int]]:
-        """The days of those who have fewer in some category than was said."""
-        now = await self._days_of([name for name, days in said.items() if any(days)])
-        return {name: days for name, days in now.items() if any(map(int.__lt__, days, said[name]))}
+    async def _read_fewer_days(self, written: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """The days of users who now have fewer in some category than was written."""
+        now = await self._read_days([name for name, days in written.items() if any(days)])
+        return {name: days for name, days in now.items() if any(map(int.__lt__, days, written[name]))}
 
-    async def _days_of(self, names: Sequence[str]) -> dict[str, list[int]]:
+    async def _read_days(self, names: Sequence[str]) -> dict[str, list[int]]:
         days = {name: [0] * CATEGORIES for name in names}
         if not names:
             return days
@@ -138,83 +132,93 @@ class Derived:
                 days[row.username][row.category - 1] = row.days
         return days
 
-    async def _write_days(self, way: str, days: Mapping[str, list[int]]) -> None:
+    async def _write_days(self, mode: str, days: Mapping[str, list[int]]) -> None:
         args = [part for name, counts in days.items() for part in (name, ",".join(map(str, counts)))]
-        await self.functions.run("challenges_contribution", [USER_CONTRIBUTION()], way, *args)
+        await self.functions.run("challenges_write_contributions", [USER_CONTRIBUTION()], mode, *args)
 
-    async def standing(self, rows: Collection[Any]) -> None:
-        """What follows from these rows of `reaction`, as far as they still stand: whoever removes one writes of it."""
-        for batch in batches(rows):
+    async def add_reactions(self, rows: Collection[Any]) -> None:
+        """Write these rows of `reaction` if they still exist; a request that deletes one updates Valkey itself."""
+        for batch in chunks(rows, BATCH):
             ids: dict[str, list[int]] = defaultdict(list)
             for row in batch:
                 ids[row.username].append(row.id)
 
             async def read(names: Sequence[str], ids: dict[str, list[int]] = ids) -> dict[str, list[Arg]]:
-                return await self._told_by(names, [id for name in names for id in ids[name]])
+                return await self._read_rows(names, [id for name in names for id in ids[name]])
 
-            await self._settle(list(ids), read)
+            await self._write_reactions(list(ids), read)
 
-    async def reactions(self, rows: Collection[Reacted]) -> None:
-        """Whether these people's reactions to these posts stand, and how many they have in these challenges."""
-        # Fewer at a time: a database may look for every one of these people at every one of these posts.
-        for batch in batches(rows, BATCH // 5):
-            of: dict[str, list[Reacted]] = defaultdict(list)
+    async def update_reactions(self, rows: Collection[ReactionRef]) -> None:
+        """Update users' reactions to these posts, and their counts in these challenges."""
+        # Smaller chunks: the database may check every user against every post.
+        for batch in chunks(rows, BATCH // 5):
+            by_user: dict[str, list[ReactionRef]] = defaultdict(list)
             for row in batch:
-                of[row[0]].append(row)
+                by_user[row[0]].append(row)
 
-            async def read(names: Sequence[str], of: dict[str, list[Reacted]] = of) -> dict[str, list[Arg]]:
-                return await self._some_of({name: of[name] for name in names})
+            async def read(
+                names: Sequence[str], by_user: dict[str, list[ReactionRef]] = by_user
+            ) -> dict[str, list[Arg]]:
+                return await self._read_some({name: by_user[name] for name in names})
 
-            await self._settle(list(of), read)
+            await self._write_reactions(list(by_user), read)
 
-    async def people(self, names: Collection[str]) -> None:
-        """All reactions of these people, whatever Valkey had of them."""
-        # Fewer at a time, for each has many: others on the loop wait while their rows are read.
-        for batch in batches(names, PEOPLE_A_CALL):
-            await self._settle(batch, self._all_of)
+    async def rewrite_users(self, names: Collection[str]) -> None:
+        """Replace all reactions of these users."""
+        # Smaller chunks: a user can have many rows, and reading them keeps the event loop busy.
+        for batch in chunks(names, USERS_PER_CALL):
+            await self._write_reactions(batch, self._read_all)
 
-    async def _settle(self, names: Sequence[str], read: Read) -> None:
-        """Take tickets, read, write; and again for those for whom somebody has written who read later."""
+    async def _write_reactions(self, names: Sequence[str], read: ReadReactions) -> None:
+        """Take tickets, read, write. Repeat for users whose write was rejected because of a later one."""
         waiting = list(names)
-        while waiting:  # not for ever: each refusal means that another one is done
-            tickets = await self._of_each(waiting, self._take_tickets)
-            says = await read(waiting)
+        while waiting:  # ends: each rejection means that another writer has finished
+            tickets = await self._call_per_user(waiting, self._take_tickets)
+            reactions = await read(waiting)
 
             async def write(
-                names: Sequence[str], tickets: Mapping[str, Any] = tickets, says: Mapping[str, list[Arg]] = says
+                names: Sequence[str],
+                tickets: Mapping[str, Any] = tickets,
+                reactions: Mapping[str, list[Arg]] = reactions,
             ) -> Any:
-                keys = [key for name in names for key in of_person(name)]
-                args = [part for name in names for part in (tickets[name], *says[name])]
-                return await self.functions.run("challenges_people", keys, *args)
+                keys = [key for name in names for key in user_keys(name)]
+                args = [part for name in names for part in (tickets[name], *reactions[name])]
+                return await self.functions.run("challenges_write_reactions", keys, *args)
 
-            written = await self._of_each(waiting, write)
+            written = await self._call_per_user(waiting, write)
             waiting = [name for name in waiting if not written[name]]
 
     async def _take_tickets(self, names: Sequence[str]) -> Any:
-        return await self.functions.run("challenges_tickets", [of_person(name)[0] for name in names])
+        return await self.functions.run("challenges_take_tickets", [user_keys(name)[0] for name in names])
 
-    async def _of_each(
+    async def _call_per_user(
         self, names: Sequence[str], call: Callable[[Sequence[str]], Awaitable[Sequence[Any]]]
     ) -> dict[str, Any]:
-        """A call's answers by name. On a cluster everybody lives elsewhere; on one server a call serves many."""
-        groups = [*batches(names, 1 if self.valkey.clustered else PEOPLE_A_CALL)]
-        answers = await gather(*(call(group) for group in groups))
+        """A command's replies by username. One call serves many users on one server, one user on a cluster."""
+        groups = [*chunks(names, 1 if self.valkey.clustered else USERS_PER_CALL)]
+        replies = await gather(*(call(group) for group in groups))
         return {
-            name: answer
-            for group, found in zip(groups, answers, strict=True)
-            for name, answer in zip(group, found, strict=True)
+            name: reply
+            for group, found in zip(groups, replies, strict=True)
+            for name, reply in zip(group, found, strict=True)
         }
 
-    async def _told_by(self, names: Sequence[str], ids: Sequence[int]) -> dict[str, list[Arg]]:
+    async def _read_rows(self, names: Sequence[str], ids: Sequence[int]) -> dict[str, list[Arg]]:
         same = REACTION.alias()
         counted = (
             select(func.count())
             .where(same.c.username == REACTION.c.username, same.c.challenge_id == REACTION.c.challenge_id)
             .scalar_subquery()
         )
-        shown = (POST.c.day, POST.c.is_break, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
+        pool_columns = (POST.c.day, POST.c.is_break, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
         statement = (
-            select(REACTION.c.username, REACTION.c.post_id, REACTION.c.challenge_id, counted.label("reactions"), *shown)
+            select(
+                REACTION.c.username,
+                REACTION.c.post_id,
+                REACTION.c.challenge_id,
+                counted.label("reactions"),
+                *pool_columns,
+            )
             .join(POST, REACTION.c.post_id == POST.c.id)
             .join(CHALLENGE, REACTION.c.challenge_id == CHALLENGE.c.id)
             .where(REACTION.c.id.in_(ids))
@@ -226,33 +230,32 @@ class Derived:
             for row in await tx.execute(statement):
                 posts[row.username][row.post_id] = int(in_pool(row, today, self.max_post_age))
                 challenges[row.username][row.challenge_id] = row.reactions if row.ends_day > today else 0
-        return {name: _told("some", posts[name], challenges[name]) for name in names}
+        return {name: _write_args("some", posts[name], challenges[name]) for name in names}
 
-    async def _some_of(self, of: dict[str, list[Reacted]]) -> dict[str, list[Arg]]:
-        posts = {post for rows in of.values() for _, post, _ in rows}
-        challenges = {challenge for rows in of.values() for _, _, challenge in rows}
+    async def _read_some(self, by_user: dict[str, list[ReactionRef]]) -> dict[str, list[Arg]]:
+        posts = {post for rows in by_user.values() for _, post, _ in rows}
+        challenges = {challenge for rows in by_user.values() for _, _, challenge in rows}
         liked, counts = await self._read_reactions(
-            list(of), REACTION.c.post_id.in_(posts), REACTION.c.challenge_id.in_(challenges)
+            list(by_user), REACTION.c.post_id.in_(posts), REACTION.c.challenge_id.in_(challenges)
         )
-        says: dict[str, list[Arg]] = {}
-        for name, rows in of.items():
-            about = {post for _, post, _ in rows}
-            standing = {post: int(post in liked[name]) for post in about}
-            says[name] = _told("some", standing, {place: counts[name].get(place, 0) for _, _, place in rows})
-        return says
+        reactions: dict[str, list[Arg]] = {}
+        for name, rows in by_user.items():
+            is_liked = {post: int(post in liked[name]) for _, post, _ in rows}
+            number = {challenge: counts[name].get(challenge, 0) for _, _, challenge in rows}
+            reactions[name] = _write_args("some", is_liked, number)
+        return reactions
 
-    async def _all_of(self, names: Sequence[str]) -> dict[str, list[Arg]]:
+    async def _read_all(self, names: Sequence[str]) -> dict[str, list[Arg]]:
         liked, counts = await self.read_reactions(names)
-        return {name: _told("all", dict.fromkeys(liked[name], 1), counts[name]) for name in names}
+        return {name: _write_args("all", dict.fromkeys(liked[name], 1), counts[name]) for name in names}
 
     async def read_reactions(self, names: Sequence[str]) -> tuple[dict[str, set[int]], dict[str, dict[int, int]]]:
-        """What SQL says of all reactions of these people: posts in the pool, and counts by challenge that goes on."""
+        """Users' reactions from SQL: liked posts in the pool, and counts by ongoing challenge."""
         return await self._read_reactions(names, true(), true())
 
     async def _read_reactions(
         self, names: Sequence[str], of_posts: ColumnElement[bool], of_challenges: ColumnElement[bool]
     ) -> tuple[dict[str, set[int]], dict[str, dict[int, int]]]:
-        """The posts in the pool that people reacted to; how often they did, by challenge that goes on."""
         today = self.today()
         oldest = today - self.max_post_age
         in_posts = (
@@ -284,13 +287,13 @@ class Derived:
         commands: list[list[str | int]] = []
         if values:
             commands.append(["HSET", key, *(part for pair in values.items() for part in pair)])
-        if gone := [id for id in ids if id not in values]:
-            commands.append(["HDEL", key, *gone])
+        if removed := [id for id in ids if id not in values]:
+            commands.append(["HDEL", key, *removed])
         if commands:
             await self.valkey.batch(commands)
 
 
-def _told(way: str, posts: Mapping[int, int], challenges: Mapping[int, int]) -> list[Arg]:
-    """What the verb of people is told of one, behind the ticket."""
-    pairs = [part for told in (posts, challenges) for pair in told.items() for part in pair]
-    return [way, len(posts), len(challenges), *pairs]
+def _write_args(scope: str, posts: Mapping[int, int], challenges: Mapping[int, int]) -> list[Arg]:
+    """The arguments of `challenges_write_reactions` for one user, after the ticket."""
+    values = [part for mapping in (posts, challenges) for pair in mapping.items() for part in pair]
+    return [scope, len(posts), len(challenges), *values]

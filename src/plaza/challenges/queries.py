@@ -1,4 +1,4 @@
-"""What several verbs ask the tables: a challenge and whether it goes on, membership, whether somebody may look."""
+"""Queries and checks shared by the services: challenges, memberships, visibility, the row logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Table, bindparam, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.model import Ended, Private
+from plaza.challenges.model import ChallengeEnded, PrivateChallenge
 from plaza.challenges.tables import CHALLENGE, MEMBER
 from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
@@ -28,51 +28,51 @@ _IS_MEMBER = (
 _CHALLENGE = select(CHALLENGE, MEMBERS, _IS_MEMBER).where(CHALLENGE.c.id == bindparam("id"))
 
 
-async def challenge_of(tx: AsyncConnection, id: int, viewer: Actor | None = None) -> Any:
-    """A challenge, and whether somebody takes part in it."""
-    return _the_one((await tx.execute(_CHALLENGE, _asked(id, viewer))).all(), id)
+async def read_challenge(tx: AsyncConnection, id: int, viewer: Actor | None = None) -> Any:
+    """A challenge's row, with `is_member` for the viewer. Raises NotFound."""
+    return _single((await tx.execute(_CHALLENGE, _parameters(id, viewer))).all(), id)
 
 
-async def challenge_for(sql: Sql, viewer: Actor | None, id: int) -> Any:
-    """A challenge that somebody may look into. One look."""
-    row = _the_one(await sql.fetch_all(_CHALLENGE, **_asked(id, viewer)), id)
-    require_sight(viewer, row)
+async def read_visible_challenge(sql: Sql, viewer: Actor | None, id: int) -> Any:
+    """A challenge's row if the viewer may see it. Raises NotFound or PrivateChallenge. One query."""
+    row = _single(await sql.fetch_all(_CHALLENGE, **_parameters(id, viewer)), id)
+    require_visible(viewer, row)
     return row
 
 
-def _asked(id: int, viewer: Actor | None) -> dict[str, Any]:
+def _parameters(id: int, viewer: Actor | None) -> dict[str, Any]:
     return {"id": id, "viewer": "" if viewer is None else viewer.name}
 
 
-def _the_one(rows: Sequence[Any], id: int) -> Any:
+def _single(rows: Sequence[Any], id: int) -> Any:
     if not rows:
-        raise NotFound("There is no such challenge.", id=id)
+        raise NotFound("This challenge does not exist.", id=id)
     return rows[0]
 
 
-async def member_of(tx: AsyncConnection, challenge: int, username: str, *, lock: bool = False) -> Any:
-    """A person's membership, or None. With `lock` it stays as it is until the transaction ends."""
+async def read_membership(tx: AsyncConnection, challenge: int, username: str, *, lock: bool = False) -> Any:
+    """A user's membership or None. With `lock` it cannot change until the transaction ends."""
     statement = select(MEMBER).where(MEMBER.c.challenge_id == challenge, MEMBER.c.username == username)
     if lock:
         statement = statement.with_for_update(read=True)
     return (await tx.execute(statement)).one_or_none()
 
 
-def require_sight(viewer: Actor | None, challenge: Any) -> None:
-    """Refuse who may not look into a private challenge: it is for its creator, its members and admins."""
+def require_visible(viewer: Actor | None, challenge: Any) -> None:
+    """Raise PrivateChallenge unless the viewer may see it: its creator, its members and admins."""
     if challenge.is_public:
         return
     if viewer is None or not (viewer.is_admin or viewer.name == challenge.creator or challenge.is_member):
-        raise Private("This challenge is private.")
+        raise PrivateChallenge("This challenge is private. Only its creator, its members and admins can see it.")
 
 
 def require_ongoing(challenge: Any, today: int) -> None:
     if challenge.ends_day <= today:
-        raise Ended("This challenge has ended.")
+        raise ChallengeEnded("This challenge has ended. Choose an ongoing one.")
 
 
-async def note(tx: AsyncConnection, notes: Table, table: str, rows: Iterable[Any]) -> None:
-    """Tell the daily job of rows that come or go in this transaction: `notes` is ARRIVAL or REMOVAL."""
+async def log_rows(tx: AsyncConnection, log: Table, table: str, rows: Iterable[Any]) -> None:
+    """Log rows inserted or deleted in this transaction for the daily job. `log` is INSERT_LOG or DELETE_LOG."""
     values = [
         {
             "table_name": table,
@@ -84,4 +84,4 @@ async def note(tx: AsyncConnection, notes: Table, table: str, rows: Iterable[Any
         for row in rows
     ]
     if values:
-        await tx.execute(insert(notes), values)
+        await tx.execute(insert(log), values)

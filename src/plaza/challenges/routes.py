@@ -1,4 +1,4 @@
-"""Challenges over HTTP."""
+"""The HTTP routes of challenges."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plaza.challenges.daily_job import Roll, Rolled
+from plaza.challenges.daily_job.runner import DailyJob, DailyJobResult
 from plaza.challenges.model import (
     Challenge,
     ChallengeId,
+    ChallengeMembership,
+    ChallengePost,
+    ChallengePostsPage,
     ChallengesPage,
-    Membership,
     NewChallenge,
-    NewPost,
+    NewChallengePost,
     NewTracking,
-    Post,
     PostId,
-    PostsPage,
     Reaction,
-    Tracked,
+    TrackedDay,
 )
-from plaza.challenges.posts import Posts
+from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommendations, Recommender
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
@@ -30,78 +30,80 @@ from plaza.core.http.request import Request
 from plaza.core.http.routes import Routes
 from plaza.core.paging import Page
 
-Limit = Annotated[int, Meta(ge=1, le=100, description="How many at most.")]
+Limit = Annotated[int, Meta(ge=1, le=100, description="The maximum number of posts.")]
 
-route = Routes("challenges", about="Challenges in five categories, and what their members tell.")
+route = Routes("challenges", about="Challenges in five categories, and posts of their members.")
 
 
 @route.post("/challenges", access=USER, status=201, idempotent=True)
 async def create(actor: Actor, body: NewChallenge, request: Request, challenges: Challenges) -> Challenge:
-    """Start a challenge of so many days. Creating does not join."""
+    """Create a challenge. Creating does not join it."""
     return await challenges.create(actor, body, request.operation)
 
 
 @route.get("/challenges", access=PUBLIC)
-async def page(actor: Actor | None, page: Page, challenges: Challenges) -> ChallengesPage:
-    """Challenges, the newest first: public ones and one's own."""
+async def list_challenges(actor: Actor | None, page: Page, challenges: Challenges) -> ChallengesPage:
+    """List challenges, newest first: public ones and the caller's own."""
     return await challenges.page(actor, page)
 
 
 @route.get("/challenges/recommendations", access=USER)
-async def recommendations(actor: Actor, recommender: Recommender, limit: Limit = 20) -> Recommendations:
-    """Recent posts for the caller, each with the reason why."""
+async def list_recommendations(actor: Actor, recommender: Recommender, limit: Limit = 20) -> Recommendations:
+    """List recommended posts, each with a reason."""
     return await recommender.recommend(actor, limit)
 
 
 @route.get("/challenges/{id}", access=PUBLIC)
 async def read(actor: Actor | None, id: ChallengeId, challenges: Challenges) -> Challenge:
-    """One challenge; a private one only to its creator, its members and admins."""
+    """Read a challenge (a private one: its creator, its members or an admin)."""
     return await challenges.read(actor, id)
 
 
 @route.post("/challenges/{id}/join", access=USER, status=201, idempotent=True)
-async def join(actor: Actor, id: ChallengeId, challenges: Challenges) -> Membership:
-    """Take part; twice is 409, and a private one is for its creator and admins."""
+async def join(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
+    """Join a challenge (a private one: its creator or an admin). Joining twice is 409."""
     return await challenges.join(actor, id)
 
 
 @route.delete("/challenges/{id}/join", access=USER)
-async def leave(actor: Actor, id: ChallengeId, challenges: Challenges) -> Membership:
-    """Take part no longer. Tracked days stay."""
+async def leave(actor: Actor, id: ChallengeId, challenges: Challenges) -> ChallengeMembership:
+    """Leave a challenge. Tracked days stay."""
     return await challenges.leave(actor, id)
 
 
 @route.post("/challenges/{id}/track", access=USER, status=201, idempotent=True)
-async def track(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> Tracked:
-    """Note a day of progress, today's if none is given; each day once."""
+async def track(actor: Actor, id: ChallengeId, body: NewTracking, challenges: Challenges) -> TrackedDay:
+    """Track a day of progress, today by default. Tracking a day twice is 409."""
     return await challenges.track(actor, id, body)
 
 
 @route.post("/challenges/{id}/posts", access=USER, status=201, idempotent=True)
-async def post(actor: Actor, id: ChallengeId, body: NewPost, request: Request, posts: Posts) -> Post:
-    """Post in a challenge that one is a member of."""
+async def post(
+    actor: Actor, id: ChallengeId, body: NewChallengePost, request: Request, posts: ChallengePosts
+) -> ChallengePost:
+    """Create a post in a challenge (its members)."""
     return await posts.post(actor, id, body, request.operation)
 
 
 @route.get("/challenges/{id}/posts", access=PUBLIC)
-async def page_of_posts(actor: Actor | None, id: ChallengeId, page: Page, posts: Posts) -> PostsPage:
-    """A challenge's posts, the newest first."""
+async def list_posts(actor: Actor | None, id: ChallengeId, page: Page, posts: ChallengePosts) -> ChallengePostsPage:
+    """List a challenge's posts, newest first."""
     return await posts.page(actor, id, page)
 
 
 @route.put("/challenges/posts/{id}/reaction", access=USER)
-async def react(actor: Actor, id: PostId, posts: Posts) -> Reaction:
-    """React to a post. A second reaction changes nothing; a break takes none."""
+async def react(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
+    """React to a post. Repeating it changes nothing; a break is 409."""
     return await posts.react(actor, id)
 
 
 @route.delete("/challenges/posts/{id}/reaction", access=USER)
-async def take_back(actor: Actor, id: PostId, posts: Posts) -> Reaction:
-    """Take a reaction back."""
-    return await posts.take_back(actor, id)
+async def remove_reaction(actor: Actor, id: PostId, posts: ChallengePosts) -> Reaction:
+    """Remove the caller's reaction to a post."""
+    return await posts.remove_reaction(actor, id)
 
 
 @route.post("/challenges/roll", access=ADMIN)
-async def roll(roll: Roll) -> Rolled:
-    """Run the daily job now, and answer when it is done: for admins."""
-    return await roll.run()
+async def roll(daily_job: DailyJob) -> DailyJobResult:
+    """Run the daily job now and respond when it is done."""
+    return await daily_job.run()

@@ -1,4 +1,4 @@
-"""Challenges, who takes part in them, and the days they kept at it."""
+"""Challenges, their members and the days that members track."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from plaza.challenges.model import (
     AlreadyJoined,
     AlreadyTracked,
     Challenge,
+    ChallengeMembership,
     ChallengesPage,
-    Membership,
     NewChallenge,
     NewTracking,
     NotJoined,
     NotMember,
-    Private,
-    Tracked,
-    clean,
-    date_of,
-    day_named,
-    day_of,
+    PrivateChallenge,
+    TrackedDay,
+    clean_text,
+    day_number,
+    iso_date,
+    parse_date,
 )
-from plaza.challenges.projection import Derived
+from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import (
     MEMBERS,
-    challenge_for,
-    challenge_of,
-    member_of,
-    note,
+    log_rows,
+    read_challenge,
+    read_membership,
+    read_visible_challenge,
     require_ongoing,
-    require_sight,
+    require_visible,
 )
-from plaza.challenges.tables import ARRIVAL, CHALLENGE, MEMBER, REMOVAL, TRACKING
+from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INSERT_LOG, MEMBER, TRACKING
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Invalid
@@ -55,44 +55,45 @@ _BY_IDS = select(CHALLENGE, MEMBERS).where(CHALLENGE.c.id.in_(bindparam("ids", e
 
 
 class Challenges:
-    """What people set out to do."""
+    """Creates, reads, joins, leaves and tracks challenges."""
 
-    def __init__(self, sql: Sql, derived: Derived, clock: Clock) -> None:
+    def __init__(self, sql: Sql, projections: ChallengeProjections, clock: Clock) -> None:
         self._sql = sql
-        self._derived = derived
+        self._projections = projections
         self._clock = clock
 
     def _today(self) -> int:
-        return day_of(self._clock.now_ms())
+        return day_number(self._clock.now_ms())
 
     async def create(self, actor: Actor, new: NewChallenge, operation: str) -> Challenge:
-        """Start a challenge, without joining it. The same operation again gives the same challenge."""
+        """Create a challenge without joining it. The same operation again returns the same challenge."""
         now = self._clock.now_ms()
         values = {
-            "title": clean(new.title, "title"),
+            "title": clean_text(new.title, "title"),
             "category": new.category,
             "is_public": new.is_public,
             "duration": new.duration,
             "creator": actor.name,
             "created_ms": now,
-            "ends_day": day_of(now) + new.duration,
+            "ends_day": day_number(now) + new.duration,
             "operation": operation,
         }
         statement = self._sql.insert(CHALLENGE).values(values).on_conflict_do_nothing(index_elements=["operation"])
         async with self._sql.begin() as tx:
-            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
             id = (await tx.execute(statement.returning(CHALLENGE.c.id))).scalar()
             if id is None:
                 id = (await tx.execute(select(CHALLENGE.c.id).where(CHALLENGE.c.operation == operation))).scalar_one()
-            row = await challenge_of(tx, id)
-        await self._derived.challenges([row.id])
-        return as_challenge(row)
+            row = await read_challenge(tx, id)
+        await self._projections.update_challenges([row.id])
+        return challenge_from_row(row)
 
     async def read(self, actor: Actor | None, id: int) -> Challenge:
-        return as_challenge(await challenge_for(self._sql, actor, id))
+        """A challenge that the viewer may see. One query."""
+        return challenge_from_row(await read_visible_challenge(self._sql, actor, id))
 
     async def page(self, actor: Actor | None, page: Page) -> ChallengesPage:
-        """Challenges, the newest first: the public ones, and one's own. An admin sees all."""
+        """Challenges, newest first: public ones and the viewer's own. An admin sees all."""
         if actor is None:
             name, after = "challenges", ids_in_table(self._sql, "challenges", _PUBLIC)
         else:
@@ -106,58 +107,58 @@ class Challenges:
 
     async def _read_many(self, ids: Sequence[str]) -> list[Challenge | None]:
         wanted = [int(id) for id in ids]
-        found = {row.id: as_challenge(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
+        found = {row.id: challenge_from_row(row) for row in await self._sql.fetch_all(_BY_IDS, ids=wanted)}
         return [found.get(id) for id in wanted]
 
-    async def join(self, actor: Actor, id: int) -> Membership:
-        """Take part. A private challenge is joined by its creator or an admin only."""
+    async def join(self, actor: Actor, id: int) -> ChallengeMembership:
+        """Join a challenge. Only its creator and admins can join a private one."""
         async with self._sql.begin() as tx:
-            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
-            challenge = await challenge_of(tx, id)
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
+            challenge = await read_challenge(tx, id)
             if not (challenge.is_public or actor.is_admin or actor.name == challenge.creator):
-                raise Private("This challenge is private.")
+                raise PrivateChallenge("This challenge is private. Only its creator and admins can join it.")
             require_ongoing(challenge, self._today())
             values = {"challenge_id": id, "username": actor.name, "joined_day": self._today()}
             statement = self._sql.insert(MEMBER).values(values).on_conflict_do_nothing()
             if (await tx.execute(statement.returning(MEMBER.c.id))).scalar() is None:
-                raise AlreadyJoined("You are a member already.")
-        return Membership(id, actor.name, True)
+                raise AlreadyJoined("You are already a member of this challenge.")
+        return ChallengeMembership(id, actor.name, True)
 
-    async def leave(self, actor: Actor, id: int) -> Membership:
-        """Take part no longer. Days that were tracked stay tracked."""
+    async def leave(self, actor: Actor, id: int) -> ChallengeMembership:
+        """Leave a challenge. Tracked days stay."""
         mine = (MEMBER.c.challenge_id == id, MEMBER.c.username == actor.name)
         async with self._sql.begin() as tx:
-            challenge = await challenge_of(tx, id, actor)
-            gone = (await tx.execute(delete(MEMBER).where(*mine).returning(MEMBER))).all()
-            if not gone:
-                require_sight(actor, challenge)
-                raise NotJoined("You are no member of this challenge.")
-            await note(tx, REMOVAL, "mmbr", gone)
-        return Membership(id, actor.name, False)
+            challenge = await read_challenge(tx, id, actor)
+            deleted = (await tx.execute(delete(MEMBER).where(*mine).returning(MEMBER))).all()
+            if not deleted:
+                require_visible(actor, challenge)
+                raise NotJoined("You are not a member of this challenge.")
+            await log_rows(tx, DELETE_LOG, "mmbr", deleted)
+        return ChallengeMembership(id, actor.name, False)
 
-    async def track(self, actor: Actor, id: int, new: NewTracking) -> Tracked:
-        """Note a day of progress: today, or a day since joining."""
+    async def track(self, actor: Actor, id: int, new: NewTracking) -> TrackedDay:
+        """Track a day of progress: today, or a day since joining."""
         today = self._today()
-        day = today if new.date is None else day_named(new.date)
+        day = today if new.date is None else parse_date(new.date)
         if day > today:
             raise Invalid("must not be in the future", field="date")
         async with self._sql.begin() as tx:
-            await lock_username(tx, self._derived.valkey, actor.name, actor.since_ms)
-            await self._require_in_time(tx, actor, id, day)
+            await lock_username(tx, self._projections.valkey, actor.name, actor.since_ms)
+            await self._require_trackable(tx, actor, id, day)
             values = {"challenge_id": id, "username": actor.name, "day": day}
             statement = self._sql.insert(TRACKING).values(values).on_conflict_do_nothing()
             row = (await tx.execute(statement.returning(TRACKING))).one_or_none()
             if row is None:
-                raise AlreadyTracked("This day is tracked already.", date=date_of(day))
-            await note(tx, ARRIVAL, "tracking", [row])
-        await self._derived.contributions([actor.name])
-        return Tracked(row.id, id, actor.name, date_of(day))
+                raise AlreadyTracked("You have already tracked this day.", date=iso_date(day))
+            await log_rows(tx, INSERT_LOG, "tracking", [row])
+        await self._projections.update_contributions([actor.name])
+        return TrackedDay(row.id, id, actor.name, iso_date(day))
 
-    async def _require_in_time(self, tx: AsyncConnection, actor: Actor, id: int, day: int) -> None:
-        challenge = await challenge_of(tx, id)
-        member = await member_of(tx, id, actor.name, lock=True)
+    async def _require_trackable(self, tx: AsyncConnection, actor: Actor, id: int, day: int) -> None:
+        challenge = await read_challenge(tx, id)
+        member = await read_membership(tx, id, actor.name, lock=True)
         if member is None:
-            raise NotMember("Only members track their days.")
+            raise NotMember("Only members can track days. Join the challenge first.")
         if day < member.joined_day:
             raise Invalid("must not be before you joined", field="date")
         if day >= challenge.ends_day:
@@ -166,7 +167,7 @@ class Challenges:
             raise Invalid("must be before the challenge ended", field="date")
 
 
-def as_challenge(row: Any) -> Challenge:
+def challenge_from_row(row: Any) -> Challenge:
     return Challenge(
         id=row.id,
         title=row.title,
@@ -175,6 +176,6 @@ def as_challenge(row: Any) -> Challenge:
         duration=row.duration,
         creator=row.creator,
         created_at=row.created_ms,
-        finished_date=date_of(row.ends_day),
+        finished_date=iso_date(row.ends_day),
         members=row.members,
     )

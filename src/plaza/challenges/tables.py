@@ -1,7 +1,7 @@
-"""The record: challenges, who takes part, what they post, who reacts, and the days they kept at it.
+"""The SQL tables: challenges, members, posts, reactions, tracked days, and two logs for the daily job.
 
-Ids only ever grow, also after the newest row was deleted (SQLite would otherwise give its id out again), for the daily
-job reads new rows by them. Days are numbers since 1970-01-01, UTC: what the day's slot in Valkey is computed from.
+The daily job reads new rows by id, so ids must only rise. SQLite would reuse the id of a deleted newest row without
+AUTOINCREMENT. Days are UTC day numbers since 1970-01-01; the slots in Valkey are computed from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plaza.core.sql import metadata
 
 METADATA = metadata()
 
-# SQLite counts up only in a column that is called INTEGER.
+# SQLite supports AUTOINCREMENT only on a column of type INTEGER.
 _ID = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -36,13 +36,13 @@ def _id() -> Column[Any]:
     return Column("id", _ID, primary_key=True, autoincrement=True)
 
 
-def _of(name: str, column: Column[Any]) -> Column[Any]:
-    """A reference. What is deleted by hand takes along what hangs on it."""
+def _foreign_key(name: str, column: Column[Any]) -> Column[Any]:
+    """A foreign key. Rows deleted by hand take their dependent rows with them."""
     return Column(name, _ID, ForeignKey(column, ondelete="CASCADE"), nullable=False)
 
 
-def _notes(name: str) -> Table:
-    """Rows that came or went."""
+def _row_log(name: str) -> Table:
+    """A log of inserted or deleted rows."""
     return Table(
         name,
         METADATA,
@@ -66,8 +66,8 @@ CHALLENGE = Table(
     Column("duration", Integer, nullable=False),  # days
     Column("creator", String(30), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    Column("ends_day", Integer, nullable=False),  # the first day on which it no longer goes on
-    Column("operation", String(64), unique=True),  # what created it: the same request again makes no second one
+    Column("ends_day", Integer, nullable=False),  # the first day after its end
+    Column("operation", String(64), unique=True),  # the request that created it, so that a retry creates no second one
     CheckConstraint("category BETWEEN 1 AND 5", name="category"),
     CheckConstraint("duration > 0", name="duration"),
     Index(None, "ends_day"),
@@ -78,7 +78,7 @@ MEMBER = Table(
     "member",
     METADATA,
     _id(),
-    _of("challenge_id", CHALLENGE.c.id),
+    _foreign_key("challenge_id", CHALLENGE.c.id),
     Column("username", String(30), nullable=False),
     Column("joined_day", Integer, nullable=False),
     UniqueConstraint("challenge_id", "username"),
@@ -89,7 +89,7 @@ POST = Table(
     "post",
     METADATA,
     _id(),
-    _of("challenge_id", CHALLENGE.c.id),
+    _foreign_key("challenge_id", CHALLENGE.c.id),
     Column("username", String(30), nullable=False),
     Column("text", Text, nullable=False),
     Column("is_break", Boolean, nullable=False),
@@ -105,8 +105,10 @@ REACTION = Table(
     "reaction",
     METADATA,
     _id(),
-    _of("post_id", POST.c.id),
-    _of("challenge_id", CHALLENGE.c.id),  # the post's, so that a person's reactions in it are counted by index
+    _foreign_key("post_id", POST.c.id),
+    _foreign_key(
+        "challenge_id", CHALLENGE.c.id
+    ),  # the post's; here so that an index counts a user's reactions per challenge
     Column("username", String(30), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     UniqueConstraint("post_id", "username"),
@@ -118,28 +120,28 @@ TRACKING = Table(
     "tracking",
     METADATA,
     _id(),
-    _of("challenge_id", CHALLENGE.c.id),
+    _foreign_key("challenge_id", CHALLENGE.c.id),
     Column("username", String(30), nullable=False),
     Column("day", Integer, nullable=False),
     UniqueConstraint("challenge_id", "username", "day"),
     Index(None, "username"),
     sqlite_autoincrement=True,
 )
-# What Plaza itself deleted, written in the same transaction, so that the daily job knows what to take back and does
-# not mistake it for rows that vanished behind its back.
-REMOVAL = _notes("challenge_removal")
-# What Plaza itself wrote since the last roll, noted likewise. Valkey has heard of it, but no roll has counted it: if
-# somebody deletes it by hand, only this tells.
-ARRIVAL = _notes("challenge_arrival")
-# The tables whose rows are noted as they come. Challenges and posts are counted in Valkey; members have nothing there.
-NOTED = ("reaction", "tracking")
+# Rows that Plaza deleted, logged in the same transaction. The daily job updates what is derived from them and does not
+# take them for rows deleted by another program.
+DELETE_LOG = _row_log("challenge_removal")
+# Rows that Plaza inserted since the last run of the daily job. Valkey has them, but no run has counted them: if another
+# program deletes one, only this log shows it.
+INSERT_LOG = _row_log("challenge_arrival")
+# The tables whose inserts are logged. Challenges and posts are counted in Valkey; nothing there depends on members.
+LOGGED_TABLES = ("reaction", "tracking")
 
 
-def pool_of(today: int, max_post_age: int) -> ColumnElement[bool]:
-    """Which posts, joined with their challenges, are in the pool: `model.in_pool`, for a statement."""
+def pool_condition(today: int, max_post_age: int) -> ColumnElement[bool]:
+    """`model.in_pool` as an SQL condition on POST joined with CHALLENGE."""
     recent = and_(POST.c.day > today - max_post_age, POST.c.day <= today, POST.c.is_break.is_(False))
     return and_(recent, CHALLENGE.c.is_public.is_(True), CHALLENGE.c.ends_day > today)
 
 
-# By the abbreviations of `db_len`. A table comes after those it refers to.
-BY_NAME = {"clg": CHALLENGE, "mmbr": MEMBER, "post": POST, "reaction": REACTION, "tracking": TRACKING}
+# By their abbreviations in `db_len`. A table comes after the tables it references.
+TABLES = {"clg": CHALLENGE, "mmbr": MEMBER, "post": POST, "reaction": REACTION, "tracking": TRACKING}

@@ -17,9 +17,11 @@ def add_commands(commands: Commands) -> None:
     challenges = commands.add_parser("challenges", help=about, description=about, epilog=SEE_HELP)
     subcommands = challenges.add_subparsers(title="commands", required=True, metavar="COMMAND")
     roll = "Run the daily job now: read new SQL rows, start the new day, repair derived data."
-    add_command(subcommands, "roll", lambda given: _roll(anew=False), roll, "plaza challenges roll")
+    add_command(subcommands, "roll", lambda given: _run_daily_job(rebuild_all=False), roll, "plaza challenges roll")
     rebuild = "Rebuild all challenge data in Valkey from the SQL tables."
-    add_command(subcommands, "rebuild", lambda given: _roll(anew=True), rebuild, "plaza challenges rebuild")
+    add_command(
+        subcommands, "rebuild", lambda given: _run_daily_job(rebuild_all=True), rebuild, "plaza challenges rebuild"
+    )
     evaluate = add_command(
         subcommands,
         "evaluate",
@@ -36,11 +38,11 @@ def add_commands(commands: Commands) -> None:
     )
 
 
-def _roll(*, anew: bool) -> int:
+def _run_daily_job(*, rebuild_all: bool) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-    from plaza.challenges.daily_job import Roll
+    from plaza.challenges.daily_job.runner import DailyJob
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -51,10 +53,10 @@ def _roll(*, anew: bool) -> int:
                 tasks[step] = bar.add_task(step, total=total)
             bar.update(tasks[step], advance=done)
 
-        done = with_plaza(lambda plaza: plaza.get(Roll).run(show, anew=anew))
+        done = with_plaza(lambda plaza: plaza.get(DailyJob).run(show, rebuild_all=rebuild_all))
     taken = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())
-    print(f"Day {done.day_index}. New rows: {taken}. Made anew: {', '.join(done.rebuilt) or 'nothing'}.")
-    print(f"Neighbours learnt: {done.fitted:,} challenges.")
+    print(f"Day {done.day_index}. New rows: {taken}. Rebuilt: {', '.join(done.rebuilt) or 'nothing'}.")
+    print(f"Neighbours computed: {done.fitted:,} challenges.")
     return 0
 
 

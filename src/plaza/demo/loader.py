@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from plaza.challenges.projection import Derived
+from plaza.challenges.projection import ChallengeProjections
 from plaza.core.domain import Core
 from plaza.core.errors import Invalid
 from plaza.demo.generator import LARGE_COMMUNITY, SMALL_COMMUNITY, CommunityPlan
@@ -108,14 +108,14 @@ class DemoLoader:
         core, settings = self._core, self._core.settings
         social = SocialLoader(self._sync, plan)
         reading = ArticlesLoader(core.functions, plan, articles, settings.voting_days)
-        derived = Derived(core.sql, core.functions, core.clock, settings.max_post_age)
+        projections = ChallengeProjections(core.sql, core.functions, core.clock, settings.max_post_age)
         items = bank("shop")["items"]
         return [
             LoadStage("people", plan.people.size, 2 * batch, social.users),
             LoadStage("posts", plan.posts, batch, social.posts),
             LoadStage("follows", plan.people.size, min(batch, FOLLOWERS_A_BATCH), social.follows),
             LoadStage("articles", articles, batch // 5, reading.load),
-            LoadStage("challenges", challenges, 10, ChallengesLoader(core.sql, derived, plan, challenges).load),
+            LoadStage("challenges", challenges, 10, ChallengesLoader(core.sql, projections, plan, challenges).load),
             LoadStage("items", len(items), len(items), ShopLoader(self._items, self._valkey).load),
         ]
 

@@ -15,9 +15,8 @@ from uuid import uuid4
 from plaza.articles.keys import ARTICLES_BY_TIME
 from plaza.articles.service import Articles
 from plaza.caching.keys import ITEM_VIEWS
-from plaza.challenges.model import CATEGORY_NAMES, NewTracking
-from plaza.challenges.model import NewPost as NewChallengePost
-from plaza.challenges.posts import Posts as ChallengePosts
+from plaza.challenges.model import CATEGORY_NAMES, NewChallengePost, NewTracking
+from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
 from plaza.core.domain import Core

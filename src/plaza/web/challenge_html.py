@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from plaza.challenges.model import CATEGORY_NAMES, Challenge, Post
+from plaza.challenges.model import CATEGORY_NAMES, Challenge, ChallengePost
 from plaza.challenges.recommendation.recommender import Recommended
 from plaza.web.fragment_cache import cached_fragment
 from plaza.web.rendering import render
@@ -22,7 +22,7 @@ def challenge_rows(challenges: Iterable[Challenge], joined: Collection[int], tod
     )
 
 
-def challenge_posts(posts: Iterable[Post], reacted: Collection[int], now_ms: int, *, is_open: bool) -> bytes:
+def challenge_posts(posts: Iterable[ChallengePost], reacted: Collection[int], now_ms: int, *, is_open: bool) -> bytes:
     """The posts of a challenge, complete. In a challenge that has ended, they have no reaction button."""
     return b"".join(
         [
@@ -43,7 +43,7 @@ def recommended_posts(recommendations: Iterable[Recommended], now_ms: int) -> by
 
 
 @cached_fragment()
-def _cached_post(post: Post, text: str, when: str, reacted: bool, is_open: bool, reason: str) -> bytes:
+def _cached_post(post: ChallengePost, text: str, when: str, reacted: bool, is_open: bool, reason: str) -> bytes:
     context = {"text": text, "when": when, "reason": reason}
     return render("challenge-post.html", post=post, reacted=reacted, open=is_open, **context).encode()
 

@@ -16,13 +16,13 @@ from plaza.challenges.model import (
     Challenge,
     ChallengeId,
     NewChallenge,
-    NewPost,
+    NewChallengePost,
     NewTracking,
     NotJoined,
     PostId,
 )
-from plaza.challenges.participation import Standing, Standings
-from plaza.challenges.posts import Posts
+from plaza.challenges.participation import Participation, Participations
+from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.service import Challenges
 from plaza.core.errors import Invalid
@@ -53,13 +53,13 @@ def _tabs(current: str) -> dict[str, Any]:
 
 @page.get("/challenges", access=PUBLIC)
 async def challenges(
-    request: Request, site: Site, service: Challenges, standings: Standings, cursor: str | None = None
+    request: Request, site: Site, service: Challenges, participations: Participations, cursor: str | None = None
 ) -> Response[str]:
     """List public challenges and your own, newest first."""
     visitor = await site.visitors.from_request(request)
     found = await service.page(visitor.actor, Page(cursor=cursor))
     ids = [challenge.id for challenge in found.challenges]
-    joined = set() if visitor.actor is None else await standings.joined(visitor.actor, ids)
+    joined = set() if visitor.actor is None else await participations.get_joined(visitor.actor, ids)
     return site.page(
         request,
         visitor,
@@ -117,8 +117,8 @@ async def challenge(
     site: Site,
     id: ChallengeId,
     service: Challenges,
-    posts: Posts,
-    standings: Standings,
+    posts: ChallengePosts,
+    participations: Participations,
     cursor: str | None = None,
 ) -> Response[str]:
     """Show a challenge, your participation and its posts."""
@@ -129,19 +129,19 @@ async def challenge(
     if fitting < len(shown.posts):
         shown = await posts.page(visitor.actor, id, Page(limit=fitting, cursor=cursor))
     ids = [post.id for post in shown.posts]
-    reacted = set() if visitor.actor is None else await standings.reacted(visitor.actor, ids)
-    context = await _challenge_context(site, visitor, found, standings)
+    reacted = set() if visitor.actor is None else await participations.get_reacted(visitor.actor, ids)
+    context = await _challenge_context(site, visitor, found, participations)
     rows = challenge_html.challenge_posts(shown.posts, reacted, site.clock.now_ms(), is_open=context["open"])
     more = next_page_link(f"/app/challenges/{id}", shown.pagination)
     return site.page(request, visitor, "challenge.html", section="Challenges", rows=rows, more=more, **context)
 
 
 async def _challenge_context(
-    site: Site, visitor: Visitor, challenge: Challenge, standings: Standings
+    site: Site, visitor: Visitor, challenge: Challenge, participations: Participations
 ) -> dict[str, Any]:
     """The values for the part of the page above the posts."""
     actor = visitor.actor
-    participation = Standing(False, [], 0) if actor is None else await standings.of(actor, challenge.id)
+    participation = Participation(False, [], 0) if actor is None else await participations.get(actor, challenge.id)
     return {
         "challenge": challenge,
         "participation": participation,
@@ -166,37 +166,37 @@ def today(site: Site) -> str:
 
 @page.post("/challenges/{id}/join", access=USER)
 async def join(
-    request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
+    request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, participations: Participations
 ) -> Response[str]:
     """Join or leave a challenge."""
     visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
     with suppress(AlreadyJoined, NotJoined):  # done by an earlier click
         await (service.join if on else service.leave)(visitor.require_user(), id)
-    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), standings)
+    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
     context["message"] = "You joined the challenge." if on else "You left the challenge."
     return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 
 
 @page.post("/challenges/{id}/track", access=USER)
 async def track(
-    request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, standings: Standings
+    request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, participations: Participations
 ) -> Response[str]:
     """Track today as a day of progress."""
     visitor = await site.visitors.from_request(request)
     with suppress(AlreadyTracked):  # done by an earlier click
         await service.track(visitor.require_user(), id, NewTracking())
-    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), standings)
+    context = await _challenge_context(site, visitor, await service.read(visitor.actor, id), participations)
     context["message"] = "Today is tracked."
     return site.form_response(request, visitor, body, f"/app/challenges/{id}", "challenge-changed.html", **context)
 
 
 @page.post("/challenges/{id}/posts", access=USER)
-async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts: Posts) -> Response[str]:
+async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts: ChallengePosts) -> Response[str]:
     """Create a post in a challenge (its members)."""
     visitor = await site.visitors.from_request(request)
     is_break = forms.parse_form(body).get("is_break") == "1"
-    new = forms.read_form(body, NewPost, is_break=is_break)
+    new = forms.read_form(body, NewChallengePost, is_break=is_break)
     created = await posts.post(visitor.require_user(), id, new, site.idempotency_key(request, body))
     path = f"/app/challenges/{id}#challenge-post-{created.id}"
     row = challenge_html.challenge_posts([created], (), site.clock.now_ms(), is_open=True).decode()
@@ -205,11 +205,11 @@ async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts
 
 
 @page.post("/challenges/posts/{id}/reaction", access=USER)
-async def react(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
+async def react(request: Request, body: bytes, site: Site, id: PostId, posts: ChallengePosts) -> Response[str]:
     """React to a challenge post, or remove the reaction."""
     visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
-    await (posts.react if on else posts.take_back)(visitor.require_user(), id)
+    await (posts.react if on else posts.remove_reaction)(visitor.require_user(), id)
     found = await posts.read(visitor.actor, id)
     path = f"/app/challenges/{found.challenge_id}#challenge-post-{id}"
     context: dict[str, Any] = {"post": found, "reacted": on, "open": True}

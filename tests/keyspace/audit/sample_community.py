@@ -10,10 +10,9 @@ from plaza.app import Plaza
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import ArticlesQuery, NewArticle
 from plaza.articles.service import Articles
-from plaza.challenges.daily_job import Roll
-from plaza.challenges.model import NewChallenge, NewTracking
-from plaza.challenges.model import NewPost as NewChallengePost
-from plaza.challenges.posts import Posts as ChallengePosts
+from plaza.challenges.daily_job.runner import DailyJob
+from plaza.challenges.model import NewChallenge, NewChallengePost, NewTracking
+from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.service import Challenges
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
@@ -123,7 +122,7 @@ async def _challenges(plaza: Plaza, community: SampleCommunity) -> None:
             community.challenge_posts.append(post.id)
     for id in community.challenge_posts[:4]:
         await posts.react(actor("dora"), id)
-    await plaza.get(Roll).run()
+    await plaza.get(DailyJob).run()
 
 
 async def _live(plaza: Plaza) -> None:

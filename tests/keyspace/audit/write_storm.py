@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from plaza.app import Plaza
 from plaza.articles.model import NewArticle
 from plaza.articles.service import Articles
-from plaza.challenges.model import NewPost as NewChallengePost
-from plaza.challenges.posts import Posts as ChallengePosts
+from plaza.challenges.model import NewChallengePost
+from plaza.challenges.posts import ChallengePosts
 from plaza.core.auth import Actor
 from plaza.core.errors import PlazaError
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
@@ -135,7 +135,7 @@ class WriteStorm:
             made = await posts.post(who, challenge, NewChallengePost("Done."), uuid.uuid4().hex)
             self.community.challenge_posts.append(made.id)
 
-        return [write, lambda: posts.react(who, id), lambda: posts.take_back(who, id)]
+        return [write, lambda: posts.react(who, id), lambda: posts.remove_reaction(who, id)]
 
     def _live(self) -> list[Operation]:
         live, name = self.plaza.get(LiveService), self.random.choice(NAMES)

@@ -1,8 +1,7 @@
-"""Posts to choose from, at hand in the process: not what they say, only what a choice goes by.
+"""A cache of recommendation candidates in the process: not the posts' texts, only what the selection needs.
 
-A post never moves to another challenge or day, and a challenge keeps its category and its end. So nothing here goes out
-of date, and nobody has to be told of changes. A post may be gone, and its author may have another name: whoever shows a
-post looks it up.
+A post never moves to another challenge or day, and a challenge keeps its category and its end. So entries never become
+outdated. But a post can be deleted and its author renamed, so the recommender reads the posts it shows from SQL.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from sqlalchemy import bindparam, select
 
 from plaza.challenges.recommendation.ranking import Candidate
 from plaza.challenges.tables import CHALLENGE, POST
+from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 
-# Some 300 bytes each.
-MOST: Final = 50_000
-# Of those that are not at hand, so many are read at a time: a millisecond each time.
-STEP: Final = 250
+# About 300 bytes each.
+MAX_CACHED: Final = 50_000
+# Missing candidates per query, which takes a millisecond.
+READ_BATCH: Final = 250
 
 _CANDIDATES = (
     select(
@@ -38,21 +38,21 @@ _CANDIDATES = (
 )
 
 
-class Candidates:
-    """Posts by their ids."""
+class CandidateCache:
+    """Candidates by post id."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
-        self._at_hand: dict[int, Candidate] = {}
+        self._cached: dict[int, Candidate] = {}
 
-    async def of(self, ids: Collection[int]) -> list[Candidate]:
-        """Those of these posts that there are. No look for those at hand."""
-        missing = [id for id in ids if id not in self._at_hand]
-        for start in range(0, len(missing), STEP):
-            for row in await self._sql.fetch_all(_CANDIDATES, ids=missing[start : start + STEP]):
-                self._at_hand[row.id] = Candidate._make(row)
-        found = [self._at_hand[id] for id in ids if id in self._at_hand]
-        if len(self._at_hand) > MOST:  # those that came first are the oldest, more or less
-            for id in list(islice(self._at_hand, len(self._at_hand) - MOST + MOST // 10)):
-                del self._at_hand[id]
+    async def get(self, ids: Collection[int]) -> list[Candidate]:
+        """The candidates of these posts, without deleted ones. Cached ones need no query."""
+        missing = [id for id in ids if id not in self._cached]
+        for ids_to_read in chunks(missing, READ_BATCH):
+            for row in await self._sql.fetch_all(_CANDIDATES, ids=ids_to_read):
+                self._cached[row.id] = Candidate._make(row)
+        found = [self._cached[id] for id in ids if id in self._cached]
+        if len(self._cached) > MAX_CACHED:  # the first inserted are roughly the oldest posts
+            for id in list(islice(self._cached, len(self._cached) - MAX_CACHED + MAX_CACHED // 10)):
+                del self._cached[id]
         return found

@@ -1,16 +1,16 @@
-"""Which challenges go together, learnt from who takes part in what. Pure arithmetic: no store, no clock.
+"""Computes which challenges are similar from who takes part in which. Pure arithmetic, without I/O.
 
-For the busiest challenges this is EASE (Steck, "Embarrassingly Shallow Autoencoders", 2019): every challenge is
-predicted from all others by ridge regression, which has a closed form: one inverse of the matrix of how many people two
-challenges share. It beats far larger models on logs like ours, and it explains itself: a weight says how much taking
-part in one speaks for the other. The inverse grows with the cube of the number of challenges, so the rest get plain
-item-kNN: the cosine of two challenges' audiences, which needs only those that share somebody.
+For the busiest challenges this is EASE (Steck, "Embarrassingly Shallow Autoencoders", 2019): each challenge is
+predicted from all others by ridge regression, in closed form: one inverse of the matrix of how many users two
+challenges share. It beats far larger models on logs of this kind, and a weight explains itself: how much taking part in
+one challenge predicts taking part in the other. The cost grows with the cube of the number of challenges, so the rest
+get item-kNN: the cosine similarity of two challenges' users, which needs only pairs that share a user.
 
-Two things are added to the textbook. Who takes part in everything says little about what goes together, so a person
-weighs less the more they do. And a second penalty grows with a challenge's audience, which is what training with
-randomly hidden entries comes to (Steck, "Autoencoders that don't overfit towards the Identity", 2020).
+Two additions. A user who takes part in everything says little about similarity, so users weigh less the more they do.
+And a second penalty grows with a challenge's number of users, which equals training with random dropout (Steck,
+"Autoencoders that don't overfit towards the Identity", 2020).
 
-Weights below zero are kept: that two challenges share fewer people than their sizes say is knowledge too.
+Negative weights are stored too: they mean that two challenges share fewer users than their sizes suggest.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from numpy.typing import NDArray
 Ints = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.float32]
 
-# An inverse of 4,000 × 4,000 takes seconds and 100 MB.
-MOST_IN_CLOSED_FORM: Final = 4_000
-# What is lost by cutting a row here is 1.5% of the gain over popularity, on the log of `plaza challenges evaluate`.
-KEPT: Final = 256
-# Found on held-out parts of the training data, split in both ways; anything from 200 to 500 does nearly as well.
+# Inverting a 4,000 × 4,000 matrix takes seconds and 100 MB.
+MAX_EASE_ITEMS: Final = 4_000
+# Fewer weights lose quality: 256 cost 1.5% of the gain over popularity, measured by `plaza challenges evaluate`.
+MAX_NEIGHBOURS: Final = 256
+# Tuned on held-out parts of the training data, with both splits; 200 to 500 are nearly as good.
 RIDGE: Final = 300.0
-HIDDEN: Final = 0.33
+DROPOUT: Final = 0.33
 DAMPING: Final = 0.25
-# What one did last counts 1, what one did first 0.6: taste moves, but not overnight.
-FADING: Final = 0.5
-# Two challenges that share three people of three are no surer than two that share fifty of sixty.
+# A user's newest challenge weighs 1, the oldest 0.6: interests change slowly.
+RECENCY_DECAY: Final = 0.5
+# Shrinks similarities that are based on few users.
 SHRINKAGE: Final = 30.0
-# Who takes part in more than this is not a person, or no guide to anybody.
-MOST_OF_A_PERSON: Final = 1_000
-# What is inverted in one go.
-BLOCK: Final = 512
-# How many numbers are worked on at a time: memory does not grow with the log, and other threads get their turn.
-AT_ONCE: Final = 500_000
+# A user with more challenges than this is a bot or says nothing about similarity.
+MAX_ITEMS_PER_USER: Final = 1_000
+# The largest matrix that numpy inverts in one call.
+INVERSE_BLOCK: Final = 512
+# Numbers per step: memory does not grow with the log, and other threads can run in between.
+STEP_NUMBERS: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """An item's nearest, from the strongest weight to the weakest."""
+    """An item's neighbours, strongest weight first."""
 
     item: int
     others: Ints
@@ -55,99 +55,103 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """Who takes part in what, in both directions. Items are numbered from the busiest on."""
+class InteractionLog:
+    """Which users have which items, indexed both ways. Items are numbered from the busiest on."""
 
-    original: Ints  # the number that each item had
-    weight: Floats  # of each person
-    of_person: tuple[Ints, Ints]  # where a person's items begin; the items
-    of_item: tuple[Ints, Ints]  # where an item's people begin; the people
+    original: Ints  # the original number of each item
+    weight: Floats  # of each user
+    by_user: tuple[Ints, Ints]  # where each user's items start; the items
+    by_item: tuple[Ints, Ints]  # where each item's users start; the users
 
     @classmethod
-    def of(cls, people: Ints, items: Ints) -> Log:
-        """From pairs of numbers, each counted from 0, in any order, also repeated."""
-        crowd, size = int(people.max()) + 1, int(items.max()) + 1
-        pairs = _sorted_pairs(people, items, size)
+    def from_pairs(cls, users: Ints, items: Ints) -> InteractionLog:
+        """Build the log from pairs of user and item numbers from 0, in any order, repeats allowed."""
+        user_count, item_count = int(users.max()) + 1, int(items.max()) + 1
+        pairs = _sorted_pairs(users, items, item_count)
         pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
-        items = (pairs % size).astype(np.int32)
-        audience = np.bincount(items, minlength=size)
+        items = (pairs % item_count).astype(np.int32)
+        audience = np.bincount(items, minlength=item_count)
         busiest = np.argsort(-audience, kind="stable")
-        rank = np.empty(size, dtype=np.int32)
-        rank[busiest] = np.arange(size)
+        rank = np.empty(item_count, dtype=np.int32)
+        rank[busiest] = np.arange(item_count)
         pairs += rank[items] - items
         pairs.sort()
-        people, items = _cut((pairs // size).astype(np.int32), (pairs % size).astype(np.int32), crowd)
+        users, items = _limit_items(
+            (pairs // item_count).astype(np.int32), (pairs % item_count).astype(np.int32), user_count
+        )
         del pairs
         original = busiest[: np.count_nonzero(audience)]
-        by_item = _sorted_pairs(items, people, crowd)
-        item_starts = _starts((by_item // crowd).astype(np.int32), len(original))
-        starts = _starts(people, crowd)
+        item_pairs = _sorted_pairs(items, users, user_count)
+        item_starts = _starts((item_pairs // user_count).astype(np.int32), len(original))
+        starts = _starts(users, user_count)
         weight = np.maximum(np.diff(starts), 1).astype(np.float32) ** -DAMPING
-        weight *= crowd / weight.sum()
-        return cls(original, weight, (starts, items), (item_starts, (by_item % crowd).astype(np.int32)))
+        weight *= user_count / weight.sum()
+        return cls(original, weight, (starts, items), (item_starts, (item_pairs % user_count).astype(np.int32)))
 
     def __len__(self) -> int:
         return len(self.original)
 
     def shared(self, first: int, last: int, width: int) -> Floats:
-        """How many people, by weight, items `first` to `last` share with each of the first `width` items."""
-        starts, people = self.of_item
+        """The weighted number of users that items `first` to `last` share with each of the first `width` items."""
+        starts, users = self.by_item
         found = np.zeros((last - first) * width, dtype=np.float32)
-        who = people[starts[first] : starts[last]]
+        selected = users[starts[first] : starts[last]]
         rows = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))
-        for begin, end in self._steps(who):
-            row, column, weight = self._expanded(rows[begin:end], who[begin:end])
+        for begin, end in self._steps(selected):
+            row, column, weight = self._expanded(rows[begin:end], selected[begin:end])
             inside = column < width
             np.add.at(found, row[inside] * width + column[inside], weight[inside])
         return found.reshape(last - first, width)
 
-    def _steps(self, who: Ints) -> Iterator[tuple[int, int]]:
-        """Stretches of people whose items together are few enough to lay out."""
-        ends = np.cumsum(np.diff(self.of_person[0])[who])
+    def _steps(self, users: Ints) -> Iterator[tuple[int, int]]:
+        """Yield ranges of users whose items together are at most `STEP_NUMBERS`."""
+        ends = np.cumsum(np.diff(self.by_user[0])[users])
         begin, done = 0, 0
-        while begin < len(who):
-            end = max(begin + 1, int(np.searchsorted(ends, done + AT_ONCE, side="right")))
+        while begin < len(users):
+            end = max(begin + 1, int(np.searchsorted(ends, done + STEP_NUMBERS, side="right")))
             yield begin, end
             begin, done = end, int(ends[end - 1])
 
-    def _expanded(self, rows: Ints, who: Ints) -> tuple[Ints, Ints, Floats]:
-        """For each row and its person: all of the person's items."""
-        starts, items = self.of_person
-        sizes = starts[who + 1] - starts[who]
+    def _expanded(self, rows: Ints, users: Ints) -> tuple[Ints, Ints, Floats]:
+        """For each row and its user: all of the user's items, with the user's weight."""
+        starts, items = self.by_user
+        sizes = starts[users + 1] - starts[users]
         offsets = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return (
             np.repeat(rows, sizes),
-            items[np.repeat(starts[who], sizes) + offsets],
-            np.repeat(self.weight[who], sizes),
+            items[np.repeat(starts[users], sizes) + offsets],
+            np.repeat(self.weight[users], sizes),
         )
 
 
-def fit(people: Ints, items: Ints, *, most: int = MOST_IN_CLOSED_FORM, kept: int = KEPT) -> Iterator[Neighbours]:
-    """The nearest of every item that shares anybody with another, the busiest first. Pairs as `Log.of` takes them."""
+def fit(
+    users: Ints, items: Ints, *, max_ease_items: int = MAX_EASE_ITEMS, max_neighbours: int = MAX_NEIGHBOURS
+) -> Iterator[Neighbours]:
+    """Yield the neighbours of every item that shares a user with another, busiest first. Pairs as for `from_pairs`."""
     if not len(items):
         return
-    log = Log.of(people, items)
-    del people, items  # as large as the log, and not needed while it is worked on
-    busy = min(most, len(log))
+    log = InteractionLog.from_pairs(users, items)
+    del users, items  # as large as the log, and not needed any more
+    busy = min(max_ease_items, len(log))
     weights = ease(_gram(log, busy))
     scale = float(weights.max()) or 1.0
-    yield from _rows(log, 0, weights, kept)
+    yield from _rows(log, 0, weights, max_neighbours)
     del weights
-    audience = np.diff(log.of_item[0]).astype(np.float32)
-    step = max(1, AT_ONCE // len(log))
+    audience = np.diff(log.by_item[0]).astype(np.float32)
+    step = max(1, STEP_NUMBERS // len(log))
     for first in range(busy, len(log), step):
         last = min(first + step, len(log))
         cosine = log.shared(first, last, len(log))
         cosine /= np.sqrt(audience[first:last, None] * audience) + SHRINKAGE
         cosine[np.arange(last - first), np.arange(first, last)] = 0
-        # A cosine is at most 1 where a weight of EASE is at most `scale`: so neither drowns the other.
-        yield from _rows(log, first, cosine * scale, kept)
+        # A cosine is at most 1, an EASE weight at most `scale`: this makes them comparable.
+        yield from _rows(log, first, cosine * scale, max_neighbours)
 
 
-def ease(gram: Floats, *, ridge: float = RIDGE, hidden: float = HIDDEN) -> Floats:
-    """The weights by which each column is predicted from the rows; of itself, nothing. Takes the place of `gram`."""
+def ease(gram: Floats, *, ridge: float = RIDGE, dropout: float = DROPOUT) -> Floats:
+    """The weights that predict each column from the rows, with a zero diagonal. Overwrites `gram`."""
     diagonal = np.diag_indices_from(gram)
-    gram[diagonal] += ridge + hidden / (1 - hidden) * gram[diagonal]
+    gram[diagonal] += ridge + dropout / (1 - dropout) * gram[diagonal]
     invert(gram)
     gram /= -gram[diagonal]
     gram[diagonal] = 0
@@ -157,11 +161,11 @@ def ease(gram: Floats, *, ridge: float = RIDGE, hidden: float = HIDDEN) -> Float
 def invert(matrix: Floats) -> None:
     """Replace a symmetric, positive definite matrix by its inverse, block by block.
 
-    numpy's own inverse works in double precision and in three copies: half a gigabyte for 4,000 × 4,000, where this
-    needs a third of the matrix beside it.
+    numpy's inverse uses double precision and three copies: 500 MB for 4,000 × 4,000. This needs a third of the matrix
+    in addition.
     """
     size = len(matrix)
-    if size <= BLOCK:
+    if size <= INVERSE_BLOCK:
         matrix[...] = np.linalg.inv(matrix)
         return
     half = size // 2
@@ -176,19 +180,23 @@ def invert(matrix: Floats) -> None:
     down[...] = across.T
 
 
-def _gram(log: Log, size: int) -> Floats:
+def _gram(log: InteractionLog, size: int) -> Floats:
     gram = np.empty((size, size), dtype=np.float32)
-    step = max(1, AT_ONCE // size)
+    step = max(1, STEP_NUMBERS // size)
     for first in range(0, size, step):
         last = min(first + step, size)
         gram[first:last] = log.shared(first, last, size)
     return gram
 
 
-def _rows(log: Log, first: int, weights: Floats, kept: int) -> Iterator[Neighbours]:
+def _rows(log: InteractionLog, first: int, weights: Floats, max_neighbours: int) -> Iterator[Neighbours]:
     for row, found in enumerate(weights):
         strength = np.abs(found)
-        nearest = np.argpartition(-strength, kept)[:kept] if kept < len(found) else np.arange(len(found))
+        nearest = (
+            np.argpartition(-strength, max_neighbours)[:max_neighbours]
+            if max_neighbours < len(found)
+            else np.arange(len(found))
+        )
         nearest = nearest[strength[nearest] > 0]
         nearest = nearest[np.lexsort((nearest, -strength[nearest]))]
         if len(nearest):
@@ -196,12 +204,12 @@ def _rows(log: Log, first: int, weights: Floats, kept: int) -> Iterator[Neighbou
 
 
 def recency(count: int) -> Floats:
-    """How much each thing that a person did speaks for what comes next, the newest first."""
-    return np.exp(-FADING * np.arange(count, dtype=np.float32) / max(count, 1))
+    """The weights of a user's challenges by recency, newest first."""
+    return np.exp(-RECENCY_DECAY * np.arange(count, dtype=np.float32) / max(count, 1))
 
 
 def _sorted_pairs(first: Ints, second: Ints, base: int) -> NDArray[np.int64]:
-    """Pairs as one number each, so that they sort fast and in little memory."""
+    """Encode pairs as one number each and sort them: fast and with little memory."""
     pairs = first.astype(np.int64)
     pairs *= base
     pairs += second
@@ -209,10 +217,10 @@ def _sorted_pairs(first: Ints, second: Ints, base: int) -> NDArray[np.int64]:
     return pairs
 
 
-def _cut(people: Ints, items: Ints, crowd: int) -> tuple[Ints, Ints]:
-    """Of each person only the busiest items; both are sorted by person, then by item."""
-    few = np.arange(len(people)) - _starts(people, crowd)[people] < MOST_OF_A_PERSON
-    return people[few], items[few]
+def _limit_items(users: Ints, items: Ints, user_count: int) -> tuple[Ints, Ints]:
+    """Keep each user's busiest items only. Both arrays are sorted by user, then by item."""
+    selected = np.arange(len(users)) - _starts(users, user_count)[users] < MAX_ITEMS_PER_USER
+    return users[selected], items[selected]
 
 
 def _starts(sorted_codes: Ints, count: int) -> Ints:

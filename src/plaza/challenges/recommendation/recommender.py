@@ -1,10 +1,11 @@
-"""What to read next. Valkey gives, in one round trip, what is known of a reader, what goes with the challenges that
-they take part in, and the newest of all five categories, for only one's own days say which of these count.
+"""Recommends posts to a viewer.
 
-Some thousand posts are to choose from, and twenty are shown. What the choice goes by never changes, so it stays at hand
-in the process (`candidates.py`). What is chosen is then looked up in SQL, which is the record: an own post, one reacted
-to, or one whose challenge has ended since the last roll is not shown, whatever the pool still has. The rules of what
-comes first are in `choosing.py`.
+One round trip to Valkey reads the viewer's profile, the neighbours of their challenges and the newest posts of all five
+categories (which of these matter depends on the profile).
+
+About a thousand candidates are ranked (`ranking.py`) and twenty are shown. The columns that ranking needs never change,
+so they are cached in the process (`candidates.py`). The selected posts are then read from SQL: the viewer's own posts,
+posts they reacted to and posts of ended challenges are left out, even if the pool still has them.
 """
 
 from __future__ import annotations
@@ -25,29 +26,37 @@ from plaza.challenges.keys import (
     RECENT_POSTS,
     USER_CONTRIBUTION,
 )
-from plaza.challenges.model import CATEGORIES, Post, days_of, ids_of, in_pool, is_id, shown_of
-from plaza.challenges.posts import REACTIONS, as_post
-from plaza.challenges.projection import Derived
-from plaza.challenges.recommendation.candidates import Candidates
-from plaza.challenges.recommendation.ranking import MOST_ALIKE, Candidate, Menu, Own, Taste, alike, one_of_each
+from plaza.challenges.model import CATEGORIES, ChallengePost, in_pool, is_id, parse_contribution, parse_shown, valid_ids
+from plaza.challenges.posts import REACTIONS, post_from_row
+from plaza.challenges.projection import ChallengeProjections
+from plaza.challenges.recommendation.candidates import CandidateCache
+from plaza.challenges.recommendation.ranking import (
+    MAX_SIMILAR,
+    Candidate,
+    CandidateSelector,
+    OwnChallenge,
+    ViewerProfile,
+    round_robin,
+    similar_challenges,
+)
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION
 from plaza.core.auth import Actor
 from plaza.core.domain import BlockLists
 from plaza.core.valkey import Arg
 
 TOP_CHALLENGES: Final = 5
-# Enough for a full answer after everything hidden is left out.
+# Candidates per source: enough for a full response after hidden posts are left out.
 PER_CATEGORY: Final = 100
-ANY_OF_CATEGORY: Final = 30
+RANDOM_PER_CATEGORY: Final = 30
 PER_CHALLENGE: Final = 25
-# The newest of one's own challenges speak for what one wants now; each costs up to 3 kB to read.
-MOST_OWN: Final = 100
-# After being shown on so many days, a post has had its chance.
-MOST_DAYS_SHOWN: Final = 3
-# Of what is chosen, at least so many are looked up at a time: who has reacted to most of it needs further ones.
-LOOKED_UP: Final = 50
-# Of posts that were shown, so many are remembered: some weeks of reading, and 20 kB.
-MOST_REMEMBERED: Final = 1_000
+# Only the newest of the viewer's challenges count; each costs up to 3 kB to read.
+MAX_OWN_CHALLENGES: Final = 100
+# A post is not shown to a viewer on more days than this.
+MAX_DAYS_SHOWN: Final = 3
+# Selected posts per query: more than are shown, since the viewer may have reacted to some of them.
+MIN_LOOKUP: Final = 50
+# Shown posts that are remembered per viewer: some weeks of reading, 20 kB.
+MAX_REMEMBERED: Final = 1_000
 
 _VIEWER: BindParameter[str] = bindparam("viewer")
 _REACTED = (
@@ -56,11 +65,13 @@ _REACTED = (
     .group_by(REACTION.c.challenge_id)
     .subquery()
 )
-_GOING = select(CHALLENGE.c.id, CHALLENGE.c.title).where(CHALLENGE.c.ends_day > bindparam("today")).limit(MOST_OWN)
-# The challenges that go on and that somebody has something to do with, by what: the newest first.
+_ONGOING = (
+    select(CHALLENGE.c.id, CHALLENGE.c.title).where(CHALLENGE.c.ends_day > bindparam("today")).limit(MAX_OWN_CHALLENGES)
+)
+# Ongoing challenges in which the viewer takes part, by action, newest first.
 _OWN: Final = {
-    "reacted in": _GOING.join(_REACTED, _REACTED.c.challenge_id == CHALLENGE.c.id).order_by(_REACTED.c.last.desc()),
-    "joined": _GOING.join(MEMBER).where(MEMBER.c.username == _VIEWER).order_by(MEMBER.c.id.desc()),
+    "reacted in": _ONGOING.join(_REACTED, _REACTED.c.challenge_id == CHALLENGE.c.id).order_by(_REACTED.c.last.desc()),
+    "joined": _ONGOING.join(MEMBER).where(MEMBER.c.username == _VIEWER).order_by(MEMBER.c.id.desc()),
 }
 _OF_OTHERS = (
     POST.c.username != _VIEWER,
@@ -74,7 +85,7 @@ _ROWS = (
 
 
 class Recommended(msgspec.Struct, frozen=True):
-    post: Post
+    post: ChallengePost
     reason: str
 
 
@@ -83,46 +94,48 @@ class Recommendations(msgspec.Struct, frozen=True):
 
 
 class Recommender:
-    """Finds posts worth opening."""
+    """Recommends recent posts to a viewer."""
 
-    def __init__(self, derived: Derived, blocks: BlockLists | None = None) -> None:
-        self._derived = derived
-        self._valkey = derived.valkey
-        self._sql = derived.sql
-        self._candidates = Candidates(derived.sql)
+    def __init__(self, projections: ChallengeProjections, blocks: BlockLists | None = None) -> None:
+        self._projections = projections
+        self._valkey = projections.valkey
+        self._sql = projections.sql
+        self._candidates = CandidateCache(projections.sql)
         self._blocks = blocks
 
     async def recommend(self, actor: Actor, limit: int) -> Recommendations:
-        """Posts with the reason for each. One round trip, and a second to remember what is shown for the first time."""
-        today = self._derived.today()
-        taste = await self._taste(actor.name, today, await self._own(actor.name, today))
-        posts = await self._candidates.of(taste.pool | await self._newest(actor.name, taste))
-        menu = Menu((post for post in posts if self._may_be_shown(post, today, taste)), taste)
-        chosen = await self._choose(menu, actor.name, today, taste, limit)
-        await self._remember(actor.name, taste, [one.post.id for one in chosen], today)
+        """Recommended posts with reasons. One round trip, and a second if a post is shown for the first time today."""
+        today = self._projections.today()
+        profile = await self._read_profile(actor.name, today, await self._own_challenges(actor.name, today))
+        posts = await self._candidates.get(profile.pool | await self._newest(actor.name, profile))
+        selector = CandidateSelector((post for post in posts if self._can_be_shown(post, today, profile)), profile)
+        chosen = await self._choose(selector, actor.name, today, profile, limit)
+        await self._remember_shown(actor.name, profile, [recommended.post.id for recommended in chosen], today)
         return Recommendations(chosen)
 
-    async def _choose(self, menu: Menu, name: str, today: int, taste: Taste, limit: int) -> list[Recommended]:
-        """The first of the menu that the record has for this reader. What it has not makes room for the next."""
+    async def _choose(
+        self, selector: CandidateSelector, name: str, today: int, profile: ViewerProfile, limit: int
+    ) -> list[Recommended]:
+        """The first selected posts that SQL still has for this viewer; missing ones are replaced by the next."""
         rows: dict[int, Any] = {}
-        gone: set[int] = set()
+        missing: set[int] = set()
         while True:
-            chosen = menu.choose(max(2 * limit, LOOKED_UP), gone)
-            unknown = [one.post.id for one in chosen if one.post.id not in rows]
+            chosen = selector.choose(max(2 * limit, MIN_LOOKUP), missing)
+            unknown = [candidate.post.id for candidate in chosen if candidate.post.id not in rows]
             if unknown:
                 found = await self._sql.fetch_all(_ROWS, viewer=name, ids=unknown)
                 rows |= {
                     row.id: row
                     for row in found
-                    if row.username not in taste.hidden and in_pool(row, today, self._derived.max_post_age)
+                    if row.username not in profile.hidden and in_pool(row, today, self._projections.max_post_age)
                 }
-                gone.update(id for id in unknown if id not in rows)
-            if gone.isdisjoint(one.post.id for one in chosen[:limit]):
-                first = [(rows[one.post.id], one.source) for one in chosen[:limit]]
-                return [Recommended(as_post(row), menu.reason(source, row)) for row, source in first]
+                missing.update(id for id in unknown if id not in rows)
+            if missing.isdisjoint(candidate.post.id for candidate in chosen[:limit]):
+                first = [(rows[candidate.post.id], candidate.source) for candidate in chosen[:limit]]
+                return [Recommended(post_from_row(row), selector.reason(source, row)) for row, source in first]
 
-    async def _taste(self, name: str, today: int, own: Sequence[Own]) -> Taste:
-        """What is known of a reader who takes part in these challenges. One round trip."""
+    async def _read_profile(self, name: str, today: int, own: Sequence[OwnChallenge]) -> ViewerProfile:
+        """The profile of a viewer who takes part in these challenges. One round trip."""
         hiding = [] if self._blocks is None else self._blocks.block_list_keys(name)
         (days, preference, shown, popular), pools, hidden, neighbours = await self._batches(
             [
@@ -133,84 +146,87 @@ class Recommender:
             ],
             self._pool_commands(today),
             [["ZRANGE", key, 0, -1] for key in hiding],
-            [["GET", CLG_NEIGHBOURS(one.id)] for one in own],
+            [["GET", CLG_NEIGHBOURS(challenge.id)] for challenge in own],
         )
         ids = [id for id, _ in popular]
         for new, old, any_ in zip(pools[::3], pools[1::3], pools[2::3], strict=True):
             ids += [*(new + old)[:PER_CATEGORY], *any_]
-        return Taste(
-            days=days_of(days),
+        return ViewerProfile(
+            days=parse_contribution(days),
             reactions={int(id): int(float(count)) for id, count in preference if is_id(id)},
-            shown={int(id): shown_of(text) for id, text in shown.items()},
-            pool=frozenset(ids_of(ids)),
+            shown={int(id): parse_shown(text) for id, text in shown.items()},
+            pool=frozenset(valid_ids(ids)),
             popular={int(id): int(float(count)) for id, count in popular if is_id(id)},
             hidden=frozenset(name for names in hidden for name in names),
-            alike=alike(own, neighbours),
+            similar=similar_challenges(own, neighbours),
         )
 
     def _pool_commands(self, today: int) -> list[list[Arg]]:
-        """Three for each category: the newest up to where the ring begins, those beyond it, and some of any age."""
+        """Three commands per category: the newest posts up to slot 0, those beyond it, and random ones of any age."""
         commands: list[list[Arg]] = []
-        age = self._derived.max_post_age
+        age = self._projections.max_post_age
         index = today % age
         for category in range(1, CATEGORIES + 1):
-            # The pool is a ring: from today's slot down to 0, and from the last one down to tomorrow's.
+            # Slots form a ring: from today's slot down to 0, then from the last slot down to tomorrow's.
             for first, last in ((index, 0), (age - 1, index + 1)):
                 where: list[Arg] = [first, last, "BYSCORE", "REV", "LIMIT", 0, PER_CATEGORY]
                 commands.append(["ZRANGE", RECENT_POSTS(category), *where])
-            # Who posts without end fills the newest places, but not these.
-            commands.append(["ZRANDMEMBER", RECENT_POSTS(category), ANY_OF_CATEGORY])
+            # A user who posts very often could fill the newest places, but not these.
+            commands.append(["ZRANDMEMBER", RECENT_POSTS(category), RANDOM_PER_CATEGORY])
         return commands
 
     async def _batches(self, *groups: Sequence[Sequence[Arg]]) -> list[list[Any]]:
-        """Groups of commands in one round trip, and the answers by group."""
-        answers = iter(await self._valkey.batch([command for group in groups for command in group]))
-        return [list(islice(answers, len(group))) for group in groups]
+        """Run groups of commands in one round trip. Returns the replies by group."""
+        replies = iter(await self._valkey.batch([command for group in groups for command in group]))
+        return [list(islice(replies, len(group))) for group in groups]
 
-    async def _own(self, name: str, today: int) -> list[Own]:
-        """The challenges that go on in which one reacted or which one joined: the newest of each in turn."""
+    async def _own_challenges(self, name: str, today: int) -> list[OwnChallenge]:
+        """The viewer's ongoing challenges: the newest reacted in and the newest joined, alternating. Two queries."""
         found = [
-            [Own(row.id, row.title, did) for row in await self._sql.fetch_all(statement, viewer=name, today=today)]
-            for did, statement in _OWN.items()
+            [
+                OwnChallenge(row.id, row.title, action)
+                for row in await self._sql.fetch_all(statement, viewer=name, today=today)
+            ]
+            for action, statement in _OWN.items()
         ]
-        own: dict[int, Own] = {}
-        for one in one_of_each(found):
-            own.setdefault(one.id, one)
-        return list(own.values())[:MOST_OWN]
+        own: dict[int, OwnChallenge] = {}
+        for challenge in round_robin(found):
+            own.setdefault(challenge.id, challenge)
+        return list(own.values())[:MAX_OWN_CHALLENGES]
 
-    async def _newest(self, name: str, taste: Taste) -> set[int]:
-        """The newest posts of the challenges that somebody reacts in most, or that go with theirs."""
-        wanted = {f"challenge{n}": id for n, id in enumerate({*taste.reactions, *taste.alike})}
+    async def _newest(self, name: str, profile: ViewerProfile) -> set[int]:
+        """The newest posts of the challenges the viewer reacts in most, and of similar ones. One query."""
+        wanted = {f"challenge{n}": id for n, id in enumerate({*profile.reactions, *profile.similar})}
         if not wanted:
             return set()
         return {id for (id,) in await self._sql.fetch_all(_newest(len(wanted)), viewer=name, **wanted)}
 
-    def _may_be_shown(self, post: Candidate, today: int, taste: Taste) -> bool:
-        days, last = taste.shown.get(post.id, (0, today))
-        seen_enough = days >= MOST_DAYS_SHOWN and (days > MOST_DAYS_SHOWN or last != today)
-        return not seen_enough and in_pool(post, today, self._derived.max_post_age)
+    def _can_be_shown(self, post: Candidate, today: int, profile: ViewerProfile) -> bool:
+        days, last = profile.shown.get(post.id, (0, today))
+        shown_enough = days >= MAX_DAYS_SHOWN and (days > MAX_DAYS_SHOWN or last != today)
+        return not shown_enough and in_pool(post, today, self._projections.max_post_age)
 
-    async def _remember(self, name: str, taste: Taste, ids: Iterable[int], today: int) -> None:
-        """Count the day for what is shown for the first time on it; forget what has left the pool, and the oldest."""
-        fresh = {id: taste.shown.get(id, (0, -1)) for id in ids}
-        new = {id: f"{days + 1},{today}" for id, (days, last) in fresh.items() if last != today}
+    async def _remember_shown(self, name: str, profile: ViewerProfile, ids: Iterable[int], today: int) -> None:
+        """Count today for posts first shown today; drop entries that left the pool, and the oldest over the limit."""
+        previous = {id: profile.shown.get(id, (0, -1)) for id in ids}
+        new = {id: f"{days + 1},{today}" for id, (days, last) in previous.items() if last != today}
         if not new:
             return
-        age = self._derived.max_post_age
+        age = self._projections.max_post_age
         key = CLG_SHOWN(name)
-        old = sorted((last, id) for id, (_, last) in taste.shown.items() if id not in new)
-        too_many = len(old) + len(new) - MOST_REMEMBERED
-        gone = [id for place, (last, id) in enumerate(old) if last <= today - age or place < too_many]
+        old = sorted((last, id) for id, (_, last) in profile.shown.items() if id not in new)
+        too_many = len(old) + len(new) - MAX_REMEMBERED
+        expired = [id for place, (last, id) in enumerate(old) if last <= today - age or place < too_many]
         commands: list[list[Arg]] = [["HSET", key, *(part for pair in new.items() for part in pair)]]
-        if gone:
-            commands.append(["HDEL", key, *gone])
+        if expired:
+            commands.append(["HDEL", key, *expired])
         commands.append(["EXPIRE", key, age * 86_400])
         await self._valkey.batch(commands)
 
 
-@lru_cache(TOP_CHALLENGES + MOST_ALIKE)
+@lru_cache(TOP_CHALLENGES + MAX_SIMILAR)
 def _newest(count: int) -> CompoundSelect[tuple[int]]:
-    """The newest posts of each of so many challenges, by one statement that reads no more than it gives."""
+    """A statement for the newest posts of each of `count` challenges. It reads no more rows than it returns."""
     each = (
         select(POST.c.id)
         .where(POST.c.challenge_id == bindparam(f"challenge{n}"), *_OF_OTHERS)

@@ -15,9 +15,10 @@ from typing import Any, Final
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plaza.challenges.model import CATEGORY_NAMES, day_of
-from plaza.challenges.projection import Derived, batches
+from plaza.challenges.model import CATEGORY_NAMES, day_number
+from plaza.challenges.projection import BATCH, ChallengeProjections
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
+from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
 from plaza.demo.generator import HOUR_MS, CommunityPlan
 from plaza.demo.phrases import bank, fill, topic
@@ -42,12 +43,12 @@ class GeneratedChallenge:
 
 
 class ChallengesLoader:
-    def __init__(self, sql: Sql, derived: Derived, plan: CommunityPlan, count: int) -> None:
+    def __init__(self, sql: Sql, projections: ChallengeProjections, plan: CommunityPlan, count: int) -> None:
         self._sql = sql
-        self._derived = derived
+        self._projections = projections
         self._plan = plan
         self._count = count
-        self._today = day_of(plan.anchor_ms)
+        self._today = day_number(plan.anchor_ms)
 
     async def load(self, batch: int, size: int) -> int:
         taken = [self._taken(n) for n in range(batch * size, min((batch + 1) * size, self._count))]
@@ -61,10 +62,10 @@ class ChallengesLoader:
             posts = await self._keep(tx, POST, [row for _, rows in told for row in rows])
             reactions = [row for one, rows in told for row in self._reactions(one, rows, posts)]
             await self._insert(tx, REACTION, reactions)
-        await self._derived.challenges(list(ids.values()))
-        await self._derived.posts(list(posts.values()))
-        await self._derived.contributions({row["username"] for row in tracked})
-        await self._derived.people({row["username"] for row in reactions})
+        await self._projections.update_challenges(list(ids.values()))
+        await self._projections.update_posts(list(posts.values()))
+        await self._projections.update_contributions({row["username"] for row in tracked})
+        await self._projections.rewrite_users({row["username"] for row in reactions})
         return len(taken) + len(members) + len(tracked) + len(posts) + len(reactions)
 
     def _taken(self, n: int) -> GeneratedChallenge:
@@ -78,11 +79,11 @@ class ChallengesLoader:
         operation = _operation(self._plan, "challenge", n)
         row = {
             "title": title, "category": category, "is_public": public, "duration": days, "creator": creator,
-            "created_ms": began, "ends_day": day_of(began) + days, "operation": operation,
+            "created_ms": began, "ends_day": day_number(began) + days, "operation": operation,
         }  # fmt: skip
         some = [int(people.size * dice.random()) for _ in range(MOST_MEMBERS)]
         members = sorted({m for m in some if people.topic(m) is topic(about) or dice.random() < 0.45})
-        joined = [day_of(began) + min(ago, int(dice.expovariate(0.4))) for _ in members]
+        joined = [day_number(began) + min(ago, int(dice.expovariate(0.4))) for _ in members]
         return GeneratedChallenge(operation, row, members, joined, dice)
 
     def _members(self, one: GeneratedChallenge, ids: dict[str, int]) -> Rows:
@@ -114,7 +115,7 @@ class ChallengesLoader:
             created = min(round(dice.uniform(earliest, self._plan.anchor_ms)), self._plan.anchor_ms - 1)
             rows.append({
                 "challenge_id": ids[one.operation], "username": self._plan.people.name(one.members[at]),
-                "text": text, "is_break": is_break, "created_ms": created, "day": day_of(created),
+                "text": text, "is_break": is_break, "created_ms": created, "day": day_number(created),
             })  # fmt: skip
         rows.sort(key=lambda row: row["created_ms"])
         return [{**row, "operation": _operation(self._plan, one.operation, n)} for n, row in enumerate(rows)]
@@ -138,7 +139,7 @@ class ChallengesLoader:
         """Write rows that have an operation, and give their ids by it."""
         await self._insert(tx, table, rows)
         ids: dict[str, int] = {}
-        for some in batches([row["operation"] for row in rows]):
+        for some in chunks([row["operation"] for row in rows], BATCH):
             found = await tx.execute(select(table.c.operation, table.c.id).where(table.c.operation.in_(some)))
             ids |= {row.operation: row.id for row in found}
         return ids

@@ -1,5 +1,5 @@
-"""How good the recommendations are, measured offline on a public log beside simpler and larger methods.
+"""Measures the quality of recommendations offline on a public data set, compared with simpler and larger methods.
 
-MovieLens-100k: films stand for challenges, genres for categories, a rating for taking part. It is carried inside the
-wheel of another package, is read from there at run time, and is never part of Plaza.
+In MovieLens-100k films stand for challenges, genres for categories and a rating for taking part. The data set is inside
+the wheel of another package. It is read from there at run time and is never part of Plaza.
 """

