@@ -19,6 +19,7 @@ from plaza.articles import domain as articles
 from plaza.caching import domain as caching
 from plaza.challenges import domain as challenges
 from plaza.core import health, keys, paging, rate_limits
+from plaza.core.api_keys import ApiKeys
 from plaza.core.auth import Auth
 from plaza.core.clock import Clock
 from plaza.core.domain import Core, Domain, Parts, build_domains
@@ -155,12 +156,15 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
     async with AsyncExitStack() as stack:
         valkey = await stack.enter_async_context(open_connection(settings.valkey_url))
         revocations = Revocations(valkey, clock=clock)
-        auth = Auth(settings, revocations, clock=clock)
+        api_keys = ApiKeys(valkey, clock)
+        auth = Auth(settings, revocations, api_keys=api_keys, clock=clock)
         functions = Functions(valkey, [*LIBRARIES, *(domain.library for domain in domains)])
         await functions.load()
         stack.push_async_callback(functions.outbox.drain)
         await revocations.start()
         stack.push_async_callback(revocations.close)
+        await api_keys.start()
+        stack.push_async_callback(api_keys.close)
         sql = await Sql.open(settings)
         stack.push_async_callback(sql.close)
         limiter = Limiter(functions, on=settings.rate_limits)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from plaza import __version__
 from plaza.cli_errors import EXPECTED, print_error
-from plaza.commands import challenges, demo, keyspace, live, users
+from plaza.commands import api_keys, challenges, demo, keyspace, live, users
 from plaza.commands.base import add_command
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     )
     keyspace.add_commands(commands)
     users.add_commands(commands)
+    api_keys.add_commands(commands)
     demo.add_commands(commands)
     challenges.add_commands(commands)
     live.add_commands(commands)

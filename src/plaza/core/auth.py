@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from plaza.core.api_keys import ApiKeys, Scope
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.revocations import Revocations
@@ -40,6 +41,7 @@ class Actor:
     role: Role
     groups: tuple[str, ...] | None = None  # None: the token does not speak of groups
     via_key: bool = False
+    scopes: frozenset[Scope] | None = None  # of a named API key; None: everything that the role allows
     # When what proves it was issued: the name may be given up since (`bearers.py`). None: nothing that could be void.
     since_ms: int | None = field(default=None, compare=False)
 
@@ -79,12 +81,14 @@ class Auth:
         settings: Settings,
         revocations: Revocations | None = None,
         *,
+        api_keys: ApiKeys | None = None,
         remembered: int = REMEMBERED,
         clock: Clock | None = None,
     ) -> None:
         self.revocations = Revocations() if revocations is None else revocations
         self._tokens = Tokens(settings.secret("jwt_secret"), settings.jwt_public_key)
         self._api_key = settings.secret("api_key").encode()
+        self.api_keys = api_keys
         self._verified: OrderedDict[str, Verified] = OrderedDict()
         self._bound = remembered
         self._clock = clock or Clock()
@@ -107,9 +111,10 @@ class Auth:
         if not header:
             return None
         if header == "x-api-key":
-            if not self._is_api_key(credential):
+            actor = self._by_api_key(credential)
+            if actor is None:
                 raise Unauthenticated("The API key is not valid.")
-            return API
+            return actor
         return self._by_token(credential, may_be_key=header == "authorization")
 
     def stamp(self, username: str) -> int:
@@ -136,8 +141,8 @@ class Auth:
         verified = self._verified.get(token)
         if verified is None:
             # Redis clients over HTTP have only the Bearer field, so servers may put the API key there too.
-            if may_be_key and self._is_api_key(token):
-                return API
+            if may_be_key and (actor := self._by_api_key(token)) is not None:
+                return actor
             verified = Verified.by(self._tokens.read(token, self._clock.now_s()))
         else:
             self._verified.move_to_end(token)
@@ -157,8 +162,16 @@ class Auth:
         if len(self._verified) > self._bound:
             self._verified.popitem(last=False)
 
-    def _is_api_key(self, text: str) -> bool:
-        return hmac.compare_digest(_as_sent(text), self._api_key)
+    def _by_api_key(self, text: str) -> Actor | None:
+        """Return the caller with this API key: the one of the settings, or a named one. None if there is none."""
+        if hmac.compare_digest(_as_sent(text), self._api_key):
+            return API
+        key = self.api_keys.find(text) if self.api_keys is not None else None
+        if key is None:
+            return None
+        scopes = frozenset(key.scopes)
+        role = ADMIN if scopes & {"admin", "read"} else USER
+        return Actor(f"{API_NAME}:{key.name}", role, via_key=True, scopes=None if "admin" in scopes else scopes)
 
 
 def _as_sent(text: str) -> bytes:

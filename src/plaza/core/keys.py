@@ -93,6 +93,14 @@ LIBRARIES = Key(
     read=KeyAccess.ADMIN,
 )
 
+API_KEYS = Key(
+    "api-keys",
+    "hash",
+    "API keys that operators created: the SHA-256 of each secret, and its name, scopes and expiry.",
+    contains="SHA-256 → JSON",
+    element_regex="[0-9a-f]{64}",
+    read=KeyAccess.NONE,
+)
 # Not under `auth:`, where a user called `cutoffs` would keep a password.
 TOKEN_CUTOFFS = Key(
     "tokens:cutoffs",

@@ -118,7 +118,7 @@ class Limiter:
 
         For `auth`, `name` is the one that was tried, whether anybody has it or not.
         """
-        if not self._on or name == API_NAME:
+        if not self._on or (name is not None and name.startswith(API_NAME)):
             return None
         subjects = self._subjects(kind, name, address)
         (_, quota), (left, whole_ms, wait_ms) = _scarcest(subjects, await self._ask(subjects))

@@ -18,6 +18,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from plaza.core.api_keys import Scope
 from plaza.core.auth import Actor
 from plaza.core.errors import Forbidden, Unauthenticated
 
@@ -54,8 +55,11 @@ NOT_A_KEY: Final = "This needs the API key; user tokens are not accepted here."
 NOT_AN_ADMIN: Final = "This needs the role admin."
 
 
-def require_access(access: Access, actor: Actor | None, *, by_cookie: bool = False) -> None:
-    """Raise `Unauthenticated` or `Forbidden` if a route with this access does not accept the actor."""
+def require_access(access: Access, actor: Actor | None, *, by_cookie: bool = False, scope: Scope | None = None) -> None:
+    """Raise `Unauthenticated` or `Forbidden` if a route with this access does not accept the actor.
+
+    `scope` is what a named API key needs for the route; None: only the scope `admin` suffices.
+    """
     if access.is_open:
         return
     if actor is None:
@@ -66,3 +70,5 @@ def require_access(access: Access, actor: Actor | None, *, by_cookie: bool = Fal
         raise Forbidden(NOT_AN_ADMIN)
     if access is Access.API_KEY and not actor.via_key:
         raise Forbidden(NOT_A_KEY)
+    if actor.scopes is not None and scope not in actor.scopes:
+        raise Forbidden(f"This needs an API key with the scope {scope or 'admin'}.")

@@ -45,7 +45,7 @@ class Authorizer:
         """
         try:
             request.actor = await self._identify(request, bound)
-            require_access(bound.access, request.actor, by_cookie=bound.route.by_cookie)
+            require_access(bound.access, request.actor, by_cookie=bound.route.by_cookie, scope=bound.scope)
         except (Unauthenticated, Forbidden):
             if self._limiter is not None and bound.limit is not None and request.limits is None:
                 name = None if request.actor is None else request.actor.name

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from plaza.core.http.access import ADMIN, AUTHENTICATED
+from plaza.core.api_keys import Scope
+from plaza.core.http.access import ADMIN, API_KEY, AUTHENTICATED
 from plaza.core.http.argument_binding import EmptyBody, allows_empty_body, body_decoder, extractors, query_binder
 from plaza.core.http.handler_signature import read_signature
 from plaza.core.http.headers import standard_headers, with_headers
@@ -57,6 +58,7 @@ class BoundRoute:
         "limit",
         "route",
         "safe",
+        "scope",
         "signature",
         "status",
         "takes_body",
@@ -71,6 +73,7 @@ class BoundRoute:
         self.is_form = route.by_cookie and not route.safe
         self.is_admin_action = route.logged and not route.safe and route.access in (ADMIN, AUTHENTICATED)
         self.limit = route.limit
+        self.scope: Scope | None = "sync" if route.access is API_KEY else "read" if route.safe else None
         self.body_limit = route.body_limit
         self.status = route.status
         self.takes_body = bool(self.signature.of_kind("body"))

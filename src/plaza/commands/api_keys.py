@@ -1,0 +1,97 @@
+"""`plaza api-keys …`: keys for other services."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+from plaza.commands.base import SEE_HELP, add_command, with_plaza
+from plaza.core.errors import OperatorError
+
+if TYPE_CHECKING:
+    from plaza.app import Plaza
+    from plaza.commands.base import Commands
+    from plaza.core.api_keys import ApiKeys, Scope
+
+
+def add_commands(commands: Commands) -> None:
+    about = "Manage API keys for other services."
+    keys = commands.add_parser("api-keys", help=about, description=about, epilog=SEE_HELP)
+    subcommands = keys.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    create = add_command(
+        subcommands,
+        "create",
+        _create,
+        "Create an API key and print it once. Scopes: sync (send data to /sync), events (read the event stream), read "
+        "(read what an admin may read), admin (everything).",
+        "plaza api-keys create billing --scope sync,read --expires 90d",
+    )
+    create.add_argument("name", metavar="NAME")
+    create.add_argument("--scope", required=True, metavar="SCOPES", help="one or more, separated by commas")
+    create.add_argument("--expires", metavar="DAYS", help="such as 90d; default: never")
+    add_command(subcommands, "list", _list, "List API keys with their scopes and expiry.", "plaza api-keys list")
+    revoke = add_command(
+        subcommands,
+        "revoke",
+        _revoke,
+        "Revoke an API key. Every process refuses it at once.",
+        "plaza api-keys revoke billing",
+    )
+    revoke.add_argument("name", metavar="NAME")
+
+
+def _create(given: argparse.Namespace) -> int:
+    scopes = tuple(part.strip() for part in given.scope.split(",") if part.strip())
+    days = _days(given.expires)
+
+    async def create(plaza: Plaza) -> str:
+        secret = await _keys(plaza).create(given.name, cast("tuple[Scope, ...]", scopes), days)
+        await _record(plaza, "create_api_key", given.name)
+        return secret
+
+    print(with_plaza(create))
+    return 0
+
+
+def _list(given: argparse.Namespace) -> int:
+    for key in with_plaza(lambda plaza: _keys(plaza).list_all()):
+        expires = "never expires" if key.expires_at is None else f"expires {_date(key.expires_at)}"
+        print(f"{key.name}  {','.join(key.scopes)}  created {_date(key.created_at)}  {expires}")
+    return 0
+
+
+def _revoke(given: argparse.Namespace) -> int:
+    async def revoke(plaza: Plaza) -> None:
+        await _keys(plaza).revoke(given.name)
+        await _record(plaza, "revoke_api_key", given.name)
+
+    with_plaza(revoke)
+    print(f"The API key {given.name} is revoked.")
+    return 0
+
+
+def _keys(plaza: Plaza) -> ApiKeys:
+    keys = plaza.core.auth.api_keys
+    assert keys is not None
+    return keys
+
+
+async def _record(plaza: Plaza, action: str, name: str) -> None:
+    from plaza.accounts.security_log import SqlSecurityLog
+    from plaza.core.security_log import LogEntry
+
+    await plaza.get(SqlSecurityLog).record(LogEntry("@cli", action, name, result="done"))
+
+
+def _days(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,3}d", text):
+        raise OperatorError("--expires must be a number of days such as 90d.")
+    return int(text[:-1])
+
+
+def _date(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
