@@ -78,7 +78,7 @@ class Community:
         await self.functions.load()
         people = [{"username": f"u{i}", "display_name": f"User {i}", "role": "model" if i % 5 == 0 else "user"}
                   for i in range(PEOPLE)]  # fmt: skip
-        await self.sync.take("user", people)
+        await self.sync.apply("user", people)
         words = ["morning", "coffee", "river", "night", "garden", "stone", "paper", "light", "music", "walk"]
         made = [{"id": post_id(i), "username": f"u{i % PEOPLE}",
                  "content": " ".join(dice.choices(words, k=20)) + f" #{dice.choice(words)} #{dice.choice(words)}"}
@@ -89,7 +89,7 @@ class Community:
                  for _ in range(2 * POSTS)]  # fmt: skip
         for kind, records in (("post", made), ("follow", follows), ("like", likes)):
             for first in range(0, len(records), 1_000):
-                await self.sync.take(kind, records[first : first + 1_000])  # type: ignore[arg-type]
+                await self.sync.apply(kind, records[first : first + 1_000])  # type: ignore[arg-type]
 
     def requests(self) -> dict[str, tuple[list[bytes], bytes]]:
         """What is asked of both, and how a good answer begins."""

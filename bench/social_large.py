@@ -96,7 +96,7 @@ async def building(valkey: Valkey, community: Community) -> None:
 async def famous(valkey: Valkey, community: Community) -> None:
     """Someone with 100,000 followers posts, 1,000 of whom have a home feed; beside someone with one follower."""
     for name, count in (("star", FOLLOWERS), ("plain", 1)):
-        await community.sync.take("user", [{"username": name}])
+        await community.sync.apply("user", [{"username": name}])
         for first in range(0, count, 1_000):
             fans = [f"fan{i}" for i in range(first, min(first + 1_000, count))]
             await valkey.call("SADD", k.USER_FOLLOWERS(name), *fans)

@@ -80,12 +80,12 @@ def test_errors_are_one_sentence(
         return capsys.readouterr().err
 
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
-    assert refused("users password ana", 1) == "plaza: A password has 8 to 256 characters.\n"
+    assert refused("users password ana", 1) == "plaza: A password must have 8 to 256 characters.\n"
     assert refused("import nothing.jsonl", 2) == "plaza: nothing.jsonl is not a file.\n"
     Path("bad.jsonl").write_text('{"type": "user"}\nnonsense\n')
     printed = refused("import bad.jsonl", 1)
     assert "line 1: " in printed
-    assert "line 2: this is not JSON" in printed
+    assert "line 2: not JSON" in printed
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 async def peopled(plaza: Plaza, redis_client: Any) -> Plaza:
     """A demo whose people are there, and nothing else."""
     now = plaza.core.clock.now_ms()
-    await plaza.get(Sync).take(
+    await plaza.get(Sync).apply(
         "user", CommunityPlan("community", CommunityUsers(), 0, now, SMALL_COMMUNITY).users_of(0, 99)
     )
     await redis_client.hset(DEMO(), mapping={"state": "loaded", "since": now, "on": 1})
@@ -111,7 +111,7 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
         await peopled.get(Accounts).login(PasswordLogin("robin", "robin"))
     # Nor does an account open that got one, as a person who takes the name after it was deleted has.
     demo._settings = settings
-    await peopled.get(Accounts).give_password("robin", "correct horse")
+    await peopled.get(Accounts).set_password("robin", "correct horse")
     assert "robin" not in {account.username for account in await demo.accounts(HERE)}
 
 

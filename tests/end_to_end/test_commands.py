@@ -298,7 +298,7 @@ def test_a_role_for_a_missing_user_is_refused_in_one_line(tmp_path: Path, server
     """With a configured Valkey, so that none is started."""
     refused = plaza(tmp_path / "var", "users", "role", "missing", "admin", PLAZA_VALKEY_URL=server.url)
     assert refused.returncode == 1
-    assert "There is nobody of that name." in one_line(refused)
+    assert "No user has this name." in one_line(refused)
     assert not (tmp_path / "var" / "valkey").exists()
 
 

@@ -244,7 +244,7 @@ async def test_a_new_password_ends_every_session_and_keeps_the_cart(ana: PageCli
     async with PageClient(url) as thief:
         for change in (
             accounts.change_password(Actor("ana", "user"), PasswordChange("correct horse", "battery staple")),
-            accounts.give_password("ana", "battery staple"),
+            accounts.set_password("ana", "battery staple"),
         ):
             thief.cookies.set("plaza", ana.cookies["plaza"])
             assert "Sign out" in (await thief.get("/app")).text
@@ -263,7 +263,7 @@ async def test_sign_in_fails_if_the_password_changes_meanwhile(
 
     async def check_then_change(*args: Any) -> Any:
         checked = await check(*args)
-        await accounts.give_password("ana", "battery staple")
+        await accounts.set_password("ana", "battery staple")
         return checked
 
     monkeypatch.setattr(accounts.passwords, "check", check_then_change)

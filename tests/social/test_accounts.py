@@ -64,7 +64,7 @@ async def test_the_two_words_that_mean_the_caller_are_nobodys_name(social: Socia
 async def test_a_login_takes_the_password_and_says_the_same_of_a_wrong_one_and_of_nobody(social: Social) -> None:
     await social.accounts.register(REGISTRATION)
     assert (await social.accounts.login(PasswordLogin("ana", "correct horse"))).user.username == "ana"
-    for name, password in (("ana", "wrong horse"), ("nobody", "correct horse"), ("", "x")):
+    for name, password in (("ana", "wrong horse"), ("missing", "correct horse"), ("", "x")):
         with pytest.raises(WrongPassword) as failed:
             await social.accounts.login(PasswordLogin(name, password))
         assert failed.value.detail == WrongPassword.title

@@ -30,24 +30,24 @@ def story(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[Comm
 async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, redis_client: Any) -> None:
     sync: Sync = social.parts[Sync]
     now = social.clock.now_ms()
-    await sync.take("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
+    await sync.apply("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
     # Young ones, which are ranked, and one that is too old for that.
     stories = [story(n, now - n * 3_600_000) for n in range(1, 10)] + [story(10, now - 20 * 86_400_000)]
-    bringing = BulkImport(sync)
+    bulk_import = BulkImport(sync)
     for one in stories:
-        assert await bringing.bring(*one)
+        assert await bulk_import.import_post(*one)
     brought = await read_all(redis_client)
     assert faults(brought, now) == []
     for one in stories:
-        assert not await bringing.bring(*one), "it is here already"
+        assert not await bulk_import.import_post(*one), "it is here already"
     assert await read_all(redis_client) == brought
 
     for post, _, _ in stories:
         await social.posts.delete(ADMIN, post.id)
     for post, likes, comments in stories:
-        await sync.take("post", [post])
-        await sync.take("like", likes)
-        await sync.take("comment", comments)
+        await sync.apply("post", [post])
+        await sync.apply("like", likes)
+        await sync.apply("comment", comments)
     one_by_one = await read_all(redis_client)
     changed = {family for family in brought if brought[family] != one_by_one[family]}
     assert changed <= {"feeds_drop", "user_points"}
@@ -56,21 +56,21 @@ async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, redi
 
 async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, redis_client: Any) -> None:
     now = social.clock.now_ms()
-    await social.sync.take("user", [{"username": name} for name in ("mia", *PEOPLE)])
+    await social.sync.apply("user", [{"username": name} for name in ("mia", *PEOPLE)])
     follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(PEOPLE)]
-    bringing = BulkImport(social.sync)
-    assert await bringing.follow("mia", follows[:2]) == 2
-    assert await bringing.follow("mia", follows) == 2, "those that are new"
-    assert await bringing.follow("mia", follows) == 0
+    bulk_import = BulkImport(social.sync)
+    assert await bulk_import.import_follows("mia", follows[:2]) == 2
+    assert await bulk_import.import_follows("mia", follows) == 2, "those that are new"
+    assert await bulk_import.import_follows("mia", follows) == 0
     brought = await read_all(redis_client)
     assert faults(brought, now) == []
     assert brought["user"]["mia",]["followingCount"] == "4"
     for name in PEOPLE:
         await social.relations.unfollow(Actor("mia", "user"), name)
-    await social.sync.take("follow", follows)
+    await social.sync.apply("follow", follows)
     assert await read_all(redis_client) == brought
     with pytest.raises(NoProfile):
-        await bringing.follow("nobody", [FollowRecord("nobody", "mia")])
-    assert await bringing.follow("mia", [FollowRecord("mia", "ghost")]) == 1
+        await bulk_import.import_follows("missing", [FollowRecord("missing", "mia")])
+    assert await bulk_import.import_follows("mia", [FollowRecord("mia", "ghost")]) == 1
     await social.functions.outbox.drain()
     assert faults(await read_all(redis_client), now) == [], "who follows nobody there follows nobody"

@@ -132,11 +132,11 @@ async def test_a_late_side_withdraws_what_it_cannot_follow(social: Social, ana: 
         await social.functions.run(
             "social_follow",
             follow_keys("ana"),
-            "ana", "nobody", now,
+            "ana", "missing", now,
         )  # fmt: skip
         style = ("1", "", "", "user")
         await social.functions.run(
-            "social_create_post", [k.POST(post.id)], post.id, "nobody", "x", "", "tea", now, now, *style
+            "social_create_post", [k.POST(post.id)], post.id, "missing", "x", "", "tea", now, now, *style
         )
     after = await true()
     assert not after["user_bookmarked"]

@@ -123,7 +123,7 @@ async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_
 async def test_many_posts_by_others_in_between_hide_nothing(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(home_module, "MERGED", 20)
+    monkeypatch.setattr(home_module, "MAX_MERGED", 20)
     cat = await social.person("cat")
     await social.relations.follow(ana, "bob")
     await everything(social, ana)
@@ -166,7 +166,7 @@ async def test_someone_followed_with_an_old_date_is_in_it(social: Social, ana: A
         await social.relations.follow(ana, name)
     assert await everything(social, ana) == []
     await social.relations.unfollow(ana, "cat")
-    await social.sync.take("follow", [{"follower": "ana", "following": "bob", "created_at": 1}])
+    await social.sync.apply("follow", [{"follower": "ana", "following": "bob", "created_at": 1}])
     assert await everything(social, ana) == [old.id]
 
 

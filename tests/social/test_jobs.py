@@ -211,12 +211,12 @@ async def test_who_has_only_a_token_can_leave_too(
 ) -> None:
     post = await social.post(ana, "#tea")
     before = await true()
-    nobody = social.token(Actor("eve", "user"))
-    assert (await http.delete("/users/me", headers=nobody)).status_code == 404, "nothing is held about her"
+    no_profile = social.token(Actor("eve", "user"))
+    assert (await http.delete("/users/me", headers=no_profile)).status_code == 404, "nothing is held about her"
     for path in (f"/posts/{post.id}/like", f"/posts/{post.id}/bookmark", "/users/ana/mute"):
-        assert (await http.post(path, headers=nobody)).status_code == 200
-    assert (await http.delete("/users/me", headers=nobody)).json() == {"id": "eve", "deleted": True}
-    assert (await http.get("/whoami", headers=nobody)).status_code == 401
+        assert (await http.post(path, headers=no_profile)).status_code == 200
+    assert (await http.delete("/users/me", headers=no_profile)).json() == {"id": "eve", "deleted": True}
+    assert (await http.get("/whoami", headers=no_profile)).status_code == 401
     after = await true()
     assert after.pop("token_cutoffs")[()].keys() == {"eve"}
     del before["token_cutoffs"]

@@ -155,7 +155,7 @@ async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(
     await social.relations.mute(ana, "cat")
     lists: list[Callable[[Page], Awaitable[Any]]] = [
         lambda page: social.feeds.explore(ana, page),
-        lambda page: social.feeds.of_user(ana, "bob", page),
+        lambda page: social.feeds.user_posts(ana, "bob", page),
         lambda page: social.feeds.hashtag(ana, "tea", page),
         lambda page: social.feeds.ranked(ana, "tea", page),
         lambda page: social.home.page(ana, page),

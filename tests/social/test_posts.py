@@ -48,15 +48,15 @@ async def test_upper_and_lower_case_and_composed_letters_are_one_tag(
 
 
 async def test_one_who_has_no_profile_cannot_post_comment_or_follow(social: Social, ana: Actor, true: Any) -> None:
-    nobody = Actor("nobody", "user")
+    no_profile = Actor("missing", "user")
     post = await social.post(ana)
     with pytest.raises(NoProfile):
-        await social.post(nobody)
+        await social.post(no_profile)
     with pytest.raises(NoProfile):
-        await social.comments.create(nobody, post.id, NewComment("hi"))
+        await social.comments.create(no_profile, post.id, NewComment("hi"))
     with pytest.raises(NoProfile):
-        await social.relations.follow(nobody, "ana")
-    assert (await social.engagements.like(nobody, post.id)).changed
+        await social.relations.follow(no_profile, "ana")
+    assert (await social.engagements.like(no_profile, post.id)).changed
     await true()
 
 
@@ -229,7 +229,7 @@ async def test_a_banned_post_leaves_every_list_and_comes_back(
             await work
     for page in (
         await social.feeds.explore(bob, Page()),
-        await social.feeds.of_user(bob, "mia", Page()),
+        await social.feeds.user_posts(bob, "mia", Page()),
         await social.feeds.bookmarked(bob, "bob", Page()),
         await social.feeds.hashtag(bob, "tea", Page()),
         await social.feeds.ranked(bob, "tea", Page()),

@@ -88,7 +88,7 @@ async def small_life(social: Social) -> None:
     zoe = await social.person("zoe", "model")
     for i in range(4):
         await social.post(await social.person(f"o{i}"), "#tea")
-    mine, (theirs, *_) = await social.post(zoe, "#own"), (await social.feeds.of_user(None, "o0", Page())).items
+    mine, (theirs, *_) = await social.post(zoe, "#own"), (await social.feeds.user_posts(None, "o0", Page())).items
     for act in (social.engagements.like, social.engagements.bookmark):
         await act(zoe, mine.id)
         await act(zoe, theirs.post.id)
@@ -142,7 +142,7 @@ async def test_both_names_are_reserved_meanwhile(
     for name in ("ana", "anna"):
         with pytest.raises(UsernameTaken):
             await social.accounts.register(Registration(username=name, password="correct horse"))
-        (result,) = await social.sync.take("user", [{"username": name, "bio": "mine"}])
+        (result,) = await social.sync.apply("user", [{"username": name, "bio": "mine"}])
         assert result.status == "error"
         with pytest.raises(Conflict):
             await social.deletion.delete(ADMIN, name)
@@ -160,7 +160,7 @@ async def test_a_name_that_is_taken_wrong_or_nobodys_changes_nothing(
     before = lasting(await true())
     for old, new, refused in (
         ("ana", "bob", UsernameTaken),
-        ("nobody", "somebody", NotFound),
+        ("missing", "somebody", NotFound),
         ("ana", "ana", Invalid),
         ("ana", "me", Invalid),
         ("ana", "a:b", Invalid),

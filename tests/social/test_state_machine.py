@@ -140,9 +140,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=posts, who=names, on=st.booleans())
     def like(self, id: str, who: str, on: bool) -> None:
-        verb = self.social.engagements.like if on else self.social.engagements.unlike
+        operation = self.social.engagements.like if on else self.social.engagements.unlike
         post = self.model.marked(who, id, "likes", on=on)
-        done = self.attempt(verb(Actor(who, "user"), id), post is not None)
+        done = self.attempt(operation(Actor(who, "user"), id), post is not None)
         if post is not None:
             assert done.changed == ((who in post.likes) != on)
             (post.likes.add if on else post.likes.discard)(who)
@@ -150,9 +150,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=posts, who=names, on=st.booleans())
     def bookmark(self, id: str, who: str, on: bool) -> None:
-        verb = self.social.engagements.bookmark if on else self.social.engagements.unbookmark
+        operation = self.social.engagements.bookmark if on else self.social.engagements.unbookmark
         post = self.model.marked(who, id, "bookmarks", on=on)
-        self.attempt(verb(Actor(who, "user"), id), post is not None)
+        self.attempt(operation(Actor(who, "user"), id), post is not None)
         if post is not None:
             (post.bookmarks.add if on else post.bookmarks.discard)(who)
 
@@ -203,16 +203,16 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=names, other=names, on=st.booleans())
     def follow(self, who: str, other: str, on: bool) -> None:
-        verb = self.social.relations.follow if on else self.social.relations.unfollow
+        operation = self.social.relations.follow if on else self.social.relations.unfollow
         allowed = who != other and not (on and self.model.hidden(who, other))
-        self.attempt(verb(Actor(who, "user"), other), allowed)
+        self.attempt(operation(Actor(who, "user"), other), allowed)
         if allowed:
             (self.model.follows.add if on else self.model.follows.discard)((who, other))
 
     @rule(who=names, other=names, on=st.booleans())
     def block(self, who: str, other: str, on: bool) -> None:
-        verb = self.social.relations.block if on else self.social.relations.unblock
-        self.attempt(verb(Actor(who, "user"), other), who != other)
+        operation = self.social.relations.block if on else self.social.relations.unblock
+        self.attempt(operation(Actor(who, "user"), other), who != other)
         if who != other:
             (self.model.blocks.add if on else self.model.blocks.discard)((who, other))
             if on:
@@ -220,9 +220,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=names, other=names, on=st.booleans())
     def mute(self, who: str, other: str, on: bool) -> None:
-        verb = self.social.relations.mute if on else self.social.relations.unmute
+        operation = self.social.relations.mute if on else self.social.relations.unmute
         allowed = who != other and not (on and self.model.hidden(who, other))
-        self.attempt(verb(Actor(who, "user"), other), allowed)
+        self.attempt(operation(Actor(who, "user"), other), allowed)
         if allowed:
             (self.model.mutes.add if on else self.model.mutes.discard)((who, other))
 

@@ -89,7 +89,7 @@ async def test_what_changed_there_changes_here(
         RECORDS[8] | {"content": "edited"},
     ]
     assert await send(http, social, changes) == ["updated"] * 3
-    assert await send(http, social, [RECORDS[8] | {"id": POSTS[0], "username": "nobody"}]) == ["error"]
+    assert await send(http, social, [RECORDS[8] | {"id": POSTS[0], "username": "missing"}]) == ["error"]
     assert (await redis_client.hgetall(k.COMMENT(COMMENTS[0])))["content"] == "edited"
     assert await redis_client.hget(k.USER("mia"), "email") is None
     await social.jobs.restyle()
@@ -152,10 +152,10 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("user", {"username": "x", "role": "king"}, "role"),
     ("user", {"username": "x", "created_at": -1}, "created_at"),
     ("follow", {"follower": "ana", "following": "ana"}, "following"),
-    ("follow", {"follower": "ana", "following": "nobody"}, None),
-    ("follow", {"follower": "nobody", "following": "ana"}, None),
+    ("follow", {"follower": "ana", "following": "missing"}, None),
+    ("follow", {"follower": "missing", "following": "ana"}, None),
     ("post", {"id": "x", "username": "ana", "content": "x"}, "id"),
-    ("post", {"id": POSTS[0], "username": "nobody", "content": "x"}, None),
+    ("post", {"id": POSTS[0], "username": "missing", "content": "x"}, None),
     ("post", {"id": POSTS[0], "username": "ana", "content": ""}, "content"),
     ("like", {"username": "ana", "post_id": POSTS[0]}, None),
     ("bookmark", {"username": "ana", "post_id": POSTS[0]}, None),
@@ -196,7 +196,7 @@ async def test_a_post_that_is_still_being_deleted_does_not_come_back_half(
 ) -> None:
     monkeypatch.setattr(posts_module, "MAX_DELETE_BATCHES", 0)
     await send(http, social, RECORDS[:4])
-    await social.sync.take("like", [{"username": f"fan{i}", "post_id": POSTS[0]} for i in range(150)])
+    await social.sync.apply("like", [{"username": f"fan{i}", "post_id": POSTS[0]} for i in range(150)])
     await social.posts.delete(ADMIN, POSTS[0])
     assert await send(http, social, [RECORDS[3]]) == ["error"]
     assert await social.jobs.continue_deletions() == 1

@@ -33,7 +33,7 @@ async def test_a_follow_is_on_both_sides(social: Social, ana: Actor, bob: Actor,
     with pytest.raises(SelfRelation):
         await social.relations.follow(ana, "ana")
     with pytest.raises(NotFound):
-        await social.relations.follow(ana, "nobody")
+        await social.relations.follow(ana, "missing")
     await true()
 
 
@@ -72,7 +72,7 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
             social.engagements.likes(who, post.id, Page()),
             social.posts.edit(who, post.id, PostEdit("x")),
             social.posts.delete(who, post.id),
-            social.feeds.of_user(who, other.name, Page()),
+            social.feeds.user_posts(who, other.name, Page()),
             social.relations.followers(who, other.name, Page()),
         ):
             with pytest.raises(NotFound):
@@ -116,7 +116,7 @@ async def test_muting_keeps_someone_out_of_feeds_only(social: Social, ana: Actor
     await social.relations.mute(ana, "bob")
     assert (await social.feeds.explore(ana, Page())).items == []
     assert (await social.posts.get(ana, post.id)).id == post.id
-    assert len((await social.feeds.of_user(ana, "bob", Page())).items) == 1
+    assert len((await social.feeds.user_posts(ana, "bob", Page())).items) == 1
     assert [user.username for user in (await social.relations.muted(ana, Page())).items] == ["bob"]
     await true()
     await social.relations.unmute(ana, "bob")
@@ -174,7 +174,7 @@ async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncCli
     for name in ("a:b", "a%7Bb%7D", "x" * 31, "a%2Fb"):
         answer = await http.post(f"/users/{name}/follow", headers=social.token(ana))
         assert (answer.status_code, answer.json()["field"]) == (422, "username")
-        assert answer.json()["detail"] == "A name has 1 to 30 of A-Z a-z 0-9 . _ -."
+        assert answer.json()["detail"] == "A username has 1 to 30 of A-Z a-z 0-9 . _ -."
 
 
 async def test_followers_are_paged_latest_first_while_others_come_and_go(social: Social, ana: Actor) -> None:
@@ -200,14 +200,14 @@ async def test_follows_and_blocks_at_once_leave_both_sides_true(social: Social, 
     people = [await social.person(f"p{i}") for i in range(6)]
 
     async def quarrel(a: Actor, b: Actor) -> None:
-        for verb in (
+        for operation in (
             social.relations.follow,
             social.relations.block,
             social.relations.unblock,
             social.relations.follow,
         ):
             try:
-                await verb(a, b.name)
+                await operation(a, b.name)
             except NotFound:
                 await social.relations.unfollow(a, b.name)
 

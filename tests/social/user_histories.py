@@ -13,7 +13,7 @@ async def busy_life(social: Social, name: str) -> Actor:
     await social.accounts.register(Registration(username=name, password="correct horse"))
     me = Actor(name, "user")
     others = [Actor(f"o{i}", "user") for i in range(6)]
-    theirs = [(await social.feeds.of_user(None, other.name, Page(limit=1))).items[0].post.id for other in others]
+    theirs = [(await social.feeds.user_posts(None, other.name, Page(limit=1))).items[0].post.id for other in others]
     mine = [await social.post(me, f"#tea #t{i}") for i in range(4)]
     for i, other in enumerate(others):
         await social.relations.follow(me, other.name)

@@ -99,7 +99,7 @@ def _users_password(given: argparse.Namespace) -> int:
     from plaza.social.accounts import Accounts
 
     password = _ask_password()
-    with_plaza(lambda plaza: plaza.get(Accounts).give_password(given.name, password))
+    with_plaza(lambda plaza: plaza.get(Accounts).set_password(given.name, password))
     print(f"{given.name} has a new password and is signed out everywhere.")
     return 0
 

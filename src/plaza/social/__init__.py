@@ -1,6 +1,6 @@
 """Social: users, posts, follows, likes, bookmarks, comments, hashtags, feeds, a leaderboard and moderation.
 
-It promises that every counter equals the set it counts, whatever happens at the same time and whoever dies on the way;
-that a ranked feed stays right as time passes; that a home feed is complete and newest first; that what is deleted is
-nowhere and what is banned or blocked is shown nowhere; and that private fields leave only to their own person.
+Guarantees: every counter equals the size of the set it counts, under concurrency and after crashes; ranked scores stay
+within 2% of the formula as time passes; a home feed is complete and newest first; deleted posts are in no key, banned
+and blocked ones in no response; private fields are returned only to the user themself.
 """

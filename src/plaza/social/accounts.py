@@ -1,7 +1,7 @@
-"""Who someone is: registration, sign-in, sessions, passwords.
+"""Accounts: registration, sign-in, refresh tokens, passwords.
 
-A session is a *family* of refresh tokens. Each token is good once: exchanging it gives the next one. A token that comes
-a second time was copied, and since nobody can tell by whom, its family ends. Only hashes are stored.
+A session is a *family* of refresh tokens. Each token can be exchanged once, for the next one. A token that is used
+twice was copied, so its family ends. Only hashes are stored.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from plaza.social.model import (
 
 REFRESH_MS: Final = 30 * 86_400_000
 
-# Devices of one person; the one that was away longest has to sign in again.
+# Refresh token families of one user; beyond this the one with the earliest expiry ends.
 MAX_SESSIONS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshToken:
-    """`<username>.<family>.<secret>`: it says where to look, and proves the right to."""
+    """`<username>.<family>.<secret>`: the first two parts locate it, the secret proves it."""
 
     username: str
     family: str
@@ -56,7 +56,7 @@ class RefreshToken:
         return cls(username, f"family:{secrets.token_hex(16)}", secrets.token_urlsafe(32))
 
     @classmethod
-    def read(cls, token: str) -> RefreshToken:
+    def parse(cls, token: str) -> RefreshToken:
         username, family, secret = [*token.rsplit(".", 2), "", ""][:3]
         if not is_username(username) or len(family) != 32 or not secret:
             raise InvalidRefreshToken
@@ -72,12 +72,12 @@ class RefreshToken:
     def hash(self) -> str:
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
-    def stored(self, now_ms: int) -> str:
+    def stored_value(self, now_ms: int) -> str:
         return f"{self.hash}|{now_ms + REFRESH_MS}"
 
 
 class Accounts:
-    """Registration, sign-in and what keeps people signed in."""
+    """Registration, sign-in and refresh tokens."""
 
     def __init__(
         self,
@@ -101,11 +101,11 @@ class Accounts:
     async def register_once(
         self, new: Registration, key: str | None, address: str | None = None
     ) -> tuple[SignedIn, bool]:
-        """Register; if that was done before by the same key and registration, sign in once more, and say so.
+        """Register an account; return also whether the same key and registration had created it before.
 
-        Whoever has lost the answer is so let in. Its tokens were never kept, and nobody gets any without the password.
+        A repeated registration signs in again and needs the password: the first response's tokens are not stored.
         """
-        sent = None if key is None else _sent(key, new)
+        sent = None if key is None else _idempotent_request(key, new)
         try:
             return await self.register(new, address, sent), False
         except UsernameTaken:
@@ -114,24 +114,24 @@ class Accounts:
         return await self._register_again(new, sent), True
 
     async def _register_again(self, new: Registration, sent: IdempotentRequest) -> SignedIn:
-        """Two round trips."""
+        """Sign in to an account that an earlier run of this request registered. Two round trips."""
         name, now, stamp = new.username, self.clock.now_ms(), self.auth.stamp(new.username)
         stored, known = await self.valkey.call("HMGET", AUTH_USER(name), "password_hash", "registered")
         key, request, at = (known or "||0").split("|")
         if key != sent.key or now - int(at) >= KEPT_MS:
-            raise UsernameTaken("That name is taken.")
+            raise UsernameTaken("This username is taken. Choose another one.")
         if request != sent.request or not (await self.passwords.check(stored, new.password)).right:
             raise KeyReused("Use a new key for a new request.", field="Idempotency-Key")
         token = RefreshToken.new(name)
         reply = await self._sign_in(token, now, stored)
         if not reply:
-            raise UsernameTaken("That name is taken.")
+            raise UsernameTaken("This username is taken. Choose another one.")
         return self._signed_in(reply, token, stamp)
 
     async def register(
         self, new: Registration, address: str | None = None, sent: IdempotentRequest | None = None
     ) -> SignedIn:
-        """Make an account and sign in. One round trip, besides the limit's."""
+        """Register an account and sign in. One round trip, besides the limit's."""
         require_username(new.username)
         await self.limiter.take("auth", new.username, address)
         stamp, now = self.auth.stamp(new.username), self.clock.now_ms()
@@ -141,7 +141,7 @@ class Accounts:
         reply = await self.functions.run(
             "social_register",
             [USER(name), AUTH_USER(name), USER_LEAVING(name), USER_RENAMING(name)],
-            name, now, hashed, token.family, token.stored(now),
+            name, now, hashed, token.family, token.stored_value(now),
             "" if sent is None else f"{sent.key}|{sent.request}|{now}", *fields,
         )  # fmt: skip
         return self._signed_in(reply, token, stamp)
@@ -149,7 +149,7 @@ class Accounts:
     async def login(self, login: PasswordLogin, address: str | None = None) -> SignedIn:
         """Sign in by password. Two round trips, besides the limit's.
 
-        A name that nobody has costs the same work as a wrong password, and counts as a try like one.
+        An unknown username takes the same time as a wrong password, and counts as an attempt too.
         """
         name, now = login.username, self.clock.now_ms()
         await self.limiter.take("auth", name, address)
@@ -169,37 +169,37 @@ class Accounts:
         return self._signed_in(reply, token, stamp)
 
     async def _sign_in(self, token: RefreshToken, now: int, stored: str, rehashed: str = "") -> list[str] | None:
-        """The profile of whoever knew the password; None if it is another one by now."""
+        """Start a session and return the profile; None if the password was changed meanwhile."""
         reply: list[str] | None = await self.functions.run(
             "social_sign_in",
             [USER(token.username), AUTH_USER(token.username)],
-            now, stored, rehashed, token.family, token.stored(now), MAX_SESSIONS,
+            now, stored, rehashed, token.family, token.stored_value(now), MAX_SESSIONS,
         )  # fmt: skip
         return reply
 
-    async def refresh(self, shown: str) -> SignedIn:
+    async def refresh(self, refresh_token: str) -> SignedIn:
         """Exchange a refresh token for the next one. One round trip."""
-        old, now = RefreshToken.read(shown), self.clock.now_ms()
+        old, now = RefreshToken.parse(refresh_token), self.clock.now_ms()
         stamp, token = self.auth.stamp(old.username), old.next()
         reply = await self.functions.run(
             "social_refresh",
             [USER(old.username), AUTH_USER(old.username)],
-            now, old.family, old.hash, token.stored(now),
+            now, old.family, old.hash, token.stored_value(now),
         )  # fmt: skip
         if not reply:
             raise InvalidRefreshToken
         return self._signed_in(reply, token, stamp)
 
-    async def logout(self, actor: Actor | None, shown: str | None) -> None:
-        """End the session of a refresh token, or all of the caller's. One round trip."""
-        if shown is not None:
-            token = RefreshToken.read(shown)
+    async def logout(self, actor: Actor | None, refresh_token: str | None) -> None:
+        """End the session of a refresh token, or all sessions of the caller. One round trip."""
+        if refresh_token is not None:
+            token = RefreshToken.parse(refresh_token)
             await self.functions.run("social_sign_out", [AUTH_USER(token.username)], token.family)
         elif actor is not None and not actor.via_key:
             await self.functions.run("social_sign_out", [AUTH_USER(actor.name)], "")
 
     async def change_password(self, actor: Actor, change: PasswordChange, address: str | None = None) -> SignedIn:
-        """Change the password. Every other session ends, this one begins anew.
+        """Change the password, end every session and start a new one.
 
         Two round trips, besides the limit's and those of sessions that end.
         """
@@ -209,16 +209,16 @@ class Accounts:
         if not (await self.passwords.check(stored, change.old)).right:
             raise Forbidden("The old password is wrong.", field="old")
         token, hashed = RefreshToken.new(name), await self.passwords.hash(change.new)
-        reply = await self._replace_password(name, stored, hashed, token.family, token.stored(now))
+        reply = await self._replace_password(name, stored, hashed, token.family, token.stored_value(now))
         if not reply:
             raise Forbidden("The old password is wrong.", field="old")
         return self._signed_in(reply, token, stamp)
 
-    async def give_password(self, username: str, password: str) -> None:
-        """An operator sets a password; every session of that account ends. One round trip."""
+    async def set_password(self, username: str, password: str) -> None:
+        """Set a password as an operator; every session of the account ends. One round trip."""
         require_username(username)
         if not 8 <= len(password) <= 256:
-            raise Invalid("A password has 8 to 256 characters.", field="password")
+            raise Invalid("A password must have 8 to 256 characters.", field="password")
         hashed = await self.passwords.hash(password)
         await self._replace_password(username, "", hashed, "", "")
 
@@ -234,7 +234,7 @@ class Accounts:
             await self._browser_sessions.sign_out(name)
 
     async def whoami(self, actor: Actor) -> User:
-        """The caller's own profile, private fields too; what the token says, if there is none. One round trip."""
+        """Return the caller's profile with private fields; without one, what the token says. One round trip."""
         fields = await self.valkey.call("HGETALL", USER(actor.name))
         return user_from_hash(fields or {"username": actor.name, "role": actor.role}, private=True)
 
@@ -244,16 +244,16 @@ class Accounts:
         return SignedIn(user, access, str(token), ACCESS_TOKEN_SECONDS)
 
 
-def _sent(key: str, new: Registration) -> IdempotentRequest:
-    """A registration with an `Idempotency-Key`. The name stands for its caller: who registers has no other yet.
+def _idempotent_request(key: str, new: Registration) -> IdempotentRequest:
+    """Return what identifies a registration with an `Idempotency-Key`. The username stands for the caller.
 
-    Of the password nothing is kept here: a hash of it that is quick to make would be quick to guess. It has its own.
+    The password is not part of it: a fast hash of it would be easy to guess. It is checked against its own hash.
     """
     profile = msgspec.json.encode(new.changes())
     return IdempotentRequest.from_request(f"registering {new.username}", key, "POST", "/auth/register", profile)
 
 
 def require_username(username: str) -> None:
-    """Refuse what cannot be anybody's name."""
+    """Raise `Invalid` unless this can be a username."""
     if not is_username(username):
-        raise Invalid("A name has 1 to 30 of A-Z a-z 0-9 . _ - and is not me or AUTH.", field="username")
+        raise Invalid("A username has 1 to 30 of A-Z a-z 0-9 . _ - and is not me or AUTH.", field="username")

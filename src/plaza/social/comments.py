@@ -45,7 +45,7 @@ class Comments:
             await asyncio.gather(self.posts.author_profile(me), self.posts.block_keys(me, post))
         else:
             keys += [USER(me), USER_BLOCKED(me), USER_BLOCKED_BY(me)]
-        created = await self.functions.run("social_comment", keys, post, id, me, new.content, now, now)
+        created = await self.functions.run("social_create_comment", keys, post, id, me, new.content, now, now)
         # An earlier run of the operation has created it, at another time.
         earlier = {} if created else await self.valkey.call("HGETALL", COMMENT(id))
         return comment_from_hash(earlier) if earlier else Comment(id, post, me, new.content, now)
@@ -84,4 +84,4 @@ class Comments:
     async def remove(self, id: str, post: str, author: str) -> None:
         """Delete a comment without a permission check. One round trip."""
         keys = [POST(post), POST_COMMENTS(post), POST_COMMENTS_RECENT(post)]
-        await self.functions.run("social_uncomment", keys, post, id, author, self.clock.now_ms())
+        await self.functions.run("social_delete_comment", keys, post, id, author, self.clock.now_ms())

@@ -1,6 +1,6 @@
 """Account deletion, in batches that another process can continue.
 
-1. One command deletes the profile and the credentials and marks the username as being deleted. From then on nobody can
+1. One command deletes the profile and the credentials and marks the username as being deleted. From then on no one can
    sign in or register with it, and its tokens are revoked.
 2. Every domain deletes its personal data. Social runs the ordinary commands in reverse (unlike, unfollow, …), so
    counters and the other users' lists stay correct at every moment.
@@ -58,7 +58,7 @@ class AccountDeletion:
         own = [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
         keys = [*own, k.USER_POSTS(name), k.USER_RENAMING(name)]
         args = (name, self.auth.stamp(name), int(without_profile))
-        posts: int = await self.functions.run("social_leave", keys, *args)
+        posts: int = await self.functions.run("social_begin_deletion", keys, *args)
         return posts
 
     async def _has_data(self, name: str) -> bool:

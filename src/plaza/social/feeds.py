@@ -1,7 +1,7 @@
-"""Lists of posts: explore, someone's own, bookmarks, tags by time and by rank, and what search finds.
+"""Lists of posts: explore, a user's posts, bookmarks, hashtags by time and by rank, search.
 
-A page by time costs two round trips on one server (three on a cluster), whatever its size, and one more pair for each
-filling up when much of it is hidden from the reader. The home feed is in `home.py`.
+A page by time costs two round trips on one server (three on a cluster), whatever its size. If many posts are hidden
+from the viewer, each refill costs two more. The home feed is in `home_feed.py`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,11 @@ from plaza.social.post_reader import PostReader, ReadView
 from plaza.social.users import Users
 
 MAX_SEARCHED_TAGS = 10
-# More than a page shows, since some may be hidden from the reader.
+# Read beyond what is shown, because some posts may be hidden from the viewer.
 SPARE_POSTS = 20
 
 
 class Feeds:
-    """Questions about lists of posts."""
-
     def __init__(self, functions: Functions, reader: PostReader, users: Users, clock: Clock) -> None:
         self.functions = functions
         self.valkey = functions.valkey
@@ -53,47 +51,49 @@ class Feeds:
         self.snapshots = Snapshots(functions.valkey, clock)
 
     async def explore(self, viewer: Actor | None, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """All posts, newest first. Two round trips on one server, three on a cluster."""
+        """List all posts, newest first. Two round trips on one server, three on a cluster."""
         return await self._by_time(ReadView(viewer, users), EXPLORE_FEED(), page)
 
-    async def of_user(self, viewer: Actor | None, name: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """Someone's posts, newest first. Three round trips."""
+    async def user_posts(
+        self, viewer: Actor | None, name: str, page: Page, *, users: bool = True
+    ) -> PageResult[FeedItem]:
+        """List a user's posts, newest first. Three round trips."""
         await self.users.get(viewer, name)
         return await self._by_time(ReadView(viewer, users, feed=False), USER_POSTS(name), page)
 
     async def bookmarked(self, actor: Actor, name: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """What the caller has bookmarked, latest first. Two round trips on one server, three on a cluster."""
+        """List the caller's bookmarks, latest first. Two round trips on one server, three on a cluster."""
         if actor.name != name:
-            raise Forbidden("Bookmarks are only for their own person.")
+            raise Forbidden("You can only read your own bookmarks.")
         return await self._by_time(ReadView(actor, users, feed=False), USER_BOOKMARKED(name), page)
 
     async def hashtag(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """Posts with a tag, newest first. Two round trips on one server, three on a cluster."""
+        """List the posts with a hashtag, newest first. Two round trips on one server, three on a cluster."""
         return await self._by_time(ReadView(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
 
     async def ranked(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """Posts with a tag, best first, as they stood at the first page. Three round trips on one server."""
+        """List the posts with a hashtag, best first, ranked as of the first page. Three round trips on one server."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
         view = ReadView(viewer, users)
-        load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
+        load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
         return await self.snapshots.page(key, page, partial(self._top, key), load, seen)
 
     async def top_posts(self, viewer: Actor, tags: str, each: int, *, users: bool = True) -> list[TopPosts]:
-        """The best posts of some tags. Two or three round trips, and a few for each tag of which many are hidden."""
+        """List the best posts of each hashtag. Two or three round trips; more where many posts are hidden."""
         wanted = list(dict.fromkeys(require_tag(tag.strip(), "hashtags") for tag in tags.split(",") if tag.strip()))
         if not 1 <= len(wanted) <= MAX_SEARCHED_TAGS:
-            raise Invalid(f"Give 1 to {MAX_SEARCHED_TAGS} tags, with commas between.", field="hashtags")
+            raise Invalid(f"Must be 1 to {MAX_SEARCHED_TAGS} hashtags, separated by commas.", field="hashtags")
         view, most = ReadView(viewer, users), each + SPARE_POSTS
         found = await self.valkey.batch([("ZRANGE", HASHTAG_RANKED(tag), 0, most - 1, "REV") for tag in wanted])
         items = iter(await self.reader.items(view, [id for ids in found for id in ids]))
         shown = [[item for item in (next(items) for _ in ids) if item is not None][:each] for ids in found]
         for i, ids in enumerate(found):
             if len(shown[i]) < each and len(ids) == most:
-                shown[i] = await self._best(view, HASHTAG_RANKED(wanted[i]), each)
+                shown[i] = await self._best_visible(view, HASHTAG_RANKED(wanted[i]), each)
         return [TopPosts(tag, posts) for tag, posts in zip(wanted, shown, strict=True)]
 
-    async def _best(self, view: ReadView, key: str, count: int) -> list[FeedItem]:
-        """The best posts that the reader may see, although many above them are hidden. Looks through 1,000 at most."""
+    async def _best_visible(self, view: ReadView, key: str, count: int) -> list[FeedItem]:
+        """Return the best visible posts although many better ones are hidden. Reads at most 1,000 ids."""
         ids = await self._top(key, MOST_LOOKED_AT)
 
         async def after(place: int | None, count: int) -> list[tuple[str, int]]:
@@ -104,13 +104,13 @@ class Feeds:
         return items
 
     async def top_models(self, viewer: Actor, page: Page) -> PageResult[TopModel]:
-        """The models by engagement, as they stood at the first page. Three round trips."""
+        """List the models by engagement, ranked as of the first page. Three round trips."""
         key = MODELS_TOP_ENGAGEMENT()
 
         async def load(names: Sequence[str]) -> list[TopModel | None]:
             cards = await self.users.public_profiles(viewer, names)
             scores = await self.valkey.call("ZMSCORE", key, *names)
-            # Who is no model any more since the first page has no score.
+            # A user who is no longer a model has no score.
             return [
                 TopModel(engagement=int(score), **msgspec.structs.asdict(card)) if card and score is not None else None
                 for card, score in zip(cards, scores, strict=True)
@@ -123,5 +123,5 @@ class Feeds:
         return top
 
     async def _by_time(self, view: ReadView, key: str, page: Page) -> PageResult[FeedItem]:
-        load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
+        load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)

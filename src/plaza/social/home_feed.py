@@ -1,11 +1,11 @@
-"""The home feed: the posts of everyone one follows, newest first, complete however long one was away.
+"""The home feed: the posts of the users that the viewer follows, newest first, complete after any absence.
 
-`tmp:home:<username>` holds the newest of them while someone reads, and is brought up to date by every read: it takes in
-what was posted since the last one, so nothing depends on the push in the background having arrived. It is built by a
-threshold merge: a few of the newest of each person, in batches, and more only of those whose oldest fetched post is
-still newer than the 800th found. What lies deeper than the feed is merged in the same way, page by page, and not kept.
+`tmp:home:<username>` caches the newest of them. Every read first merges what was posted since the last one, so nothing
+depends on the background fan-out. The feed is built by a threshold merge: it reads a few of the newest posts of each
+user, in batches, and more only of users whose oldest fetched post is still newer than the 800th found. Pages beyond
+the cached feed are merged in the same way and not stored.
 
-Who is no longer followed, blocked or muted, and what is deleted or banned, is left out when a page is read.
+Posts of users who are not followed now, blocked or muted, and deleted or banned posts, are left out on read.
 """
 
 from __future__ import annotations
@@ -33,24 +33,27 @@ from plaza.social.keys import (
 from plaza.social.model import FeedItem
 from plaza.social.post_reader import Command, PostReader, ReadView
 
-# At least so many are in a feed that was built.
+# A feed is built with at least this many posts.
 DEPTH = 800
 
-# How many people one batch asks about.
+# Users read in one batch.
 BATCH = 500
 
-# As in `feeds.lua`.
-OVERLAP_MS = 2_000
-MERGED = 300
-NAMES = 6_000
+# A read merges from this long before its last merge: clocks differ, and on a cluster a post reaches `explore:feed` a
+# moment after it was created.
+MERGE_OVERLAP_MS = 2_000
+# A read merges up to this many new posts from `explore:feed`; with more, reading the followed users is cheaper.
+MAX_MERGED = 300
+# Followed users read in one round trip.
+MAX_FOLLOWED_READ = 6_000
 
 
-# Where a page begins (score and id, '' for the top), and how many it needs.
+# Where a page begins (score and id, '' for the top), and how many posts it needs.
 Place = tuple[str, str, int]
 
 
 class Found(NamedTuple):
-    """A post, where it stands, and whose it is. Ordered as in a sorted set."""
+    """A post with its score and author, ordered as in a sorted set."""
 
     score: float
     id: str
@@ -65,9 +68,9 @@ class HomeFeed:
         self.clock = clock
 
     async def page(self, actor: Actor, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """A page. Two round trips on one server when warm; one for each 500 followed and two more when built."""
+        """Return a page. Two round trips on one server if cached; building it costs one for each 500 users followed."""
         me, view = actor.name, ReadView(actor, users, followed=True)
-        load, seen = partial(self.reader.items, view), partial(self.reader.seen, view)
+        load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
         return await page_by_position(TMP_HOME(me), page, partial(self._after, me), load, seen)
 
     async def _after(self, me: str, start: Position | None, count: int) -> list[tuple[str, Position]]:
@@ -76,27 +79,27 @@ class HomeFeed:
         if not self.valkey.clustered:
             keys.append(EXPLORE_FEED())
         now = self.clock.now_ms()
-        kind, *said = await self.functions.run("social_home_open", keys, now, HOME_SECONDS, *place, count)
+        kind, *reply = await self.functions.run("social_home_open", keys, now, HOME_SECONDS, *place, count)
         if kind == "merge":
-            kind, *said = await self._merge(me, now, float(said[0]), said[1], (*place, count))
-        if kind == "gone":  # it ran out between two steps
+            kind, *reply = await self._merge(me, now, float(reply[0]), reply[1], (*place, count))
+        if kind == "gone":  # it expired between two commands
             return await self._after(me, start, count)
         if kind == "build":
-            said = await self._build(me, now, said[0], await self._all(me, said[1]), (*place, count))
-        floor, rows = said
+            reply = await self._build(me, now, reply[0], await self._following(me, reply[1]), (*place, count))
+        floor, rows = reply
         name = list_checksum(TMP_HOME(me))
         found = [(id, Position(name, float(at), id)) for id, at in zip(rows[::2], rows[1::2], strict=True)]
         if not floor:
             return found
-        # Below its floor a feed may hold a stray old post, but not all of them.
+        # Below its floor the cached feed is not complete.
         found = [row for row in found if row[1].score >= float(floor)]
         if len(found) < count:
-            behind = found[-1][1] if found else start
-            found += await self._deeper(me, behind, count - len(found))
+            after = found[-1][1] if found else start
+            found += await self._beyond_cache(me, after, count - len(found))
         return found
 
-    async def _deeper(self, me: str, behind: Position | None, count: int) -> list[tuple[str, Position]]:
-        found, _ = await self.newest(await self._all(me, []), count, behind)
+    async def _beyond_cache(self, me: str, after: Position | None, count: int) -> list[tuple[str, Position]]:
+        found, _ = await self.newest(await self._following(me, []), count, after)
         return [(post.id, Position(list_checksum(TMP_HOME(me)), post.score, post.id)) for post in found]
 
     async def _build(self, me: str, now: int, follows: str, names: list[str], place: Place) -> list[Any]:
@@ -104,27 +107,27 @@ class HomeFeed:
         floor = "" if complete else _number(found[-1].score)
         rows = [part for post in found for part in (_number(post.score), post.id)]
         keys = [TMP_HOME(me), TMP_HOME_STATE(me)]
-        said: list[Any] = await self.functions.run(
+        reply: list[Any] = await self.functions.run(
             "social_home_put", keys, HOME_SECONDS, follows, now, floor, *place, *rows
         )
-        return said[1:]
+        return reply[1:]
 
     async def _merge(self, me: str, now: int, upto: float, names: list[str], place: Place) -> list[Any]:
-        """Take in what came since the last merge: from everyone's posts if they are few, else from those followed."""
-        since = _number(upto - OVERLAP_MS)
+        """Merge what was posted since the last read: from the explore feed if that is short, else user by user."""
+        since = _number(upto - MERGE_OVERLAP_MS)
         found = await self._from_explore(me, since) if self.valkey.clustered else None
         if found is None:
-            found = await self._since(await self._all(me, names), since)
+            found = await self._posted_since(await self._following(me, names), since)
         rows = [part for post in found for part in (_number(post.score), post.id)]
         keys = [TMP_HOME(me), TMP_HOME_STATE(me)]
-        answer: list[Any] = await self.functions.run("social_home_merge", keys, HOME_SECONDS, now, *place, *rows)
-        return answer
+        reply: list[Any] = await self.functions.run("social_home_merge", keys, HOME_SECONDS, now, *place, *rows)
+        return reply
 
     async def _from_explore(self, me: str, since: str) -> list[Found] | None:
         rows = await self.valkey.call(
-            "ZRANGE", EXPLORE_FEED(), since, "+inf", "BYSCORE", "LIMIT", 0, MERGED + 1, "WITHSCORES"
+            "ZRANGE", EXPLORE_FEED(), since, "+inf", "BYSCORE", "LIMIT", 0, MAX_MERGED + 1, "WITHSCORES"
         )
-        if len(rows) > MERGED:
+        if len(rows) > MAX_MERGED:
             return None
         if not rows:
             return []
@@ -132,7 +135,7 @@ class HomeFeed:
         follows = await self.valkey.call("SMISMEMBER", USER_FOLLOWING(me), *(author or "" for author in authors))
         return [Found(score, id, author) for (id, score), author, on in zip(rows, authors, follows, strict=True) if on]
 
-    async def _since(self, names: list[str], since: str) -> list[Found]:
+    async def _posted_since(self, names: list[str], since: str) -> list[Found]:
         found: list[Found] = []
         for batch in _batches(names):
             commands: list[Command] = [
@@ -143,27 +146,25 @@ class HomeFeed:
                 found += [Found(score, id, name) for id, score in rows]
         return found
 
-    async def _all(self, me: str, names: list[str]) -> list[str]:
-        """Everyone followed; the first of them may be known. One round trip for 6,000."""
-        while len(names) % NAMES == 0:
+    async def _following(self, me: str, names: list[str]) -> list[str]:
+        """Return all users followed, given the first of them or none. One round trip for each 6,000."""
+        while len(names) % MAX_FOLLOWED_READ == 0:
             more = await self.valkey.call(
-                "ZRANGE", USER_FOLLOWING_RECENT(me), len(names), len(names) + NAMES - 1, "REV"
+                "ZRANGE", USER_FOLLOWING_RECENT(me), len(names), len(names) + MAX_FOLLOWED_READ - 1, "REV"
             )
             if not more:
                 break
             names = [*names, *more]
         return names
 
-    async def newest(
-        self, names: Sequence[str], depth: int, behind: Position | None = None
-    ) -> tuple[list[Found], bool]:
-        """The newest posts of some people, at least `depth` if there are so many, and whether these are all.
+    async def newest(self, names: Sequence[str], depth: int, after: Position | None = None) -> tuple[list[Found], bool]:
+        """Return the newest posts of these users, at least `depth` if there are as many, and whether these are all.
 
-        One round trip for each 500 people, and one more for each 500 who have posted much more than the others.
+        One round trip for each 500 users, and one more for each 500 who posted much more than the others.
         """
-        # Three times a fair share and a few: who has posted more than that is rare, and is asked again.
+        # Three times the average share: few users posted more, and only those are read again.
         each = min(depth, 3 * depth // max(len(names), 1) + 5)
-        merge = Merge(depth, behind)
+        merge = ThresholdMerge(depth, after)
         for batch in _batches(names):
             merge.take(batch, each, await self.valkey.batch(merge.commands(batch, each)))
             await asyncio.sleep(0)
@@ -174,18 +175,18 @@ class HomeFeed:
         return merge.result()
 
 
-class Merge:
-    """A threshold merge under way."""
+class ThresholdMerge:
+    """Collects posts of many users until the newest `depth` are known."""
 
-    def __init__(self, depth: int, behind: Position | None) -> None:
+    def __init__(self, depth: int, after: Position | None) -> None:
         self.depth = depth
-        self.behind = None if behind is None else (behind.score, behind.id)
+        self.after = None if after is None else (after.score, after.id)
         self.found: dict[str, Found] = {}
-        self.open: dict[str, float] = {}  # who has more, and the score down to which theirs are known
-        self.threshold = float("-inf")  # of the depth-th found so far; nothing older is needed
+        self.open: dict[str, float] = {}  # users with more posts, and the score down to which theirs are read
+        self.threshold = float("-inf")  # score of the depth-th post found; older ones are not needed
 
     def commands(self, names: Sequence[str], each: int) -> list[Command]:
-        top = "+inf" if self.behind is None else _number(self.behind[0])
+        top = "+inf" if self.after is None else _number(self.after[0])
         bottom = "-inf" if self.threshold == float("-inf") else _number(self.threshold)
         return [
             ("ZRANGE", USER_POSTS(name), top, bottom, "BYSCORE", "REV", "LIMIT", 0, each, "WITHSCORES")
@@ -198,13 +199,13 @@ class Merge:
             if len(rows) == each:
                 self.open[name] = rows[-1][1]
             for id, score in rows:
-                if self.behind is None or (score, id) < self.behind:
+                if self.after is None or (score, id) < self.after:
                     self.found[id] = Found(score, id, name)
         if len(self.found) >= self.depth:
             self.threshold = heapq.nlargest(self.depth, (post.score for post in self.found.values()))[-1]
 
     def unfinished(self) -> list[str]:
-        """Who may have posted more that belongs in the result."""
+        """Return the users who may have more posts for the result."""
         return [name for name, known in self.open.items() if known >= self.threshold]
 
     def result(self) -> tuple[list[Found], bool]:

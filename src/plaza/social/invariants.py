@@ -1,6 +1,6 @@
-"""What is always true of social's keys beyond the lines in `keys.py`: who stands where, and at which score.
+"""Invariants of social's keys beyond those in `keys.py`: which list has which post or user, with which score.
 
-Lists of posts all ask the same of a post, in the same words, so that the audit asks it once for a whole page.
+All lists of posts send the same command for a post, so the audit sends it once for a whole page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plaza.core.keyspace import Key
 from plaza.social import keys as k
 from plaza.social.model import RANKED_MS, points, score
 
-# A stored score may be off by 2%; the rest is for clocks and for the moment between reading and judging.
+# A stored score may be off by 2%. The rest allows for clock differences and the time between read and check.
 SCORE_TOLERANCE = 0.0205
 
 REPAIR_OWNERS = {
@@ -36,101 +36,101 @@ REPAIR_OWNERS = {
     "commented": k.COMMENT,
 }
 
-_FACTS = ("user_id", "created_at", "hashtags", "banned", "likesCount", "commentsCount", "bookmarksCount")
+_POST_FIELDS = ("user_id", "created_at", "hashtags", "banned", "likesCount", "commentsCount", "bookmarksCount")
 
 
 class PostState:
-    """What a post says of itself, as the lists ask for it."""
+    """The fields of a post that the invariants compare."""
 
     __slots__ = ("author", "created", "points", "shown", "tags")
 
-    def __init__(self, told: Sequence[str | None]) -> None:
-        author, created, tags, banned, *counts = told
+    def __init__(self, values: Sequence[str | None]) -> None:
+        author, created, tags, banned, *counts = values
         self.author = author
-        self.created = _whole(created)
+        self.created = _int_or_zero(created)
         self.tags = [tag for tag in (tags or "").split(",") if tag]
         self.shown = banned is None
-        likes, comments, bookmarks = map(_whole, counts)
+        likes, comments, bookmarks = map(_int_or_zero, counts)
         self.points = points(likes, comments, bookmarks)
 
     @staticmethod
-    def asked(post: str) -> Command:
-        return ("HMGET", k.POST(post), *_FACTS)
+    def command(post: str) -> Command:
+        return ("HMGET", k.POST(post), *_POST_FIELDS)
 
     @classmethod
-    def of(cls, fields: dict[str, str]) -> PostState:
-        return cls([fields.get(name) for name in _FACTS])
+    def from_hash(cls, fields: dict[str, str]) -> PostState:
+        return cls([fields.get(name) for name in _POST_FIELDS])
 
     def is_ranked(self, now: int) -> bool:
         return self.shown and bool(self.tags) and now - self.created <= RANKED_MS
 
 
-def _whole(text: str | None) -> int:
+def _int_or_zero(text: str | None) -> int:
     return int(text) if text and text.isdigit() else 0
 
 
 def _listed(name: str, key: Key, wrong: Any, repair: str = "") -> Invariant:
-    """A rule for a list of posts: `wrong(entry, facts)` says what does not fit."""
+    """Return an invariant for a list of posts: `wrong(entry, post)` returns what is wrong, or None."""
 
     def asks(entry: Entry) -> Sequence[Command]:
-        return (PostState.asked(entry.ids[0]),)
+        return (PostState.command(entry.ids[0]),)
 
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        facts = PostState(replies[0])
-        if facts.author is None:
+        post = PostState(replies[0])
+        if post.author is None:
             return f"has {entry.member}, which does not exist"
-        says: str | None = wrong(entry, facts)
-        return says
+        finding: str | None = wrong(entry, post)
+        return finding
 
     return Invariant(name, key, asks, judge, repair)
 
 
-def _at_creation(entry: Entry, facts: PostState) -> str | None:
-    if entry.value != facts.created:
-        return f"has {entry.member} at {entry.value:.0f}, and it was made at {facts.created}"
+def _at_creation(entry: Entry, post: PostState) -> str | None:
+    if entry.value != post.created:
+        return f"has {entry.member} at {entry.value:.0f}, but was created at {post.created}"
     return None
 
 
-def _explored(entry: Entry, facts: PostState) -> str | None:
-    return f"has {entry.member}, which is banned" if not facts.shown else _at_creation(entry, facts)
+def _explored(entry: Entry, post: PostState) -> str | None:
+    return f"has {entry.member}, which is banned" if not post.shown else _at_creation(entry, post)
 
 
-def _tagged(entry: Entry, facts: PostState) -> str | None:
-    if entry.parts[0] not in facts.tags:
-        return f"has {entry.member}, which has not the tag"
-    return _explored(entry, facts)
+def _tagged(entry: Entry, post: PostState) -> str | None:
+    if entry.parts[0] not in post.tags:
+        return f"has {entry.member}, which does not have the hashtag"
+    return _explored(entry, post)
 
 
-def _written(entry: Entry, facts: PostState) -> str | None:
-    if facts.author != entry.parts[0]:
-        return f"has {entry.member}, which is {facts.author}'s"
-    return _at_creation(entry, facts)
+def _written(entry: Entry, post: PostState) -> str | None:
+    if post.author != entry.parts[0]:
+        return f"has {entry.member}, a post of {post.author}"
+    return _at_creation(entry, post)
 
 
-def _noted_for_ranking(entry: Entry, facts: PostState) -> str | None:
-    ought = f"{facts.created}|{facts.points}|{','.join(facts.tags)}"
-    if not facts.shown or entry.value != ought:
-        return f"has {entry.value!r} for {entry.member}, and the post says {ought!r}"
+def _noted_for_ranking(entry: Entry, post: PostState) -> str | None:
+    expected = f"{post.created}|{post.points}|{','.join(post.tags)}"
+    if not post.shown or entry.value != expected:
+        return f"has {entry.value!r} for {entry.member}, expected {expected!r}"
     return None
 
 
 def _asks_ranked(entry: Entry) -> Sequence[Command]:
-    return (PostState.asked(entry.ids[0]), ("ZSCORE", k.RANKING_DUE(), entry.ids[0]))
+    return (PostState.command(entry.ids[0]), ("ZSCORE", k.RANKING_DUE(), entry.ids[0]))
 
 
 def _ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    facts, due = PostState(replies[0]), replies[1]
-    if facts.author is None:
+    post, due = PostState(replies[0]), replies[1]
+    if post.author is None:
         return f"has {entry.member}, which does not exist"
-    if not facts.shown or entry.parts[0] not in facts.tags:
-        return f"has {entry.member}, which is banned or has not the tag"
+    if not post.shown or entry.parts[0] not in post.tags:
+        return f"has {entry.member}, which is banned or does not have the hashtag"
     if due is not None and float(due) <= now:
-        return None  # a worker is about to score it again, whatever it has now
-    if not facts.is_ranked(now):
+        return None  # due: a worker will rescore it
+    if not post.is_ranked(now):
         return f"has {entry.member}, which is older than 14 days"
-    ought = score(facts.points, facts.created, now)
-    if abs(float(entry.value) - ought) > SCORE_TOLERANCE * ought + 1e-9:
-        return f"has {entry.member} at {entry.value:.4g}, and the formula gives {ought:.4g}"
+    expected = score(post.points, post.created, now)
+    if abs(float(entry.value) - expected) > SCORE_TOLERANCE * expected + 1e-9:
+        return f"has {entry.member} at {entry.value:.4g}, expected {expected:.4g}"
     return None
 
 
@@ -145,15 +145,15 @@ def _asks_standing(entry: Entry) -> Sequence[Command]:
 
 
 def _standing(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    facts = PostState.of(entry.value)
+    post = PostState.from_hash(entry.value)
     explored, counted, due, noted = replies
-    if (explored is not None) != facts.shown:
-        return "is shown and not in `explore:feed`" if facts.shown else "is banned and in `explore:feed`"
-    ought = str(facts.points) if facts.shown and facts.points else None
-    if counted != ought:
-        return f"counts {counted or 0} points for its author, and has {ought or 0}"
-    if facts.is_ranked(now) and (due is None or noted is None):
-        return "is in no queue to be scored again"
+    if (explored is not None) != post.shown:
+        return "is not banned but missing in `explore:feed`" if post.shown else "is banned but in `explore:feed`"
+    expected = str(post.points) if post.shown and post.points else None
+    if counted != expected:
+        return f"counts {counted or 0} points for its author, expected {expected or 0}"
+    if post.is_ranked(now) and (due is None or noted is None):
+        return "is not queued for rescoring"
     return None
 
 
@@ -164,24 +164,24 @@ def _asks_authored(entry: Entry) -> Sequence[Command]:
 def _authored(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     fields = entry.value
     if fields.get("id") != entry.parts[0] or fields.get("username") != fields.get("user_id"):
-        return "does not agree with itself on its id or its author"
-    return None if replies[0] is not None else "is not among its author's posts"
+        return "has a wrong id or username"
+    return None if replies[0] is not None else "is missing in its author's posts"
 
 
 def _asks_tags(entry: Entry) -> Sequence[Command]:
-    post, tags = entry.parts[0], PostState.of(entry.value).tags
+    post, tags = entry.parts[0], PostState.from_hash(entry.value).tags
     return [("ZSCORE", key(tag), post) for tag in tags for key in (k.HASHTAG_POSTS, k.HASHTAG_RANKED)]
 
 
 def _tags(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    facts = PostState.of(entry.value)
-    if not facts.shown:
-        return None  # that it is nowhere is for those lists to say
-    for i, tag in enumerate(facts.tags):
+    post = PostState.from_hash(entry.value)
+    if not post.shown:
+        return None  # the lists themselves are checked for banned posts
+    for i, tag in enumerate(post.tags):
         posted, ranked = replies[2 * i : 2 * i + 2]
         if posted is None:
             return f"is not in `{k.HASHTAG_POSTS(tag)}`"
-        if ranked is None and facts.is_ranked(now):
+        if ranked is None and post.is_ranked(now):
             return f"is not in `{k.HASHTAG_RANKED(tag)}`"
     return None
 
@@ -195,10 +195,10 @@ def _asks_style(entry: Entry) -> Sequence[Command]:
 
 def _style(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if replies[0][2] is None:
-        return None  # no author: the reference says so
+        return None  # no author: the reference is checked elsewhere
     for (mine, theirs), value in zip(_COPIED.items(), replies[0], strict=True):
         if entry.value.get(mine, "") != (value or ("0" if mine == "user_version" else "")):
-            return f"shows {mine} {entry.value.get(mine)!r}, and its author has {theirs} {value!r}"
+            return f"has {mine} {entry.value.get(mine)!r}, but its author has {theirs} {value!r}"
     return None
 
 
@@ -213,16 +213,16 @@ def _asks_registry(entry: Entry) -> Sequence[Command]:
 
 
 def _registry(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    role, created = entry.value.get("role"), float(_whole(entry.value.get("created_at")))
+    role, created = entry.value.get("role"), float(_int_or_zero(entry.value.get("created_at")))
     regular, model, leader, total = replies
     if regular != (created if role == "user" else None):
-        return f"is {role}, and `{k.USERS_REGULAR()}` has it at {regular}"
+        return f"has role {role}, but `{k.USERS_REGULAR()}` has {regular}"
     if model != (created if role == "model" else None):
-        return f"is {role}, and `{k.USERS_MODELS()}` has it at {model}"
-    if leader != (float(_whole(total)) if role == "model" else None):
-        return f"is {role} with {total or 0} points, and the leaderboard has it at {leader}"
+        return f"has role {role}, but `{k.USERS_MODELS()}` has {model}"
+    if leader != (float(_int_or_zero(total)) if role == "model" else None):
+        return f"has role {role} and {total or 0} points, but the leaderboard has {leader}"
     if entry.value.get("username") != entry.parts[0]:
-        return f"says that its name is {entry.value.get('username')}"
+        return f"has username {entry.value.get('username')}"
     return None
 
 
@@ -243,9 +243,9 @@ def _in_registry(role: str) -> Any:
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         has, created = replies[0]
         if has != role:
-            return f"has {entry.member}, who is {has or 'nobody'}"
-        if float(_whole(created)) != entry.value:
-            return f"has {entry.member} at {entry.value:.0f}, and the account was made at {created}"
+            return f"has {entry.member}, whose role is {has or 'missing'}"
+        if float(_int_or_zero(created)) != entry.value:
+            return f"has {entry.member} at {entry.value:.0f}, but the account was created at {created}"
         return None
 
     return judge
@@ -254,9 +254,9 @@ def _in_registry(role: str) -> Any:
 def _leader(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     (role, _), total = replies
     if role != "model":
-        return f"has {entry.member}, who is {role or 'nobody'}"
-    ought = _whole(total)
-    return None if ought == entry.value else f"has {entry.member} at {entry.value:.0f}, and the points are {ought}"
+        return f"has {entry.member}, whose role is {role or 'missing'}"
+    expected = _int_or_zero(total)
+    return None if expected == entry.value else f"has {entry.member} at {entry.value:.0f}, expected {expected}"
 
 
 def _asks_leader(entry: Entry) -> Sequence[Command]:
@@ -264,15 +264,15 @@ def _asks_leader(entry: Entry) -> Sequence[Command]:
 
 
 def _asks_points(entry: Entry) -> Sequence[Command]:
-    return () if entry.member == "total" else (PostState.asked(entry.member),)
+    return () if entry.member == "total" else (PostState.command(entry.member),)
 
 
 def _points(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if entry.member == "total":
         return None
-    facts = PostState(replies[0])
-    ought = facts.points if facts.author == entry.parts[0] and facts.shown else 0
-    return None if str(ought) == entry.value else f"has {entry.value} for {entry.member}, which has {ought}"
+    post = PostState(replies[0])
+    expected = post.points if post.author == entry.parts[0] and post.shown else 0
+    return None if str(expected) == entry.value else f"has {entry.value} for {entry.member}, expected {expected}"
 
 
 def _asks_sum(entry: Entry) -> Sequence[Command]:
@@ -280,9 +280,9 @@ def _asks_sum(entry: Entry) -> Sequence[Command]:
 
 
 def _sum(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    total = _whole(replies[1])
-    ought = sum(map(_whole, replies[0])) - total
-    return None if total == ought else f"total is {total}, and the posts have {ought}"
+    total = _int_or_zero(replies[1])
+    expected = sum(map(_int_or_zero, replies[0])) - total
+    return None if total == expected else f"total is {total}, expected {expected}"
 
 
 def _asks_comment(entry: Entry) -> Sequence[Command]:
@@ -295,8 +295,8 @@ def _asks_comment(entry: Entry) -> Sequence[Command]:
 
 def _comment(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     if replies[0] is None:
-        return "is not among its post's comments"
-    return "is not among its author's comments" if replies[1] is None else None
+        return "is missing in its post's comments"
+    return "is missing in its author's comments" if replies[1] is None else None
 
 
 def _asks_commented(entry: Entry) -> Sequence[Command]:
@@ -305,7 +305,7 @@ def _asks_commented(entry: Entry) -> Sequence[Command]:
 
 def _commented(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     wrong = replies[0] is not None and replies[0] != entry.parts[0]
-    return f"has {entry.member}, which is {replies[0]}'s" if wrong else None
+    return f"has {entry.member}, a comment of {replies[0]}" if wrong else None
 
 
 def _asks_leaving(entry: Entry) -> Sequence[Command]:
@@ -340,7 +340,7 @@ INVARIANTS = Invariants(
             "leaving",
             k.USER_LEAVING,
             _asks_leaving,
-            lambda entry, replies, now: None if replies[0] is not None else "is in no list of deletions under way",
+            lambda entry, replies, now: None if replies[0] is not None else "is missing in `users:leaving`",
             per_key=True,
         ),
         Invariant(

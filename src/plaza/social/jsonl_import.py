@@ -1,8 +1,7 @@
-"""`plaza import FILE.jsonl`: what another system knows, one record a line, through the same door as sync.
+"""`plaza import FILE.jsonl`: imports records of another system, one per line, through sync.
 
-Lines are taken in order, so a file that names users before their follows needs one run. How far a file is taken in is
-noted in Valkey after every batch; a run that was broken off goes on from there, and since taking a record twice changes
-nothing, it does not matter that some of the last batch comes again.
+Lines are imported in order, so a file that lists users before their follows needs one run. Progress is stored in Valkey
+after every batch, and the next run continues there. The last batch may be imported twice, which changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from plaza.social.sync import MAX_RECORDS, Kind, Sync
 
 KINDS: Final = frozenset(get_args(Kind))
 
-# A line that is longer than this is no record; it is reported and skipped without being held in memory.
+# Longer lines are reported and skipped, without reading them into memory.
 MAX_LINE_BYTES: Final = 1024 * 1024
 
 _decode = msgspec.json.Decoder().decode
@@ -31,7 +30,7 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that could not be taken in."""
+    """A line that could not be imported."""
 
     line: int
     why: str
@@ -42,7 +41,7 @@ class BadLine:
 
 @dataclass(slots=True)
 class ImportProgress:
-    """How far a file is taken in."""
+    """How far a file is imported."""
 
     offset: int = 0
     line: int = 0
@@ -51,7 +50,7 @@ class ImportProgress:
 
 @dataclass(slots=True)
 class ImportBatch:
-    """Lines of one kind that follow each other, and where the file goes on after them."""
+    """Consecutive lines of one kind, and the position after them."""
 
     kind: Kind
     lines: list[int]
@@ -67,30 +66,30 @@ class JsonlImporter:
         self.report = report
 
     async def run(self, path: Path, advance: Callable[[int], None] = lambda offset: None) -> ImportProgress:
-        """Take a file in, from where an earlier run stopped. `advance` is told the bytes that are done."""
-        print_of_file = await asyncio.to_thread(fingerprint, path)
-        progress = await self._resume(print_of_file)
+        """Import a file from where an earlier run stopped. `advance` is called with the bytes done."""
+        file_id = await asyncio.to_thread(fingerprint, path)
+        progress = await self._resume(file_id)
         advance(progress.offset)
         with path.open("rb") as file:
             file.seek(progress.offset)
             for batch in self._batches(file, progress):
-                await self._take(batch, progress)
+                await self._import(batch, progress)
                 progress.offset, progress.line = batch.offset, batch.line
                 advance(progress.offset)
-                noted = [progress.offset, progress.line, dict(progress.counts)]
-                await self.valkey.call("HSET", IMPORTS(), print_of_file, msgspec.json.encode(noted))
-        await self.valkey.call("HDEL", IMPORTS(), print_of_file)
+                stored = [progress.offset, progress.line, dict(progress.counts)]
+                await self.valkey.call("HSET", IMPORTS(), file_id, msgspec.json.encode(stored))
+        await self.valkey.call("HDEL", IMPORTS(), file_id)
         return progress
 
-    async def _resume(self, print_of_file: str) -> ImportProgress:
-        noted = await self.valkey.call("HGET", IMPORTS(), print_of_file)
-        if noted is None:
+    async def _resume(self, file_id: str) -> ImportProgress:
+        stored = await self.valkey.call("HGET", IMPORTS(), file_id)
+        if stored is None:
             return ImportProgress()
-        offset, line, counts = msgspec.json.decode(noted, type=tuple[int, int, dict[str, int]])
+        offset, line, counts = msgspec.json.decode(stored, type=tuple[int, int, dict[str, int]])
         return ImportProgress(offset, line, Counter(counts))
 
-    async def _take(self, batch: ImportBatch, progress: ImportProgress) -> None:
-        for result in await self.sync.take(batch.kind, batch.records):
+    async def _import(self, batch: ImportBatch, progress: ImportProgress) -> None:
+        for result in await self.sync.apply(batch.kind, batch.records):
             progress.counts[result.status] += 1
             if result.status == "error":
                 about = f"{result.field}: " if result.field else ""
@@ -119,8 +118,8 @@ class JsonlImporter:
             yield batch
 
     def _record(self, text: FileLine, number: int, progress: ImportProgress) -> dict[str, Any] | None:
-        """What a line says; None for an empty one, and for one that is reported."""
-        why = "this is longer than a megabyte"
+        """Return the record of a line; None if it is empty, or invalid and reported."""
+        why = "longer than 1 MiB"
         if text.content is not None:
             content = text.content.removeprefix(codecs.BOM_UTF8) if number == 1 else text.content
             if not content.strip():
@@ -128,7 +127,7 @@ class JsonlImporter:
             try:
                 record = _decode(content)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                why = f"this is not JSON: {error}"
+                why = f"not JSON: {error}"
             else:
                 if isinstance(record, dict) and record.get("type") in KINDS:
                     return record
@@ -158,7 +157,7 @@ def _lines(file: Any) -> Iterator[FileLine]:
 
 
 def fingerprint(path: Path) -> str:
-    """What tells this file from others, without reading all of it: its size, beginning and end."""
+    """Return an id of the file from its size, beginning and end, without reading all of it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         beginning = file.read(65_536)

@@ -1,5 +1,5 @@
-"""Every key of `social`. Those with `document` are the document's, to the letter; the others are what makes them
-cheap to keep true: the other side of a relation, an order for paging, a queue of work.
+"""Every key of social. Keys with `document` are the documented ones. The others follow them: the other side of a
+relation, an order for paging, a queue of work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plaza.core.keyspace import (
 )
 from plaza.core.tokens import USERNAME
 
-SELF, PUBLIC, ADMIN, NOBODY = KeyAccess.SELF, KeyAccess.PUBLIC, KeyAccess.ADMIN, KeyAccess.NONE
+SELF, PUBLIC, ADMIN, NO_ACCESS = KeyAccess.SELF, KeyAccess.PUBLIC, KeyAccess.ADMIN, KeyAccess.NONE
 
 MS = "Unix milliseconds"
 
@@ -28,54 +28,57 @@ PRIVATE = {
     "first_name": "first name",
     "last_name": "last name",
     "email": "e-mail address",
-    "phone": "telephone number",
-    "phone_number": "telephone number, as some clients call it",
+    "phone": "phone number",
+    "phone_number": "phone number, under the name that some clients use",
     "address": "postal address",
     "date_of_birth": "date of birth",
-    "birth_date": "date of birth, as some clients call it",
+    "birth_date": "date of birth, under the name that some clients use",
     "ssn": "social security number",
-    "credit_card": "credit card",
+    "credit_card": "credit card number",
     "bank_account": "bank account",
     "ip_address": "IP address",
-    "device_id": "device",
+    "device_id": "device id",
 }
-# As long as the routes let them be.
+# The same limits as in the routes.
 _LONG = {"address"}
 _LONG_CHARACTERS, _LINE_CHARACTERS = 2_000, 200
 
-# What is on a banned post is shown to admins only, as the routes have it.
+# Data of a banned post is shown to admins only, as in the routes.
 _BESIDE_POST = RequiresKey("post:<post>", repair="post <post>")
 _BANNED = HiddenWhile("post:<post>", "banned")
 
 USER = Key(
     "user:<username>",
     "hash",
-    "A profile.",
+    "A user's profile.",
     owner="username",
     fields=(
-        HashField("username", "the name, which is the id", value_regex="<username>", required=True),
-        HashField("display_name", "name to show"),
-        HashField("bio", "about this person", write=SELF, max_length=_LONG_CHARACTERS),
-        HashField("avatar", "URL of a picture"),
-        HashField("links", "links elsewhere", write=SELF, max_length=_LONG_CHARACTERS),
+        HashField("username", "the username, which is the id", value_regex="<username>", required=True),
+        HashField("display_name", "display name"),
+        HashField("bio", "biography", write=SELF, max_length=_LONG_CHARACTERS),
+        HashField("avatar", "URL of the avatar"),
+        HashField("links", "external links", write=SELF, max_length=_LONG_CHARACTERS),
         HashField("role", "`user`, `model` or `admin`", value_regex="user|model|admin", required=True),
         HashField("postCount", "number of posts", value_regex="<count>", required=True),
         HashField("followerCount", "number of followers", value_regex="<count>", required=True),
-        HashField("followingCount", "number of people followed", value_regex="<count>", required=True),
-        HashField("created_at", f"when the account was made, {MS}", value_regex="<ms>", required=True),
+        HashField("followingCount", "number of users followed", value_regex="<count>", required=True),
+        HashField("created_at", f"when the account was created, {MS}", value_regex="<ms>", required=True),
         *(
             HashField(name, says, SELF, SELF, _LONG_CHARACTERS if name in _LONG else _LINE_CHARACTERS)
             for name, says in PRIVATE.items()
         ),
-        HashField("password", "never here; what another client may have left is shown to nobody", read=NOBODY),
-        HashField("password_hash", "never here either: `auth:<username>` has it", read=NOBODY),
+        HashField("password", "Plaza never writes it; if another service does, no route returns it", read=NO_ACCESS),
+        HashField("password_hash", "Plaza never writes it here: it is in `auth:<username>`", read=NO_ACCESS),
         HashField(
-            "suspended_at", f"when an admin suspended the account, {MS}; absent if not", read=SELF, value_regex="<ms>"
+            "suspended_at",
+            f"time of the suspension, {MS}; absent if not suspended",
+            read=SELF,
+            value_regex="<ms>",
         ),
-        HashField("suspended_by", "who suspended it", read=SELF),
-        HashField("version", "counts changes of what posts copy from the profile", read=SELF, value_regex="<count>"),
+        HashField("suspended_by", "the admin who suspended it", read=SELF),
+        HashField("version", "number of changes of the fields that posts copy", read=SELF, value_regex="<count>"),
     ),
-    invariants=(Formula("no field is a password"),),
+    invariants=(Formula("no field holds a password"),),
     repair="user <username>",
     read=PUBLIC,
     write=SELF,
@@ -84,14 +87,14 @@ USER = Key(
 USER_POSTS = Key(
     "user:<username>:posts",
     "zset",
-    "Everything someone has posted, banned posts too.",
+    "A user's posts, including banned ones.",
     contains="post id",
-    score=f"creation, {MS}",
+    score=f"creation time, {MS}",
     owner="username",
     element_regex="<post>",
     invariants=(
         CountField("user:<username>", "postCount"),
-        Formula("each is this person's post, at its `created_at`"),
+        Formula("each is a post of this user, scored by its `created_at`"),
         RequiresKey("user:<username>", repair="gone <username>"),
     ),
     repair="authored <post> <username>",
@@ -101,7 +104,7 @@ USER_POSTS = Key(
 USER_FOLLOWERS = Key(
     "user:<username>:followers",
     "set",
-    "Who follows this person.",
+    "The users who follow this user.",
     contains="username",
     owner="username",
     element_regex="<username>",
@@ -117,7 +120,7 @@ USER_FOLLOWERS = Key(
 USER_FOLLOWING = Key(
     "user:<username>:following",
     "set",
-    "Whom this person follows. This is the fact of a follow.",
+    "The users that this user follows. Source data of a follow.",
     contains="username",
     owner="username",
     element_regex="<username>",
@@ -133,9 +136,9 @@ USER_FOLLOWING = Key(
 USER_BOOKMARKED = Key(
     "user:<username>:bookmarked",
     "zset",
-    "What someone has bookmarked. This is the fact of a bookmark.",
+    "The posts that a user bookmarked. Source data of a bookmark.",
     contains="post id",
-    score=f"when it was bookmarked, {MS}",
+    score=f"time of the bookmark, {MS}",
     owner="username",
     element_regex="<post>",
     invariants=(MirrorOf("post:<post>:bookmarks"),),
@@ -146,9 +149,9 @@ USER_BOOKMARKED = Key(
 USER_FOLLOWERS_RECENT = Key(
     "user:<username>:followers:recent",
     "zset",
-    "The followers in the order they came, for paging.",
+    "The followers by time of the follow, for paging.",
     contains="username",
-    score=f"when they followed, {MS}",
+    score=f"time of the follow, {MS}",
     owner="username",
     element_regex="<username>",
     invariants=(
@@ -161,9 +164,9 @@ USER_FOLLOWERS_RECENT = Key(
 USER_FOLLOWING_RECENT = Key(
     "user:<username>:following:recent",
     "zset",
-    "The people followed in the order of following, for paging and for building a home feed.",
+    "The users followed by time of the follow, for paging and for building a home feed.",
     contains="username",
-    score=f"when the follow began, {MS}",
+    score=f"time of the follow, {MS}",
     owner="username",
     element_regex="<username>",
     invariants=(SameMembers("user:<username>:following"),),
@@ -173,9 +176,9 @@ USER_FOLLOWING_RECENT = Key(
 USER_LIKED = Key(
     "user:<username>:liked",
     "zset",
-    "What someone likes: the other side of `post:<post>:likes`, for showing and for leaving.",
+    "The posts that a user likes: the other side of `post:<post>:likes`, for flags and for account deletion.",
     contains="post id",
-    score=f"when it was liked, {MS}",
+    score=f"time of the like, {MS}",
     owner="username",
     element_regex="<post>",
     invariants=(MirrorOf("post:<post>:likes:recent", same_score=True),),
@@ -185,9 +188,9 @@ USER_LIKED = Key(
 USER_COMMENTS = Key(
     "user:<username>:comments",
     "zset",
-    "Someone's comments, for leaving and for the export.",
+    "A user's comments, for account deletion and export.",
     contains="comment id",
-    score=f"creation, {MS}",
+    score=f"creation time, {MS}",
     owner="username",
     element_regex="<comment>",
     invariants=(ScoreField("comment:<comment>", "created_at"),),
@@ -197,9 +200,9 @@ USER_COMMENTS = Key(
 USER_BLOCKED = Key(
     "user:<username>:blocked",
     "zset",
-    "Whom this person blocks.",
+    "The users that this user blocks.",
     contains="username",
-    score=f"since when, {MS}",
+    score=f"since, {MS}",
     owner="username",
     element_regex="<username>",
     invariants=(MirrorOf("user:<username>:blocked_by", same_score=True),),
@@ -209,9 +212,9 @@ USER_BLOCKED = Key(
 USER_BLOCKED_BY = Key(
     "user:<username>:blocked_by",
     "zset",
-    "Who blocks this person. Blocking hides both ways, so both sides know it.",
+    "The users who block this user. A block hides each from the other, so both sides are indexed.",
     contains="username",
-    score=f"since when, {MS}",
+    score=f"since, {MS}",
     owner="username",
     element_regex="<username>",
     invariants=(MirrorOf("user:<username>:blocked", same_score=True),),
@@ -221,9 +224,9 @@ USER_BLOCKED_BY = Key(
 USER_MUTED = Key(
     "user:<username>:muted",
     "zset",
-    "Whose posts this person does not want in feeds.",
+    "The users that this user mutes: their posts are left out of feeds.",
     contains="username",
-    score=f"since when, {MS}",
+    score=f"since, {MS}",
     owner="username",
     element_regex="<username>",
     invariants=(MirrorOf("user:<username>:muted_by", same_score=True),),
@@ -233,9 +236,9 @@ USER_MUTED = Key(
 USER_MUTED_BY = Key(
     "user:<username>:muted_by",
     "zset",
-    "Who mutes this person, so that nothing is left behind when the account goes.",
+    "The users who mute this user, for account deletion.",
     contains="username",
-    score=f"since when, {MS}",
+    score=f"since, {MS}",
     owner="username",
     element_regex="<username>",
     invariants=(MirrorOf("user:<username>:muted", same_score=True),),
@@ -245,14 +248,14 @@ USER_MUTED_BY = Key(
 USER_POINTS = Key(
     "user:<username>:points",
     "hash",
-    "Engagement points of each post of this person that is not banned and has any, and their sum.",
+    "Engagement points of each of the user's posts that is not banned and has any, and their sum.",
     contains="post id → points; `total` → their sum",
     owner="username",
     element_regex="<post>|total",
     value_regex="<count>",
     invariants=(
         Formula("`likes*3 + comments*5 + bookmarks*4` of each post"),
-        Formula("`total` is the sum of the others"),
+        Formula("`total` is the sum of the other fields"),
         RequiresKey("user:<username>", repair="gone <username>"),
     ),
     repair="points <username>",
@@ -261,11 +264,11 @@ USER_POINTS = Key(
 USER_LEAVING = Key(
     "user:<username>:leaving",
     "string",
-    "This account is being deleted: the name is not free until nothing of it is left.",
-    contains=f"since when, {MS}",
+    "This account is being deleted. The username is free when nothing of it is left.",
+    contains=f"since, {MS}",
     owner="username",
     element_regex="<ms>",
-    invariants=(Formula("the user is in `users:leaving`"),),
+    invariants=(Formula("the username is in `users:leaving`"),),
     repair="leaving <username>",
     marks_deletion_of="username",
     lifetime="until the deletion is done",
@@ -274,11 +277,11 @@ USER_LEAVING = Key(
 USERS_LEAVING = Key(
     "users:leaving",
     "zset",
-    "Accounts whose deletion is under way, so that a worker can go on with it.",
+    "Accounts that are being deleted, so that a worker can continue.",
     contains="username",
-    score=f"since when, {MS}",
+    score=f"since, {MS}",
     element_regex="<username>",
-    invariants=(Formula("each has its `user:<username>:leaving`"),),
+    invariants=(Formula("each has a `user:<username>:leaving`"),),
     repair="leaving <username>",
     lifetime="until the deletion is done",
     read=ADMIN,
@@ -286,15 +289,15 @@ USERS_LEAVING = Key(
 USER_RENAMING = Key(
     "user:<username>:renaming",
     "hash",
-    "This account is being renamed. Neither its old nor its new name is to be had until all is moved.",
+    "This account is being renamed. Both usernames are reserved until everything is moved.",
     owner="username",
     fields=(
-        HashField("to", "beside the old name: the new one", read=ADMIN),
-        HashField("since", f"beside the old name: when it began, {MS}", read=ADMIN),
+        HashField("to", "at the old username: the new one", read=ADMIN),
+        HashField("since", f"at the old username: start time, {MS}", read=ADMIN),
         HashField(
-            "phase", "beside the old name: `begun`, `moving`, or `closing` once the new one is its owner's", read=ADMIN
+            "phase", "at the old username: `begun`, `moving`, or `closing` when the new account can sign in", read=ADMIN
         ),
-        HashField("from", "beside the new name: the old one", read=ADMIN),
+        HashField("from", "at the new username: the old one", read=ADMIN),
     ),
     marks_deletion_of="username",
     lifetime="until the renaming is done",
@@ -303,26 +306,26 @@ USER_RENAMING = Key(
 USERS_RENAMING = Key(
     "users:renaming",
     "hash",
-    "Accounts that are being renamed, so that a worker can go on with it.",
-    contains="old name → new name",
+    "Accounts that are being renamed, so that a worker can continue.",
+    contains="old username → new username",
     lifetime="until the renaming is done",
     read=ADMIN,
 )
 USERS_RESTYLE = Key(
     "users:restyle",
     "hash",
-    "Whose posts still show an older avatar, display name or role.",
-    contains="username → `version|position`: the profile's version, and how far its posts are done",
+    "Users whose posts still have an old avatar, display name or role.",
+    contains="username → `version|position`: the profile's version, and the last post updated",
     element_regex="<username>",
     value_regex=r"<count>\|.*",
-    lifetime="until all posts are done",
+    lifetime="until all posts are updated",
     read=ADMIN,
 )
 IMPORTS = Key(
     "imports",
     "hash",
-    "Files that `plaza import` has not finished, so that the next run goes on where the last one stopped.",
-    contains="fingerprint of the file → JSON `[bytes done, lines done, counts]`",
+    "Unfinished files of `plaza import`, so that the next run continues where the last one stopped.",
+    contains="id of the file → JSON `[bytes done, lines done, counts]`",
     value_regex=r"\[.*\]",
     lifetime="until the file is done",
     read=ADMIN,
@@ -330,9 +333,9 @@ IMPORTS = Key(
 AUTH_USER = Key(
     "auth:<username>",
     "hash",
-    "What proves who someone is. No route or proxy reads it out.",
+    "A user's credentials. No route or proxy reads them.",
     contains="`password_hash` → argon2 or bcrypt; family of refresh tokens → `sha256 of the current one|expiry in ms`; "
-    "`registered` → hashes of the `Idempotency-Key` and of the profile it was registered with, and when",
+    "`registered` → hashes of the `Idempotency-Key` and the profile of the registration, and its time",
     owner="username",
     element_regex="password_hash|synced_hash|registered|family:.+",
     invariants=(RequiresKey("user:<username>"),),
@@ -342,34 +345,32 @@ AUTH_USER = Key(
 POST = Key(
     "post:<post>",
     "hash",
-    "A post, with what feeds show of its author.",
+    "A post, with a copy of its author's profile.",
     owner="post",
     fields=(
         HashField("id", "UUID", value_regex="<post>", required=True),
         HashField("user_id", "username of the author", value_regex="<username>", required=True),
         HashField("content", "the text", required=True),
         HashField("media_url", "URL of an image or video"),
-        HashField("created_at", f"creation, {MS}", value_regex="<ms>", required=True),
-        HashField("edited_at", f"last edit, {MS}; absent if never", value_regex="<ms>"),
-        HashField("hashtags", "its tags, lower case, joined by commas", value_regex=r"[^\s{}:#]*"),
+        HashField("created_at", f"creation time, {MS}", value_regex="<ms>", required=True),
+        HashField("edited_at", f"time of the last edit, {MS}; absent if never edited", value_regex="<ms>"),
+        HashField("hashtags", "hashtags, lower case, separated by commas", value_regex=r"[^\s{}:#]*"),
         HashField("username", "the author's username", value_regex="<username>", required=True),
         HashField("avatar", "the author's avatar"),
         HashField("display_name", "the author's display name"),
         HashField("user_role", "the author's role", value_regex="user|model|admin", required=True),
-        HashField(
-            "user_version", "which version of the profile these were copied from", read=ADMIN, value_regex="<count>"
-        ),
+        HashField("user_version", "the version of the profile that was copied", read=ADMIN, value_regex="<count>"),
         HashField("likesCount", "number of likes", value_regex="<count>", required=True),
         HashField("commentsCount", "number of comments", value_regex="<count>", required=True),
         HashField("bookmarksCount", "number of bookmarks", value_regex="<count>", required=True),
         HashField("banned", "`true`, or absent", value_regex="true"),
-        HashField("banned_at", f"when, {MS}", read=ADMIN, value_regex="<ms>"),
-        HashField("banned_by", "by whom", read=ADMIN),
+        HashField("banned_at", f"time of the ban, {MS}", read=ADMIN, value_regex="<ms>"),
+        HashField("banned_by", "the admin who banned it", read=ADMIN),
     ),
     invariants=(
         Reference("user:<username>", "user_id"),
-        Formula("it stands in every feed and sum where it belongs"),
-        Formula("what it shows of its author is the author's, or `users:restyle` knows"),
+        Formula("every feed and sum that should have it has it"),
+        Formula("its copy of the profile is current, or the author is in `users:restyle`"),
     ),
     repair="post <post>",
     read=PUBLIC,
@@ -379,7 +380,7 @@ POST = Key(
 POST_LIKES = Key(
     "post:<post>:likes",
     "set",
-    "Who likes a post. This is the fact of a like.",
+    "The users who like a post. Source data of a like.",
     contains="username",
     owner="post",
     element_regex="<username>",
@@ -392,9 +393,9 @@ POST_LIKES = Key(
 POST_LIKES_RECENT = Key(
     "post:<post>:likes:recent",
     "zset",
-    "The likes in the order they came, for paging.",
+    "The likes by time, for paging.",
     contains="username",
-    score=f"when, {MS}",
+    score=f"time, {MS}",
     owner="post",
     element_regex="<username>",
     invariants=(SameMembers("post:<post>:likes"), _BESIDE_POST),
@@ -405,7 +406,7 @@ POST_LIKES_RECENT = Key(
 POST_BOOKMARKS = Key(
     "post:<post>:bookmarks",
     "set",
-    "Who has bookmarked a post.",
+    "The users who bookmarked a post.",
     contains="username",
     owner="post",
     element_regex="<username>",
@@ -432,7 +433,7 @@ POST_COMMENTS_RECENT = Key(
     "zset",
     "The comments by time, for paging.",
     contains="comment id",
-    score=f"creation, {MS}",
+    score=f"creation time, {MS}",
     owner="post",
     element_regex="<comment>",
     invariants=(SameMembers("post:<post>:comments"), ScoreField("comment:<comment>", "created_at"), _BESIDE_POST),
@@ -443,7 +444,7 @@ POST_COMMENTS_RECENT = Key(
 POST_EDITS = Key(
     "post:<post>:edits",
     "list",
-    "What a post said before each edit, oldest first.",
+    "The texts of a post before each edit, oldest first.",
     contains="JSON `{content, hashtags, until}`, `until` in Unix milliseconds",
     owner="post",
     element_regex=r"\{.*\}",
@@ -454,9 +455,9 @@ POST_EDITS = Key(
 POSTS_LEAVING = Key(
     "posts:leaving",
     "zset",
-    "Deleted posts that many had liked, bookmarked or commented on, whose other sides are still being cleared.",
+    "Deleted posts whose likes, bookmarks and comments are still being deleted.",
     contains="post id",
-    score=f"since when, {MS}",
+    score=f"since, {MS}",
     element_regex="<post>",
     marks_deletion_of="post",
     lifetime="until the deletion is done",
@@ -469,12 +470,12 @@ COMMENT = Key(
     owner="comment",
     fields=(
         HashField("id", "UUID", value_regex="<comment>", required=True),
-        HashField("post_id", "the post it is on", value_regex="<post>", required=True),
-        HashField("username", "who wrote it", value_regex="<username>", required=True),
+        HashField("post_id", "id of the post", value_regex="<post>", required=True),
+        HashField("username", "username of the author", value_regex="<username>", required=True),
         HashField("content", "the text", required=True),
-        HashField("created_at", f"creation, {MS}", value_regex="<ms>", required=True),
+        HashField("created_at", f"creation time, {MS}", value_regex="<ms>", required=True),
     ),
-    invariants=(Reference("post:<post>", "post_id"), Formula("its post and its author have it among their comments")),
+    invariants=(Reference("post:<post>", "post_id"), Formula("it is in the comments of its post and of its author")),
     repair="commented <comment> <username>",
     read=PUBLIC,
     hidden=HiddenWhile("post:<post>", "banned", via="post_id"),
@@ -485,9 +486,9 @@ EXPLORE_FEED = Key(
     "zset",
     "All posts that are not banned.",
     contains="post id",
-    score=f"creation, {MS}",
+    score=f"creation time, {MS}",
     element_regex="<post>",
-    invariants=(Formula("each is a post that is not banned, at its `created_at`"),),
+    invariants=(Formula("each is a post that is not banned, scored by its `created_at`"),),
     repair="post <post>",
     read=PUBLIC,
     document="explore:feed",
@@ -495,12 +496,12 @@ EXPLORE_FEED = Key(
 HASHTAG_POSTS = Key(
     "hashtag:<tag>:posts",
     "zset",
-    "The posts with a tag that are not banned.",
+    "The posts with a hashtag that are not banned.",
     contains="post id",
-    score=f"creation, {MS}",
+    score=f"creation time, {MS}",
     owner="tag",
     element_regex="<post>",
-    invariants=(Formula("each is a post with the tag that is not banned, at its `created_at`"),),
+    invariants=(Formula("each is a post with the hashtag that is not banned, scored by its `created_at`"),),
     repair="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:posts",
@@ -508,12 +509,12 @@ HASHTAG_POSTS = Key(
 HASHTAG_RANKED = Key(
     "hashtag:<tag>:ranked",
     "zset",
-    "The posts with a tag that are not banned and not older than 14 days, by engagement.",
+    "The posts with a hashtag that are not banned and at most 14 days old, by engagement.",
     contains="post id",
     score="`(likes*3 + comments*5 + bookmarks*4) / (hours since creation + 1)`, within 2%",
     owner="tag",
     element_regex="<post>",
-    invariants=(Formula("each is a post with the tag that is not banned"),),
+    invariants=(Formula("each is a post with the hashtag that is not banned"),),
     repair="tagged <post> <tag>",
     read=PUBLIC,
     document="hashtag:<tag>:ranked",
@@ -521,55 +522,55 @@ HASHTAG_RANKED = Key(
 RANKING_DUE = Key(
     "ranking:due",
     "zset",
-    "When each post with tags must be scored again, so that its stored scores stay within 2% as time passes.",
+    "When each post with hashtags is due to be rescored, so that stored scores stay within 2% of the formula.",
     contains="post id",
-    score=f"when, {MS}",
+    score=f"time, {MS}",
     element_regex="<post>",
-    invariants=(Reference("post:<post>"), Formula("exactly the posts of `ranking:posts`")),
+    invariants=(Reference("post:<post>"), Formula("the same posts as in `ranking:posts`")),
     repair="post <post>",
-    lifetime="a post leaves after 14 days",
+    lifetime="a post is removed after 14 days",
     read=ADMIN,
 )
 RANKING_POSTS = Key(
     "ranking:posts",
     "hash",
-    "What scoring a post again takes, in little: posts themselves need not be read.",
+    "What rescoring needs of each post, so that the posts need not be read.",
     contains="post id → `created_at|points|tags`",
     element_regex="<post>",
     value_regex=r"<ms>\|<count>\|.+",
-    invariants=(Formula("what the post itself says"),),
+    invariants=(Formula("the values of the post"),),
     repair="post <post>",
-    lifetime="a post leaves after 14 days",
+    lifetime="a post is removed after 14 days",
     read=ADMIN,
 )
 FEEDS_PUSH = Key(
     "feeds:push",
     "zset",
-    "Posts that are still to be put into the home feeds that exist, in the background.",
+    "Queue of new posts to be added to existing home feeds.",
     contains="post id",
     element_regex="<post>",
-    score=f"creation, {MS}",
-    lifetime="until they are",
+    score=f"creation time, {MS}",
+    lifetime="until it is processed",
     read=ADMIN,
 )
 FEEDS_DROP = Key(
     "feeds:drop",
     "zset",
-    "Deleted posts that are still to be taken out of the home feeds that exist, in the background.",
+    "Queue of deleted posts to be removed from existing home feeds.",
     contains="`<author>|<post id>`",
     element_regex=r"<username>\|<post>",
-    score=f"when it was deleted, {MS}; 0 if that is not known",
-    lifetime="until they are",
+    score=f"time of the deletion, {MS}; 0 if unknown",
+    lifetime="until it is processed",
     read=ADMIN,
 )
 USERS_REGULAR = Key(
     "users:regular",
     "zset",
-    "Everyone with the role `user`.",
+    "Users with the role `user`.",
     contains="username",
-    score=f"when the account was made, {MS}",
+    score=f"when the account was created, {MS}",
     element_regex="<username>",
-    invariants=(Formula("each has that role, and was made then"),),
+    invariants=(Formula("each has that role, scored by its `created_at`"),),
     repair="user <username>",
     read=PUBLIC,
     document="users:regular",
@@ -577,11 +578,11 @@ USERS_REGULAR = Key(
 USERS_MODELS = Key(
     "users:models",
     "zset",
-    "Everyone with the role `model`.",
+    "Users with the role `model`.",
     contains="username",
-    score=f"when the account was made, {MS}",
+    score=f"when the account was created, {MS}",
     element_regex="<username>",
-    invariants=(Formula("each has that role, and was made then"),),
+    invariants=(Formula("each has that role, scored by its `created_at`"),),
     repair="user <username>",
     read=PUBLIC,
     document="users:models",
@@ -589,11 +590,11 @@ USERS_MODELS = Key(
 MODELS_TOP_ENGAGEMENT = Key(
     "models:top:engagement",
     "zset",
-    "The models by the engagement of all their posts that are not banned.",
+    "Models by the total engagement of their posts that are not banned.",
     contains="username",
-    score="`likes*3 + comments*5 + bookmarks*4`, summed",
+    score="sum of `likes*3 + comments*5 + bookmarks*4`",
     element_regex="<username>",
-    invariants=(Formula("the `total` of `user:<username>:points`, of everyone who is a model"),),
+    invariants=(Formula("each is a model, scored by the `total` of `user:<username>:points`"),),
     repair="user <username>",
     read=PUBLIC,
     document="models:top:engagement",
@@ -604,9 +605,9 @@ HOME_SECONDS = 900
 TMP_HOME = Key(
     "tmp:home:<username>",
     "zset",
-    "The newest posts of everyone this person follows.",
+    "The newest posts of the users that this user follows.",
     contains="post id",
-    score=f"creation, {MS}",
+    score=f"creation time, {MS}",
     owner="username",
     element_regex="<post>",
     lifetime="15 minutes after the last read",
@@ -617,10 +618,10 @@ TMP_HOME = Key(
 TMP_HOME_STATE = Key(
     "tmp:home:<username>:state",
     "hash",
-    "How much the home feed beside it holds.",
+    "What the cached home feed contains.",
     contains=(
-        "`upto` → posts made until then are in it; `floor` → posts made after that are in it ('' if all are); "
-        "`follows` → whom it was built from"
+        "`upto` → posts created before are merged; `floor` → complete from this time on ('' if it has all posts); "
+        "`follows` → number and time of the follows that it was built from"
     ),
     owner="username",
     element_regex="upto|floor|follows",

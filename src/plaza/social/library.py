@@ -1,11 +1,24 @@
-"""The Lua library of social: one file per noun, in the order in which they build on each other, on top of paging's."""
+"""Social's Lua library: one file per noun, in the order in which they use each other, on top of paging's."""
 
 from __future__ import annotations
 
 from plaza.core import paging
 from plaza.core.functions import Library
+from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
 from plaza.social.keys import CATALOGUE
+from plaza.social.model import BOOKMARK_POINTS, COMMENT_POINTS, HOUR_MS, LIKE_POINTS, RANKED_MS
 
 _NOUNS = ("users", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
 
-LIBRARY = Library.read("social", CATALOGUE, "plaza.social.lua", *_NOUNS, base=paging.LIBRARY)
+_CONSTANTS: dict[str, int] = {
+    "HOUR_MS": HOUR_MS,
+    "RANKED_MS": RANKED_MS,
+    "LIKE_POINTS": LIKE_POINTS,
+    "COMMENT_POINTS": COMMENT_POINTS,
+    "BOOKMARK_POINTS": BOOKMARK_POINTS,
+    "MERGE_OVERLAP_MS": MERGE_OVERLAP_MS,
+    "MAX_MERGED": MAX_MERGED,
+    "MAX_FOLLOWED_READ": MAX_FOLLOWED_READ,
+}
+
+LIBRARY = Library.read("social", CATALOGUE, "plaza.social.lua", *_NOUNS, base=paging.LIBRARY, constants=_CONSTANTS)

@@ -1,4 +1,4 @@
-"""What social speaks of, and the rules that need nobody's data: points, scores, who may see which field."""
+"""Social's types, and pure functions: reading hashes, points and scores."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS
 from plaza.social.keys import PRIVATE, UUID
 
-# TextLine breaks and tabs are allowed in longer texts. `\Z`, because `$` would let a line break pass at the end.
+# Line breaks and tabs are allowed in longer texts. `\Z`, because `$` accepts a line break at the end.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
-# Spaces, and what has no width at all.
-_UNSEEN = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-_LINE = described_pattern("Give one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
-_LONG = described_pattern("Give a text without control characters", rf"^[^{_CONTROL}]*\Z")
+# Spaces and zero-width characters.
+_INVISIBLE = r"\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+_LINE = described_pattern("Must be one line without control characters", r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
+_LONG = described_pattern("Must not contain control characters", rf"^[^{_CONTROL}]*\Z")
 _TEXT = described_pattern(
-    "Give a text in which there is something to see, and no control characters",
-    rf"^(?s:(?=.*[^{_UNSEEN}{_CONTROL}]))[^{_CONTROL}]*\Z",
+    "Must contain visible characters and no control characters",
+    rf"^(?s:(?=.*[^{_INVISIBLE}{_CONTROL}]))[^{_CONTROL}]*\Z",
 )
 _URL = described_pattern(
-    "Give an address that begins with https://, http:// or /",
-    # `//host` and `/\host` lead elsewhere, whatever they look like.
+    "Must be a URL that begins with https://, http:// or /",
+    # Browsers read `//host` and `/\host` as another host.
     r"^(|https?://[^\s\x00-\x1f\x7f]+|/(?![/\\])[^\s\x00-\x1f\x7f]*)\Z",
 )
-_ID = described_pattern("An id is a UUID in small letters", rf"^{UUID}\Z")
-_NAME = described_pattern("A name has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
+_ID = described_pattern("Must be a UUID in lower case", rf"^{UUID}\Z")
+_NAME = described_pattern("A username has 1 to 30 of A-Z a-z 0-9 . _ -", r"^[A-Za-z0-9._-]{1,30}\Z")
 
 MAX_CONTENT_CHARACTERS: Final = 10_000
 MAX_COMMENT_CHARACTERS: Final = 2_000
 
-# What people may call themselves is checked by `core.tokens.is_username` too: `me` and `AUTH` are nobody.
+# Registration also checks `core.tokens.is_username`, which refuses `me` and `AUTH`.
 Username = Annotated[str, Meta(pattern=_NAME, description="Case-sensitive.")]
 PostId = Annotated[str, Meta(pattern=_ID)]
 CommentId = Annotated[str, Meta(pattern=_ID)]
@@ -85,19 +85,19 @@ POST_FIELDS: Final = (
 
 
 class NoProfile(NotFound):
-    title, code = "There is no profile of that name", "no_profile"
+    title, code = "No user has this name", "no_profile"
 
 
 class UsernameTaken(Conflict):
-    title, code = "That name is taken", "username_taken"
+    title, code = "This username is taken", "username_taken"
 
 
 class WrongPassword(Unauthenticated):
-    title, code = "The name or the password is wrong", "wrong_password"
+    title, code = "Username or password is wrong", "wrong_password"
 
 
 class InvalidRefreshToken(Unauthenticated):
-    title, code = "The refresh token is not valid", "bad_refresh_token"
+    title, code = "Invalid refresh token", "bad_refresh_token"
 
 
 class AccountSuspended(Forbidden):
@@ -105,11 +105,11 @@ class AccountSuspended(Forbidden):
 
 
 class SelfRelation(Invalid):
-    title, code = "Not with oneself", "not_yourself"
+    title, code = "Not allowed with yourself", "not_yourself"
 
 
 class Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What people may say of themselves. Null takes a field away."""
+    """The profile fields that a user can set. Null removes a field."""
 
     display_name: TextLine | UnsetType | None = UNSET
     bio: LongText | UnsetType | None = UNSET
@@ -179,7 +179,7 @@ class NewComment(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class User(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A profile. Private fields are there only for its own person."""
+    """A profile. Private fields are included only for the user themself."""
 
     id: str
     username: str
@@ -209,7 +209,7 @@ class User(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class TopModel(User, kw_only=True):
-    """A model, with the engagement of all posts together."""
+    """A model, with the total engagement of their posts."""
 
     engagement: int
 
@@ -222,7 +222,7 @@ class SignedIn(msgspec.Struct):
 
 
 class Post(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A post, with whether the reader likes and has bookmarked it."""
+    """A post, with the viewer's like and bookmark flags."""
 
     id: str
     user_id: str
@@ -266,7 +266,7 @@ class TopModels(msgspec.Struct):
 
 
 class TopPosts(msgspec.Struct):
-    """The best posts of one tag."""
+    """The best posts of one hashtag."""
 
     hashtag: str
     posts: list[FeedItem]
@@ -290,7 +290,7 @@ class CommentPage(msgspec.Struct):
 
 
 class Engagement(msgspec.Struct, omit_defaults=True):
-    """How a post stands after a like, a bookmark or a comment. `changed` is false if it was so already."""
+    """The result of a like or a bookmark. `changed` is false if nothing changed."""
 
     id: str
     changed: bool
@@ -301,7 +301,7 @@ class Engagement(msgspec.Struct, omit_defaults=True):
 
 
 class Relation(msgspec.Struct):
-    """How the caller stands to a person after following, blocking or muting them. `id` is that person's."""
+    """The result of following, blocking or muting a user. `id` is that user's username."""
 
     id: str
     username: str
@@ -311,7 +311,7 @@ class Relation(msgspec.Struct):
 
 
 class RelationFlags(NamedTuple):
-    """How one person stands to another."""
+    """What the viewer does with another user."""
 
     follows: bool = False
     mutes: bool = False
@@ -324,14 +324,14 @@ class DeletionResult(msgspec.Struct):
 
 
 def public_user(values: Sequence[str | None]) -> User | None:
-    """A public profile from its `PUBLIC_FIELDS`, in their order; None if there is none."""
-    name, shown, bio, avatar, links, role, posts, followers, following, created = values
+    """Return a public profile from the values of `PUBLIC_FIELDS`; None if there is none."""
+    name, display_name, bio, avatar, links, role, posts, followers, following, created = values
     if name is None:
         return None
     return User(
         id=name,
         username=name,
-        display_name=shown or "",
+        display_name=display_name or "",
         bio=bio or "",
         avatar=avatar or "",
         links=links or "",
@@ -344,7 +344,7 @@ def public_user(values: Sequence[str | None]) -> User | None:
 
 
 def user_from_hash(fields: Mapping[str, str], *, private: bool = False) -> User:
-    """A profile from its hash. Only `private` lets through what is for its own person."""
+    """Return a profile from its hash; `private` includes the fields for the user themself."""
     user = public_user([fields.get(name) for name in PUBLIC_FIELDS])
     assert user is not None, "a profile has its name"
     if private:
@@ -356,8 +356,8 @@ def user_from_hash(fields: Mapping[str, str], *, private: bool = False) -> User:
 
 
 def post_from_values(values: Sequence[str | None], *, liked: bool, bookmarked: bool) -> Post | None:
-    """A post from its `POST_FIELDS`, in their order; None if there is none. A page makes many, hence no dictionary."""
-    (id, author, content, media, created, edited, tags, name, avatar, shown, role, likes, comments, bookmarks,
+    """Return a post from the values of `POST_FIELDS`; None if there is none. Takes a list because pages read many."""
+    (id, author, content, media, created, edited, tags, name, avatar, display_name, role, likes, comments, bookmarks,
      banned, banned_at, banned_by) = values  # fmt: skip
     if id is None or author is None:
         return None
@@ -365,7 +365,7 @@ def post_from_values(values: Sequence[str | None], *, liked: bool, bookmarked: b
         id=id,
         user_id=author,
         username=name or author,
-        display_name=shown or "",
+        display_name=display_name or "",
         avatar=avatar or "",
         user_role=role or "user",
         content=content or "",
@@ -385,7 +385,7 @@ def post_from_values(values: Sequence[str | None], *, liked: bool, bookmarked: b
 
 
 def post_from_hash(fields: Mapping[str, str], *, liked: bool, bookmarked: bool) -> Post:
-    """A post from its hash."""
+    """Return a post from its hash."""
     post = post_from_values([fields.get(name) for name in POST_FIELDS], liked=liked, bookmarked=bookmarked)
     assert post is not None, "a post has its id"
     return post
@@ -402,15 +402,18 @@ def comment_from_hash(fields: Mapping[str, str]) -> Comment:
 
 
 HOUR_MS: Final = 3_600_000
-# After this a post is no longer ranked.
+# Older posts are not ranked.
 RANKED_MS: Final = 14 * 24 * HOUR_MS
 
 
+LIKE_POINTS, COMMENT_POINTS, BOOKMARK_POINTS = 3, 5, 4
+
+
 def points(likes: int, comments: int, bookmarks: int) -> int:
-    return likes * 3 + comments * 5 + bookmarks * 4
+    return likes * LIKE_POINTS + comments * COMMENT_POINTS + bookmarks * BOOKMARK_POINTS
 
 
 def score(points: int, created_at: int, now_ms: int) -> float:
-    """The document's formula: engagement that fades with the hours; nothing after 14 days."""
+    """Return the documented engagement score, which decays with age; 0 after 14 days."""
     age = max(now_ms - created_at, 0)
     return points / (age / HOUR_MS + 1) if age <= RANKED_MS else 0.0

@@ -159,7 +159,7 @@ class SocialPersonalData:
 
     async def _free_username(self, name: str, since: str, keys: Sequence[str]) -> bool:
         own = [k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
-        return bool(await self.functions.run("social_left", [*own, *keys, k.USER_POINTS(name)], name, since))
+        return bool(await self.functions.run("social_end_deletion", [*own, *keys, k.USER_POINTS(name)], name, since))
 
     async def _next_batch(self, name: str, since: str, key: str) -> list[str]:
         """Return some entries of a list; none if the username is free by now."""
@@ -170,7 +170,7 @@ class SocialPersonalData:
 
     async def _drop_entries(self, name: str, since: str, key: str, members: Sequence[str]) -> None:
         """Remove entries that could not be undone because their other side does not exist."""
-        await self.functions.run("social_drop_left", [k.USER_LEAVING(name), key], since, *members)
+        await self.functions.run("social_drop_deleted_entries", [k.USER_LEAVING(name), key], since, *members)
 
     async def _undo_all(self, name: str, since: str, key: str, undo: Undo) -> None:
         while members := await self._next_batch(name, since, key):

@@ -1,11 +1,11 @@
-"""Posts as a reader sees them: with their flags, and without what is not for this reader.
+"""Reads posts for a viewer: with the viewer's flags, without posts that are hidden from the viewer.
 
-Everything a page shows comes in one batch. Most pages show what other pages have just shown, so on one server posts and
-cards stay at hand in this process, and Valkey says when one changes. The news comes on the connection that tells the
-ids of a list, ahead of them: who asks for a list after a change sees the change. What is not at hand is read by a
-question that knows the way from posts to their authors, in the same round trip as the reader's own flags.
+Most pages show posts that other pages have just loaded, so on one server posts and profiles are cached in the process,
+and Valkey's client tracking invalidates them. An invalidation arrives on the same connection as the ids of a list, and
+before them: a list read after a change shows the change. What is not cached is read by one query that follows posts to
+their authors, in the same round trip as the viewer's flags.
 
-On a cluster the way from a post to its author leads to another node: no news in order, and a second batch.
+On a cluster a post's author is on another node. So nothing is cached, and a page takes a second batch.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User,
 
 Command = tuple[Arg, ...]
 
-# Posts and cards at hand. The longest post is 10 kB, most are a hundredth of that.
+# The longest post is 10 kB; most are a hundredth of that.
 MAX_CACHED_POSTS: Final = 4_096
 MAX_CACHED_PROFILES: Final = 8_192
 
-# So many, when none is at hand, take Valkey some 1.5 ms.
+# Reading this many uncached posts takes Valkey about 1.5 ms.
 MAX_POSTS_PER_READ: Final = 100
 
 
 @dataclass(slots=True)
 class ReadView:
-    """Whose eyes, and what kind of list."""
+    """The viewer, and what kind of list is read."""
 
     viewer: Actor | None
-    users: bool = True  # with the authors' cards
-    feed: bool = True  # muted people are left out of feeds
-    followed: bool = False  # only people whom the viewer follows
+    users: bool = True  # include the authors' public profiles
+    feed: bool = True  # leave out muted users
+    followed: bool = False  # only users that the viewer follows
 
 
 class PostReader:
@@ -57,90 +57,90 @@ class PostReader:
         self.functions = functions
         self.valkey = functions.valkey
         self.posts: TrackingCache[Post] = TrackingCache(functions.valkey, MAX_CACHED_POSTS)
-        self.cards: TrackingCache[User] = TrackingCache(functions.valkey, MAX_CACHED_PROFILES)
+        self.profiles: TrackingCache[User] = TrackingCache(functions.valkey, MAX_CACHED_PROFILES)
 
     async def items(self, view: ReadView, ids: Sequence[str], *, listed: bool = True) -> list[FeedItem | None]:
-        """Posts for a reader, None for one that is gone, banned or hidden. One round trip, two on a cluster.
+        """Return posts for a viewer, None for one that is deleted, banned or hidden.
 
-        More than a hundred take that for each hundred. Only if Valkey told the ids just now (`listed`) is what is at
-        hand sure to be true.
+        One round trip for each hundred, two on a cluster. Cached posts are used only if the ids were read from Valkey
+        just now (`listed`): then invalidations have arrived.
         """
         found: list[FeedItem | None] = []
         for first in range(0, len(ids), MAX_POSTS_PER_READ):
-            found += await self._some_sound(view, ids[first : first + MAX_POSTS_PER_READ], listed)
+            found += await self._read_valid(view, ids[first : first + MAX_POSTS_PER_READ], listed)
         return found
 
-    async def _some_sound(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
-        """One post that is none, because somebody else wrote another type there, does not take a whole list with it."""
+    async def _read_valid(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
+        """Read posts; one whose key has a wrong type counts as missing, and does not fail the whole list."""
         try:
-            return await self._some(view, ids, listed)
+            return await self._read_posts(view, ids, listed)
         except ReplyError as error:
             broken = await find_wrong_types(self.valkey, {POST(id): POST for id in ids}) if is_wrong_type(error) else {}
             if not broken or len(ids) == 1:
                 raise
-        sound = [id for id in ids if POST(id) not in broken]
-        found = dict(zip(sound, await self._some(view, sound, listed), strict=True)) if sound else {}
+        valid = [id for id in ids if POST(id) not in broken]
+        found = dict(zip(valid, await self._read_posts(view, valid, listed), strict=True)) if valid else {}
         return [found.get(id) for id in ids]
 
-    async def _some(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
+    async def _read_posts(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:
         if self.valkey.clustered:
             return await self._from_cluster(view, ids)
-        shown = self._at_hand(view, ids) if listed else LoadedPosts({}, {})
-        names = shown.authors()
-        missing = [id for id in ids if id not in shown.posts]
-        unseen = [name for name in names if name not in shown.cards] if view.users else []
-        commands = [*_own(view, ids), *_about(view, names), *self._hiding(view, missing)]
-        if missing or unseen:
-            replies = await self._read(view, shown, missing, unseen, commands)
+        loaded = self._cached(view, ids) if listed else LoadedPosts({}, {})
+        names = loaded.authors()
+        missing = [id for id in ids if id not in loaded.posts]
+        missing_authors = [name for name in names if name not in loaded.profiles] if view.users else []
+        commands = [*_flag_commands(view, ids), *_relation_commands(view, names), *self._hidden_query(view, missing)]
+        if missing or missing_authors:
+            replies = await self._load_missing(view, loaded, missing, missing_authors, commands)
         else:
             replies = await self.valkey.batch(commands)
-        away = replies.pop() if view.viewer and missing else []
-        hidden = {id for id, is_away in zip(missing, away, strict=False) if is_away}
-        return _items(view, ids, shown, replies, hidden | _hidden(view, names, replies[2:]))
+        hidden_flags = replies.pop() if view.viewer and missing else []
+        hidden = {id for id, is_hidden in zip(missing, hidden_flags, strict=False) if is_hidden}
+        return _items(view, ids, loaded, replies, hidden | _hidden(view, names, replies[2:]))
 
-    async def seen(self, view: ReadView, ids: Sequence[str]) -> list[bool]:
-        """Which posts the reader would see. Two round trips, and far less than `items` for each."""
-        facts = await self.valkey.batch([("HMGET", POST(id), "user_id", "banned") for id in ids])
-        names = list(dict.fromkeys(author for author, _ in facts if author is not None))
-        hidden = _hidden(view, names, await self.valkey.batch(_about(view, names)))
-        return [author is not None and banned is None and author not in hidden for author, banned in facts]
+    async def visible(self, view: ReadView, ids: Sequence[str]) -> list[bool]:
+        """Tell which posts the viewer may see. Two round trips; much cheaper than `items`."""
+        rows = await self.valkey.batch([("HMGET", POST(id), "user_id", "banned") for id in ids])
+        names = list(dict.fromkeys(author for author, _ in rows if author is not None))
+        hidden = _hidden(view, names, await self.valkey.batch(_relation_commands(view, names)))
+        return [author is not None and banned is None and author not in hidden for author, banned in rows]
 
-    def _at_hand(self, view: ReadView, ids: Sequence[str]) -> LoadedPosts:
+    def _cached(self, view: ReadView, ids: Sequence[str]) -> LoadedPosts:
         posts = {id: post for id in ids if (post := self.posts.get(POST(id)))}
-        shown = LoadedPosts(posts, {})
+        loaded = LoadedPosts(posts, {})
         if view.users:
-            shown.cards = {name: card for name in shown.authors() if (card := self.cards.get(USER(name)))}
-        return shown
+            loaded.profiles = {name: profile for name in loaded.authors() if (profile := self.profiles.get(USER(name)))}
+        return loaded
 
-    async def _read(
+    async def _load_missing(
         self,
         view: ReadView,
-        shown: LoadedPosts,
+        loaded: LoadedPosts,
         missing: Sequence[str],
-        unseen: Sequence[str],
-        beside: Sequence[Command],
+        missing_authors: Sequence[str],
+        commands: Sequence[Command],
     ) -> list[Any]:
-        """Read what is not at hand, and keep it. Gives the answers to what is asked beside it."""
+        """Read what is not cached, add it to `loaded` and the cache; return the replies to the other commands."""
 
-        def keep(answer: list[list[Any]]) -> None:
-            more = LoadedPosts.of(*answer)
+        def store(answer: list[list[Any]]) -> None:
+            more = LoadedPosts.from_values(*answer)
             for id, post in more.posts.items():
                 self.posts.put(POST(id), post)
-            for name, card in more.cards.items():
-                self.cards.put(USER(name), card)
+            for name, profile in more.profiles.items():
+                self.profiles.put(USER(name), profile)
 
-        keys = [*map(POST, missing), *map(USER, unseen)]
+        keys = [*map(POST, missing), *map(USER, missing_authors)]
         args = (len(missing), ",".join(PUBLIC_FIELDS) if view.users else "", *POST_FIELDS)
         answer, *replies = await self.functions.query_with_batch(
-            "social_posts_and_cards", keys, args, beside, store=keep
+            "social_posts_and_profiles", keys, args, commands, store=store
         )
-        more = LoadedPosts.of(*answer)
-        shown.posts |= more.posts
-        shown.cards |= more.cards
+        more = LoadedPosts.from_values(*answer)
+        loaded.posts |= more.posts
+        loaded.profiles |= more.profiles
         return replies
 
-    def _hiding(self, view: ReadView, posts: Sequence[str]) -> list[Command]:
-        """How the reader stands to the authors of posts, where it is not known who they are."""
+    def _hidden_query(self, view: ReadView, posts: Sequence[str]) -> list[Command]:
+        """Return the query that tells which posts are hidden because of their authors, who are not known here."""
         if view.viewer is None or not posts:
             return []
         keys = [key(view.viewer.name) for key in (USER_BLOCKED, USER_BLOCKED_BY, USER_MUTED, USER_FOLLOWING)]
@@ -149,43 +149,45 @@ class PostReader:
 
     async def _from_cluster(self, view: ReadView, ids: Sequence[str]) -> list[FeedItem | None]:
         commands: list[Command] = [("HMGET", POST(id), *POST_FIELDS) for id in ids]
-        replies = await self.valkey.batch([*commands, *_own(view, ids)])
-        shown = LoadedPosts.of(replies[: len(ids)], [])
-        names = shown.authors()
-        cards: list[Command] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names] if view.users else []
-        about = await self.valkey.batch([*cards, *_about(view, names)])
-        shown.cards = LoadedPosts.of([], about[: len(cards)]).cards
-        return _items(view, ids, shown, replies[len(ids) :], _hidden(view, names, about[len(cards) :]))
+        replies = await self.valkey.batch([*commands, *_flag_commands(view, ids)])
+        loaded = LoadedPosts.from_values(replies[: len(ids)], [])
+        names = loaded.authors()
+        profiles: list[Command] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names] if view.users else []
+        author_replies = await self.valkey.batch([*profiles, *_relation_commands(view, names)])
+        loaded.profiles = LoadedPosts.from_values([], author_replies[: len(profiles)]).profiles
+        return _items(view, ids, loaded, replies[len(ids) :], _hidden(view, names, author_replies[len(profiles) :]))
 
 
 @dataclass(slots=True)
 class LoadedPosts:
-    """Posts by their ids, without anybody's flags, and cards by their names."""
+    """Posts by id, without a viewer's flags, and public profiles by username."""
 
     posts: dict[str, Post]
-    cards: dict[str, User]
+    profiles: dict[str, User]
 
     @classmethod
-    def of(cls, posts: Sequence[Sequence[str | None]], cards: Sequence[Sequence[str | None]]) -> LoadedPosts:
-        """From the values of their fields."""
+    def from_values(
+        cls, posts: Sequence[Sequence[str | None]], profiles: Sequence[Sequence[str | None]]
+    ) -> LoadedPosts:
+        """Build it from the values of `POST_FIELDS` and `PUBLIC_FIELDS`."""
         return cls(
             {post.id: post for values in posts if (post := post_from_values(values, liked=False, bookmarked=False))},
-            {card.username: card for values in cards if (card := public_user(values))},
+            {profile.username: profile for values in profiles if (profile := public_user(values))},
         )
 
     def authors(self) -> list[str]:
         return list({post.user_id: None for post in self.posts.values()})
 
 
-def _own(view: ReadView, ids: Sequence[str]) -> list[Command]:
+def _flag_commands(view: ReadView, ids: Sequence[str]) -> list[Command]:
     if view.viewer is None:
         return []
     me = view.viewer.name
     return [("ZMSCORE", USER_LIKED(me), *ids), ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
 
 
-def _about(view: ReadView, names: Sequence[str]) -> list[Command]:
-    """How the reader stands to people."""
+def _relation_commands(view: ReadView, names: Sequence[str]) -> list[Command]:
+    """Return the commands that tell which users are hidden from the viewer."""
     if view.viewer is None or not names:
         return []
     me = view.viewer.name
@@ -198,7 +200,7 @@ def _about(view: ReadView, names: Sequence[str]) -> list[Command]:
 
 
 def _hidden(view: ReadView, names: Sequence[str], replies: Sequence[list[Any]]) -> set[str]:
-    """Who is not for this reader, by the answers to `_about`."""
+    """Return the users hidden from the viewer, from the replies to `_relation_commands`."""
     hidden: set[str] = set()
     if replies and view.followed:
         *replies, follows = replies
@@ -209,19 +211,19 @@ def _hidden(view: ReadView, names: Sequence[str], replies: Sequence[list[Any]]) 
 
 
 def _items(
-    view: ReadView, ids: Sequence[str], shown: LoadedPosts, flags: Sequence[list[Any]], hidden: set[str]
+    view: ReadView, ids: Sequence[str], loaded: LoadedPosts, flags: Sequence[list[Any]], hidden: set[str]
 ) -> list[FeedItem | None]:
-    """`hidden` are posts, and people all of whose posts are."""
-    nobody = [None] * len(ids)
-    liked, marked = (flags[0], flags[1]) if view.viewer else (nobody, nobody)
+    """`hidden` has ids of posts, and usernames whose posts are all hidden."""
+    none = [None] * len(ids)
+    liked, marked = (flags[0], flags[1]) if view.viewer else (none, none)
     items: list[FeedItem | None] = []
     for id, like, mark in zip(ids, liked, marked, strict=True):
-        post = shown.posts.get(id)
+        post = loaded.posts.get(id)
         if post is None or post.banned or post.user_id in hidden or id in hidden:
             items.append(None)
             continue
         if like is not None or mark is not None:
-            post = copy(post)  # the one at hand is everybody's
+            post = copy(post)  # the cached one is shared by all viewers
             post.isLiked, post.isBookmarked = like is not None, mark is not None
-        items.append(FeedItem(post, shown.cards.get(post.user_id)))
+        items.append(FeedItem(post, loaded.profiles.get(post.user_id)))
     return items

@@ -118,12 +118,12 @@ class AccountRenaming:
 
     async def _revoke(self, names: Rename) -> None:
         keys = [k.AUTH_USER(names.old), k.USER_RENAMING(names.old)]
-        await self.functions.run("social_rename_freeze", keys, names.old, self.auth.stamp(names.old))
+        await self.functions.run("social_rename_revoke", keys, names.old, self.auth.stamp(names.old))
         await self.auth.cut_off(names.old)
 
     async def _copy_profile(self, names: Rename) -> None:
         profile = await self.valkey.call("HGETALL", k.USER(names.old))
-        await self.functions.run("social_rename_arrive", _profile_keys(names.new), names.new, *_flatten(profile))
+        await self.functions.run("social_rename_copy_profile", _profile_keys(names.new), names.new, *_flatten(profile))
 
     async def _settle_writes(self, old: str) -> None:
         """Wait for what the old username's requests have begun, which would write the old name again."""
@@ -136,7 +136,7 @@ class AccountRenaming:
         profile, credentials = map(pairs_to_dict, await self.functions.run("social_rename_close", keys))
         hashes = {name: credentials[name] for name in ("password_hash", "synced_hash") if name in credentials}
         await self.functions.run(
-            "social_rename_settle_in",
+            "social_rename_open_account",
             [*_profile_keys(names.new), k.AUTH_USER(names.new)],
             names.new, len(hashes), *_flatten(hashes), *_flatten(profile),
         )  # fmt: skip
@@ -157,7 +157,7 @@ class AccountRenaming:
             async for hashes in self._scan(key("*")):
                 signed = await self.valkey.batch([("HGET", name, field) for name in hashes])
                 for name in (name for name, by in zip(hashes, signed, strict=True) if by == names.old):
-                    await self.functions.run("social_rename_signature", [name], field, names.old, names.new)
+                    await self.functions.run("social_rename_moderator", [name], field, names.old, names.new)
 
     async def _scan(self, pattern: str) -> AsyncIterator[list[str]]:
         for node in self.valkey.primaries():

@@ -1,4 +1,4 @@
-"""HTTP in and out of accounts: registration, sign-in, sessions."""
+"""HTTP routes of accounts: registration, sign-in, sessions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from plaza.core.idempotency import REPLAYED
 from plaza.social.accounts import Accounts
 from plaza.social.model import PasswordChange, PasswordLogin, RefreshRequest, Registration, SignedIn, User
 
-# Tries are counted by the name that is tried, which the service knows: hence no limit of the routes' own.
+# The service limits attempts by username, so these routes have no limit of their own.
 route = Routes("accounts", about="Registration, sign-in and sessions.")
 
 
 class Logout(msgspec.Struct, forbid_unknown_fields=True):
-    """Which session ends; without one, all of the caller's."""
+    """The session to end; without a token, all sessions of the caller."""
 
     refresh_token: str | None = None
 
@@ -29,26 +29,26 @@ class LoggedOut(msgspec.Struct):
 
 @route.post("/auth/register", access=PUBLIC, status=201, limit=None, idempotent="by_handler")
 async def register(body: Registration, request: Request, accounts: Accounts) -> Response[SignedIn]:
-    """Make an account and sign in. With an `Idempotency-Key`, the same again signs in once more."""
+    """Register an account and sign in. The same `Idempotency-Key` and body sign in again."""
     signed_in, again = await accounts.register_once(body, request.headers.get("idempotency-key"), request.address)
     return Response(signed_in, headers=[REPLAYED] if again else [])
 
 
 @route.post("/auth/login", access=PUBLIC, limit=None)
 async def login(body: PasswordLogin, request: Request, accounts: Accounts) -> SignedIn:
-    """Sign in by name and password."""
+    """Sign in with username and password."""
     return await accounts.login(body, request.address)
 
 
 @route.post("/auth/refresh", access=PUBLIC)
 async def refresh(body: RefreshRequest, accounts: Accounts) -> SignedIn:
-    """Exchange a refresh token for the next one. Shown a second time, it ends its session."""
+    """Exchange a refresh token for the next one. Using a token twice ends its session."""
     return await accounts.refresh(body.refresh_token)
 
 
 @route.post("/auth/logout", access=PUBLIC)
 async def logout(actor: Actor | None, body: Logout, accounts: Accounts) -> LoggedOut:
-    """End the session of a refresh token, or all of the caller's."""
+    """End the session of a refresh token, or all sessions of the caller."""
     await accounts.logout(actor, body.refresh_token)
     return LoggedOut()
 
@@ -61,11 +61,11 @@ async def change_password(actor: Actor, body: PasswordChange, request: Request, 
 
 @route.get("/whoami", access=AUTHENTICATED)
 async def whoami(actor: Actor, accounts: Accounts) -> User:
-    """The caller's own profile."""
+    """Get the caller's profile."""
     return await accounts.whoami(actor)
 
 
 @route.post("/whoami", access=AUTHENTICATED)
 async def whoami_posted(actor: Actor, accounts: Accounts) -> User:
-    """The caller's own profile."""
+    """Get the caller's profile."""
     return await accounts.whoami(actor)

@@ -1,10 +1,10 @@
-"""Taking over what another system knows: users, follows, posts, likes, bookmarks, comments.
+"""Sync: copies users, follows, posts, likes, bookmarks and comments from another system.
 
-A record says how something is there; taking it over is an upsert that keeps its id and its time. Every record has its
-own result, so one that is wrong keeps no other out, and sending a batch again changes nothing.
+Each record is an upsert that keeps its id and time. Each has its own result, so an invalid one does not reject the
+others, and sending a batch twice changes nothing.
 
-Blocks made here end follows from there too. Likes, bookmarks and comments are taken over, also of banned posts, and
-left out where they are read.
+A follow between users who block each other is refused. Likes, bookmarks and comments of banned posts are stored; reads
+leave them out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Kind = Literal["user", "follow", "post", "like", "bookmark", "comment"]
 
 
 class SyncResult(msgspec.Struct, omit_defaults=True):
-    """What became of one record. An error says why, and which field is wrong."""
+    """The result of one record. An error has a reason and the field that is wrong."""
 
     index: int
     status: Status
@@ -97,12 +97,12 @@ class CommentRecord(msgspec.Struct, forbid_unknown_fields=True):
     created_at: Millis | None = None
 
 
-# What verbs reply: 2 if something was so already, but since another time.
+# Command replies: 2 means that only the time changed.
 _STATUS: Final[dict[int, Status]] = {0: "unchanged", 1: "created", 2: "updated"}
 
 R = TypeVar("R")
 
-# What other systems call the same thing.
+# Field names that other systems use.
 ALIASES: Final = {
     "follow": {"followed": "following", "target": "following", "username": "follower"},
     "post": {"user_id": "username", "author": "username"},
@@ -118,7 +118,7 @@ class Sync:
         self.valkey = functions.valkey
         self.posts = posts
         self.clock = clock
-        self._takers: dict[Kind, tuple[type, Callable[[Any], Awaitable[Status]]]] = {
+        self._handlers: dict[Kind, tuple[type, Callable[[Any], Awaitable[Status]]]] = {
             "user": (UserRecord, self._user),
             "follow": (FollowRecord, self._follow),
             "post": (PostRecord, self._post),
@@ -127,29 +127,34 @@ class Sync:
             "comment": (CommentRecord, self._comment),
         }
 
-    async def take(self, kind: Kind, records: Sequence[Any]) -> list[SyncResult]:
-        """Take records over, all at once. One round trip on one server; a cluster takes a few for each record."""
+    async def apply(self, kind: Kind, records: Sequence[Any]) -> list[SyncResult]:
+        """Sync records concurrently. One round trip on one server; a few for each record on a cluster."""
         if len(records) > MAX_RECORDS:
-            raise Invalid(f"At most {MAX_RECORDS} records at once; these are {len(records)}.")
-        shape, taker = self._takers[kind]
+            raise Invalid(f"A batch has at most {MAX_RECORDS} records, not {len(records)}. Send several batches.")
+        shape, handler = self._handlers[kind]
         aliases = ALIASES.get(kind, {})
         return await asyncio.gather(
-            *(self._one(index, record, aliases, shape, taker) for index, record in enumerate(records))
+            *(self._one(index, record, aliases, shape, handler) for index, record in enumerate(records))
         )
 
     async def _one(
-        self, index: int, record: Any, aliases: dict[str, str], shape: type[R], taker: Callable[[R], Awaitable[Status]]
+        self,
+        index: int,
+        record: Any,
+        aliases: dict[str, str],
+        shape: type[R],
+        handler: Callable[[R], Awaitable[Status]],
     ) -> SyncResult:
         try:
-            return SyncResult(index, await taker(_read(record, aliases, shape)))
+            return SyncResult(index, await handler(_read(record, aliases, shape)))
         except Unavailable:
-            raise  # nothing is wrong with the record
+            raise  # the record is fine
         except PlazaError as error:
             return SyncResult(index, "error", error.detail, error.code, error.extra.get("field"))
 
     async def _user(self, record: UserRecord) -> Status:
         if record.password_hash is not None and not recognised(record.password_hash):
-            raise Invalid("This is no argon2 or bcrypt hash that can be checked here.", field="password_hash")
+            raise Invalid("Not a supported argon2 or bcrypt hash.", field="password_hash")
         given, name = record.changes(), record.username
         kept = [part for field, value in given.items() if value is not None for part in (field, value)]
         gone = [field for field, value in given.items() if value is None]
@@ -165,12 +170,12 @@ class Sync:
     async def _follow(self, record: FollowRecord) -> Status:
         me, target = record.follower, record.following
         if me == target:
-            raise SelfRelation("Nobody follows themselves.", field="following")
+            raise SelfRelation("A user cannot follow themself.", field="following")
         mine = follow_keys(me)
         if not self.valkey.clustered:
             mine.append(k.USER(target))
         elif not await self.valkey.call("EXISTS", k.USER(target)):
-            raise NotFound("There is nobody of that name.", username=target)
+            raise NotFound("No user has this name.", username=target)
         return _STATUS[await self.functions.run("social_follow", mine, me, target, *self._since(record.created_at))]
 
     async def _post(self, record: PostRecord) -> Status:
@@ -185,7 +190,7 @@ class Sync:
         return status
 
     async def _created(self, record: PostRecord) -> str:
-        """The time given; without one, the time it has here already, or now."""
+        """Return the record's time; without one, the time of the existing post, or now."""
         if record.created_at is not None:
             return str(record.created_at)
         return str(await self.valkey.call("HGET", k.POST(record.id), "created_at") or self.clock.now_ms())
@@ -203,7 +208,7 @@ class Sync:
         if not self.valkey.clustered:
             keys.append(k.POST(id))
         elif not await self.valkey.call("EXISTS", k.POST(id)):
-            raise NotFound("There is no such post.", id=id)
+            raise NotFound("No post has this id.", id=id)
         since = self._since(record.created_at)
         return _STATUS[await self.functions.run("social_bookmark", keys, name, id, now, *since)]
 
@@ -211,7 +216,7 @@ class Sync:
         id, me, now = record.post_id, record.username, self.clock.now_ms()
         known = await self.valkey.call("HMGET", k.COMMENT(record.id), "post_id", "username", "content", "created_at")
         if known[0] is not None and known[:2] != [id, me]:
-            raise Invalid("This comment is on another post, or another person's.", field="id")
+            raise Invalid("A comment with this id exists on another post or by another user.", field="id")
         created, told = self._since(record.created_at)
         if known[:3] == [id, me, record.content] and record.created_at in (None, int(known[3])):
             return "unchanged"
@@ -221,18 +226,18 @@ class Sync:
         else:
             keys.append(k.USER(me))
         args = id, record.id, me, record.content, created, now, told
-        return "created" if await self.functions.run("social_comment", keys, *args) else "updated"
+        return "created" if await self.functions.run("social_create_comment", keys, *args) else "updated"
 
     def _since(self, given: int | None) -> tuple[int, str]:
-        """Since when something is so, and whether the other system says so: then that counts, whatever we thought."""
+        """Return the time, and `told` if the record has it: then it replaces a stored time."""
         return (self.clock.now_ms(), "there") if given is None else (given, "told")
 
 
 def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:
-    """A record in our own words, checked."""
+    """Return a record with Plaza's field names, validated."""
     if isinstance(record, dict):
         if "password" in record:
-            raise Invalid("Send a password_hash, never a password.", field="password")
+            raise Invalid("Passwords are not accepted. Send a password_hash.", field="password")
         record = {aliases.get(name, name) if aliases.get(name) not in record else name: v for name, v in record.items()}
     try:
         read = msgspec.convert(record, shape)
@@ -240,5 +245,5 @@ def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:
         raise invalid_from_msgspec(error) from None
     for field in ("username", "follower", "following"):
         if hasattr(read, field) and not is_username(getattr(read, field)):
-            raise Invalid("This is nobody's name.", field=field)
+            raise Invalid("Not a valid username.", field=field)
     return read

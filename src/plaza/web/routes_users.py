@@ -59,7 +59,7 @@ async def profile(
         if visitor.actor is None or not (await relations.flags(visitor.actor, username)).blocks:
             raise
         return site.page(request, visitor, "blocked-user.html", username=username)
-    feed = await feeds.of_user(visitor.actor, username, Page(cursor=cursor), users=False)
+    feed = await feeds.user_posts(visitor.actor, username, Page(cursor=cursor), users=False)
     cards = post_html.post_cards(feed.items, site.clock.now_ms())
     more = next_page_link(user_path(username), feed.pagination)
     return site.page(request, visitor, "profile.html", **header, rows=cards, more=more)

@@ -76,7 +76,7 @@ async def _social(plaza: Plaza, community: SampleCommunity) -> None:
     ]
     hashed = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE"
     users[0]["password_hash"] = hashed
-    for result in await plaza.get(Sync).take("user", users):
+    for result in await plaza.get(Sync).apply("user", users):
         assert result.status == "created", result
     relations, posts = plaza.get(Relations), plaza.get(Posts)
     engagements, comments = plaza.get(Engagements), plaza.get(Comments)

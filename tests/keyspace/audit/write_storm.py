@@ -95,7 +95,7 @@ class WriteStorm:
 
         async def register() -> None:
             self.guests.append(f"guest{len(self.guests)}")
-            await self.plaza.get(Sync).take("user", [{"username": self.guests[-1], "role": "model"}])
+            await self.plaza.get(Sync).apply("user", [{"username": self.guests[-1], "role": "model"}])
 
         return [
             register,

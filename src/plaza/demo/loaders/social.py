@@ -23,7 +23,7 @@ FOLLOWERS_A_BATCH = 80
 class SocialLoader:
     def __init__(self, sync: Sync, plan: CommunityPlan) -> None:
         self._sync = sync
-        self._bringing = BulkImport(sync)
+        self._bulk_import = BulkImport(sync)
         self._plan = plan
 
     async def users(self, batch: int, size: int) -> int:
@@ -31,7 +31,7 @@ class SocialLoader:
 
     async def posts(self, batch: int, size: int) -> int:
         stories = self._plan.posts_of(batch, size)
-        new = await asyncio.gather(*(self._bringing.bring(s.post, s.likes, s.comments) for s in stories))
+        new = await asyncio.gather(*(self._bulk_import.import_post(s.post, s.likes, s.comments) for s in stories))
         await self._compare([story for story, brought in zip(stories, new, strict=True) if not brought])
         await self._take("bookmark", [mark for story in stories for mark in story.bookmarks])
         return sum(map(len, stories))
@@ -52,12 +52,12 @@ class SocialLoader:
     async def follows(self, batch: int, size: int) -> int:
         records = self._plan.follows_of(batch * size, size)
         each = [(name, list(some)) for name, some in groupby(records, key=lambda follow: follow.follower)]
-        await asyncio.gather(*(self._bringing.follow(name, some) for name, some in each))
+        await asyncio.gather(*(self._bulk_import.import_follows(name, some) for name, some in each))
         return len(records)
 
     async def _take(self, kind: Kind, records: Sequence[Any]) -> int:
         for first in range(0, len(records), MAX_RECORDS):
-            for result in await self._sync.take(kind, records[first : first + MAX_RECORDS]):
+            for result in await self._sync.apply(kind, records[first : first + MAX_RECORDS]):
                 if result.status == "error":
                     raise Conflict(f"A {kind} of the community was refused: {result.error}")
         return len(records)

@@ -1,12 +1,11 @@
--- Bringing in a post together with everybody who liked it and what was said below it, as another system has them: the
--- facts of one owner, in one step, so that what follows from them is computed once and not for every like.
+-- Bulk import: all source data of one owner in one command, so that projections are computed once.
 
--- bring_post: a post that is not here yet, with its likes and comments.
--- KEYS post, likes, likes' recent, comments, comments' recent, bookmarks, the author's user (one server)
--- ARGV as create_post's without a style, how many parts the style has (4 on a cluster), the style; how many likes, then
--- name and since of each; then comment, name, content and time of each comment, oldest first
--- Reply 1, or 0 if the post is here already, or still being deleted: nothing has been done then
-command('bring_post', function(keys, args)
+-- import_post: create a post with its likes and comments.
+-- KEYS post, likes, likes recent, comments, comments recent, bookmarks, the author's user (one server)
+-- ARGV as create_post's without a profile, number of profile values (4 on a cluster), the profile; number of likes, then
+-- name and time of each; then id, name, content and time of each comment, oldest first
+-- Reply 1, or 0 if the post exists or is still being deleted
+command('import_post', function(keys, args)
   local post, likes, likes_recent, comments, comments_recent, bookmarks, user = unpack(keys)
   local id, author = args[1], args[2]
   if redis.call('EXISTS', post, likes, comments, bookmarks) > 0 then return 0 end
@@ -31,15 +30,15 @@ command('bring_post', function(keys, args)
     project('commented', id, args[i], args[i + 1], args[i + 2])
   end
   redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes), 'commentsCount', redis.call('LLEN', comments))
-  -- write_post has asked for everything but this; all of it is computed from the post as it is now.
-  read = {}
+  -- write_post has projected everything but the points.
+  cached_states = {}
   if #args > next then project('pointed', id, author) end
   return 1
 end)
 
--- bring_follows: a person follows all of these, too.
--- KEYS user, following, recent   ARGV name, then target and since of each   Reply how many of them are new
-command('bring_follows', function(keys, args)
+-- import_follows: create follows of one user.
+-- KEYS user, following, recent   ARGV name, then target and time of each   Reply how many are new
+command('import_follows', function(keys, args)
   local user, following, recent = unpack(keys)
   local me, targets, names, scored = args[1], {}, {}, {}
   require_profile(user)

@@ -1,9 +1,9 @@
--- Lists of posts, as readers page through them.
+-- Reading lists of posts, and home feeds.
 
--- posts_and_cards: posts, and what a page shows of their authors and of some others. One server.
--- KEYS posts, users   ARGV number of posts, fields of a card ('' for no cards), separated by commas, fields of a post, …
--- Reply {values of each post}, {values of each card}
-query('posts_and_cards', function(keys, args)
+-- posts_and_profiles: read posts, and the profiles of their authors and of other users. One server only.
+-- KEYS posts, users   ARGV number of posts, profile fields separated by commas ('' for none), post fields, …
+-- Reply {values of each post}, {values of each profile}
+query('posts_and_profiles', function(keys, args)
   local count, wanted, posts, cards, seen, author_at = tonumber(args[1]), split(args[2]), {}, {}, {}, nil
   for i = 3, #args do
     if args[i] == 'user_id' then author_at = i - 2 end
@@ -22,11 +22,11 @@ query('posts_and_cards', function(keys, args)
   return {posts, cards}
 end)
 
--- posts_hidden: which posts are not for a reader, because of who wrote them. One server.
--- KEYS the reader's blocked, blocked_by, muted, following, then posts
--- ARGV whether muted people are hidden, whether all are who are not followed   Reply {1 or 0, …}
+-- posts_hidden: tell which posts are hidden from a viewer because of their authors. One server only.
+-- KEYS the viewer's blocked, blocked_by, muted, following, then posts
+-- ARGV 1 to hide muted users, 1 to hide users who are not followed   Reply {1 or 0, …}
 query('posts_hidden', function(keys, args)
-  local lists, following, told = args[1] == '1' and 3 or 2, args[2] == '1' and keys[4], {}
+  local lists, following, hidden_flags = args[1] == '1' and 3 or 2, args[2] == '1' and keys[4], {}
   local function is_hidden(author)
     for i = 1, lists do
       if redis.call('ZSCORE', keys[i], author) then return true end
@@ -35,37 +35,28 @@ query('posts_hidden', function(keys, args)
   end
   for i = 5, #keys do
     local author = redis.call('HGET', keys[i], 'user_id')
-    told[#told + 1] = author and is_hidden(author) and 1 or 0
+    hidden_flags[#hidden_flags + 1] = author and is_hidden(author) and 1 or 0
   end
-  return told
+  return hidden_flags
 end)
 
--- How far back a read looks beyond its last merge: clocks of processes differ, and on a cluster a post reaches
--- `explore:feed` a moment after it was made.
-local OVERLAP_MS = 2000
+-- A home feed longer than the first is cut to the second, so that an active reader's does not grow without end.
+local MAX_HOME_POSTS, HOME_POSTS_AFTER_CUT = 2000, 1000
 
--- How many new posts of everyone a read looks through; if there are more, it is cheaper to ask those followed.
-local MERGED = 300
-
--- A home feed that grows longer than this is cut, so that an active reader's does not grow for ever.
-local HOME_MOST, HOME_KEPT = 2000, 1000
-
-local HOME_NAMES = 6000
-
--- What changes whenever someone is followed: how many there are, and the latest.
-local function follows_of(recent)
+-- Returns a value that changes with every follow: the number of follows and the latest time.
+local function follows_version(recent)
   local latest = redis.call('ZREVRANGE', recent, 0, 0, 'WITHSCORES')
   return redis.call('ZCARD', recent) .. ':' .. (latest[2] or '')
 end
 
-local function keep_home(home, state, seconds)
+local function expire_home(home, state, seconds)
   redis.call('EXPIRE', home, seconds)
   redis.call('EXPIRE', state, seconds)
 end
 
 local function cut_home(home, state)
-  if redis.call('ZCARD', home) <= HOME_MOST then return end
-  local floor = redis.call('ZREVRANGE', home, HOME_KEPT, HOME_KEPT, 'WITHSCORES')[2]
+  if redis.call('ZCARD', home) <= MAX_HOME_POSTS then return end
+  local floor = redis.call('ZREVRANGE', home, HOME_POSTS_AFTER_CUT, HOME_POSTS_AFTER_CUT, 'WITHSCORES')[2]
   redis.call('ZREMRANGEBYSCORE', home, '-inf', '(' .. floor)
   redis.call('HSET', state, 'floor', floor)
 end
@@ -76,12 +67,12 @@ local function home_page(home, state, args, first)
   return {'page', floor, members_after(home, score, id, count, true)}
 end
 
--- One server: takes in what was posted since the last merge by people who are followed. False if it is too much.
+-- One server: merges new posts of followed users from the explore feed. Returns false if there are too many.
 local function merge_explore(home, state, following, explore, at)
   local upto = tonumber(redis.call('HGET', state, 'upto'))
-  local rows = redis.call('ZRANGE', explore, text(upto - OVERLAP_MS), '+inf', 'BYSCORE', 'LIMIT', 0, MERGED + 1,
+  local rows = redis.call('ZRANGE', explore, text(upto - MERGE_OVERLAP_MS), '+inf', 'BYSCORE', 'LIMIT', 0, MAX_MERGED + 1,
     'WITHSCORES')
-  if #rows > 2 * MERGED then return false end
+  if #rows > 2 * MAX_MERGED then return false end
   for i = 1, #rows, 2 do
     local author = redis.call('HGET', key.post(rows[i]), 'user_id')
     if author and redis.call('SISMEMBER', following, author) == 1 then
@@ -92,21 +83,21 @@ local function merge_explore(home, state, following, explore, at)
   return true
 end
 
--- home_open: a page of a home feed, brought up to date; or what it takes to do so.
--- KEYS home, state, following, recent, explore (one server)   ARGV now, seconds to live, score, post, count
+-- home_open: return a page of a home feed after merging new posts; or what the caller must do first.
+-- KEYS home, state, following, recent, explore (one server)   ARGV now, TTL in seconds, score, post, count
 -- Reply {'page', floor, rows}, or {'build', follows, names}, or {'merge', upto, names}
 command('home_open', function(keys, args)
   local home, state, following, recent, explore = unpack(keys)
-  local follows, at = follows_of(recent), now(args[1])
+  local follows, at = follows_version(recent), now(args[1])
   if redis.call('HGET', state, 'follows') ~= follows then
-    return {'build', follows, redis.call('ZREVRANGE', recent, 0, HOME_NAMES - 1)}
+    return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)}
   end
-  keep_home(home, state, args[2])
+  expire_home(home, state, args[2])
   if not explore then return {'merge', redis.call('HGET', state, 'upto'), {}} end
   if not merge_explore(home, state, following, explore, at) then
-    return {'merge', redis.call('HGET', state, 'upto'), redis.call('ZREVRANGE', recent, 0, HOME_NAMES - 1)}
+    return {'merge', redis.call('HGET', state, 'upto'), redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)}
   end
-  keep_home(home, state, args[2])
+  expire_home(home, state, args[2])
   cut_home(home, state)
   return home_page(home, state, args, 3)
 end)
@@ -118,31 +109,31 @@ local function add_rows(home, args, first)
   end
 end
 
--- home_put: a feed that was built.
--- KEYS home, state   ARGV seconds to live, follows, upto, floor, score, post, count, then score, post, …
+-- home_put: store a feed that was built.
+-- KEYS home, state   ARGV TTL in seconds, follows, upto, floor, score, post, count, then score, post, …
 -- Reply as home_open's page
 command('home_put', function(keys, args)
   local home, state = keys[1], keys[2]
   redis.call('DEL', home)
   redis.call('HSET', state, 'follows', args[2], 'upto', args[3], 'floor', args[4])
   add_rows(home, args, 8)
-  keep_home(home, state, args[1])
+  expire_home(home, state, args[1])
   return home_page(home, state, args, 5)
 end)
 
--- home_merge: what was found since the last merge.
--- KEYS home, state   ARGV seconds to live, upto, score, post, count, then score, post, …   Reply as home_open's page
+-- home_merge: add posts found since the last merge.
+-- KEYS home, state   ARGV TTL in seconds, upto, score, post, count, then score, post, …   Reply as home_open's page
 command('home_merge', function(keys, args)
   local home, state = keys[1], keys[2]
   if not exists(state) then return {'gone'} end
   add_rows(home, args, 6)
   redis.call('HSET', state, 'upto', args[2])
-  keep_home(home, state, args[1])
+  expire_home(home, state, args[1])
   cut_home(home, state)
   return home_page(home, state, args, 3)
 end)
 
--- home_push: a new post, into a feed that exists. Its time to live is its readers' affair.
+-- home_push: add a new post to a feed that exists, without extending its TTL.
 -- KEYS home, state   ARGV score, post
 command('home_push', function(keys, args)
   local left = redis.call('PTTL', keys[2])
@@ -152,8 +143,8 @@ command('home_push', function(keys, args)
   return 1
 end)
 
--- restyle_progress: how far the posts of someone are done; a newer change of the profile starts over by itself.
--- KEYS restyle   ARGV name, version, position ('' when all are done)   Reply 1, or 0 if it is another's turn
+-- restyle_progress: store how far a user's posts are updated. A newer version of the profile has started over.
+-- KEYS restyle   ARGV name, version, position ('' when all are done)   Reply 1, or 0 if the version changed
 command('restyle_progress', function(keys, args)
   local version = string.match(redis.call('HGET', keys[1], args[1]) or '', '^(%d+)|')
   if version ~= args[2] then return 0 end

@@ -1,16 +1,15 @@
--- Posts: what they say, who likes them, what is said below them. The owner is a post.
+-- Posts, likes, bookmarks and comments. The owner is a post.
 --
--- The other side of each relation is an effect, and so is where the post stands (standing.lua): a recipe says what some
--- other key should hold, from the post's facts as they are now.
+-- The other side of each relation is a projection, and so are the lists that have the post (post_projections.lua).
 
--- How many likes, bookmarks and comments one step of a deletion clears.
-local PURGED = 100
+-- Likes, bookmarks and comments deleted in one batch.
+local PURGE_BATCH = 100
 
--- `quiet` when feeds need not hear of it: the post has only changed hands.
+-- `quiet`: do not queue it for home feeds, because only the author's name changed.
 projection('authored', function(id, author, quiet)
-  local post = facts_of(id)
+  local post = post_state(id)
   if post and post.author ~= author then post = nil end
-  return perform('note_post', {key.user(author), key.user_posts(author), key.user_followers(author)},
+  return perform('update_authored', {key.user(author), key.user_posts(author), key.user_followers(author)},
     {author, id, post and post.created or '', post and post.version or '', quiet or ''})
 end, 2)
 
@@ -39,10 +38,10 @@ projection('drop', function(id, name)
   return {'ZADD', key.feeds_drop(), 0, name .. '|' .. id}
 end)
 
--- note_post: the author's side of a post.
+-- update_authored: the author's side of a post.
 -- KEYS user, posts, followers
--- ARGV name, post, created ('' if it is gone), version of the profile it copied, 'quiet' if feeds need not hear of it
-command('note_post', function(keys, args)
+-- ARGV name, post, created ('' if deleted), version of the profile it copied, 'quiet' to queue nothing for home feeds
+command('update_authored', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
   local told = args[5] ~= 'quiet' and exists(followers)
@@ -59,7 +58,7 @@ command('note_post', function(keys, args)
   if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
 end)
 
--- restyle_post: what a post shows of its author, unless it has a newer version already.
+-- restyle_post: copy the author's profile to a post, unless the post has a newer version.
 -- KEYS post   ARGV id, version, avatar, display_name, role
 command('restyle_post', function(keys, args)
   local id, known = unpack(redis.call('HMGET', keys[1], 'id', 'user_version'))
@@ -68,41 +67,41 @@ command('restyle_post', function(keys, args)
   return 1
 end)
 
--- Writes a post that nobody has had to do with yet, and returns what it copied of its author's profile.
+-- Writes a new post; returns what it copied of its author's profile.
 local function write_post(post, user, args)
   local id, author, content, media, tags, created, at = unpack(args)
   local style = {unpack(args, 8)}
   if user then style = redis.call('HMGET', user, 'version', 'avatar', 'display_name', 'role') end
-  if not style[1] and not style[4] then fail('no_profile', 'You have no profile here.') end
+  if not style[1] and not style[4] then fail('no_profile', 'You have no profile. Register first.') end
   redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
-  -- It has no points, so its author's sum stays as it is.
-  listed(id, remember(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
+  -- It has no points, so its author's sum does not change.
+  project_lists(id, cache_state(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
   project('authored', id, author)
   return {style[2] or '', style[3] or '', style[4] or 'user'}
 end
 
 -- create_post   KEYS post, the author's user (one server)
 -- ARGV id, author, content, media_url, tags, created, now, and on a cluster version, avatar, display_name, role
--- Reply {avatar, display_name, role}, or the whole post if it is there already
+-- Reply {avatar, display_name, role}, or the post if it exists
 command('create_post', function(keys, args)
   if exists(keys[1]) then return redis.call('HGETALL', keys[1]) end
   return write_post(keys[1], keys[2], args)
 end)
 
--- The author and the tags of a post that can be seen; fails if there is none, it is banned, or one blocks the other.
--- What another system says (`from`) is true of a banned post too.
+-- Returns the author and the tags of a visible post; fails if it is missing, banned or hidden by a block.
+-- Sync (`from`) may also write to a banned post.
 local function require_post(post, blocked, blocked_by, from)
   local author, banned, tags = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags'))
   local hidden = author and blocked
     and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
-  if not author or (banned and not from) or hidden then fail('not_found', 'There is no such post.') end
+  if not author or (banned and not from) or hidden then fail('not_found', 'No post has this id.') end
   return author, split(tags)
 end
 
--- Gives a post another text and other tags; what it said before is kept. False if it says that already.
+-- Changes the text and the tags of a post and keeps the old ones. Returns false if nothing changed.
 local function rewrite_post(post, edits, id, author, content, tags, at)
   local before, old_tags = unpack(redis.call('HMGET', post, 'content', 'hashtags'))
   if before == content and old_tags == tags then return false end
@@ -113,21 +112,21 @@ local function rewrite_post(post, edits, id, author, content, tags, at)
   for _, tag in ipairs(split(old_tags)) do
     if not seen[tag] then all[#all + 1] = tag end
   end
-  all_effects(id, author, all, at)
+  project_everything(id, author, all, at)
   return true
 end
 
--- edit_post   KEYS post, edits   ARGV id, who, content, tags, now   Reply the post
+-- edit_post   KEYS post, edits   ARGV id, caller, content, tags, now   Reply the post
 command('edit_post', function(keys, args)
   local post, edits = keys[1], keys[2]
   local id, who, content, tags, at = unpack(args)
   local author = require_post(post)
-  if author ~= who then fail('forbidden', 'Only its author may edit a post.') end
+  if author ~= who then fail('forbidden', 'Only its author can edit a post.') end
   rewrite_post(post, edits, id, author, content, tags, at)
   return redis.call('HGETALL', post)
 end)
 
--- sync_post: a post of another system, as it is there now.
+-- sync_post: create or update a post from another system.
 -- KEYS post, edits, likes, bookmarks, comments, the author's user (one server)   ARGV as create_post's
 -- Reply 'created', 'updated' or 'unchanged'
 command('sync_post', function(keys, args)
@@ -136,7 +135,7 @@ command('sync_post', function(keys, args)
   local known, old_media, old_created = unpack(redis.call('HMGET', post, 'user_id', 'media_url', 'created_at'))
   if not known then
     if exists(likes) or exists(bookmarks) or exists(comments) then
-      fail('conflict', 'The post of that id is still being deleted.', {field = 'id'})
+      fail('conflict', 'The post with this id is still being deleted. Try again later.', {field = 'id'})
     end
     write_post(post, user, args)
     return 'created'
@@ -150,18 +149,18 @@ command('sync_post', function(keys, args)
   if old_created ~= created then
     changed = true
     redis.call('HSET', post, 'created_at', created)
-    all_effects(id, author, split(tags), at)
+    project_everything(id, author, split(tags), at)
     project('authored', id, author)
   end
   return changed and 'updated' or 'unchanged'
 end)
 
--- ban_post: out of every feed and sum, or back into them.
--- KEYS post   ARGV id, by whom ('' lifts it), now   Reply the post
+-- ban_post: remove a post from every feed and sum, or end a ban.
+-- KEYS post   ARGV id, admin ('' ends it), now   Reply the post
 command('ban_post', function(keys, args)
   local post, id, by, at = keys[1], args[1], args[2], args[3]
   local author, banned, tags, created = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags', 'created_at'))
-  if not author then fail('not_found', 'There is no such post.') end
+  if not author then fail('not_found', 'No post has this id.') end
   if by ~= '' and not banned then
     redis.call('HSET', post, 'banned', 'true', 'banned_at', at, 'banned_by', by)
   elseif by == '' and banned then
@@ -170,7 +169,7 @@ command('ban_post', function(keys, args)
   else
     return redis.call('HGETALL', post)
   end
-  all_effects(id, author, split(tags), at)
+  project_everything(id, author, split(tags), at)
   return redis.call('HGETALL', post)
 end)
 
@@ -180,9 +179,9 @@ projection('liking', function(id, name)
   return {'ZREM', key.user_liked(name), id}
 end)
 
--- like   KEYS post, likes, recent, the reader's blocked and blocked_by (one server)
--- ARGV id, name, now, since when; if another system says so, 'there', or 'told' if it says when
--- Reply {1, likes}; 0 for 1 if it was so already, 2 if since when was not
+-- like   KEYS post, likes, recent, the user's blocked and blocked_by (one server)
+-- ARGV id, name, now, time; from sync also 'there', or 'told' if it gives the time
+-- Reply {1, likes}; {0, likes} if nothing changed, {2, likes} if only the time did
 command('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
   local id, name, at, since = unpack(args)
@@ -193,34 +192,34 @@ command('like', function(keys, args)
     redis.call('ZADD', recent, since, name)
     redis.call('HSET', post, 'likesCount', size)
     project('liking', id, name)
-    engaged(id, author, tags, at)
-  elseif redated(recent, name, since, args[5]) then
+    project_engagement(id, author, tags, at)
+  elseif update_time(recent, name, since, args[5]) then
     project('liking', id, name)
     changed = 2
   end
   return {changed, size}
 end)
 
--- unlike: also of a banned post.   KEYS post, likes, recent   ARGV id, name, now   Reply {changed, likes}
+-- unlike: a banned post can be unliked too.   KEYS post, likes, recent   ARGV id, name, now   Reply {changed, likes}
 command('unlike', function(keys, args)
   local post, likes, recent, id, name, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
   local author = redis.call('HGET', post, 'user_id')
-  if not author then fail('not_found', 'There is no such post.') end
+  if not author then fail('not_found', 'No post has this id.') end
   local changed = redis.call('SREM', likes, name)
   local size = redis.call('SCARD', likes)
   if changed == 1 then
     redis.call('ZREM', recent, name)
     redis.call('HSET', post, 'likesCount', size)
     project('liking', id, name)
-    engaged(id, author, tags_of(post), at)
+    project_engagement(id, author, tags_of(post), at)
   end
   return {changed, size}
 end)
 
--- The user's `:bookmarked` is the fact; the post's side is told what it says now.
+-- The user's `:bookmarked` is source data; this updates the post's side from it.
 projection('bookmarking', function(name, id, at)
   local on = redis.call('ZSCORE', key.user_bookmarked(name), id) and 1 or 0
-  return perform('note_bookmark', {key.post(id), key.post_bookmarks(id)}, {id, name, on, at})
+  return perform('update_bookmark', {key.post(id), key.post_bookmarks(id)}, {id, name, on, at})
 end, 2)
 
 projection('withdraw_bookmark', function(id, name, at)
@@ -229,40 +228,40 @@ projection('withdraw_bookmark', function(id, name, at)
 end, 2)
 
 -- bookmark   KEYS bookmarked, and on one server the post, blocked, blocked_by
--- ARGV name, id, now, since when; if another system says so, 'there', or 'told' if it says when
--- Reply 1; 0 if it was so already, 2 if since when was not
+-- ARGV name, id, now, time; from sync also 'there', or 'told' if it gives the time
+-- Reply 1; 0 if nothing changed, 2 if only the time did
 command('bookmark', function(keys, args)
   local bookmarked, post, blocked, blocked_by = unpack(keys)
   local name, id, at, since = unpack(args)
   if post then require_post(post, blocked, blocked_by, args[5]) end
   if redis.call('ZADD', bookmarked, 'NX', since, id) == 0 then
-    return redated(bookmarked, id, since, args[5]) and 2 or 0
+    return update_time(bookmarked, id, since, args[5]) and 2 or 0
   end
   project('bookmarking', name, id, at)
   return 1
 end)
 
--- unbookmark   KEYS bookmarked   ARGV name, id, now   Reply 1, or 0 if it was so already
+-- unbookmark   KEYS bookmarked   ARGV name, id, now   Reply 1, or 0 if nothing changed
 command('unbookmark', function(keys, args)
   if redis.call('ZREM', keys[1], args[2]) == 0 then return 0 end
   project('bookmarking', args[1], args[2], args[3])
   return 1
 end)
 
--- note_bookmark: the post's side of a bookmark.   KEYS post, bookmarks   ARGV id, name, 1 or 0, now
-command('note_bookmark', function(keys, args)
+-- update_bookmark: the post's side of a bookmark.   KEYS post, bookmarks   ARGV id, name, 1 or 0, now
+command('update_bookmark', function(keys, args)
   local post, bookmarks, id, name, on, at = keys[1], keys[2], args[1], args[2], args[3], args[4]
   local author = redis.call('HGET', post, 'user_id')
   if on == '1' and not author then return project('withdraw_bookmark', id, name, at) end
   local changed = redis.call(on == '1' and 'SADD' or 'SREM', bookmarks, name)
   if changed == 1 and author then
     redis.call('HSET', post, 'bookmarksCount', redis.call('SCARD', bookmarks))
-    engaged(id, author, tags_of(post), at)
+    project_engagement(id, author, tags_of(post), at)
   end
 end)
 
--- Without a name: the post is being deleted. Whose comment it is, the comment knows: its author may have been renamed
--- since somebody looked. A name that is given wrote it once, and has it no longer either way.
+-- Without a name the post is being deleted. The comment's hash has its author's current name, who may have been renamed
+-- since the caller read it; a given name loses the comment too.
 projection('commented', function(id, comment, name, content)
   local at = redis.call('ZSCORE', key.post_comments_recent(id), comment)
   if not at then
@@ -278,7 +277,7 @@ projection('commented', function(id, comment, name, content)
   }
 end, 2)
 
--- Puts a comment in its place: oldest first also for one that was written long ago, elsewhere.
+-- Inserts a comment by its time: sync can add an old one.
 local function place_comment(comments, recent, comment, created)
   redis.call('ZADD', recent, created, comment)
   local later = redis.call('ZRANGEBYSCORE', recent, '(' .. created, '+inf', 'LIMIT', 0, 1)[1]
@@ -289,16 +288,16 @@ local function place_comment(comments, recent, comment, created)
   end
 end
 
--- comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
--- ARGV id, comment, name, content, created, now; if another system says so, 'there', or 'told' if it says when
--- Reply 1, or 0 if it is there already (with this text, then)
-command('comment', function(keys, args)
+-- create_comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
+-- ARGV id, comment, name, content, created, now; from sync also 'there', or 'told' if it gives the time
+-- Reply 1, or 0 if it exists (its text is updated)
+command('create_comment', function(keys, args)
   local post, comments, recent, user, blocked, blocked_by = unpack(keys)
   local id, comment, name, content, created, at = unpack(args)
   local author, tags = require_post(post, blocked, blocked_by, args[7])
   if user then require_profile(user) end
   if redis.call('ZSCORE', recent, comment) then
-    if redated(recent, comment, created, args[7]) then
+    if update_time(recent, comment, created, args[7]) then
       redis.call('LREM', comments, 1, comment)
       place_comment(comments, recent, comment, created)
     end
@@ -308,19 +307,19 @@ command('comment', function(keys, args)
   place_comment(comments, recent, comment, created)
   redis.call('HSET', post, 'commentsCount', redis.call('LLEN', comments))
   project('commented', id, comment, name, content)
-  engaged(id, author, tags, at)
+  project_engagement(id, author, tags, at)
   return 1
 end)
 
--- uncomment   KEYS post, comments, recent   ARGV id, comment, its author, now   Reply 1, or 0 if it was gone
-command('uncomment', function(keys, args)
+-- delete_comment   KEYS post, comments, recent   ARGV id, comment, author, now   Reply 1, or 0 if it did not exist
+command('delete_comment', function(keys, args)
   local post, comments, recent, id, comment = keys[1], keys[2], keys[3], args[1], args[2]
   if redis.call('ZREM', recent, comment) == 0 then return 0 end
   redis.call('LREM', comments, 1, comment)
   set_count(post, 'commentsCount', redis.call('LLEN', comments))
   project('commented', id, comment, args[3], '')
   local author = redis.call('HGET', post, 'user_id')
-  if author then engaged(id, author, tags_of(post), args[4]) end
+  if author then project_engagement(id, author, tags_of(post), args[4]) end
   return 1
 end)
 
@@ -329,7 +328,7 @@ projection('unbookmarked', function(id, name)
   return perform('drop_bookmark', {key.user_bookmarked(name)}, {id})
 end)
 
--- drop_bookmark: the post is gone; its side is cleared already.   KEYS bookmarked   ARGV post
+-- drop_bookmark: the user's side of a bookmark of a deleted post.   KEYS bookmarked   ARGV post
 command('drop_bookmark', function(keys, args)
   redis.call('ZREM', keys[1], args[1])
 end)
@@ -340,7 +339,7 @@ projection('comment_of', function(comment, name)
   return {'ZREM', key.user_comments(name), comment}
 end)
 
--- drop_comment: its post has it no longer.   KEYS comment   ARGV id
+-- drop_comment: delete a comment that its post no longer lists.   KEYS comment   ARGV id
 command('drop_comment', function(keys, args)
   local name = redis.call('HGET', keys[1], 'username')
   if not name then return end
@@ -355,18 +354,18 @@ projection('post_leaving', function(id, at)
   return {'ZREM', key.posts_leaving(), id}
 end, 1)
 
--- Clears some of what others had to do with a post that is gone. Returns how much is left.
+-- Deletes a batch of likes, bookmarks and comments of a deleted post. Returns how many are left.
 local function purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
-  for _, name in ipairs(redis.call('ZRANGE', likes_recent, 0, PURGED - 1)) do
+  for _, name in ipairs(redis.call('ZRANGE', likes_recent, 0, PURGE_BATCH - 1)) do
     redis.call('SREM', likes, name)
     redis.call('ZREM', likes_recent, name)
     project('liking', id, name)
   end
-  for _, name in ipairs(redis.call('SRANDMEMBER', bookmarks, PURGED)) do
+  for _, name in ipairs(redis.call('SRANDMEMBER', bookmarks, PURGE_BATCH)) do
     redis.call('SREM', bookmarks, name)
     project('unbookmarked', id, name)
   end
-  for _, comment in ipairs(redis.call('ZRANGE', comments_recent, 0, PURGED - 1)) do
+  for _, comment in ipairs(redis.call('ZRANGE', comments_recent, 0, PURGE_BATCH - 1)) do
     redis.call('LREM', comments, 1, comment)
     redis.call('ZREM', comments_recent, comment)
     project('commented', id, comment)
@@ -374,18 +373,18 @@ local function purge(id, likes, likes_recent, bookmarks, comments, comments_rece
   return redis.call('SCARD', likes) + redis.call('SCARD', bookmarks) + redis.call('LLEN', comments)
 end
 
--- delete_post: it is gone from everywhere at once, but for the other sides of what many did with it: purge_post clears
--- those while something is left.
+-- delete_post: delete a post and its entries in all lists. purge_post deletes the rest of its likes, bookmarks and
+-- comments.
 -- KEYS post, likes, likes recent, bookmarks, comments, comments recent, edits
--- ARGV id, who ('' for an admin or the author's leaving), now   Reply {was there, left}
+-- ARGV id, caller ('' for an admin or an account deletion), now   Reply {existed, left}
 command('delete_post', function(keys, args)
   local post, likes, likes_recent, bookmarks, comments, comments_recent, edits = unpack(keys)
   local id, who, at = args[1], args[2], args[3]
   local author, tags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
-  if author and who ~= '' and who ~= author then fail('forbidden', 'Only its author or an admin may delete a post.') end
+  if author and who ~= '' and who ~= author then fail('forbidden', 'Only its author or an admin can delete a post.') end
   if author then
     redis.call('DEL', post, edits)
-    all_effects(id, author, split(tags), at)
+    project_everything(id, author, split(tags), at)
     project('authored', id, author)
     project('unpushed', id)
   end
@@ -394,7 +393,7 @@ command('delete_post', function(keys, args)
   return {author and 1 or 0, left}
 end)
 
--- purge_post: another step of a deletion.   KEYS as delete_post's   ARGV id, now   Reply how much is left
+-- purge_post: delete the next batch.   KEYS as delete_post's   ARGV id, now   Reply how many are left
 command('purge_post', function(keys, args)
   local left = 0
   if not exists(keys[1]) then left = purge(args[1], keys[2], keys[3], keys[4], keys[5], keys[6]) end

@@ -1,11 +1,11 @@
--- What the audit calls to make things true again, whatever another writer has made of them. Each verb says once more
--- what follows from the facts as they are now, for one owner or one relation, and changes nothing that is so already.
--- KEYS a key of the owner   ARGV now_ms, then the ids that the header names
+-- Repairs that the audit runs. Each command recomputes the derived data of one owner or one relation from source data,
+-- and changes nothing that is right already.
+-- KEYS a key of the owner   ARGV now_ms, then the ids named in the header
 
--- How much of one post a step clears or looks through.
-local MENDED = 10000
+-- Entries of one list that a repair reads or deletes.
+local MAX_REPAIRED = 10000
 
--- repair_user: counters, registries and the leaderboard follow from a profile.   name
+-- repair_user: counters, registries and leaderboard of a user.   name
 command('repair_user', function(keys, args)
   local user, name = keys[1], args[2]
   if exists(user) then
@@ -17,57 +17,57 @@ command('repair_user', function(keys, args)
   project('registries', name)
 end)
 
--- repair_gone: keys of a person without a profile are what a deletion left: it is taken up again.   name
+-- repair_gone: continue the deletion of a user who has keys but no profile.   name
 command('repair_gone', function(keys, args)
   if exists(keys[1]) then return end
   local name = args[2]
-  -- A deletion goes by the orders, so what only the sets know must be in them.
+  -- The deletion reads the sorted sets, so they must have all members of the sets.
   for set, order in pairs({
     [key.user_following(name)] = key.user_following_recent(name),
     [key.user_followers(name)] = key.user_followers_recent(name),
   }) do
-    for _, other in ipairs(redis.call('SRANDMEMBER', set, MENDED)) do redis.call('ZADD', order, 'NX', args[1], other) end
+    for _, other in ipairs(redis.call('SRANDMEMBER', set, MAX_REPAIRED)) do redis.call('ZADD', order, 'NX', args[1], other) end
   end
   redis.call('SET', key.user_leaving(name), args[1], 'NX')
   project('user_leaving', args[2])
 end)
 
--- repair_leaving: whether a deletion is noted follows from its mark.   name
+-- repair_leaving: `users:leaving` from the mark of the account.   name
 command('repair_leaving', function(keys, args)
   project('user_leaving', args[2])
 end)
 
--- repair_auth: credentials of nobody go.   name
+-- repair_auth: delete credentials without a profile.   name
 command('repair_auth', function(keys, args)
   if not exists(key.user(args[2])) then redis.call('DEL', keys[1]) end
 end)
 
--- When a follow, a like or a bookmark began, as the other side has it; on a cluster that is elsewhere.
-local function since_of(other, member, at)
+-- Returns the time of a relation from its other side; on a cluster that is on another node, so `at`.
+local function other_side_time(other, member, at)
   return not CLUSTERED and redis.call('ZSCORE', other, member) or at
 end
 
--- repair_follow: a follow, from the follower's side.   follower, followed
+-- repair_follow: both sides of a follow.   follower, followed
 command('repair_follow', function(keys, args)
   local at, me, target = unpack(args)
   local following, recent = key.user_following(me), key.user_following_recent(me)
   if redis.call('SISMEMBER', following, target) == 0 then
     redis.call('ZREM', recent, target)
   elseif not redis.call('ZSCORE', recent, target) then
-    redis.call('ZADD', recent, since_of(key.user_followers_recent(target), me, at), target)
+    redis.call('ZADD', recent, other_side_time(key.user_followers_recent(target), me, at), target)
   end
   set_count(keys[1], 'followingCount', redis.call('SCARD', following))
   project('follower', me, target)
 end)
 
--- repair_block, repair_mute: from the side of the one who does it.   who, whom
+-- repair_block, repair_mute: the other side of a block or mute.   user, target
 command('repair_block', function(keys, args) project('blocking', args[2], args[3]) end)
 command('repair_mute', function(keys, args) project('muting', args[2], args[3]) end)
 
--- repair_bookmark: from the user's side.   name, post
+-- repair_bookmark: the post's side of a bookmark.   name, post
 command('repair_bookmark', function(keys, args) project('bookmarking', args[2], args[3], args[1]) end)
 
--- repair_points: the sum of a person's points.   name
+-- repair_points: the sum of a user's points.   name
 command('repair_points', function(keys, args)
   local points, name, total = keys[1], args[2], 0
   local fields = redis.call('HGETALL', points)
@@ -78,45 +78,44 @@ command('repair_points', function(keys, args)
   project('leader', name)
 end)
 
--- What someone has of a post who is not its author: nothing.
+-- A user who is not a post's author has neither its points nor the post.
 projection('not_pointed', function(id, name)
   if redis.call('HGET', key.post(id), 'user_id') == name then return nil end
-  return perform('note_points', {key.user(name), key.user_points(name)}, {name, id, 0})
+  return perform('update_points', {key.user(name), key.user_points(name)}, {name, id, 0})
 end)
 projection('not_authored', function(id, name)
   if redis.call('HGET', key.post(id), 'user_id') == name then return nil end
-  return perform('note_post', {key.user(name), key.user_posts(name), key.user_followers(name)}, {name, id, '', '0'})
+  return perform('update_authored', {key.user(name), key.user_posts(name), key.user_followers(name)}, {name, id, '', '0'})
 end)
 
--- repair_authored, repair_pointed: whether a post, and so many points, are this person's.   post, name
+-- repair_authored, repair_pointed: a user's entry of a post, and its points.   post, name
 command('repair_authored', function(keys, args)
-  read = {}
+  cached_states = {}
   local author = redis.call('HGET', keys[1], 'user_id')
   project(author == args[3] and 'authored' or 'not_authored', args[2], args[3])
 end)
 command('repair_pointed', function(keys, args)
-  read = {}
+  cached_states = {}
   local author = redis.call('HGET', keys[1], 'user_id')
   project(author == args[3] and 'pointed' or 'not_pointed', args[2], args[3])
 end)
 
--- repair_style: what a post shows of its author.   name, post
+-- repair_style: a post's copy of its author's profile.   name, post
 projection('restyled', function(name, id)
   local p = redis.call('HMGET', key.user(name), 'version', 'avatar', 'display_name', 'role')
   if not p[4] then return nil end
-  return perform('style_post', {key.post(id)}, {name, p[1] or '0', p[2] or '', p[3] or '', p[4], id})
+  return perform('force_restyle_post', {key.post(id)}, {name, p[1] or '0', p[2] or '', p[3] or '', p[4], id})
 end)
 command('repair_style', function(keys, args) project('restyled', args[2], args[3]) end)
 
--- A post that shows a later version than its author has: the author's must become later still, or no change of the
--- profile would reach the post again.
+-- A post with a higher version than its author's: raise the author's version, or profile changes would not reach it.
 projection('ahead', function(id, name)
   local author, known = unpack(redis.call('HMGET', key.post(id), 'user_id', 'user_version'))
   if author ~= name then return nil end
   return perform('catch_up', {key.user(name)}, {name, tonumber(known) or 0})
 end)
 
--- catch_up   KEYS user   ARGV name, a version that a post shows
+-- catch_up: raise a profile's version.   KEYS user   ARGV name, version of a post
 command('catch_up', function(keys, args)
   local version = tonumber(redis.call('HGET', keys[1], 'version'))
   if not version or version >= tonumber(args[2]) then return end
@@ -124,20 +123,20 @@ command('catch_up', function(keys, args)
   project('restyle', args[1])
 end)
 
--- style_post: as restyle_post, also if the version is the same.
+-- force_restyle_post: as restyle_post, also with the same version.
 -- KEYS post   ARGV author, version, avatar, display_name, role, post
-command('style_post', function(keys, args)
+command('force_restyle_post', function(keys, args)
   local author, known = unpack(redis.call('HMGET', keys[1], 'user_id', 'user_version'))
   if author ~= args[1] then return end
   if (tonumber(known) or 0) > tonumber(args[2]) then return project('ahead', args[6], author) end
   redis.call('HSET', keys[1], 'user_version', args[2], 'avatar', args[3], 'display_name', args[4], 'user_role', args[5])
 end)
 
--- The comments in the order of time hold the same as the list; the list is the fact.
+-- Makes `:comments:recent` match the list of comments, which is source data.
 local function repair_comments(id, created)
   local comments, recent = key.post_comments(id), key.post_comments_recent(id)
   local there = {}
-  for _, comment in ipairs(redis.call('LRANGE', comments, 0, MENDED - 1)) do
+  for _, comment in ipairs(redis.call('LRANGE', comments, 0, MAX_REPAIRED - 1)) do
     if there[comment] then redis.call('LREM', comments, -1, comment) end
     there[comment] = true
     if not redis.call('ZSCORE', recent, comment) then
@@ -145,12 +144,12 @@ local function repair_comments(id, created)
         comment)
     end
   end
-  for _, comment in ipairs(redis.call('ZRANGE', recent, 0, MENDED - 1)) do
+  for _, comment in ipairs(redis.call('ZRANGE', recent, 0, MAX_REPAIRED - 1)) do
     if not there[comment] then redis.call('ZREM', recent, comment) end
   end
 end
 
-local function repair_facts(post, id)
+local function repair_counters(post, id)
   local author, created, banned = unpack(redis.call('HMGET', post, 'user_id', 'created_at', 'banned'))
   repair_comments(id, created)
   redis.call('HSET', post, 'id', id, 'username', author,
@@ -160,17 +159,17 @@ local function repair_facts(post, id)
   if banned ~= 'true' then redis.call('HDEL', post, 'banned', 'banned_at', 'banned_by') end
 end
 
--- repair_post: counters, feeds, ranks and sums follow from a post; what is left of one that is gone goes.   post
+-- repair_post: counters, feeds, ranks and sums of a post; deletes what is left of a deleted one.   post
 command('repair_post', function(keys, args)
   local post, at, id = keys[1], args[1], args[2]
   local author, tags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
   if author then
-    repair_facts(post, id)
-    all_effects(id, author, split(tags), at)
+    repair_counters(post, id)
+    project_everything(id, author, split(tags), at)
     project('authored', id, author)
     return
   end
-  read = {}
+  cached_states = {}
   redis.call('DEL', post, key.post_edits(id))
   project('shown', id)
   project('due', id, at)
@@ -183,15 +182,15 @@ command('repair_post', function(keys, args)
   end
 end)
 
--- repair_tagged: whether a post stands under a tag.   post, tag
+-- repair_tagged: a post's entries under a hashtag.   post, tag
 command('repair_tagged', function(keys, args)
-  read = {}
+  cached_states = {}
   project('tagged', args[2], args[3])
   project('ranked', args[2], args[3], args[1])
   project('due', args[2], args[1])
 end)
 
--- repair_like: a like, from the post's side.   post, name
+-- repair_like: both sides of a like.   post, name
 command('repair_like', function(keys, args)
   local post, at, id, name = keys[1], unpack(args)
   local likes, recent = key.post_likes(id), key.post_likes_recent(id)
@@ -200,16 +199,16 @@ command('repair_like', function(keys, args)
   if redis.call('SISMEMBER', likes, name) == 0 then
     redis.call('ZREM', recent, name)
   elseif not redis.call('ZSCORE', recent, name) then
-    redis.call('ZADD', recent, since_of(key.user_liked(name), id, at), name)
+    redis.call('ZADD', recent, other_side_time(key.user_liked(name), id, at), name)
   end
   project('liking', id, name)
   if author then
     redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes))
-    engaged(id, author, split(tags), at)
+    project_engagement(id, author, split(tags), at)
   end
 end)
 
--- repair_comment: a comment that a post lists, whose text is nowhere.   post, comment
+-- repair_comment: remove a comment from a post's list if its hash is missing.   post, comment
 projection('comment_listed', function(id, comment, at)
   return perform('confirm_comment', {key.comment(comment)}, {id, comment, at})
 end, 2)
@@ -217,36 +216,36 @@ command('repair_comment', function(keys, args) project('comment_listed', args[2]
 
 projection('comment_missing', function(comment, id, at)
   if exists(key.comment(comment)) then return nil end
-  return perform('drop_listed', {key.post(id)}, {id, comment, at})
+  return perform('drop_missing_comment', {key.post(id)}, {id, comment, at})
 end, 2)
 
--- confirm_comment: there is such a comment, or its post must not list it.   KEYS comment   ARGV post, comment, now
+-- confirm_comment: remove a missing comment from its post.   KEYS comment   ARGV post, comment, now
 command('confirm_comment', function(keys, args)
   if not exists(keys[1]) then project('comment_missing', args[2], args[1], args[3]) end
 end)
 
--- drop_listed   KEYS post   ARGV post, comment, now
-command('drop_listed', function(keys, args)
+-- drop_missing_comment: the post's side.   KEYS post   ARGV post, comment, now
+command('drop_missing_comment', function(keys, args)
   local post, id, comment, at = keys[1], unpack(args)
   redis.call('LREM', key.post_comments(id), 0, comment)
   redis.call('ZREM', key.post_comments_recent(id), comment)
   set_count(post, 'commentsCount', redis.call('LLEN', key.post_comments(id)))
   local author = redis.call('HGET', post, 'user_id')
-  if author then engaged(id, author, tags_of(post), at) end
+  if author then project_engagement(id, author, tags_of(post), at) end
 end)
 
--- repair_commented: whether a comment is this person's, and whether its post knows of it.   comment, name
+-- repair_commented: a comment's entries at its author and its post.   comment, name
 projection('comment_known', function(comment)
   local id, name, content = unpack(redis.call('HMGET', key.comment(comment), 'post_id', 'username', 'content'))
   if not id then return nil end
-  return perform('know_comment', {key.post(id)}, {id, comment, name, content})
+  return perform('update_comment', {key.post(id)}, {id, comment, name, content})
 end)
 command('repair_commented', function(keys, args)
   project('comment_of', args[2], args[3])
   project('comment_known', args[2])
 end)
 
--- know_comment: what a post has of a comment, said to the comment.   KEYS post   ARGV post, comment, name, content
-command('know_comment', function(keys, args)
+-- update_comment: the comment's hash from its post's list.   KEYS post   ARGV post, comment, name, content
+command('update_comment', function(keys, args)
   project('commented', unpack(args))
 end)

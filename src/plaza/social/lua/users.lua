@@ -1,32 +1,32 @@
--- Users: accounts, profiles, and how people stand to each other. The owner is a username.
+-- Users: accounts, profiles and relations. The owner is a username.
 --
--- A verb that needs to know something of another owner (does that person exist?) is given the other's key after its own
--- on one server, and reads it there. On a cluster that key is elsewhere: the service has looked before the call, and
--- if the other went away in between, the other's side finds out and the fact is withdrawn.
+-- A command that needs another owner's data (does that user exist?) gets the other's key after its own on one server.
+-- On a cluster that key is on another node: the service reads it before the call. If the other user is deleted in
+-- between, the update of the other side finds out and withdraws the relation.
 
 local function exists(k)
   return redis.call('EXISTS', k) == 1
 end
 
 local function require_profile(user)
-  if not exists(user) then fail('no_profile', 'You have no profile here.') end
+  if not exists(user) then fail('no_profile', 'You have no profile. Register first.') end
 end
 
--- Blocking hides both ways; to the one who asks, the other is not there.
-local function require_person(other, blocked, blocked_by, name)
+-- A block hides each user from the other: a hidden user is reported as missing.
+local function require_visible_user(other, blocked, blocked_by, name)
   local missing = other and not exists(other)
   if missing or redis.call('ZSCORE', blocked, name) or redis.call('ZSCORE', blocked_by, name) then
-    fail('not_found', 'There is nobody of that name.', {username = name})
+    fail('not_found', 'No user has this name.', {username = name})
   end
 end
 
--- A counter is a cardinality, never counted on its own. Without the hash its owner is gone, and nothing is written.
+-- A counter is always written as a cardinality. If the hash does not exist, its owner was deleted: write nothing.
 local function set_count(hash, field, size)
   if exists(hash) then redis.call('HSET', hash, field, size) end
 end
 
--- Whether another system knows better than we do since when something is so; if so, that is what counts.
-local function redated(recent, member, at, told)
+-- Replaces the time of a member if sync gives one (`told`). Returns whether it changed.
+local function update_time(recent, member, at, told)
   if told ~= 'told' or tonumber(redis.call('ZSCORE', recent, member)) == tonumber(at) then return false end
   redis.call('ZADD', recent, at, member)
   return true
@@ -47,14 +47,14 @@ projection('registries', function(name)
   return {entry(key.users_regular(), 'user'), entry(key.users_models(), 'model'), projections.leader(name)}
 end)
 
--- Posts made from now on copy the new profile; this has the older ones follow.
+-- Queues the update of the profile copies in older posts.
 projection('restyle', function(name)
   local version = redis.call('HGET', key.user(name), 'version')
   if not version or not exists(key.user_posts(name)) then return {'HDEL', key.users_restyle(), name} end
   return {'HSET', key.users_restyle(), name, version .. '|'}
 end)
 
-projection('cutoff', function(name, at)
+projection('revocation', function(name, at)
   return {'ZADD', key.token_cutoffs(), 'GT', at, name}
 end, 1)
 
@@ -64,8 +64,8 @@ projection('user_leaving', function(name)
   return {'ZADD', key.users_leaving(), since, name}
 end)
 
--- Drops refresh tokens that have expired, and the oldest beyond the number allowed.
-local function tidy_families(auth, at, most)
+-- Deletes expired families of refresh tokens, and those with the earliest expiry beyond the limit.
+local function drop_expired_families(auth, at, most)
   local kept = {}
   local fields = redis.call('HGETALL', auth)
   for i = 1, #fields, 2 do
@@ -86,14 +86,14 @@ local function drop_families(auth)
   end
 end
 
--- register: a new account, signed in at once.
+-- register: create an account and its first session.
 -- KEYS user, auth, leaving, renaming
--- ARGV name, now, password_hash, family, token, what it is known by if it is sent again ('' for nothing), field, value, …
+-- ARGV name, now, password_hash, family, token, id of the idempotent request ('' for none), field, value, …
 -- Reply the profile
 command('register', function(keys, args)
   local user, auth = unpack(keys)
   local name, at = args[1], now(args[2])
-  if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'That name is taken.') end
+  if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'This username is taken. Choose another one.') end
   redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
     'created_at', text(at), 'version', 1, unpack(args, 7))
   redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5])
@@ -102,23 +102,22 @@ command('register', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
--- sign_in: the password was right; hand out a family of refresh tokens.
--- KEYS user, auth   ARGV now, the hash it was compared with, a new hash ('' to keep), family, token, most
--- Reply the profile, or nothing if the password is another one by now
+-- sign_in: start a family of refresh tokens after the password was checked.
+-- KEYS user, auth   ARGV now, the hash that was checked, a new hash ('' to keep it), family, token, max families
+-- Reply the profile, or nothing if the password was changed meanwhile
 command('sign_in', function(keys, args)
   local user, auth = keys[1], keys[2]
   local at, compared, renewed, family, token, most = now(args[1]), args[2], args[3], args[4], args[5], tonumber(args[6])
   if redis.call('HGET', auth, 'password_hash') ~= compared or not exists(user) then return nil end
   if redis.call('HGET', user, 'suspended_at') then fail('suspended', 'This account is suspended.') end
-  tidy_families(auth, at, most - 1)
+  drop_expired_families(auth, at, most - 1)
   redis.call('HSET', auth, family, token)
   if renewed ~= '' then redis.call('HSET', auth, 'password_hash', renewed) end
   return redis.call('HGETALL', user)
 end)
 
--- refresh: exchange a refresh token for the next of its family. One that was exchanged before was copied by somebody:
--- whoever it was, the family ends.
--- KEYS user, auth   ARGV now, family, sha256 of the token shown, next token   Reply the profile, or nothing
+-- refresh: exchange a refresh token for the next of its family. A token that is used twice was copied: the family ends.
+-- KEYS user, auth   ARGV now, family, sha256 of the token, next token   Reply the profile, or nothing
 command('refresh', function(keys, args)
   local user, auth, at, family = keys[1], keys[2], now(args[1]), args[2]
   local known = redis.call('HGET', auth, family)
@@ -133,18 +132,18 @@ command('refresh', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
--- sign_out: end a family of refresh tokens, or all.   KEYS auth   ARGV family ('' for all)
+-- sign_out: end one family of refresh tokens, or all.   KEYS auth   ARGV family ('' for all)
 command('sign_out', function(keys, args)
   if args[1] == '' then drop_families(keys[1]) else redis.call('HDEL', keys[1], args[1]) end
   return 1
 end)
 
--- change_password: every other session ends.
--- KEYS user, auth   ARGV the old hash ('' for an operator), the new one, family ('' for none), token
--- Reply the profile, or nothing if the old one is another by now
+-- change_password: set a new password and end every session.
+-- KEYS user, auth   ARGV old hash ('' for an operator), new hash, new family ('' for none), token
+-- Reply the profile, or nothing if the old hash was replaced meanwhile
 command('change_password', function(keys, args)
   local user, auth = keys[1], keys[2]
-  if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
+  if not exists(user) then fail('no_profile', 'No user has this name.') end
   if args[1] ~= '' and redis.call('HGET', auth, 'password_hash') ~= args[1] then return nil end
   drop_families(auth)
   redis.call('HSET', auth, 'password_hash', args[2])
@@ -152,9 +151,9 @@ command('change_password', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
-local COPIED = {avatar = true, display_name = true, role = true}
+local COPIED_FIELDS = {avatar = true, display_name = true, role = true}
 
--- Sets fields of a profile ('' stays '', nil takes one away) and notes whether posts have to follow.
+-- Sets fields of a profile (false removes one), and queues the update of post copies. Returns whether it changed.
 local function change_profile(user, name, changes)
   local restyle, changed = false, false
   for field, value in pairs(changes) do
@@ -166,7 +165,7 @@ local function change_profile(user, name, changes)
     end
     local differs = (value or false) ~= before
     changed = changed or differs
-    restyle = restyle or (differs and COPIED[field] or false)
+    restyle = restyle or (differs and COPIED_FIELDS[field] or false)
   end
   if restyle then
     redis.call('HINCRBY', user, 'version', 1)
@@ -175,11 +174,11 @@ local function change_profile(user, name, changes)
   return changed
 end
 
--- change_profile: what people say of themselves.
--- KEYS user   ARGV name, number of fields set, field, value, …, then fields taken away   Reply the profile
+-- change_profile: set and remove profile fields.
+-- KEYS user   ARGV name, number of fields set, field, value, …, then fields to remove   Reply the profile
 command('change_profile', function(keys, args)
   local user, name, sets = keys[1], args[1], tonumber(args[2])
-  if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
+  if not exists(user) then fail('no_profile', 'No user has this name.') end
   local changes = {}
   for i = 1, sets do changes[args[1 + 2 * i]] = args[2 + 2 * i] end
   for i = 3 + 2 * sets, #args do changes[args[i]] = false end
@@ -187,15 +186,15 @@ command('change_profile', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
--- sync_user: a profile of another system, as it is there now.
+-- sync_user: create or update a profile from another system.
 -- KEYS user, auth, leaving, renaming
--- ARGV name, created ('' if not known), now, role ('' if not known), password hash ('' for none), number of fields set,
--- field, value, …, then fields taken away   Reply 'created', 'updated' or 'unchanged'
+-- ARGV name, created ('' if unknown), now, role ('' if unknown), password hash ('' for none), number of fields set,
+-- field, value, …, then fields to remove   Reply 'created', 'updated' or 'unchanged'
 command('sync_user', function(keys, args)
   local user, auth, leaving, renaming = unpack(keys)
   local name, created, at, role, hash, sets = args[1], args[2], args[3], args[4], args[5], tonumber(args[6])
-  if exists(leaving) then fail('username_taken', 'The account of that name is being deleted.') end
-  if exists(renaming) then fail('username_taken', 'The account of that name is being renamed.') end
+  if exists(leaving) then fail('username_taken', 'The account with this name is being deleted. Try again later.') end
+  if exists(renaming) then fail('username_taken', 'The account with this name is being renamed. Try again later.') end
   local status = 'unchanged'
   if not exists(user) then
     redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
@@ -208,7 +207,7 @@ command('sync_user', function(keys, args)
   if role ~= '' then changes.role = role end
   if created ~= '' then changes.created_at = created end
   local changed = change_profile(user, name, changes)
-  -- A hash that was taken over once may have been replaced since, by a login: only another one counts.
+  -- A login may have replaced a synced hash by a stronger one: only another hash is new.
   if hash ~= '' and redis.call('HGET', auth, 'synced_hash') ~= hash then
     drop_families(auth)
     redis.call('HSET', auth, 'password_hash', hash, 'synced_hash', hash)
@@ -221,30 +220,30 @@ end)
 -- change_role   KEYS user   ARGV name, role   Reply the profile
 command('change_role', function(keys, args)
   local user, name = keys[1], args[1]
-  if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
+  if not exists(user) then fail('no_profile', 'No user has this name.') end
   if change_profile(user, name, {role = args[2]}) then project('registries', name) end
   return redis.call('HGETALL', user)
 end)
 
--- suspend: nobody gets in by this account until it is lifted; tokens from before are void.
--- KEYS user, auth   ARGV name, by whom ('' lifts it), now   Reply the profile
+-- suspend: suspend an account and revoke its tokens, or end a suspension.
+-- KEYS user, auth   ARGV name, admin ('' ends it), now   Reply the profile
 command('suspend', function(keys, args)
   local user, auth, name, by, at = keys[1], keys[2], args[1], args[2], text(now(args[3]))
-  if not exists(user) then fail('no_profile', 'There is nobody of that name.') end
+  if not exists(user) then fail('no_profile', 'No user has this name.') end
   if by == '' then
     redis.call('HDEL', user, 'suspended_at', 'suspended_by')
   elseif not redis.call('HGET', user, 'suspended_at') then
     redis.call('HSET', user, 'suspended_at', at, 'suspended_by', by)
     drop_families(auth)
-    project('cutoff', name, at)
+    project('revocation', name, at)
   end
   return redis.call('HGETALL', user)
 end)
 
--- The follower's `:following` is the fact; the followed person's side is told what it says now.
+-- The follower's `:following` is source data; this updates the followed user's side from it.
 projection('follower', function(me, target)
   local since = redis.call('ZSCORE', key.user_following_recent(me), target) or ''
-  return perform('note_follower', {key.user(target), key.user_followers(target), key.user_followers_recent(target)},
+  return perform('update_follower', {key.user(target), key.user_followers(target), key.user_followers_recent(target)},
     {target, me, since})
 end)
 
@@ -261,32 +260,33 @@ local function end_follow(user, following, recent, me, target)
   return 1
 end
 
--- follow   KEYS user, following, recent, blocked, blocked_by, home state, the other's user (one server)
--- ARGV me, target, since when, 'told' if another system says when   Reply 1; 0 if it was so already, 2 if since when was not
+-- follow   KEYS user, following, recent, blocked, blocked_by, home state, target's user (one server)
+-- ARGV me, target, time, 'told' if sync gives the time   Reply 1; 0 if nothing changed, 2 if only the time did
 command('follow', function(keys, args)
   local user, following, recent, blocked, blocked_by, state, other = unpack(keys)
   local me, target, at = args[1], args[2], text(now(args[3]))
   require_profile(user)
-  require_person(other, blocked, blocked_by, target)
+  require_visible_user(other, blocked, blocked_by, target)
   if redis.call('SADD', following, target) == 0 then
-    if not redated(recent, target, at, args[4]) then return 0 end
+    if not update_time(recent, target, at, args[4]) then return 0 end
     project('follower', me, target)
     return 2
   end
   redis.call('ZADD', recent, at, target)
-  redis.call('HDEL', state, 'follows') -- the home feed was built from others, however old this follow is
+  redis.call('HDEL', state, 'follows') -- the home feed was built without this follow
   redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
   project('follower', me, target)
   return 1
 end)
 
--- unfollow   KEYS user, following, recent   ARGV me, target   Reply 1, or 0 if it was so already
+-- unfollow   KEYS user, following, recent   ARGV me, target   Reply 1, or 0 if nothing changed
 command('unfollow', function(keys, args)
   return end_follow(keys[1], keys[2], keys[3], args[1], args[2])
 end)
 
--- note_follower: the followed side of a follow.   KEYS user, followers, recent   ARGV name, follower, since ('' if not)
-command('note_follower', function(keys, args)
+-- update_follower: the followed user's side of a follow.
+-- KEYS user, followers, recent   ARGV name, follower, time ('' if not following)
+command('update_follower', function(keys, args)
   local user, followers, recent, name, follower, since = keys[1], keys[2], keys[3], args[1], args[2], args[3]
   if since == '' then
     redis.call('SREM', followers, follower)
@@ -304,7 +304,7 @@ projection('blocking', function(me, target)
   local since = redis.call('ZSCORE', key.user_blocked(me), target) or ''
   local theirs = {key.user(target), key.user_blocked_by(target), key.user_following(target),
     key.user_following_recent(target)}
-  return perform('note_block', theirs, {target, me, since})
+  return perform('update_blocked_by', theirs, {target, me, since})
 end)
 
 projection('withdraw_block', function(target, me)
@@ -312,12 +312,12 @@ projection('withdraw_block', function(target, me)
   return perform('unblock', {key.user_blocked(me)}, {me, target})
 end)
 
--- block: hides each from the other, and ends follows both ways.
--- KEYS blocked, user, following, recent, the other's user (one server)   ARGV me, target, now   Reply 1 or 0
+-- block: hide each user from the other and end follows both ways.
+-- KEYS blocked, user, following, recent, target's user (one server)   ARGV me, target, now   Reply 1 or 0
 command('block', function(keys, args)
   local blocked, user, following, recent, other = unpack(keys)
   local me, target, at = args[1], args[2], text(now(args[3]))
-  if other and not exists(other) then fail('not_found', 'There is nobody of that name.', {username = target}) end
+  if other and not exists(other) then fail('not_found', 'No user has this name.', {username = target}) end
   if redis.call('ZADD', blocked, 'NX', at, target) == 0 then return 0 end
   end_follow(user, following, recent, me, target)
   project('blocking', me, target)
@@ -331,8 +331,9 @@ command('unblock', function(keys, args)
   return 1
 end)
 
--- note_block: the blocked side.   KEYS user, blocked_by, following, recent   ARGV name, blocker, since ('' if not)
-command('note_block', function(keys, args)
+-- update_blocked_by: the blocked user's side of a block.
+-- KEYS user, blocked_by, following, recent   ARGV name, blocker, time ('' if not blocked)
+command('update_blocked_by', function(keys, args)
   local user, blocked_by, following, recent = unpack(keys)
   local name, blocker, since = unpack(args)
   if since == '' then
@@ -347,7 +348,7 @@ end)
 
 projection('muting', function(me, target)
   local since = redis.call('ZSCORE', key.user_muted(me), target) or ''
-  return perform('note_mute', {key.user(target), key.user_muted_by(target)}, {target, me, since})
+  return perform('update_muted_by', {key.user(target), key.user_muted_by(target)}, {target, me, since})
 end)
 
 projection('withdraw_mute', function(target, me)
@@ -355,10 +356,10 @@ projection('withdraw_mute', function(target, me)
   return perform('unmute', {key.user_muted(me)}, {me, target})
 end)
 
--- mute   KEYS muted, blocked, blocked_by, the other's user (one server)   ARGV me, target, now   Reply 1 or 0
+-- mute   KEYS muted, blocked, blocked_by, target's user (one server)   ARGV me, target, now   Reply 1 or 0
 command('mute', function(keys, args)
   local muted, blocked, blocked_by, other = unpack(keys)
-  require_person(other, blocked, blocked_by, args[2])
+  require_visible_user(other, blocked, blocked_by, args[2])
   if redis.call('ZADD', muted, 'NX', text(now(args[3])), args[2]) == 0 then return 0 end
   project('muting', args[1], args[2])
   return 1
@@ -371,8 +372,8 @@ command('unmute', function(keys, args)
   return 1
 end)
 
--- note_mute   KEYS user, muted_by   ARGV name, who mutes, since ('' if not)
-command('note_mute', function(keys, args)
+-- update_muted_by: the muted user's side of a mute.   KEYS user, muted_by   ARGV name, muter, time ('' if not muted)
+command('update_muted_by', function(keys, args)
   if args[3] == '' then
     redis.call('ZREM', keys[2], args[2])
   elseif exists(keys[1]) then
@@ -382,36 +383,36 @@ command('note_mute', function(keys, args)
   end
 end)
 
--- leave: an account goes. Its profile and credentials are gone at once; the rest follows in batches.
+-- begin_deletion: delete profile and credentials and mark the account; the rest is deleted in batches.
 -- KEYS user, auth, leaving, home, home state, posts, renaming
--- ARGV name, now, 1 if there is something of someone without a profile   Reply the number of posts to delete
-command('leave', function(keys, args)
+-- ARGV name, now, 1 for a user without a profile   Reply the number of posts to delete
+command('begin_deletion', function(keys, args)
   local user, auth, leaving, home, state, posts, renaming = unpack(keys)
   local name, at = args[1], text(now(args[2]))
-  if exists(renaming) then fail('conflict', 'This account is being renamed.', {username = name}) end
+  if exists(renaming) then fail('conflict', 'This account is being renamed. Try again later.', {username = name}) end
   if args[3] ~= '1' and not exists(user) and not exists(leaving) then
-    fail('no_profile', 'There is nobody of that name.')
+    fail('no_profile', 'No user has this name.')
   end
   redis.call('SET', leaving, at, 'NX')
   redis.call('DEL', user, auth, home, state)
   project('registries', name)
   project('restyle', name)
-  project('cutoff', name, at)
+  project('revocation', name, at)
   project('user_leaving', name)
   return redis.call('ZCARD', posts)
 end)
 
--- drop_left: out of a list of someone who leaves, unless they are gone for good already.
--- KEYS leaving, list   ARGV since when they leave, member, …
-command('drop_left', function(keys, args)
+-- drop_deleted_entries: remove entries from a list of an account that is still being deleted.
+-- KEYS leaving, list   ARGV time of the mark, member, …
+command('drop_deleted_entries', function(keys, args)
   if redis.call('GET', keys[1]) ~= args[1] or not exists(keys[2]) then return end
   redis.call(redis.call('TYPE', keys[2]).ok == 'set' and 'SREM' or 'ZREM', keys[2], unpack(args, 2))
 end)
 
--- left: the name is free, if nothing is left of it.
--- KEYS leaving, home, home state, then every other key of the user   ARGV name, since when they leave
--- Reply 1, also if it was free before, or 0 if something is left
-command('left', function(keys, args)
+-- end_deletion: free the username if nothing is left of the account.
+-- KEYS leaving, home, home state, then every other key of the user   ARGV name, time of the mark
+-- Reply 1, also if it was free before; 0 if something is left
+command('end_deletion', function(keys, args)
   if redis.call('GET', keys[1]) ~= args[2] then return 1 end
   for i = 4, #keys do
     if exists(keys[i]) then return 0 end
