@@ -24,7 +24,7 @@ from plaza.core.http.app import make_app
 from plaza.core.http.routes import Routes
 from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
 from plaza.core.settings import Settings
-from plaza.core.telemetry import Requests
+from plaza.core.telemetry import RequestLog
 
 ROUTES = 120
 SETTINGS = Settings(jwt_secret="s" * 32, api_key="k" * 32, rate_limits=False)
@@ -109,7 +109,7 @@ def plaza() -> Any:
         return Article(1, body.title, body.link, body.groups, f"user:{actor.name}", 1, 1.5)
 
     log = open(os.devnull, "w")  # noqa: SIM115
-    return make_app([route], auth=AUTH, settings=SETTINGS, observer=Requests(log, pretty=False))
+    return make_app([route], auth=AUTH, settings=SETTINGS, observer=RequestLog(log, pretty=False))
 
 
 def fast_api() -> Any:

@@ -35,7 +35,7 @@ class QuietServer(uvicorn.Server):
             await asyncio.sleep(0.01)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's own, but it does not wait where nobody is."""
+        """As uvicorn's own, but it does not wait if there is no connection."""
         if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)
             return

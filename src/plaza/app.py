@@ -34,7 +34,7 @@ from plaza.core.rate_limits import Limiter
 from plaza.core.revocations import Revocations
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.telemetry import Requests, sampling
+from plaza.core.telemetry import RequestLog, metrics_sampling
 from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
 from plaza.demo.loader import DemoLoader
@@ -92,8 +92,8 @@ class Plaza:
 @asynccontextmanager
 async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> AsyncIterator[Plaza]:
     """Open Plaza on the Valkey that the settings name, which must be reachable."""
-    async with _opened(settings, domains) as core, sampling():
-        requests, draining = Requests(), asyncio.Event()
+    async with _opened(settings, domains) as core, metrics_sampling():
+        requests, draining = RequestLog(), asyncio.Event()
         parts = build_domains(core, domains)
         services = _services(core, domains, parts, draining)
         demo = _demo(core, services) if _shows_pages(domains) else None

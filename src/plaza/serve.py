@@ -106,7 +106,7 @@ def serve(settings: Settings, *, empty: bool = False) -> int:
 async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool) -> int:
     shutdown = Shutdown()
     shutdown.handle_signals()
-    for doubt in settings.doubts():
+    for doubt in settings.warnings():
         log.warning("doubtful_setting", reason=doubt)
     with contextlib.suppress(StartInterrupted):
         async with valkey_for(settings, shutdown) as settings:

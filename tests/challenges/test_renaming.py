@@ -79,7 +79,7 @@ async def test_requests_that_started_before_the_name_was_revoked_write_no_rows(w
     joinable, post = await world.challenge(), await world.post(CLEO, id)
     ben = replace(BEN, since_ms=world.clock.now_ms())
     world.clock.advance(seconds=1)
-    await Revocations(world.projections.valkey, clock=world.clock).note("ben")
+    await Revocations(world.projections.valkey, clock=world.clock).revoke("ben")
     await (world.personal_data.delete("ben") if new is None else world.personal_data.rename("ben", new))
     before = await all_rows(world)
     for late_call in (

@@ -1,4 +1,4 @@
-"""Who is believed, and who is not. Tokens of strangers are made with PyJWT or by hand, never with our own issuer."""
+"""Valid and invalid credentials. Invalid tokens are made with PyJWT or by hand, never with Plaza's own issuer."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_further_claims_cannot_change_the_ones_that_count(auth: Auth) -> None:
 
 @pytest.mark.parametrize(("username", "role"), [("me", USER), ("AUTH", USER), ("a b", USER), ("", USER), ("x", "king")])
 def test_no_token_is_issued_that_nobody_would_accept(auth: Auth, username: str, role: Any) -> None:
-    with pytest.raises(ValueError, match="a token is for a username"):
+    with pytest.raises(ValueError, match="a token needs a username"):
         auth.issue(username, role)
 
 
@@ -303,7 +303,7 @@ def test_a_token_ends_at_its_expiry_also_when_it_is_remembered(auth: Auth, clock
     clock.advance(seconds=899.999)
     assert auth.actor(bearer(token)) is not None
     clock.advance(seconds=0.001)
-    assert refused(auth, token) == "The token has expired."
+    assert refused(auth, token) == "The token has expired. Refresh it or sign in again."
 
 
 def test_a_signature_is_checked_once_for_a_token_and_every_time_for_a_wrong_one(
@@ -327,7 +327,7 @@ def test_a_signature_is_checked_once_for_a_token_and_every_time_for_a_wrong_one(
 
 
 def test_the_memory_of_tokens_is_bounded_and_forgets_the_longest_unused(tmp_path: Path, clock: ManualClock) -> None:
-    auth = Auth(settings(tmp_path), remembered=3, clock=clock)
+    auth = Auth(settings(tmp_path), max_cached=3, clock=clock)
     tokens = [auth.issue(name, USER) for name in ("a", "b", "c", "d")]
     for token in (*tokens[:3], tokens[0], tokens[3]):
         auth.actor(bearer(token))

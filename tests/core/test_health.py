@@ -20,14 +20,17 @@ TIME_LIMIT_SECONDS = 4.0
 
 
 async def test_ready_means_that_valkey_and_sql_answer(valkey: Valkey, sql: Sql) -> None:
-    assert (await System(valkey, sql, patience=TIME_LIMIT_SECONDS).ready()).checks == {"valkey": "ok", "sql": "ok"}
+    assert (await System(valkey, sql, timeout_seconds=TIME_LIMIT_SECONDS).ready()).checks == {
+        "valkey": "ok",
+        "sql": "ok",
+    }
 
 
 async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -> None:
     draining = asyncio.Event()
     system = System(valkey, sql, draining)
     draining.set()
-    with pytest.raises(Unavailable, match="ending"):
+    with pytest.raises(Unavailable, match="shutting down"):
         await system.ready()
 
 
@@ -35,11 +38,11 @@ async def test_a_valkey_that_hangs_is_named_and_comes_back(tmp_path: Path) -> No
     sql = await Sql.open(Settings(data_dir=tmp_path))
     with running_server() as server:
         valkey = await connect_with_retries(server.url)
-        system = System(valkey, sql, patience=TIME_LIMIT_SECONDS)
+        system = System(valkey, sql, timeout_seconds=TIME_LIMIT_SECONDS)
         server.pause()
-        with pytest.raises(Unavailable, match=r"Away: valkey\.") as away:
+        with pytest.raises(Unavailable, match=r"Unreachable: valkey\.") as away:
             await system.ready()
-        assert away.value.extra["checks"] == {"valkey": "no answer in 4 s", "sql": "ok"}
+        assert away.value.extra["checks"] == {"valkey": "no response in 4 s", "sql": "ok"}
         server.resume()
         assert (await system.ready()).status == "ready"
         await valkey.close()
@@ -51,8 +54,8 @@ async def test_a_database_that_is_away_is_named(server: Server, tmp_path: Path) 
     await sql.close()
     _take_away(tmp_path / "plaza.sqlite")
     valkey = await connect_with_retries(server.url)
-    with pytest.raises(Unavailable, match=r"Away: sql\.") as away:
-        await System(valkey, sql, patience=TIME_LIMIT_SECONDS).ready()
+    with pytest.raises(Unavailable, match=r"Unreachable: sql\.") as away:
+        await System(valkey, sql, timeout_seconds=TIME_LIMIT_SECONDS).ready()
     assert away.value.extra["checks"]["valkey"] == "ok"
     await sql.close()
     await valkey.close()

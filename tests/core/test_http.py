@@ -132,9 +132,9 @@ async def test_a_bug_is_500_and_tells_nothing_of_the_inside(client: httpx.AsyncC
 
 async def test_no_or_bad_credentials_are_401(app: App) -> None:
     async with client_of(app) as client:
-        nobody = await client.post("/things", json={"title": "x"})
-        is_problem(nobody, 401, "unauthenticated")
-        assert nobody.headers["www-authenticate"].startswith("Bearer")
+        anonymous = await client.post("/things", json={"title": "x"})
+        is_problem(anonymous, 401, "unauthenticated")
+        assert anonymous.headers["www-authenticate"].startswith("Bearer")
         is_problem(await client.post("/things", headers={"authorization": "Bearer x"}), 401, "unauthenticated")
         assert (await client.get("/me")).json()["name"] is None
         is_problem(await client.get("/me", headers={"x-access-token": "x"}), 401, "unauthenticated")
@@ -143,12 +143,12 @@ async def test_no_or_bad_credentials_are_401(app: App) -> None:
 
 async def test_a_route_of_another_protocol_has_errors_in_its_own_form(app: App) -> None:
     async with client_of(app) as client:
-        nobody = await client.post("/other-protocol", json={})
-        assert (nobody.status_code, nobody.json()) == (
+        anonymous = await client.post("/other-protocol", json={})
+        assert (anonymous.status_code, anonymous.json()) == (
             401,
             {"error": "ERR This needs authentication. Send a token or an API key."},
         )
-        assert nobody.headers["content-type"] == "application/json"
+        assert anonymous.headers["content-type"] == "application/json"
         wrong = await client.post("/other-protocol", json={}, headers=token())
         assert (wrong.status_code, wrong.json()) == (422, {"error": "ERR Missing field: title."})
 

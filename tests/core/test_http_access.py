@@ -153,7 +153,7 @@ async def test_a_header_sent_twice_is_two_credentials(door: Door, header: str) -
 async def test_a_suspended_users_token_is_401_at_once_and_a_new_one_works(door: Door) -> None:
     old = door.ana()
     assert (await door.client.get("/open", headers=old)).status_code == 200
-    await door.auth.cut_off("ana")
+    await door.auth.revoke_tokens("ana")
     assert (await door.client.get("/open", headers=old)).status_code == 401
     assert (await door.client.get("/open", headers=door.ana())).status_code == 200
 

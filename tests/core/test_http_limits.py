@@ -14,7 +14,7 @@ import pytest
 from plaza.core.functions import Functions
 from plaza.core.metrics import exposition
 from plaza.core.rate_limits import LIBRARY, Limiter, Policy, Quota
-from plaza.core.telemetry import Requests
+from plaza.core.telemetry import RequestLog
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, is_problem
 from tests.servers import Server
@@ -66,7 +66,7 @@ async def limited(server: Server) -> AsyncIterator[Limited]:
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     shelf, log = Shelf(valkey=valkey), io.StringIO()
-    app = app_of(shelf, limiter=Limiter(functions, policies=POLICIES), observer=Requests(log, pretty=False))
+    app = app_of(shelf, limiter=Limiter(functions, policies=POLICIES), observer=RequestLog(log, pretty=False))
     async with client_of(app, **token()) as client:
         yield Limited(client, shelf, tap, log)
     await valkey.close()

@@ -12,7 +12,7 @@ import pytest
 
 from plaza.core import passwords as module
 from plaza.core.errors import Unavailable
-from plaza.core.passwords import HASHER, Passwords, recognised
+from plaza.core.passwords import HASHER, Passwords, is_supported_hash
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 
@@ -33,34 +33,34 @@ async def test_a_password_is_stored_as_argon2id_with_owasp_parameters(passwords:
 async def test_the_right_password_is_right_and_another_is_not(passwords: Passwords) -> None:
     for password in ("correct horse", "", "é\0x", "\ud800", "x" * 5_000):
         stored = await passwords.hash(password)
-        assert (await passwords.check(stored, password)).right
-        assert not (await passwords.check(stored, password + "x")).right
+        assert (await passwords.check(stored, password)).matches
+        assert not (await passwords.check(stored, password + "x")).matches
 
 
 async def test_a_bcrypt_hash_of_another_system_works_and_is_replaced(passwords: Passwords) -> None:
     foreign = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
     for variant in (foreign, foreign.replace("$2b$", "$2a$"), foreign.replace("$2b$", "$2y$")):
         wrong = await passwords.check(variant, "wrong horse")
-        assert (wrong.right, wrong.rehashed) == (False, None)
+        assert (wrong.matches, wrong.new_hash) == (False, None)
         checked = await passwords.check(variant, "correct horse")
-        assert checked.right
-        assert checked.rehashed is not None
-        assert (await passwords.check(checked.rehashed, "correct horse")).right
+        assert checked.matches
+        assert checked.new_hash is not None
+        assert (await passwords.check(checked.new_hash, "correct horse")).matches
 
 
 async def test_a_long_password_checks_against_bcrypt_as_where_it_was_made(passwords: Passwords) -> None:
     foreign = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()  # what older systems made of 100 characters
-    assert (await passwords.check(foreign, "x" * 100)).right
-    assert not (await passwords.check(foreign, "x" * 71)).right
+    assert (await passwords.check(foreign, "x" * 100)).matches
+    assert not (await passwords.check(foreign, "x" * 71)).matches
 
 
 async def test_an_argon2_hash_with_other_parameters_works_and_is_replaced(passwords: Passwords) -> None:
     weak = argon2.PasswordHasher(time_cost=1, memory_cost=1024, parallelism=2, type=argon2.Type.I).hash("secret")
     checked = await passwords.check(weak, "secret")
-    assert checked.right
-    assert checked.rehashed is not None
-    assert not HASHER.check_needs_rehash(checked.rehashed)
-    assert (await passwords.check(checked.rehashed, "secret")).rehashed is None
+    assert checked.matches
+    assert checked.new_hash is not None
+    assert not HASHER.check_needs_rehash(checked.new_hash)
+    assert (await passwords.check(checked.new_hash, "secret")).new_hash is None
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ async def test_an_argon2_hash_with_other_parameters_works_and_is_replaced(passwo
 async def test_a_hash_that_is_unknown_or_too_costly_is_never_right_and_never_tried(
     passwords: Passwords, stored: str
 ) -> None:
-    assert not recognised(stored)
-    assert not (await passwords.check(stored, "plain text")).right
+    assert not is_supported_hash(stored)
+    assert not (await passwords.check(stored, "plain text")).matches
 
 
 async def test_a_hash_that_looks_right_but_is_broken_is_not_right(passwords: Passwords) -> None:
     broken = "$argon2id$v=19$m=1024,t=1,p=1$AA$AA"
-    assert recognised(broken)
-    assert not (await passwords.check(broken, "")).right
+    assert is_supported_hash(broken)
+    assert not (await passwords.check(broken, "")).matches
 
 
 async def test_someone_unknown_costs_the_same_work_as_someone_known(
@@ -103,8 +103,8 @@ async def test_someone_unknown_costs_the_same_work_as_someone_known(
 
     monkeypatch.setattr(module, "_matches_argon2", watched)
     for nobody in (None, "", "no hash at all"):
-        assert not (await passwords.check(nobody, "secret")).right
-    assert not (await passwords.check(stored, "wrong")).right
+        assert not (await passwords.check(nobody, "secret")).matches
+    assert not (await passwords.check(stored, "wrong")).matches
     assert len(worked) == 4
     assert all(parameters == argon2.extract_parameters(stored) for parameters in worked)
 

@@ -16,7 +16,7 @@ from plaza.core.auth import USER, Auth
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Unauthenticated, Unavailable
 from plaza.core.keys import TOKEN_CUTOFFS
-from plaza.core.revocations import NEVER, SKEW_MS, Revocations
+from plaza.core.revocations import MAX_SKEW_MS, NOT_REVOKED, Revocations
 from plaza.core.settings import Settings
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import connect_with_retries
@@ -52,7 +52,7 @@ def accepts(auth: Auth, token: str) -> bool:
     try:
         return auth.actor({"x-access-token": token}) is not None
     except Unauthenticated as error:
-        if error.detail == "The token is no longer valid.":
+        if error.detail == "The token was revoked. Sign in again.":
             return False
         raise
 
@@ -60,7 +60,7 @@ def accepts(auth: Auth, token: str) -> bool:
 async def test_a_cut_off_voids_every_earlier_token_also_remembered_ones(here: Auth) -> None:
     seen, unseen, other = here.issue("ana", USER), here.issue("ana", USER), here.issue("bob", USER)
     assert accepts(here, seen)
-    await here.cut_off("ana")
+    await here.revoke_tokens("ana")
     assert not accepts(here, seen)
     assert not accepts(here, unseen)
     assert accepts(here, other)
@@ -69,14 +69,14 @@ async def test_a_cut_off_voids_every_earlier_token_also_remembered_ones(here: Au
 async def test_every_process_hears_of_it(here: Auth, there: Auth) -> None:
     token = here.issue("ana", USER)
     assert accepts(there, token)
-    await here.cut_off("ana")
+    await here.revoke_tokens("ana")
     await until(lambda: not accepts(there, token))
 
 
 async def test_who_comes_back_at_once_gets_a_token_that_works_everywhere(here: Auth, there: Auth) -> None:
     for _ in range(3):  # all of it within the same millisecond
         old = here.issue("ana", USER)
-        await here.cut_off("ana")
+        await here.revoke_tokens("ana")
         new = here.issue("ana", USER)
         await until(lambda old=old: not accepts(there, old))  # type: ignore[misc]
         assert accepts(here, new)
@@ -88,8 +88,8 @@ async def test_a_process_whose_clock_is_behind_still_issues_tokens_that_work(
     here: Auth, there: Auth, clock: ManualClock
 ) -> None:
     clock.advance(seconds=2)  # `there` stays behind
-    await here.cut_off("ana")
-    await until(lambda: there.revocations.of("ana") != NEVER)
+    await here.revoke_tokens("ana")
+    await until(lambda: there.revocations.revoked_ms("ana") != NOT_REVOKED)
     token = there.issue("ana", USER)
     assert accepts(there, token)
     assert accepts(here, token)
@@ -101,7 +101,7 @@ async def test_another_issuers_token_of_the_same_second_is_taken_as_older(here: 
     def foreign(iat: float) -> str:
         return jwt.encode({"username": "ana", "role": "user", "iat": iat, "exp": 1_700_000_900}, SECRET)
 
-    await here.cut_off("ana")
+    await here.revoke_tokens("ana")
     assert not accepts(here, foreign(1_699_999_999))
     assert not accepts(here, foreign(1_700_000_000))  # perhaps from before, perhaps from after
     assert not accepts(here, foreign(1_700_000_000.499))
@@ -111,7 +111,7 @@ async def test_another_issuers_token_of_the_same_second_is_taken_as_older(here: 
 
 async def test_a_millisecond_claim_counts_only_if_it_agrees_with_the_second(here: Auth, clock: ManualClock) -> None:
     clock.set(1_700_000_000_500)
-    await here.cut_off("ana")
+    await here.revoke_tokens("ana")
     claims = {"username": "ana", "role": "user", "iat": 1_700_000_000, "exp": 1_700_000_900}
     assert accepts(here, jwt.encode({**claims, "iat_ms": 1_700_000_000_600}, SECRET))
     assert not accepts(here, jwt.encode({**claims, "iat_ms": 1_700_000_009_000}, SECRET))
@@ -120,10 +120,10 @@ async def test_a_millisecond_claim_counts_only_if_it_agrees_with_the_second(here
 async def test_a_login_that_was_under_way_when_the_suspension_came_gives_nothing(
     here: Auth, clock: ManualClock
 ) -> None:
-    stamp = here.stamp("ana")  # the password is right, the user is not suspended …
+    stamp = here.issue_time_ms("ana")  # the password is right, the user is not suspended …
     clock.advance(seconds=0.001)
-    await here.cut_off("ana")  # … and now she is
-    assert not accepts(here, here.issue("ana", USER, stamp=stamp))
+    await here.revoke_tokens("ana")  # … and now she is
+    assert not accepts(here, here.issue("ana", USER, issued_ms=stamp))
 
 
 async def test_names_noted_before_a_process_starts_are_read_in_pages(
@@ -131,18 +131,18 @@ async def test_names_noted_before_a_process_starts_are_read_in_pages(
 ) -> None:
     at = clock.now_ms()
     await redis_client.zadd(TOKEN_CUTOFFS(), {f"user{i}": at - i for i in range(2_500)})
-    async with process(place, tmp_path, clock, page=100) as auth:
+    async with process(place, tmp_path, clock, page_size=100) as auth:
         assert len(auth.revocations) == 2_500
-        assert auth.revocations.of("user7") == at - 7
-        assert auth.revocations.of("nobody") == NEVER
+        assert auth.revocations.revoked_ms("user7") == at - 7
+        assert auth.revocations.revoked_ms("nobody") == NOT_REVOKED
 
 
 async def test_many_at_once_by_many_processes_all_arrive(
     place: Server | Cluster, tmp_path: Path, here: Auth, clock: ManualClock
 ) -> None:
-    async with process(place, tmp_path, clock, page=10) as there:
+    async with process(place, tmp_path, clock, page_size=10) as there:
         for auth, first in ((here, "a"), (there, "b")):
-            await asyncio.gather(*(auth.cut_off(f"{first}{i}") for i in range(300)))
+            await asyncio.gather(*(auth.revoke_tokens(f"{first}{i}") for i in range(300)))
         await until(lambda: len(here.revocations) == len(there.revocations) == 600)
 
 
@@ -150,10 +150,10 @@ async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     names = [f"user{i}" for i in range(35)]
-    async with process(place, tmp_path, clock, page=10) as auth:
+    async with process(place, tmp_path, clock, page_size=10) as auth:
         for at in (clock.now_ms(), clock.now_ms() + 1):
             await redis_client.zadd(TOKEN_CUTOFFS(), dict.fromkeys(names, at))
-            await until(lambda at=at: all(auth.revocations.of(name) == at for name in names))  # type: ignore[misc]
+            await until(lambda at=at: all(auth.revocations.revoked_ms(name) == at for name in names))  # type: ignore[misc]
 
 
 def home(place: Server | Cluster) -> Server:
@@ -174,9 +174,9 @@ async def test_after_a_lost_connection_the_list_is_read_again(
         for round in range(3):
             operator.client_kill_filter(_type="normal", skipme=True)
             operator.zadd(TOKEN_CUTOFFS(), {f"user{round}": clock.now_ms()})  # nobody is there to hear it
-            await until(lambda round=round: there.revocations.of(f"user{round}") != NEVER)  # type: ignore[misc]
+            await until(lambda round=round: there.revocations.revoked_ms(f"user{round}") != NOT_REVOKED)  # type: ignore[misc]
         operator.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})  # and it listens again
-        await until(lambda: there.revocations.of("ana") != NEVER)
+        await until(lambda: there.revocations.revoked_ms("ana") != NOT_REVOKED)
 
 
 async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read(
@@ -185,21 +185,21 @@ async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read
     hours_ago = [clock.now_ms() - hours * 3_600_000 for hours in (1, 2)]
     with home(place).redis_client() as operator:
         operator.zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[1]})
-        await until(lambda: there.revocations.of("ana") == hours_ago[1])
+        await until(lambda: there.revocations.revoked_ms("ana") == hours_ago[1])
         # As after an hour without a connection: the list is as long as before, and its end says nothing new.
         with operator.pipeline() as both:
             both.client_kill_filter(_type="normal", skipme=True).zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[0]}).execute()
-        await until(lambda: there.revocations.of("ana") == hours_ago[0])
+        await until(lambda: there.revocations.revoked_ms("ana") == hours_ago[0])
 
 
 async def test_a_time_long_past_and_a_removal_are_noticed_too(
     there: Auth, redis_client: Any, clock: ManualClock
 ) -> None:
-    past = clock.now_ms() - 10 * SKEW_MS
+    past = clock.now_ms() - 10 * MAX_SKEW_MS
     await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past})
-    await until(lambda: there.revocations.of("ana") == past)
+    await until(lambda: there.revocations.revoked_ms("ana") == past)
     await redis_client.zrem(TOKEN_CUTOFFS(), "ana")
-    await until(lambda: there.revocations.of("ana") == NEVER)
+    await until(lambda: there.revocations.revoked_ms("ana") == NOT_REVOKED)
     await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past, "bob": past})
     await until(lambda: len(there.revocations) == 2)
     await redis_client.flushall()
@@ -209,11 +209,11 @@ async def test_a_time_long_past_and_a_removal_are_noticed_too(
 async def test_now_and_then_everything_is_read_again_whatever_the_clocks_said(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
-    past = clock.now_ms() - 10 * SKEW_MS
+    past = clock.now_ms() - 10 * MAX_SKEW_MS
     await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past})
-    async with process(place, tmp_path, clock, anew_seconds=0.2) as auth:
+    async with process(place, tmp_path, clock, full_read_seconds=0.2) as auth:
         await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past + 1})  # by a clock hours behind, of a name that is known
-        await until(lambda: auth.revocations.of("ana") == past + 1)
+        await until(lambda: auth.revocations.revoked_ms("ana") == past + 1)
 
 
 async def test_a_list_that_cannot_be_read_is_tried_again(
@@ -224,20 +224,20 @@ async def test_a_list_that_cannot_be_read_is_tried_again(
         await asyncio.sleep(0.05)
         await redis_client.delete(TOKEN_CUTOFFS())
         await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})
-        await until(lambda: auth.revocations.of("ana") != NEVER)
+        await until(lambda: auth.revocations.revoked_ms("ana") != NOT_REVOKED)
 
 
 async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     await redis_client.zadd(TOKEN_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
-    async with process(place, tmp_path, clock, page=20) as auth:
+    async with process(place, tmp_path, clock, page_size=20) as auth:
         for i in range(50):
             auth.revocations._invalidated(None)  # start reading everything again
             await asyncio.sleep(0.001 * (i % 5))
-            await auth.cut_off(f"late{i}")
+            await auth.revoke_tokens(f"late{i}")
             for _ in range(20):
-                assert auth.revocations.of(f"late{i}") != NEVER
+                assert auth.revocations.revoked_ms(f"late{i}") != NOT_REVOKED
                 await asyncio.sleep(0)
 
 
@@ -245,22 +245,22 @@ async def test_names_go_when_no_token_from_before_could_be_shown_any_more(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     async with process(place, tmp_path, clock) as auth:
-        await auth.cut_off("ana")
+        await auth.revoke_tokens("ana")
         clock.advance(days=1)
-        await auth.cut_off("bob")
+        await auth.revoke_tokens("bob")
         clock.advance(days=89.5)
     async with process(place, tmp_path, clock) as auth:
-        assert (auth.revocations.of("ana"), len(auth.revocations)) == (NEVER, 1)
+        assert (auth.revocations.revoked_ms("ana"), len(auth.revocations)) == (NOT_REVOKED, 1)
         assert await redis_client.zrange(TOKEN_CUTOFFS(), 0, -1) == ["bob"]
 
 
 async def test_without_valkey_a_cut_off_is_503_and_the_mirror_stays(tmp_path: Path, clock: ManualClock) -> None:
     with running_server() as server:
         async with process(server, tmp_path, clock) as auth:
-            await auth.cut_off("ana")
+            await auth.revoke_tokens("ana")
             server.stop()
             with pytest.raises(Unavailable):
-                await auth.cut_off("bob")
-            assert auth.revocations.of("ana") != NEVER
+                await auth.revoke_tokens("bob")
+            assert auth.revocations.revoked_ms("ana") != NOT_REVOKED
             server.start()  # empty: this one keeps nothing
-            await until(lambda: auth.revocations.of("ana") == NEVER)
+            await until(lambda: auth.revocations.revoked_ms("ana") == NOT_REVOKED)

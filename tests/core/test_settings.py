@@ -65,9 +65,9 @@ def test_a_bad_value_is_refused_with_its_name_and_without_echoing_a_secret(name:
 
 
 def test_only_an_api_key_that_is_given_and_short_is_doubted() -> None:
-    assert "PLAZA_API_KEY" in Settings(api_key="k" * 15).doubts()[0]
+    assert "PLAZA_API_KEY" in Settings(api_key="k" * 15).warnings()[0]
     for key in ("k" * 16, ""):
-        assert Settings(api_key=key).doubts() == []
+        assert Settings(api_key=key).warnings() == []
 
 
 def test_a_secret_is_made_once_and_kept_for_its_owner_only(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from plaza.core import metrics
 from plaza.core.errors import Unavailable
 from plaza.core.settings import Settings
 from plaza.core.sql import Sql
-from plaza.core.telemetry import HIDDEN, Requests, configure_logs, sampling
+from plaza.core.telemetry import HIDDEN, RequestLog, configure_logs, metrics_sampling
 from plaza.core.valkey import RequestUsage, Valkey
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import TIME_LIMIT_SECONDS, connect_for_test, within_time_limit
@@ -178,7 +178,7 @@ def number(name: str, **labels: str) -> float:
 
 async def test_each_request_is_one_line_with_status_time_and_round_trips() -> None:
     out = io.StringIO()
-    requests = Requests(out)
+    requests = RequestLog(out)
     requests.request_completed(Asked(actor=Person("ana")), 200, 0.0123)
     requests.request_completed(Asked(method="POST"), 503, 0.5)
     await asyncio.sleep(0)
@@ -202,7 +202,7 @@ async def test_each_request_is_one_line_with_status_time_and_round_trips() -> No
 
 async def test_how_long_somebody_watched_is_not_how_long_an_answer_took() -> None:
     labels = {"method": "GET", "route": "/watched", "status": "2xx"}
-    requests = Requests(io.StringIO())
+    requests = RequestLog(io.StringIO())
     requests.request_completed(Asked(template="/watched", streams=True), 200, 300.0)
     requests.request_completed(Asked(template="/watched"), 200, 0.01)
     requests.flush()
@@ -213,7 +213,7 @@ async def test_how_long_somebody_watched_is_not_how_long_an_answer_took() -> Non
 
 async def test_lines_that_wait_are_written_at_the_end() -> None:
     out = io.StringIO()
-    requests = Requests(out)
+    requests = RequestLog(out)
     requests.request_completed(Asked(), 200, 0.01)
     requests.flush()
     assert len(records(out)) == 1
@@ -226,7 +226,7 @@ async def test_lines_of_several_processes_do_not_get_mixed_up() -> None:
             return len(text)
 
     pieces: list[str] = []
-    requests = Requests(Pipe(), pretty=False)
+    requests = RequestLog(Pipe(), pretty=False)
     for _ in range(100):
         requests.request_completed(Asked(path="/posts/" + "x" * 5000), 200, 0.01)
         requests.request_completed(Asked(), 200, 0.01)
@@ -240,21 +240,21 @@ async def test_a_log_that_nobody_reads_stops_nothing() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "w") as out:
-        requests = Requests(out)
+        requests = RequestLog(out)
         requests.request_completed(Asked(), 200, 0.01)
         requests.flush()
 
 
 async def test_a_path_cannot_speak_to_the_terminal() -> None:
     out = io.StringIO()
-    requests = Requests(out, pretty=True)
+    requests = RequestLog(out, pretty=True)
     requests.request_completed(Asked(path="/\x1b[2J"), 404, 0.01)
     requests.flush()
     assert "\x1b" not in out.getvalue()
 
 
 async def test_requests_are_counted_by_method_route_and_class_of_status() -> None:
-    requests = Requests(io.StringIO())
+    requests = RequestLog(io.StringIO())
     labels = {"method": "GET", "route": "/posts/{post}", "status": "2xx"}
     count, spent = (
         number("plaza_http_requests_total", **labels),
@@ -268,7 +268,7 @@ async def test_requests_are_counted_by_method_route_and_class_of_status() -> Non
 
 
 async def test_no_client_can_make_new_series() -> None:
-    requests = Requests(io.StringIO())
+    requests = RequestLog(io.StringIO())
     before = len(next(iter(metrics.HTTP_REQUESTS.collect())).samples)
     for i in range(50):
         requests.request_completed(Asked(method=f"FOO{i}", path=f"/nowhere/{i}", template=""), 404, 0.01)
@@ -413,7 +413,7 @@ async def _back(valkey: Valkey, lost: float, nodes: int) -> bool:
 
 async def test_calls_that_valkey_never_answers_are_counted() -> None:
     with running_server() as server:
-        async with within_time_limit(), sampling(0.01):
+        async with within_time_limit(), metrics_sampling(0.01):
             valkey = await connect_for_test(server.url, timeout=0.3)
             metrics.sample()
             before = number("plaza_valkey_errors_total")

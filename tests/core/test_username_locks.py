@@ -45,7 +45,7 @@ async def test_a_row_that_is_being_written_is_waited_for_and_moved(
             await go_on.wait()
 
     async def rename() -> None:
-        await Revocations(valkey, clock=clock).note("ana")
+        await Revocations(valkey, clock=clock).revoke("ana")
         await wait_for_username_locks(notes, "ana")
         async with notes.begin() as tx:
             await tx.execute(text("UPDATE notes SET author = 'anna' WHERE author = 'ana'"))
@@ -67,7 +67,7 @@ async def test_who_comes_later_is_refused_and_the_next_of_that_name_is_not(
 ) -> None:
     since = clock.now_ms()
     clock.advance(seconds=1)
-    cut_off = await Revocations(valkey, clock=clock).note("ana")
+    cut_off = await Revocations(valkey, clock=clock).revoke("ana")
     await wait_for_username_locks(notes, "ana")
 
     async def write(since: int | None) -> None:

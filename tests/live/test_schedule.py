@@ -40,5 +40,5 @@ async def test_a_persons_viewer_token_counts_them_as_themselves_and_opens_nothin
 
 async def test_a_viewer_token_of_a_person_who_left_is_void(web: Web) -> None:
     token = token_of(web, "ana")
-    await web.core.auth.cut_off("ana")
+    await web.core.auth.revoke_tokens("ana")
     assert (await web.beat(token, location="web")).status_code == 401

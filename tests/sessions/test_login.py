@@ -180,7 +180,7 @@ async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
 
     async def slow(*args: Any) -> Any:
         actor = await check(*args)
-        await shop.revocations.note("ana")
+        await shop.revocations.revoke("ana")
         shop.clock.advance(seconds=1)
         return actor
 

@@ -76,7 +76,7 @@ async def test_a_person_who_was_cut_off_is_nobody(shop: Shop, present: SessionCa
     token = (await shop.sign_in.admit(None, "ana")).token
     assert await user(present, token) == "ana"
     shop.clock.advance(seconds=1)
-    await shop.revocations.note("ana")
+    await shop.revocations.revoke("ana")
     assert await present.find(token) is None
 
 

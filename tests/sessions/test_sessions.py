@@ -195,7 +195,7 @@ async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) 
     tokens = [await shop.login("ana"), await shop.login("ana")]
     await shop.carts.put(tokens[0], first.id, 3)
     shop.clock.advance(seconds=1)
-    await shop.revocations.note("ana")
+    await shop.revocations.revoke("ana")
     visit = await shop.sessions.visit(tokens[0])
     assert (visit.new, visit.user) == (True, None)
     visit, cart = await shop.carts.put(tokens[1], second.id, 1)

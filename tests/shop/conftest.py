@@ -64,7 +64,7 @@ class Book:
         self, username: str, password: str, address: str | None = None, code: str | None = None
     ) -> Actor | None:
         checked = await self.passwords.check(self.hashes.get(username), password)
-        return Actor(username, "user") if checked.right else None
+        return Actor(username, "user") if checked.matches else None
 
 
 @dataclass

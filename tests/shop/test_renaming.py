@@ -37,7 +37,7 @@ async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doub
         await shop.carts.put(token, before.id, 2)
         shop.clock.advance(seconds=1)
         if heard:
-            await shop.revocations.note(old)
+            await shop.revocations.revoke(old)
         clicks: list[str] = []  # the token that each click left behind, unless it was refused
 
         async def click(token: str = token, clicks: list[str] = clicks) -> None:
@@ -129,7 +129,7 @@ async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_unde
 
     async def held_up(*args: Any) -> Any:
         clock.advance(seconds=1)
-        await shop.revocations.note("ana")
+        await shop.revocations.revoke("ana")
         await shop.personal_data.rename("ana", "anna")
         return await order(*args)
 

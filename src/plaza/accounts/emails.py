@@ -84,7 +84,7 @@ class Emails:
         await self._credentials.set_password(link.username, password)
         if self._sessions is not None:
             await self._sessions.sign_out(link.username)
-        await self._auth.cut_off(link.username)
+        await self._auth.revoke_tokens(link.username)
         await self._log.record(LogEntry(link.username, "password_reset", link.username, client or "", "done"))
         return link
 

@@ -1,7 +1,7 @@
-"""Errors that say what the caller can do. Each carries its HTTP status; `core/http/app.py` makes the responses.
+"""Errors with an HTTP status and a code. `core/http/app.py` turns them into responses.
 
-A class with a `code` of its own is also what a Lua `fail('<code>', …)` raises in Python: codes are registered here
-as their classes are defined, so a code means one thing everywhere.
+Each class with its own `code` is registered when it is defined, so a code has one meaning. A Lua `fail('<code>', …)`
+raises the class of that code.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 
 class OperatorError(Exception):
-    """Something that whoever runs Plaza can put right; the command line shows it as one line, without a trace."""
+    """A problem that the operator can fix. The command line shows it in one line, without a trace."""
 
 
 class SettingError(OperatorError):
-    """The environment asks for something Plaza cannot do; shown to the operator at start."""
+    """A setting is invalid. It stops the start."""
 
 
 class PlazaError(Exception):
-    """An answer that is not a success. `detail` is for people, `code` for programs, `str()` for logs."""
+    """An error response. `detail` is for readers, `code` for programs, `str()` for logs."""
 
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Internal error"
@@ -57,7 +57,7 @@ class MethodNotAllowed(PlazaError):
 
 
 class Conflict(PlazaError):
-    status, title, code = 409, "Conflict with the present state", "conflict"
+    status, title, code = 409, "Conflict with the current state", "conflict"
 
 
 class Gone(PlazaError):
@@ -69,7 +69,7 @@ class TooLarge(PlazaError):
 
 
 class Invalid(PlazaError):
-    """A field is wrong: `Invalid("must be 1 to 100", field="limit")`."""
+    """A field is not valid: `Invalid("must be 1 to 100", field="limit")`."""
 
     status, title, code = 422, "A field is not valid", "invalid"
 
@@ -83,7 +83,7 @@ class TooFast(PlazaError):
 
 
 class Unavailable(PlazaError):
-    """Something Plaza stands on is away. `retry_after` is in seconds."""
+    """A service that Plaza needs is unreachable. `retry_after` is in seconds."""
 
     status, title, code = 503, "Temporarily unavailable", "unavailable"
 

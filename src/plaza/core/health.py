@@ -1,4 +1,4 @@
-"""What an operator and a load balancer ask: are you there, can you work."""
+"""Health routes for operators and load balancers, and the start page of the API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plaza.core.http.routes import Routes
 from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 
-# A load balancer waits a second or two; an answer later than that is as good as none.
+# Load balancers wait a second or two for a response.
 READY_SECONDS = 1.0
 
 route = Routes("system", about="The process itself.")
@@ -44,61 +44,64 @@ class Welcome(msgspec.Struct, frozen=True):
 
 
 class System:
-    """The state of this process and of what it stands on."""
+    """The state of this process, of Valkey and of SQL."""
 
     def __init__(
-        self, valkey: Valkey, sql: Sql, draining: asyncio.Event | None = None, *, patience: float = READY_SECONDS
+        self, valkey: Valkey, sql: Sql, draining: asyncio.Event | None = None, *, timeout_seconds: float = READY_SECONDS
     ) -> None:
         self.valkey = valkey
         self.sql = sql
-        self.patience = patience
+        self.timeout_seconds = timeout_seconds
         self._draining = draining or asyncio.Event()
 
     async def ready(self) -> Readiness:
-        """Whether requests can be answered now. Asks Valkey (every primary) and SQL at the same time."""
-        valkey, sql = await asyncio.gather(self._check(self._ask_valkey()), self._check(self.sql.ping()))
+        """Check every Valkey primary and SQL at once. Raises `Unavailable` if one fails or the process shuts down."""
+        valkey, sql = await asyncio.gather(self._check(self._ping_valkey()), self._check(self.sql.ping()))
         checks = {"valkey": valkey, "sql": sql}
         if self._draining.is_set():
-            raise Unavailable("This process is ending.", checks=checks)
-        away = [name for name, state in checks.items() if state != "ok"]
-        if away:
-            raise Unavailable(f"Away: {', '.join(away)}.", checks=checks)
+            raise Unavailable("This process is shutting down.", checks=checks)
+        unreachable = [name for name, state in checks.items() if state != "ok"]
+        if unreachable:
+            raise Unavailable(f"Unreachable: {', '.join(unreachable)}.", checks=checks)
         return Readiness("ready", checks)
 
-    async def _ask_valkey(self) -> None:
+    async def _ping_valkey(self) -> None:
         await asyncio.gather(*(node.call("PING") for node in self.valkey.primaries()))
 
-    async def _check(self, asking: Any) -> str:
+    async def _check(self, ping: Any) -> str:
         try:
-            await asyncio.wait_for(asking, self.patience)
+            await asyncio.wait_for(ping, self.timeout_seconds)
         except Unavailable as error:
             return error.detail
         except TimeoutError:
-            return f"no answer in {self.patience:g} s"
+            return f"no response in {self.timeout_seconds:g} s"
         return "ok"
 
 
 @route.get("/healthz", access=PUBLIC, limit=None)
 async def healthz() -> Health:
-    """The process runs. Asks nothing of others, so that a restart is not the answer to Valkey being away."""
+    """Check that the process runs.
+
+    Does not check Valkey or SQL: restarting the process would not bring them back.
+    """
     return Health()
 
 
 @route.get("/readyz", access=PUBLIC, limit=None)
 async def readyz(system: System) -> Readiness:
-    """Valkey and SQL answer; 503 otherwise, and while the process is ending."""
+    """Check that Valkey and SQL respond; 503 otherwise, and during shutdown."""
     return await system.ready()
 
 
 @route.get("/ping", access=PUBLIC, limit=None)
 async def ping() -> Pong:
-    """Answers, and does nothing else."""
+    """Reply with `pong`."""
     return Pong()
 
 
 @route.get("/", access=PUBLIC, limit=None, ignores_unknown_query=True)
 async def welcome(request: Request) -> Response[Welcome]:
-    """Where to look. A browser is sent to the pages for people."""
+    """Get links to the documentation. Browsers are redirected to `/app`."""
     headers = [("vary", "accept")]
     if "text/html" in request.headers.get("accept", ""):
         return Response(status=302, headers=[*headers, ("location", "/app")])

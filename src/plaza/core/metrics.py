@@ -1,11 +1,11 @@
-"""Every metric Plaza has, in one place, and how they are shown.
+"""All metrics, and their output for Prometheus.
 
-Names follow Prometheus' rules: base units (seconds), `_total` for what only grows, and no label whose values could
-grow without bound: a route is its template, never a path, and no label holds an id. `docs/metrics.md` is written from
-the declarations below.
+Names follow Prometheus' rules: base units (seconds), `_total` for counters, and no label with an unbounded number of
+values: a route is its template, never a path, and no label is an id. `docs/metrics.md` is generated from these
+declarations.
 
-With several processes each keeps its numbers in files of a shared folder, and whichever is asked adds up all of them;
-`share` says so to processes that are about to be started. What a process that has ended had counted stays counted.
+With several processes each stores its values in files of a shared folder, and the process that is asked adds them up;
+`share` prepares the folder before they start. Counts of ended processes stay included.
 """
 
 from __future__ import annotations
@@ -33,63 +33,63 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 REGISTRY = CollectorRegistry()
 
-# From a cached answer to the longest that a client waits.
+# From a cached response to the longest time that a client waits.
 _REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-# A job may take a blink or an hour.
+# A job may take milliseconds or an hour.
 _JOB_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 
 HTTP_REQUESTS = Counter(
     "plaza_http_requests_total",
-    "Requests answered, by method, route template and class of status (499: the client left).",
+    "Completed requests, by method, route template and status class (499: the client disconnected).",
     ["method", "route", "status"],
     registry=REGISTRY,
 )
 HTTP_DURATION = Histogram(
     "plaza_http_request_duration_seconds",
-    "Time from a request's first byte to the last of its answer; without event streams, which last while one listens.",
+    "Time from the first byte of a request to the last byte of its response, without event streams.",
     ["method", "route", "status"],
     buckets=_REQUEST_BUCKETS,
     registry=REGISTRY,
 )
-# Most of our answers take less than the first of the steps above.
+# Most responses take less than the first bucket above.
 HTTP_LATENCY = Histogram(
     "plaza_http_latency_seconds",
-    "The same over all routes together, in finer steps.",
+    "The same for all routes together, with finer buckets.",
     buckets=(0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2, 4, 8),
     registry=REGISTRY,
 )
 HTTP_IN_FLIGHT = Gauge(
     "plaza_http_requests_in_flight",
-    "Requests being answered now.",
+    "Requests in progress.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
 HTTP_RATE_LIMITED = Counter(
     "plaza_http_rate_limited_total",
-    "Requests refused as too fast, by kind of limit.",
+    "Requests refused by a rate limit, by kind of limit.",
     ["kind"],
     registry=REGISTRY,
 )
 VALKEY_TRIPS = Counter(
-    "plaza_valkey_round_trips_total", "Calls and batches sent to Valkey; each waits once.", registry=REGISTRY
+    "plaza_valkey_round_trips_total", "Commands and batches sent to Valkey; each is one round trip.", registry=REGISTRY
 )
 VALKEY_ERRORS = Counter(
     "plaza_valkey_errors_total",
-    "Calls that got no answer from Valkey: it was away, too slow, overloaded or not ready.",
+    "Commands without a reply: Valkey was unreachable, too slow, overloaded or not ready.",
     registry=REGISTRY,
 )
 VALKEY_RECONNECTS = Counter(
-    "plaza_valkey_reconnects_total", "Connections to Valkey made again after a loss.", registry=REGISTRY
+    "plaza_valkey_reconnects_total", "Connections to Valkey opened again after a loss.", registry=REGISTRY
 )
 VALKEY_IN_FLIGHT = Gauge(
     "plaza_valkey_calls_in_flight",
-    "Calls sent to Valkey and not answered yet.",
+    "Commands sent to Valkey without a reply yet.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
 DAMAGED_KEYS = Counter(
     "plaza_damaged_keys_total",
-    "How often a request or a job met a key of the wrong type, by its family (unknown: it could not be told).",
+    "Keys of the wrong type found by a request or a job, by family (unknown: not identified).",
     ["family"],
     registry=REGISTRY,
 )
@@ -101,72 +101,72 @@ UNREADABLE_ROWS = Counter(
 )
 JOB_RUNS = Counter(
     "plaza_job_runs_total",
-    "Runs of a timer's job, by how they ended: done, failed, or fenced (it had lost its lease).",
+    "Runs of a job, by result: done, failed, or fenced (it had lost its lease).",
     ["job", "result"],
     registry=REGISTRY,
 )
 JOB_DURATION = Histogram(
-    "plaza_job_duration_seconds", "Time a job's run took.", ["job"], buckets=_JOB_BUCKETS, registry=REGISTRY
+    "plaza_job_duration_seconds", "Duration of a job's run.", ["job"], buckets=_JOB_BUCKETS, registry=REGISTRY
 )
 JOB_LAST_SUCCESS = Gauge(
     "plaza_job_last_success_timestamp_seconds",
-    "When a job last ended well, in Unix seconds.",
+    "When a job last succeeded, in Unix seconds.",
     ["job"],
     multiprocess_mode="max",
     registry=REGISTRY,
 )
 EVENTS_HANDLED = Counter(
     "plaza_events_handled_total",
-    "Events given to a handler, by how it ended: done or failed (it is tried again).",
+    "Events processed by a handler, by result: done or failed (it is retried).",
     ["stream", "group", "result"],
     registry=REGISTRY,
 )
 EVENTS_CLAIMED = Counter(
     "plaza_events_claimed_total",
-    "Events taken over from a consumer that died or stalled.",
+    "Events taken over from a consumer that stopped.",
     ["stream", "group"],
     registry=REGISTRY,
 )
 EVENTS_DEAD = Counter(
     "plaza_events_dead_total",
-    "Events given up after their last try and moved to the dead-letter stream.",
+    "Events moved to the dead-letter stream after the last attempt.",
     ["stream", "group"],
     registry=REGISTRY,
 )
 EVENTS_WAITING = Gauge(
     "plaza_events_waiting",
-    "Events that a group has not handled yet, as of the last tidying of the stream.",
+    "Events that a group has not processed yet, at the last trim of the stream.",
     ["stream", "group"],
     multiprocess_mode="livemostrecent",
     registry=REGISTRY,
 )
 EVENTS_DROPPED = Counter(
     "plaza_events_dropped_total",
-    "Events that a stream lost to its bound before every group had read them.",
+    "Events trimmed from a stream before every group had read them.",
     ["stream"],
     registry=REGISTRY,
 )
 CACHE_PAGES = Counter(
     "plaza_cache_pages_total",
-    "Pages asked of the page cache, by what it did: hit, old (shown while it is renewed), computed, or passed by.",
+    "Requests to the page cache, by result: hit, old (served while it is recomputed), computed, or passed by.",
     ["result"],
     registry=REGISTRY,
 )
 CACHE_ROWS = Counter(
     "plaza_cache_rows_copied_total",
-    "Rows of the database that fell due, by how copying them ended: done, or failed (the old ones stay).",
+    "Database rows copied to the cache on schedule, by result: done, or failed (the old copy stays).",
     ["result"],
     registry=REGISTRY,
 )
 SQL_TRANSACTIONS = Counter(
     "plaza_sql_transactions_total",
-    "SQL transactions, by kind (look, read, write) and how they ended: done, failed, away.",
+    "SQL transactions, by kind (look, read, write) and result: done, failed, away.",
     ["kind", "result"],
     registry=REGISTRY,
 )
 SQL_DURATION = Histogram(
     "plaza_sql_transaction_duration_seconds",
-    "Time a SQL transaction took, the wait for a connection included.",
+    "Duration of a SQL transaction, with the wait for a connection.",
     ["kind"],
     buckets=_REQUEST_BUCKETS,
     registry=REGISTRY,
@@ -174,7 +174,7 @@ SQL_DURATION = Histogram(
 
 _DECLARED = tuple(metric for metric in list(globals().values()) if isinstance(metric, MetricWrapperBase))
 
-if not os.environ.get(FOLDER_VARIABLE):  # of several processes, one's memory and CPU time say nothing
+if not os.environ.get(FOLDER_VARIABLE):  # with several processes the values of one are misleading
     ProcessCollector(registry=REGISTRY)
 
 
@@ -182,24 +182,25 @@ _PAGE = """# Metrics
 
 Made from the code by `make docs`; a test fails when it is stale.
 
-`GET /metrics` shows these to Prometheus. With several processes (`PLAZA_WORKERS`) any of them answers for all: counters
-and histograms are summed, also over processes that have ended since the last start; gauges over those that run.
-Durations are in seconds. A route is its template, so the number of series does not grow with use.
-With one process, `process_*` (memory, CPU time, open files) are there too.
+`GET /metrics` returns these for Prometheus. With several processes (`PLAZA_WORKERS`) any of them returns the metrics
+of all: counters and histograms are summed, including processes that have ended since the last start; gauges only over
+running ones.
+Durations are in seconds. A route is its template, so the number of series is bounded.
+With one process, `process_*` (memory, CPU time, open files) are included.
 
-A few questions and the expressions that answer them:
+Useful expressions:
 
-- Is it slow? `histogram_quantile(0.99, sum by (le, route) (rate(plaza_http_request_duration_seconds_bucket[5m])))`
-- Does it fail? `sum by (route) (rate(plaza_http_requests_total{status="5xx"}[5m]))`
-- Has a daily job stopped? `time() - plaza_job_last_success_timestamp_seconds > 90000`
-- Do events end as dead letters? `increase(plaza_events_dead_total[1h]) > 0`
+- Slow routes: `histogram_quantile(0.99, sum by (le, route) (rate(plaza_http_request_duration_seconds_bucket[5m])))`
+- Failing routes: `sum by (route) (rate(plaza_http_requests_total{status="5xx"}[5m]))`
+- A daily job that stopped: `time() - plaza_job_last_success_timestamp_seconds > 90000`
+- Dead letters: `increase(plaza_events_dead_total[1h]) > 0`
 """
 
 
 def share(folder: Path) -> dict[str, str]:
-    """Empty the folder, and give the environment in which several processes count together.
+    """Empty the folder, and return the environment variables for processes that share it.
 
-    Called by the parent before it starts them: they must find the variable when they first import this module.
+    The parent calls it before it starts them, because they read the variable when they import this module.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.db"):
@@ -208,7 +209,7 @@ def share(folder: Path) -> dict[str, str]:
 
 
 def sample() -> None:
-    """Take over what connections have counted; too often for a metric of their own to be told each time."""
+    """Copy the counts of the Valkey connections. Updating metrics at every command would cost too much."""
     with _sampling:
         for metric, name in ((VALKEY_TRIPS, "trips"), (VALKEY_ERRORS, "failures"), (VALKEY_RECONNECTS, "reconnects")):
             now = getattr(CONNECTION_STATS, name)
@@ -222,29 +223,29 @@ _sampled: dict[str, int] = {}
 
 
 def exposition() -> bytes:
-    """All numbers of all processes, as Prometheus reads them."""
-    return _of_all_processes(generate_latest)
+    """The metrics of all processes, in the Prometheus text format."""
+    return _from_all_processes(generate_latest)
 
 
 def families() -> list[Metric]:
-    """All numbers of all processes, for code to add up."""
-    return _of_all_processes(lambda registry: list(registry.collect()))
+    """The metrics of all processes, as objects."""
+    return _from_all_processes(lambda registry: list(registry.collect()))
 
 
-def _of_all_processes(read: Callable[[CollectorRegistry], T]) -> T:
+def _from_all_processes(read: Callable[[CollectorRegistry], T]) -> T:
     sample()
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return read(REGISTRY)
     registry = CollectorRegistry()
-    with _alone(Path(folder)):
-        _bury_the_dead(Path(folder))
+    with _locked(Path(folder)):
+        _fold_ended_processes(Path(folder))
         MultiProcessCollector(registry, path=folder)  # type: ignore[no-untyped-call]
         return read(registry)
 
 
 def markdown() -> str:
-    """`docs/metrics.md`, which `make docs` writes."""
+    """The text of `docs/metrics.md`."""
     lines = [_PAGE, "| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in _DECLARED:
         family = next(iter(metric.describe()))
@@ -255,8 +256,8 @@ def markdown() -> str:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two scrapes at once must not see each other half-way through folding files."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time fold files."""
     handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -265,8 +266,8 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _bury_the_dead(folder: Path) -> None:
-    """Fold the files of processes that have ended into one, so that restarts do not pile them up."""
+def _fold_ended_processes(folder: Path) -> None:
+    """Add up the files of ended processes in one file, so that restarts do not accumulate files."""
     for file in folder.glob("*.db"):
         kind, _, pid = file.stem.rpartition("_")
         if not pid.isdigit() or is_running(int(pid)):
@@ -277,11 +278,11 @@ def _bury_the_dead(folder: Path) -> None:
 
 
 def _fold(file: Path, into: Path, largest: bool) -> None:
-    numbers: Any = MmapedDict  # which has no types
-    kept = numbers(str(into))
+    mmaped_dict: Any = MmapedDict  # it has no types
+    total = mmaped_dict(str(into))
     try:
-        for key, value, _, _ in numbers.read_all_values_from_file(str(file)):
-            before, _ = kept.read_value(key)
-            kept.write_value(key, max(before, value) if largest else before + value, 0.0)
+        for key, value, _, _ in mmaped_dict.read_all_values_from_file(str(file)):
+            before, _ = total.read_value(key)
+            total.write_value(key, max(before, value) if largest else before + value, 0.0)
     finally:
-        kept.close()
+        total.close()

@@ -1,11 +1,11 @@
-"""What operators see: log lines on stderr and, by `core/metrics.py`, numbers.
+"""Logs on stderr, and the request log.
 
-A line is JSON unless someone sits at the terminal. What is secret is kept out in three ways: a value whose name says
-that it is one (`password`, `authorization`, …), a password inside a URL, and anything that looks like a token are
-replaced before a line is written, and tracebacks never show local variables.
+A line is JSON, or text on a terminal. Secrets never reach the log: values whose name says so (`password`,
+`authorization`, …), passwords in URLs and everything that looks like a token are replaced before a line is written, and
+tracebacks do not show local variables.
 
-Each request gets one line. It does not go through structlog, whose processors cost more than many a request: its shape
-is fixed, so it is encoded at once, and the lines of one turn of the event loop are written together.
+Each request gets one line. It does not go through structlog, whose processors cost more than many requests: its fields
+are fixed, so it is encoded directly, and the lines of one event loop iteration are written together.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from plaza.core import metrics
 from plaza.core.metrics import exposition
 
-__all__ = ["Requests", "configure_logs", "exposition", "sampling"]
+__all__ = ["RequestLog", "configure_logs", "exposition", "metrics_sampling"]
 
 HIDDEN = "[hidden]"
-# What a pipe takes in one piece: lines of several processes do not get mixed up within it.
+# A pipe writes this much at once, so lines of several processes do not mix.
 ATOMIC_BYTES = 4096
-LONGEST_PATH = 1024
+MAX_PATH_CHARACTERS = 1024
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _SECRET_NAME = re.compile(
     r"authori[sz]ation|passw|secret|token|cookie|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|credential",
@@ -47,9 +47,9 @@ _SECRET_TEXT = re.compile(
 
 
 class _Stderr:
-    """stderr as it is when something is written: whoever puts another in its place, and closes it, breaks nothing.
+    """The current `sys.stderr` at each write, so that replacing it (as tests do) has an effect.
 
-    Whoever reads the log may be gone, or its disk full; that is no reason to stop working.
+    Write errors are ignored: a full disk or a closed pipe must not stop the process.
     """
 
     def write(self, text: str) -> int:
@@ -66,7 +66,7 @@ class _Stderr:
 
 
 def configure_logs(stream: TextIO | None = None, *, pretty: bool | None = None, level: int = logging.INFO) -> None:
-    """Send our own lines and those of libraries to the stream (stderr), in one shape."""
+    """Write Plaza's and the libraries' log lines to the stream (stderr), in one format."""
     out = stream or cast(TextIO, _Stderr())
     if pretty is None:
         pretty = out.isatty()
@@ -77,7 +77,7 @@ def configure_logs(stream: TextIO | None = None, *, pretty: bool | None = None, 
     ]
     last: list[Processor]
     if pretty:
-        # Its fancier tracebacks would show local variables.
+        # The default tracebacks would show local variables.
         show = structlog.dev.ConsoleRenderer(
             colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback, timestamp_key="time"
         )
@@ -88,7 +88,7 @@ def configure_logs(stream: TextIO | None = None, *, pretty: bool | None = None, 
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(out),
-        cache_logger_on_first_use=False,  # loggers are made at import, before anyone configures
+        cache_logger_on_first_use=False,  # loggers are created at import, before this configuration
     )
     _route_libraries(out, shared, last, level)
 
@@ -104,12 +104,12 @@ def _route_libraries(out: TextIO, shared: list[Processor], last: list[Processor]
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # Says at every start what has long been so.
+    # It logs every migration state at each start.
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def hide_secrets(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """A structlog processor: no secret passes it."""
+    """A structlog processor that replaces secrets."""
     return {name: _hidden(name, value) for name, value in event.items()}
 
 
@@ -138,7 +138,7 @@ def _as_json(event: dict[str, Any], **_: object) -> str:
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    """One request, as its log line has it."""
+    """The fields of a request's log line."""
 
     time: str
     level: str
@@ -155,7 +155,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 class CompletedRequest(Protocol):
-    """What a request must say of itself to be counted and logged."""
+    """The attributes of a request that are counted and logged."""
 
     template: str
     request_id: str
@@ -171,8 +171,8 @@ class CompletedRequest(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def sampling(seconds: float = 1.0) -> AsyncIterator[None]:
-    """Keep this process's numbers fresh for whichever process is asked for all of them."""
+async def metrics_sampling(seconds: float = 1.0) -> AsyncIterator[None]:
+    """Update this process's metrics once a second, because any process may serve the metrics of all."""
 
     async def sample() -> None:
         while True:
@@ -187,32 +187,32 @@ async def sampling(seconds: float = 1.0) -> AsyncIterator[None]:
         metrics.sample()
 
 
-class Requests:
-    """Counts each request and writes its line; what `core/http/app.py` tells when one is over."""
+class RequestLog:
+    """Counts each completed request and writes its log line."""
 
     def __init__(self, stream: TextIO | None = None, *, pretty: bool | None = None) -> None:
         self._out = stream or sys.stderr
         self._pretty = self._out.isatty() if pretty is None else pretty
         self._lines: list[bytes] = []
         self._encode = msgspec.json.Encoder().encode
-        # Finding a metric by its labels costs more than counting, so what was found is kept.
+        # Finding a metric by its labels costs more than counting, so metrics are cached.
         self._bound: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._second = 0
         self._second_text = ""
 
-    def request_completed(self, call: CompletedRequest, status: int, seconds: float) -> None:
-        method, route = call.method, call.template
+    def request_completed(self, request: CompletedRequest, status: int, seconds: float) -> None:
+        method, route = request.method, request.template
         found = self._bound.get((method, route, status))
         if found is None:
             found = self._bind(method, route, status)
         found[0].inc()
-        if not call.streams:  # how long somebody watched is not how long an answer took
+        if not request.streams:  # the duration of a stream is not a latency
             found[1].observe(seconds)
             metrics.HTTP_LATENCY.observe(seconds)
-        self._write(call, status, seconds)
+        self._write(request, status, seconds)
 
     def _bind(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
-        # A client may send any word as a method and any path: neither becomes a label unless we know it.
+        # Clients may send any method and path. Only known ones become labels, so the number of series is bounded.
         known = method in _METHODS
         labels = (method if known else "other", route or "none", f"{status // 100}xx")
         found = (metrics.HTTP_REQUESTS.labels(*labels), metrics.HTTP_DURATION.labels(*labels))
@@ -220,20 +220,20 @@ class Requests:
             self._bound[method, route, status] = found
         return found
 
-    def _write(self, call: CompletedRequest, status: int, seconds: float) -> None:
-        usage, actor = call.usage, call.actor
+    def _write(self, request: CompletedRequest, status: int, seconds: float) -> None:
+        usage, actor = request.usage, request.actor
         line = _Line(
             time=self._now(),
             level="info" if status < 500 else "error",
             event="request",
-            method=call.method,
-            path=call.path[:LONGEST_PATH],
+            method=request.method,
+            path=request.path[:MAX_PATH_CHARACTERS],
             status=status,
             ms=round(seconds * 1000, 3),
             trips=usage.trips,
             valkey_ms=round(usage.seconds * 1000, 3),
-            request_id=call.request_id,
-            route=call.template,
+            request_id=request.request_id,
+            route=request.template,
             user="" if actor is None else actor.name,
         )
         if not self._lines:
@@ -248,7 +248,7 @@ class Requests:
         return f"{self._second_text}.{int((now - second) * 1000):03d}Z"
 
     def flush(self) -> None:
-        """Write the lines of this turn; also called at the end, so that none is lost."""
+        """Write the lines of this event loop iteration. Also called at shutdown."""
         lines, self._lines = self._lines, []
         chunk: list[bytes] = []
         size = 0
@@ -262,7 +262,7 @@ class Requests:
             self._put(chunk)
 
     def _put(self, lines: list[bytes]) -> None:
-        # Whoever reads the log may be gone; that is no reason to stop serving.
+        # A closed pipe or a full disk must not stop the process.
         with contextlib.suppress(OSError):
             self._out.write(b"\n".join((*lines, b"")).decode())
             self._out.flush()
@@ -270,7 +270,7 @@ class Requests:
 
 def _pretty(line: _Line) -> bytes:
     who = f" {line.user}" if line.user else ""
-    path = line.path if line.path.isprintable() else ascii(line.path)  # a terminal obeys control characters
+    path = line.path if line.path.isprintable() else ascii(line.path)  # a terminal would interpret control characters
     return (
         f"{line.time} {line.method} {path} {line.status} {line.ms:.1f} ms, "
         f"{line.trips} round trips {line.valkey_ms:.1f} ms{who} {line.request_id}"

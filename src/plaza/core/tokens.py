@@ -1,11 +1,10 @@
-"""JWTs: what we sign, and what we believe.
+"""JSON Web Tokens: issuing and verification.
 
-A key decides its own algorithm: the secret is HS256, an RSA public key RS256, an EC key on P-256 ES256. The token's
-header never chooses. It is only ever compared, which is what closes `alg: none` and the trick of signing with a
-public key's text as if it were a secret.
+The key decides the algorithm: the secret HS256, an RSA public key RS256, an EC key on P-256 ES256. The token's header
+is only compared with it. That prevents `alg: none` and signatures made with the public key's text as a secret.
 
-Only the signature is PyJWT's work. The claims are read into a type here, with the caller's clock, because the library
-would accept what we must not: a token without an expiry or an issue time, a role nobody knows, a name that is none.
+PyJWT checks only the signature. The claims are checked here, because PyJWT accepts tokens without an expiry or an issue
+time, and knows neither roles nor usernames.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ Role = Literal["user", "model", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 ACCESS_TOKEN_SECONDS: Final = 900
-# Another issuer's clock may run a little ahead of ours.
+# How far another issuer's clock may be ahead.
 MAX_CLOCK_SKEW_SECONDS: Final = 10
-# Cut-offs must be kept as long as a token they end could still be shown. Older tokens are refused whatever their
-# expiry, so that the list of cut-offs, which every process holds, does not grow for ever.
+# Older tokens are refused whatever their expiry. So revocations can be forgotten after this time, and the list of them,
+# which every process holds in memory, stays short.
 MAX_TOKEN_AGE_SECONDS: Final = 90 * 86_400
-# Ours have some 250 characters. What is longer than this is not worth hashing.
+# Plaza's tokens have about 250 characters. Longer ones are refused before they are hashed.
 MAX_TOKEN_CHARACTERS: Final = 8_192
 
 USERNAME: Final = r"[A-Za-z0-9._-]{1,30}"
 _USERNAME = re.compile(USERNAME)
-# In paths and in the proxy these two mean "the caller".
+# In paths and in the proxy these mean the caller.
 RESERVED: Final = frozenset({"me", "AUTH"})
 
 
 def is_username(text: str) -> bool:
-    """Whether a text can be somebody's name."""
+    """Whether a text is a valid username."""
     return _USERNAME.fullmatch(text) is not None and text not in RESERVED
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """What we read of a token. Other claims may be there and mean nothing here."""
+    """The claims of a token that Plaza reads. Others are ignored."""
 
     username: str
     role: Role
@@ -56,19 +55,19 @@ class Claims(msgspec.Struct, frozen=True):
     iat_ms: int | None = None
     nbf: int | float | None = None
     aud: Any = None
-    groups: Any = None  # other issuers may mean anything by it
+    groups: Any = None  # another issuer may use it for something else
 
     def group_names(self) -> tuple[str, ...] | None:
-        """The groups the token names; None if it does not speak of groups in a way we understand."""
+        """The groups of the token; None if it has no list of groups."""
         if not isinstance(self.groups, list):
             return None
         return tuple(group for group in self.groups if isinstance(group, str))
 
     def issued_ms(self) -> int:
-        """When the token was issued, never later than it truly was.
+        """When the token was issued, in Unix milliseconds, rounded down.
 
-        `iat` usually has whole seconds: such a token may have been issued at any moment of its second, and is taken as
-        from the second's start, so that a cut-off in that second ends it. Ours say the millisecond besides.
+        `iat` usually has whole seconds. Such a token counts as issued at the start of its second, so that a revocation
+        within that second makes it void. Plaza's own tokens also have the millisecond.
         """
         if self.iat_ms is not None and self.iat_ms // 1000 == self.iat:
             return self.iat_ms
@@ -77,14 +76,14 @@ class Claims(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """A key and the one algorithm it is for."""
+    """A key and its only algorithm."""
 
     algorithm: Literal["HS256", "RS256", "ES256"]
     key: bytes | rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
 
 class Tokens:
-    """Signs with our secret; believes our secret's tokens and those of one other issuer, if configured."""
+    """Signs tokens with the secret. Verifies those, and tokens of another issuer if its public key is configured."""
 
     def __init__(self, secret: str, public_key: Path | None = None) -> None:
         self._secret = secret.encode()
@@ -94,26 +93,26 @@ class Tokens:
         self._jws = jwt.PyJWS()
 
     def issue(self, username: str, role: Role, at_ms: int, more: dict[str, Any]) -> str:
-        """A token that is good for `ACCESS_TOKEN_SECONDS` from `at_ms`."""
+        """A token that is valid for `ACCESS_TOKEN_SECONDS` from `at_ms`."""
         if not is_username(username) or role not in ROLES:
-            raise ValueError("a token is for a username and one of the roles")
+            raise ValueError("a token needs a username and one of the roles")
         issued = at_ms // 1000
-        ours = {"user_id": username, "username": username, "role": role}
+        identity = {"user_id": username, "username": username, "role": role}
         times = {"iat": issued, "iat_ms": at_ms, "exp": issued + ACCESS_TOKEN_SECONDS}
-        payload = msgspec.json.encode({**more, **ours, **times})
+        payload = msgspec.json.encode({**more, **identity, **times})
         return self._jws.encode(payload, self._secret, algorithm="HS256", headers={"typ": "JWT"})
 
     def read(self, token: str, now: float) -> Claims:
-        """The claims of a token that is good now; otherwise `Unauthenticated`."""
+        """The claims of a token that is valid at `now` (Unix seconds). Raises `Unauthenticated` otherwise."""
         if len(token) > MAX_TOKEN_CHARACTERS:
             raise invalid()
         try:
             claims = msgspec.json.decode(self._payload(token), type=Claims)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # a payload that is no JSON, or not of this shape
+        except (msgspec.DecodeError, UnicodeDecodeError):  # the payload is not JSON, or has other claims
             raise invalid() from None
         if not is_username(claims.username):
             raise invalid()
-        # A token for a named audience is for somebody else: we have no audience name of our own (RFC 7519, 4.1.3).
+        # Plaza has no audience name, so a token with an audience is for another service (RFC 7519, 4.1.3).
         if claims.aud is not None or claims.iat > now + MAX_CLOCK_SKEW_SECONDS:
             raise invalid()
         if claims.nbf is not None and claims.nbf > now + MAX_CLOCK_SKEW_SECONDS:
@@ -124,7 +123,7 @@ class Tokens:
         for verifier in self._verifiers:
             try:
                 payload = self._jws.decode(token, verifier.key, algorithms=[verifier.algorithm])
-            except (jwt.PyJWTError, ValueError):  # ValueError: a header that is valid base64 but no text
+            except (jwt.PyJWTError, ValueError):  # ValueError: a header that is valid base64 but not text
                 continue
             assert isinstance(payload, bytes)
             return payload
@@ -132,22 +131,22 @@ class Tokens:
 
 
 def invalid() -> Unauthenticated:
-    """One answer for every way a token can be wrong: a prober learns nothing from it."""
+    """The same error for every invalid token, so that it reveals nothing to an attacker."""
     return Unauthenticated("The token is not valid.")
 
 
 def read_public_key(path: Path) -> Verifier:
-    """The key in a PEM file, with the algorithm that follows from its kind."""
+    """Read a key from a PEM file. Its type decides the algorithm."""
     name = "PLAZA_JWT_PUBLIC_KEY"
     try:
         key = load_pem_public_key(path.read_bytes())
     except OSError as error:
         raise SettingError(f"{name} cannot be read: {error.strerror}.") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise SettingError(f"{name} must be a PEM file of a public key.") from None
+        raise SettingError(f"{name} must be a PEM file with a public key.") from None
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < 2048:  # RFC 7518, 3.3
-            raise SettingError(f"{name} is an RSA key of {key.key_size} bits; at least 2048 are needed.")
+            raise SettingError(f"{name} is an RSA key of {key.key_size} bits; it needs at least 2048.")
         return Verifier("RS256", key)
     if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
         return Verifier("ES256", key)

@@ -150,6 +150,6 @@ class ViewerAuthenticator:
     def _read_viewer_token(self, token: str) -> str:
         claims = self.tokens.read(token)
         # A user who was deleted, renamed or suspended since then must not be written again.
-        if self._auth.revocations.of(claims.sub) >= (claims.exp - TOKEN_SECONDS) * 1000:
+        if self._auth.revocations.revoked_ms(claims.sub) >= (claims.exp - TOKEN_SECONDS) * 1000:
             raise Unauthenticated("The viewer token was revoked. Request another one.")
         return claims.sub

@@ -130,11 +130,11 @@ class SessionStore:
 
     def is_revoked(self, user: str | None, since: float) -> bool:
         """Return whether the user was deleted, renamed or suspended since a time, in Unix seconds. No round trip."""
-        return user is not None and self._revocations.of(user) >= round(since * 1000)
+        return user is not None and self._revocations.revoked_ms(user) >= round(since * 1000)
 
     def start_time(self, username: str) -> str:
         """Return the start time of a new session: later than any known revocation, whose clock may be ahead."""
-        return seconds_text(max(self.clock.now_ms(), self._revocations.of(username) + 1))
+        return seconds_text(max(self.clock.now_ms(), self._revocations.revoked_ms(username) + 1))
 
     async def signed_in_user(self, token: str) -> str | None:
         """Return which user is signed in with a token. One round trip; the session is not marked as seen."""

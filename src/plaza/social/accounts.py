@@ -115,12 +115,12 @@ class Accounts:
 
     async def _register_again(self, new: Registration, sent: IdempotentRequest) -> SignedIn:
         """Sign in to an account that an earlier run of this request registered. Two round trips."""
-        name, now, stamp = new.username, self.clock.now_ms(), self.auth.stamp(new.username)
+        name, now, stamp = new.username, self.clock.now_ms(), self.auth.issue_time_ms(new.username)
         stored, known = await self.valkey.call("HMGET", AUTH_USER(name), "password_hash", "registered")
         key, request, at = (known or "||0").split("|")
         if key != sent.key or now - int(at) >= KEPT_MS:
             raise UsernameTaken("This username is taken. Choose another one.")
-        if request != sent.request or not (await self.passwords.check(stored, new.password)).right:
+        if request != sent.request or not (await self.passwords.check(stored, new.password)).matches:
             raise KeyReused("Use a new key for a new request.", field="Idempotency-Key")
         token = RefreshToken.new(name)
         reply = await self._sign_in(token, now, stored)
@@ -134,7 +134,7 @@ class Accounts:
         """Register an account and sign in. One round trip, besides the limit's."""
         require_username(new.username)
         await self.limiter.take("auth", new.username, address)
-        stamp, now = self.auth.stamp(new.username), self.clock.now_ms()
+        stamp, now = self.auth.issue_time_ms(new.username), self.clock.now_ms()
         hashed = await self.passwords.hash(new.password)
         token, name = RefreshToken.new(new.username), new.username
         fields = [part for name, value in new.changes().items() if value is not None for part in (name, value)]
@@ -153,15 +153,15 @@ class Accounts:
         """
         name, now = login.username, self.clock.now_ms()
         await self.limiter.take("auth", name, address)
-        stamp = self.auth.stamp(name)
+        stamp = self.auth.issue_time_ms(name)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
         checked = await self.passwords.check(stored, login.password)
-        if not checked.right:
+        if not checked.matches:
             await self._credentials.record_sign_in(name, "wrong_password", address)
             raise WrongPassword
         await self._credentials.require_code(name, login.code, address)
         token = RefreshToken.new(name)
-        reply = await self._sign_in(token, now, stored, checked.rehashed or "")
+        reply = await self._sign_in(token, now, stored, checked.new_hash or "")
         if not reply:
             raise WrongPassword
         await self.limiter.give_back("auth", name)
@@ -180,7 +180,7 @@ class Accounts:
     async def refresh(self, refresh_token: str) -> SignedIn:
         """Exchange a refresh token for the next one. One round trip."""
         old, now = RefreshToken.parse(refresh_token), self.clock.now_ms()
-        stamp, token = self.auth.stamp(old.username), old.next()
+        stamp, token = self.auth.issue_time_ms(old.username), old.next()
         reply = await self.functions.run(
             "social_refresh",
             [USER(old.username), AUTH_USER(old.username)],
@@ -203,10 +203,10 @@ class Accounts:
 
         Two round trips, besides the limit's and those of sessions that end.
         """
-        name, now, stamp = actor.name, self.clock.now_ms(), self.auth.stamp(actor.name)
+        name, now, stamp = actor.name, self.clock.now_ms(), self.auth.issue_time_ms(actor.name)
         await self.limiter.take("auth", name, address)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
-        if not (await self.passwords.check(stored, change.old)).right:
+        if not (await self.passwords.check(stored, change.old)).matches:
             raise Forbidden("The old password is wrong.", field="old")
         token, hashed = RefreshToken.new(name), await self.passwords.hash(change.new)
         reply = await self._replace_password(name, stored, hashed, token.family, token.stored_value(now))
@@ -240,7 +240,7 @@ class Accounts:
 
     def _signed_in(self, reply: list[str], token: RefreshToken, stamp: int) -> SignedIn:
         user = user_from_hash(pairs_to_dict(reply), private=True)
-        access = self.auth.issue(user.username, cast(Role, user.role), stamp=stamp)
+        access = self.auth.issue(user.username, cast(Role, user.role), issued_ms=stamp)
         return SignedIn(user, access, str(token), ACCESS_TOKEN_SECONDS)
 
 

@@ -82,7 +82,7 @@ class Credentials:
     async def _is_password(self, username: str, password: str, address: str | None) -> bool:
         await self._limiter.take("auth", username, address)
         stored = await self._valkey.call("HGET", AUTH_USER(username), "password_hash")
-        if not (await self._passwords.check(stored, password)).right:
+        if not (await self._passwords.check(stored, password)).matches:
             return False
         # Hashing takes a tenth of a second. The password may have been changed meanwhile, and all sessions ended.
         return bool(await self._valkey.call("HGET", AUTH_USER(username), "password_hash") == stored)

@@ -42,7 +42,7 @@ class AccountDeletion:
             if not await self._has_data(name):
                 raise
             posts = await self._begin(name, without_profile=True)
-        await self.auth.cut_off(name)
+        await self.auth.revoke_tokens(name)
         if posts > MAX_POSTS_IN_REQUEST:
             return False
         await self.finish(name)
@@ -57,7 +57,7 @@ class AccountDeletion:
         """Delete profile and credentials and mark the account; return the number of posts to delete."""
         own = [k.USER(name), k.AUTH_USER(name), k.USER_LEAVING(name), k.TMP_HOME(name), k.TMP_HOME_STATE(name)]
         keys = [*own, k.USER_POSTS(name), k.USER_RENAMING(name)]
-        args = (name, self.auth.stamp(name), int(without_profile))
+        args = (name, self.auth.issue_time_ms(name), int(without_profile))
         posts: int = await self.functions.run("social_begin_deletion", keys, *args)
         return posts
 

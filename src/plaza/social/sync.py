@@ -20,7 +20,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Invalid, NotFound, PlazaError, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.http.problem_details import invalid_from_msgspec
-from plaza.core.passwords import recognised
+from plaza.core.passwords import is_supported_hash
 from plaza.core.tokens import Role, is_username
 from plaza.social import keys as k
 from plaza.social.hashtags import all_tags
@@ -153,7 +153,7 @@ class Sync:
             return SyncResult(index, "error", error.detail, error.code, error.extra.get("field"))
 
     async def _user(self, record: UserRecord) -> Status:
-        if record.password_hash is not None and not recognised(record.password_hash):
+        if record.password_hash is not None and not is_supported_hash(record.password_hash):
             raise Invalid("Not a supported argon2 or bcrypt hash.", field="password_hash")
         given, name = record.changes(), record.username
         kept = [part for field, value in given.items() if value is not None for part in (field, value)]

@@ -80,10 +80,10 @@ class Users:
 
     async def suspend(self, actor: Actor, name: str, *, on: bool) -> User:
         """Suspend an account, which revokes its tokens, or end a suspension. Two round trips."""
-        by, at = actor.name if on else "", self.auth.stamp(name)
+        by, at = actor.name if on else "", self.auth.issue_time_ms(name)
         reply = await self.functions.run("social_suspend", [USER(name), AUTH_USER(name)], name, by, at)
         if on:
-            await self.auth.cut_off(name)
+            await self.auth.revoke_tokens(name)
         fields = pairs_to_dict(reply)
         user = user_from_hash(fields)
         user.suspended_at = int(fields["suspended_at"]) if "suspended_at" in fields else None
