@@ -1,8 +1,7 @@
-"""The shop's caches and sessions beside the libraries people use for the same, on one Valkey, in one run.
+"""The caches and sessions beside popular libraries for the same work, on one Valkey, in one run.
 
-A cached page and a cached row: what a hit costs this process from 64 callers at once, and how long one alone waits for
-it; and how often a page or row is computed when 500 readers miss it at the same moment. A session: what it costs to
-recognise one and to note that it was seen. And the worker that keeps 10,000 rows.
+A cached page and a cached row: the cost of a hit with 64 concurrent callers and with one, and how many computations
+when 500 readers miss. A session: the cost to find it and mark it as seen. A worker: how late it is with 10,000 rows.
 
     python -m bench shop
 """
@@ -33,13 +32,13 @@ from plaza.sessions.model import Login
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
-from plaza.shop.library import SESSION_DATA
+from plaza.shop.library import LIBRARY, SESSION_DATA
 from tests.servers import running_server
 
 OURS = "plaza"
 READERS = 500
 HITS = 3_000
-# Long enough that all readers have come before the first computation is done.
+# Long enough that all readers miss before the first computation ends.
 SLOW_SECONDS = 0.05
 
 PAGE = "<!doctype html><title>GTab</title>" + "<p>A paragraph of an ordinary length about the GTab.</p>" * 80
@@ -47,7 +46,7 @@ ROW = {"qty": 629, "name": "GTab 7inch", "description": "A tablet. " * 20, "pric
 
 
 class Origin:
-    """Where pages and rows come from, counting how often it is asked."""
+    """Computes pages and rows, and counts the computations."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -70,8 +69,8 @@ class Origin:
         return dict.fromkeys(ids, row)
 
 
-class Door:
-    """Calls an ASGI application as a server would, without the sockets, which would cost all alike."""
+class AsgiClient:
+    """Calls an ASGI application as a server does, but without sockets, which cost the same for all."""
 
     def __init__(self, app: Any, path: str, cookie: str = "") -> None:
         self.app = app
@@ -110,8 +109,8 @@ class Door:
         return body, headers
 
 
-class Anybody:
-    """Accounts for a bench of sessions: passwords are not what is measured."""
+class AnyPassword:
+    """Accepts every password: password checks are not measured here."""
 
     async def check(
         self, username: str, password: str, address: str | None = None, code: str | None = None
@@ -130,7 +129,7 @@ def session_app(sessions: Sessions) -> Starlette:
 async def misses(
     title: str, origin: Origin, readers: Mapping[str, tuple[Operation, Callable[[], Awaitable[object]]]]
 ) -> None:
-    """How often the origin is asked when many miss at once."""
+    """Print the number of computations when many readers miss at once."""
     print(title)
     for name, (read, clear) in readers.items():
         await clear()
@@ -142,7 +141,7 @@ async def misses(
 
 
 async def hits(what: str, contenders: Mapping[str, tuple[Operation, int]]) -> None:
-    show(f"{what}: a hit, 64 callers at once", await compare(contenders), OURS)
+    show(f"{what}: a hit, 64 concurrent callers", await compare(contenders), OURS)
     alone = {name: (operation, count // 2) for name, (operation, count) in contenders.items()}
     show(f"{what}: a hit, one caller (its latency is 1 s / ops)", await compare(alone, callers=1), OURS)
 
@@ -150,17 +149,17 @@ async def hits(what: str, contenders: Mapping[str, tuple[Operation, int]]) -> No
 async def pages_and_rows(functions: Functions, port: int) -> None:
     origin = Origin()
     cashews, aiocache = Cashews(port, origin.render, origin.load), Aiocache(port, origin.render, origin.load)
-    ours = Door(PageCacheMiddleware(page_app(origin.render), functions), "/page")
-    peers = {"cashews": Door(cashews.app, "/page"), "aiocache": Door(aiocache.app, "/page")}
+    ours = AsgiClient(PageCacheMiddleware(page_app(origin.render), functions), "/page")
+    peers = {"cashews": AsgiClient(cashews.app, "/page"), "aiocache": AsgiClient(aiocache.app, "/page")}
     rows = RowCache(functions, origin.load_many)
-    await rows.schedule("273", 300)  # as a worker keeps it
+    await rows.schedule("273", 300)
 
     async def our_row() -> object:
         row = await rows.get("273")
         assert row is not None
         return row.data
 
-    await hits("a cached page of 4 kB", {OURS: (ours.get, HITS)} | {n: (d.get, HITS) for n, d in peers.items()})
+    await hits("a cached page of 4 kB", {OURS: (ours.get, HITS)} | {n: (c.get, HITS) for n, c in peers.items()})
     await hits(
         "a cached row",
         {
@@ -177,7 +176,7 @@ async def pages_and_rows(functions: Functions, port: int) -> None:
     await misses(
         f"{READERS} readers miss a page at once",
         origin,
-        {OURS: (ours.get, clear)} | {name: (door.get, clears[name]) for name, door in peers.items()},
+        {OURS: (ours.get, clear)} | {name: (client.get, clears[name]) for name, client in peers.items()},
     )
     await misses(
         f"{READERS} readers miss a row at once",
@@ -194,22 +193,22 @@ async def pages_and_rows(functions: Functions, port: int) -> None:
 
 async def sessions(functions: Functions, port: int) -> None:
     ours = Sessions(SessionStore(functions, Clock(), SESSION_DATA))
-    visit = await SignIn(ours.store, Anybody()).login(None, Login("ana", "password"))
+    visit = await SignIn(ours.store, AnyPassword()).login(None, Login("ana", "password"))
     peer = Starsessions(port)
-    _, headers = await Door(peer.app, "/enter").get()
+    _, headers = await AsgiClient(peer.app, "/enter").get()
     cookie = next(value.decode().partition(";")[0] for name, value in headers if name == b"set-cookie")
-    doors = {
-        OURS: Door(session_app(ours), "/who", f"plaza={visit.token}"),
-        "starsessions": Door(peer.app, "/who", cookie),
+    clients = {
+        OURS: AsgiClient(session_app(ours), "/who", f"plaza={visit.token}"),
+        "starsessions": AsgiClient(peer.app, "/who", cookie),
     }
-    for door in doors.values():
-        assert (await door.get())[0] == b"ana"
-    await hits("a session, recognised and touched", {name: (door.get, HITS) for name, door in doors.items()})
+    for client in clients.values():
+        assert (await client.get())[0] == b"ana"
+    await hits("a session, found and marked as seen", {name: (client.get, HITS) for name, client in clients.items()})
     await peer.close()
 
 
 async def worker(functions: Functions) -> None:
-    """10,000 rows with delays of 1 to 60 s, kept by one worker for five seconds: how far behind it ever was."""
+    """Print how late one worker is with 10,000 rows and delays of 1 to 60 s, in five seconds."""
     chance, origin = random.Random(1), Origin()
     delays = {str(n): chance.uniform(1, 60) for n in range(10_000)}
     now = time.time()
@@ -227,7 +226,7 @@ async def worker(functions: Functions) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     print("10,000 scheduled rows with delays of 1 to 60 s, one worker")
-    print(f"  at most {max(lags) * 1000:.0f} ms behind; {(time.process_time() - used) / 5:.0%} of a core\n")
+    print(f"  at most {max(lags) * 1000:.0f} ms late; {(time.process_time() - used) / 5:.0%} of a core\n")
 
 
 async def run() -> None:
@@ -236,7 +235,9 @@ async def run() -> None:
             await worker(functions)
             await functions.valkey.call("FLUSHDB")
             await pages_and_rows(functions, server.port)
-            await sessions(functions, server.port)
+            shop = Functions(functions.valkey, [LIBRARY])
+            await shop.load()
+            await sessions(shop, server.port)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A FastAPI application with cached pages: nothing of Plaza but its page cache, nothing beside it but a Valkey.
+"""A FastAPI application with cached pages. It uses only the page cache of Plaza, and a Valkey.
 
 pip install plaza fastapi uvicorn
 VALKEY=valkey://localhost:6379 uvicorn examples.page_cache:app
@@ -13,7 +13,7 @@ import os
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from plaza.caching.middleware import PageCacheMiddleware
+from plaza.caching import PageCacheMiddleware
 
 stock = {7: 3}
 pages = FastAPI()

@@ -1,4 +1,4 @@
-"""Rows of a database through Valkey: nothing of Plaza but its row cache.
+"""Database rows cached in Valkey. It uses only the row cache of Plaza.
 
 VALKEY=valkey://localhost:6379 python examples/row_cache.py
 """
@@ -9,8 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from plaza.caching.connection import connect
-from plaza.caching.row_cache import RowCache
+from plaza.caching import RowCache, connect
 
 database = sqlite3.connect(":memory:", check_same_thread=False)
 database.row_factory = sqlite3.Row
@@ -29,7 +28,7 @@ async def main() -> None:
     async with connect(os.environ.get("VALKEY", "valkey://localhost:6379")) as store:
         rows = RowCache(store, load)
         await rows.schedule("273", delay=0.2)  # copied five times a second …
-        worker = asyncio.create_task(rows.worker.run())  # … by this process and any other that does the same
+        worker = asyncio.create_task(rows.worker.run())  # … by this process and any other that runs a worker
         print(await rows.get("273"))
         database.execute("UPDATE items SET qty = 628")
         await asyncio.sleep(0.5)

@@ -1,7 +1,6 @@
-"""The libraries people use for the same: cashews and aiocache for pages and rows, starsessions for sessions.
+"""Popular libraries for the same work: cashews and aiocache for pages and rows, starsessions for sessions.
 
-Each is set up as its documentation advises for this work, with its own protection against stampedes switched on, over
-redis-py with hiredis.
+Each is configured as its documentation recommends, with its stampede protection, over redis-py with hiredis.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from starsessions.stores.redis import RedisStore
 Render = Callable[[], Awaitable[str]]
 Load = Callable[[str], Awaitable[dict[str, Any]]]
 
-# As many as readers that miss at once: a smaller pool would refuse them.
+# More than the readers that miss at once: a smaller pool would raise errors.
 POOL = 600
 
 
 def page_app(page: Callable[[], Awaitable[str]]) -> Starlette:
-    """A page behind a route, as every contender has it."""
+    """Return an application with one page; every contender uses it."""
 
     async def show(request: Request) -> Response:
         return HTMLResponse(await page())
@@ -54,7 +53,7 @@ class Cashews:
 
 
 class Aiocache:
-    """aiocache: `@cached_stampede` for pages, whose misses are many at once, `@cached` with JSON for rows."""
+    """aiocache: `@cached_stampede` for pages, `@cached` with JSON for rows."""
 
     def __init__(self, port: int, render: Render, load: Load) -> None:
         place = {"cache": aiocache.Cache.REDIS, "endpoint": "127.0.0.1", "port": port, "db": 2}

@@ -1,4 +1,4 @@
-"""A process full of readers of one page and one row, for `test_processes.py`. What it computes it counts in Valkey."""
+"""A process with many readers of one page and one row, for `test_processes.py`. It counts computations in Valkey."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page cache: one computation however many ask, the old page meanwhile, and never what has changed."""
+"""The page cache: one computation for all requests, the previous page meanwhile, and never outdated content."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from plaza.core.functions import Functions
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from plaza.shop.model import ItemChange
 from tests.servers import Cluster, Server
-from tests.shop.conftest import Offer, Shop
+from tests.shop.conftest import CreateItem, Shop
 from tests.waiting import eventually
 
 PAGE = page_hash(["a page"])
 
 
 class Renderer:
-    """Makes pages that say how often it was asked."""
+    """Renders pages that contain the number of renderings."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -49,7 +49,7 @@ def render() -> Renderer:
 
 @pytest.fixture
 def pages(functions: Functions, clock: ManualClock) -> PageCache:
-    """Without early renewal, which is a matter of chance."""
+    """A page cache without early renewal, which is random."""
     return PageCache(functions, PageCacheOptions(beta=0), clock)
 
 
@@ -60,12 +60,12 @@ async def get(pages: PageCache, render: Renderer, page: str = PAGE, item: str | 
 
 
 async def expire(pages: PageCache, clock: ManualClock, redis_client: Any) -> None:
-    """As time does: the key goes by itself, on a clock that no test can set."""
+    """Expire the page: advance the clock, and delete the key, whose TTL runs on Valkey's clock."""
     clock.advance(seconds=FRESH_SECONDS + 1)
     await redis_client.delete(CACHED_PAGE(PAGE))
 
 
-async def test_a_page_is_computed_once_and_kept_for_300_seconds_as_it_is_sent(
+async def test_a_page_is_computed_once_and_stored_for_300_seconds_as_it_is_sent(
     pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     first = await get(pages, render)
@@ -79,7 +79,7 @@ async def test_a_page_is_computed_once_and_kept_for_300_seconds_as_it_is_sent(
     assert render.count == 1
 
 
-async def test_only_pages_are_called_cache(
+async def test_only_pages_have_names_that_start_with_cache(
     pages: PageCache, render: Renderer, redis_client: Any, clock: ManualClock
 ) -> None:
     render.tags = ("item-1",)
@@ -102,7 +102,7 @@ async def test_etags_are_strong_and_the_same_in_every_process(
     assert fresh.etag == first.etag, "the same content"
 
 
-async def test_five_hundred_who_miss_in_five_processes_compute_once(
+async def test_five_hundred_misses_in_five_processes_cost_one_computation(
     functions: Functions, render: Renderer, clock: ManualClock
 ) -> None:
     processes = [PageCache(functions, clock=clock) for _ in range(5)]
@@ -115,7 +115,7 @@ async def test_five_hundred_who_miss_in_five_processes_compute_once(
     assert render.count == 1
 
 
-async def test_while_an_expired_page_is_computed_once_everybody_gets_the_old_one(
+async def test_while_an_expired_page_is_computed_all_readers_get_the_previous_one(
     functions: Functions, pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     await get(pages, render)
@@ -133,7 +133,7 @@ async def test_while_an_expired_page_is_computed_once_everybody_gets_the_old_one
     assert (await get(pages, render)).page.body == b"<p>2</p>"
 
 
-async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
+async def test_early_renewal_is_more_likely_near_the_end(
     functions: Functions, clock: ManualClock, render: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = PageCache(functions, PageCacheOptions(beta=1), clock)
@@ -150,13 +150,13 @@ async def test_a_page_is_renewed_early_the_likelier_the_nearer_its_end(
     assert render.count == 1
     clock.advance(seconds=2)
     early = await asyncio.gather(*(get(pages, render) for _ in range(50)))
-    assert {one.cache_status for one in early} == {"hit; ttl=22"}, "whoever renews it does not wait either"
+    assert {one.cache_status for one in early} == {"hit; ttl=22"}, "the reader that renews it does not wait either"
     await pages.drain()
     assert render.count == 2
     assert (await get(pages, render)).cache_status == "hit; ttl=300"
 
 
-async def test_a_page_with_a_cookie_or_a_private_one_is_never_stored_and_nobody_waits_for_it(
+async def test_a_page_with_a_cookie_or_a_private_one_is_not_stored_and_delays_no_reader(
     pages: PageCache, render: Renderer, redis_client: Any, clock: ManualClock
 ) -> None:
     for header in (("set-cookie", "a=b"), ("cache-control", "private"), ("cache-control", "max-age=3, no-store")):
@@ -175,7 +175,7 @@ async def test_a_page_with_a_cookie_or_a_private_one_is_never_stored_and_nobody_
         clock.advance(seconds=6)
 
 
-async def test_a_computation_that_fails_lets_the_next_reader_try(pages: PageCache, render: Renderer) -> None:
+async def test_after_a_failed_computation_the_next_reader_tries(pages: PageCache, render: Renderer) -> None:
     render.fails = True
     with pytest.raises(RuntimeError):
         await get(pages, render)
@@ -183,7 +183,7 @@ async def test_a_computation_that_fails_lets_the_next_reader_try(pages: PageCach
     assert (await get(pages, render)).page.body == b"<p>2</p>"
 
 
-async def test_when_a_renewal_fails_the_old_page_stays(
+async def test_when_a_renewal_fails_the_previous_page_stays(
     pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     await get(pages, render)
@@ -195,7 +195,7 @@ async def test_when_a_renewal_fails_the_old_page_stays(
     assert render.count == 3
 
 
-async def test_if_the_one_who_computes_dies_another_does_after_the_lease(
+async def test_if_the_computing_process_dies_another_computes_after_the_lease(
     functions: Functions, render: Renderer, clock: ManualClock
 ) -> None:
     keys = [CACHED_PAGE(PAGE), PAGE_STATE(PAGE)]
@@ -227,7 +227,7 @@ async def test_purging_a_tag_drops_every_page_with_it_and_no_other(
     assert await pages.purge("item-7") == 0, "it was not tagged so this time"
 
 
-async def test_a_tag_is_remembered_for_as_long_as_its_pages_may_be_shown(
+async def test_a_tag_lives_as_long_as_its_pages_may_be_served(
     functions: Functions, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     day = 86_400
@@ -240,14 +240,14 @@ async def test_a_tag_is_remembered_for_as_long_as_its_pages_may_be_shown(
     assert await lasting.purge("item-7") == 2
 
 
-async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(
+async def test_a_page_purged_during_its_computation_is_not_stored(
     pages: PageCache, render: Renderer, clock: ManualClock
 ) -> None:
     render.tags, render.gate = ("item-7",), asyncio.Event()
     reader = asyncio.create_task(get(pages, render))
     await eventually(lambda: render.count)
     clock.advance(seconds=0.1)
-    await pages.purge("item-7")  # nobody knows yet that this page will show item 7
+    await pages.purge("item-7")  # the page has no tag yet
     clock.advance(seconds=0.1)
     render.gate.set()
     assert (await reader).page.body == b"<p>1</p>"
@@ -257,7 +257,7 @@ async def test_a_page_that_was_being_computed_when_it_was_purged_is_not_kept(
 
 
 @pytest.mark.parametrize("tags", [("item-7",), ()])
-async def test_a_purge_while_a_page_is_renewed_drops_the_old_and_the_new(
+async def test_a_purge_during_a_renewal_drops_both_versions(
     pages: PageCache, render: Renderer, clock: ManualClock, redis_client: Any, tags: tuple[str, ...]
 ) -> None:
     render.tags = ("item-7",)
@@ -274,7 +274,7 @@ async def test_a_purge_while_a_page_is_renewed_drops_the_old_and_the_new(
     assert (await get(pages, render)).page.body == b"<p>3</p>"
 
 
-async def test_only_pages_of_popular_items_are_kept(
+async def test_only_pages_of_popular_items_are_stored(
     functions: Functions, render: Renderer, clock: ManualClock, redis_client: Any
 ) -> None:
     pages = PageCache(functions, PageCacheOptions(popular=3), clock)
@@ -290,18 +290,18 @@ async def test_only_pages_of_popular_items_are_kept(
     ("given", "same"),
     [('"a"', True), ('W/"a"', True), ('"b", "a"', True), ("*", True), ('"b"', False), ("", False), (None, False)],
 )
-def test_if_none_match_is_read_as_rfc_9110_says(given: str | None, same: bool) -> None:
+def test_if_none_match_follows_rfc_9110(given: str | None, same: bool) -> None:
     assert is_not_modified('"a"', given) is same
 
 
-async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) -> None:
-    item = await offer(name="<script>alert(1)</script>", qty=3)
+async def test_a_change_of_an_item_changes_its_page(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item(name="<script>alert(1)</script>", qty=3)
     await shop.views.view(None, item.id)
     served = await shop.storefront.item_page(item.id, None)
     assert b"<script>" not in served.page.body
     assert b"&lt;script&gt;" in served.page.body
     assert b"Only 3 left" in served.page.body
-    assert (await shop.storefront.item_page(item.id, await shop.token())).cache_status.startswith("hit")
+    assert (await shop.storefront.item_page(item.id, await shop.guest_token())).cache_status.startswith("hit")
     shop.clock.advance(seconds=2)
     await shop.items.change(item.id, ItemChange(name="A tablet", qty=0))
     shop.clock.advance(seconds=2)
@@ -311,8 +311,8 @@ async def test_the_page_of_an_item_follows_the_item(shop: Shop, offer: Offer) ->
     assert changed.etag != served.etag
 
 
-async def test_the_page_of_an_item_that_cannot_be_looked_up_says_so(shop: Shop, offer: Offer) -> None:
-    item = await offer()
+async def test_the_page_of_a_stale_item_is_cached_briefly(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
     note = b"how it last was"
     assert note not in (await shop.storefront.item_page(item.id, None)).page.body
     await shop.rows.schedule(str(item.id), 5)
@@ -321,8 +321,8 @@ async def test_the_page_of_an_item_that_cannot_be_looked_up_says_so(shop: Shop, 
     assert note in (await shop.storefront.item_page(item.id, None)).page.body
 
 
-async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, offer: Offer) -> None:
-    item = await offer()
+async def test_a_signed_in_user_never_gets_a_cached_page(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
     await shop.views.view(None, item.id)
     await shop.storefront.item_page(item.id, None)
     served = await shop.storefront.item_page(item.id, await shop.login("ana"))
@@ -330,7 +330,7 @@ async def test_a_signed_in_person_never_gets_a_page_from_the_cache(shop: Shop, o
     assert served.personal
 
 
-async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_process_changes_it(
+async def test_a_locally_cached_page_costs_no_round_trip_and_is_dropped_when_it_changes(
     functions: Functions, pages: PageCache, render: Renderer, clock: ManualClock, place: Server | Cluster
 ) -> None:
     render.tags = ("item-7",)
@@ -356,7 +356,9 @@ async def test_a_page_at_hand_costs_no_round_trip_and_goes_the_moment_another_pr
     assert render.count == 2
 
 
-async def test_a_change_of_ones_own_is_seen_at_once(pages: PageCache, render: Renderer, clock: ManualClock) -> None:
+async def test_a_purge_is_visible_at_once_in_the_same_process(
+    pages: PageCache, render: Renderer, clock: ManualClock
+) -> None:
     render.tags = ("item-7",)
     for n in range(1, 6):
         assert (await get(pages, render)).page.body == f"<p>{n}</p>".encode()

@@ -1,4 +1,4 @@
-"""Processes that share one Valkey share the work; a database that dies takes nothing with it."""
+"""Several processes share one cache; a database failure loses no cached row."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from tests.postgres import Postgres
 from tests.servers import Server
-from tests.shop.conftest import Book, assemble, offer_in
+from tests.shop.conftest import MemoryAccounts, assemble, create_item_in
 from tests.timeouts import TIME_LIMIT_SECONDS
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_readers_of_three_processes_who_miss_at_once_cost_one_computation(server: Server) -> None:
+def test_concurrent_misses_in_three_processes_cost_one_computation(server: Server) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.caching.reader_process", server.url],
@@ -52,13 +52,13 @@ def test_readers_of_three_processes_who_miss_at_once_cost_one_computation(server
 
 
 @pytest.mark.parametrize("place", ["server"], indirect=True)
-async def test_while_postgresql_is_dead_the_old_row_is_shown_and_says_so_until_it_is_back(
-    functions: Functions, postgres: Postgres, tmp_path: Path, clock: ManualClock, people: Book
+async def test_while_postgresql_is_down_the_last_row_is_served_as_stale(
+    functions: Functions, postgres: Postgres, tmp_path: Path, clock: ManualClock, registered_accounts: MemoryAccounts
 ) -> None:
     async with postgres.database() as url:
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
-        shop = assemble(functions, sql, clock, people)
-        item = await offer_in(shop, qty=5)
+        shop = assemble(functions, sql, clock, registered_accounts)
+        item = await create_item_in(shop, qty=5)
         await shop.cache_admin.schedule(item.id, 10)
         await shop.rows.worker.copy_due()
         name = url.partition("?")[0].rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The row cache: copied when due, by one of many; old rather than nothing; never behind what was just written."""
+"""The row cache: one worker copies each due row, stale rows are served on failure, and changes are visible at once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from plaza.core.functions import Functions
 from plaza.core.paging import Page
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from tests.servers import Cluster, Server
-from tests.shop.conftest import Offer, Shop
+from tests.shop.conftest import CreateItem, Shop
 from tests.waiting import eventually
 
 
 class Table:
-    """A database of rows that can be slow or dead, and counts what it is asked."""
+    """A database of rows that can be slow or down, and counts its queries."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
@@ -59,7 +59,7 @@ def rows(functions: Functions, table: Table, clock: ManualClock) -> RowCache:
     return RowCache(functions, table.load, clock=clock)
 
 
-async def test_a_scheduled_row_is_copied_when_due_and_strangers_see_when(
+async def test_a_scheduled_row_is_copied_when_due_and_has_the_documented_keys(
     rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("273", name="GTab 7inch", qty=629)
@@ -81,7 +81,7 @@ async def test_a_scheduled_row_is_copied_when_due_and_strangers_see_when(
 
 
 @pytest.mark.parametrize("how", ["by us", "by a plain Redis client"])
-async def test_a_delay_of_zero_or_less_takes_a_row_out(
+async def test_a_delay_of_zero_or_less_removes_a_row(
     rows: RowCache, table: Table, clock: ManualClock, redis_client: Any, how: str
 ) -> None:
     table.put("1")
@@ -98,7 +98,7 @@ async def test_a_delay_of_zero_or_less_takes_a_row_out(
     assert await redis_client.zscore(ROW_SCHEDULE(), "1") is None
 
 
-async def test_a_stranger_may_schedule_by_the_documents_keys_alone(
+async def test_another_service_can_schedule_a_row_by_the_documented_keys(
     rows: RowCache, table: Table, redis_client: Any
 ) -> None:
     table.put("9", qty=4)
@@ -108,7 +108,7 @@ async def test_a_stranger_may_schedule_by_the_documents_keys_alone(
     assert json.loads(await redis_client.get(CACHED_ROW("9")))["qty"] == 4
 
 
-async def test_what_is_no_id_in_the_schedule_goes_and_holds_up_no_row(
+async def test_an_invalid_id_in_the_schedule_is_removed_and_delays_no_row(
     rows: RowCache, table: Table, redis_client: Any
 ) -> None:
     table.put("9")
@@ -120,7 +120,7 @@ async def test_what_is_no_id_in_the_schedule_goes_and_holds_up_no_row(
     assert await redis_client.zrange(ROW_SCHEDULE(), 0, -1) == await redis_client.zrange(ROW_DELAYS(), 0, -1) == ["9"]
 
 
-async def test_a_row_that_is_gone_from_the_database_leaves_the_cache(
+async def test_a_row_deleted_from_the_database_leaves_the_cache(
     rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1")
@@ -146,7 +146,7 @@ async def test_many_workers_share_the_work_and_do_nothing_twice(
     assert sorted(table.asked) == sorted(table.rows)
 
 
-async def test_rows_of_a_worker_that_died_are_taken_up_by_another(
+async def test_rows_of_a_dead_worker_are_copied_by_another(
     functions: Functions, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1")
@@ -165,7 +165,7 @@ async def test_rows_of_a_worker_that_died_are_taken_up_by_another(
     assert await redis_client.exists(CACHED_ROW("1")) == 1
 
 
-async def test_a_dead_database_serves_the_old_row_says_so_and_recovers(
+async def test_while_the_database_is_down_the_last_row_is_served_as_stale(
     rows: RowCache, table: Table, clock: ManualClock
 ) -> None:
     table.put("1", qty=5)
@@ -191,7 +191,7 @@ async def test_a_dead_database_serves_the_old_row_says_so_and_recovers(
     assert (row.data["qty"], row.stale) == (4, False)
 
 
-async def test_a_slow_database_keeps_no_reader_waiting_who_could_have_the_old_row(
+async def test_a_slow_database_delays_no_reader_that_can_get_the_last_row(
     rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1", qty=5)
@@ -225,7 +225,7 @@ async def test_an_unscheduled_row_is_cached_briefly(rows: RowCache, table: Table
     assert await redis_client.zcard(ROW_SCHEDULE()) == 0
 
 
-async def test_however_many_miss_a_row_in_however_many_processes_it_is_loaded_once(
+async def test_concurrent_misses_in_many_processes_load_a_row_once(
     functions: Functions, table: Table, clock: ManualClock
 ) -> None:
     table.put("1", qty=5)
@@ -240,17 +240,17 @@ async def test_however_many_miss_a_row_in_however_many_processes_it_is_loaded_on
     assert table.asked == ["1"]
 
 
-async def test_a_row_that_another_has_just_loaded_is_not_loaded_again(
+async def test_a_row_just_loaded_by_another_process_is_not_loaded_again(
     rows: RowCache, functions: Functions, table: Table, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.put("1", qty=5)
     call, other = functions.run, RowCache(functions, table.load, clock=clock)
 
-    async def overtaken(verb: str, *args: Any) -> Any:
-        if verb == "caching_claim_row":  # it was missing when we looked …
+    async def overtaken(command: str, *args: Any) -> Any:
+        if command == "caching_claim_row":  # it was missing when we looked …
             monkeypatch.setattr(functions, "run", call)
             await other.get("1")
-        return await call(verb, *args)
+        return await call(command, *args)
 
     monkeypatch.setattr(functions, "run", overtaken)
     row = await rows.get("1")
@@ -258,7 +258,7 @@ async def test_a_row_that_another_has_just_loaded_is_not_loaded_again(
     assert (row.data["qty"], table.queries) == (5, 1)
 
 
-async def test_readers_of_many_rows_ask_the_database_together(rows: RowCache, table: Table, valkey: Valkey) -> None:
+async def test_concurrent_reads_of_many_rows_make_one_query(rows: RowCache, table: Table, valkey: Valkey) -> None:
     for n in range(30):
         table.put(str(n))
     found = await rows.get_many([str(n) for n in range(31)])
@@ -266,7 +266,7 @@ async def test_readers_of_many_rows_ask_the_database_together(rows: RowCache, ta
     assert table.queries <= len(valkey.primaries())
 
 
-async def test_that_there_is_no_row_is_known_for_a_moment_and_a_new_one_shows_at_once(
+async def test_a_missing_row_is_remembered_briefly_and_a_new_one_is_visible_at_once(
     rows: RowCache, table: Table
 ) -> None:
     assert await rows.get("1") is None
@@ -279,7 +279,7 @@ async def test_that_there_is_no_row_is_known_for_a_moment_and_a_new_one_shows_at
     assert row.data["qty"] == 7
 
 
-async def test_whoever_looked_just_before_a_row_was_made_does_not_hide_it(rows: RowCache, table: Table) -> None:
+async def test_a_read_just_before_a_row_is_created_does_not_hide_it(rows: RowCache, table: Table) -> None:
     table.gate = asyncio.Event()
     looking = asyncio.create_task(rows.get("1"))
     await eventually(lambda: table.queries)
@@ -299,7 +299,7 @@ async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, ta
     copying = asyncio.create_task(rows.worker.copy_due())  # has read qty 5 …
     await eventually(lambda: table.queries == 2)
     table.put("1", qty=4)
-    await rows.put("1", table.rows["1"])  # … when somebody buys one
+    await rows.put("1", table.rows["1"])  # … when a customer buys one
     table.gate.set()
     await copying
     row = await rows.get("1")
@@ -307,7 +307,7 @@ async def test_a_row_read_before_a_change_does_not_replace_it(rows: RowCache, ta
     assert row.data["qty"] == 4
 
 
-async def test_a_row_taken_out_while_it_is_copied_stays_out(
+async def test_a_row_removed_during_its_copy_stays_removed(
     rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
     table.put("1")
@@ -323,7 +323,7 @@ async def test_a_row_taken_out_while_it_is_copied_stays_out(
     assert await redis_client.zcard(ROW_SCHEDULE()) == 0
 
 
-async def test_a_reader_that_fails_lets_the_next_one_try_at_once(
+async def test_after_a_failed_load_the_next_reader_tries_at_once(
     rows: RowCache, table: Table, redis_client: Any
 ) -> None:
     table.put("1")
@@ -336,15 +336,15 @@ async def test_a_reader_that_fails_lets_the_next_one_try_at_once(
 
 
 @pytest.mark.parametrize("id", ["", "a:b", "a{b", "a b", "x" * 65, "a\n"])
-async def test_what_cannot_be_an_id_is_refused(rows: RowCache, id: str) -> None:
+async def test_an_invalid_row_id_is_rejected(rows: RowCache, id: str) -> None:
     with pytest.raises(ValueError, match="id"):
         await rows.get(id)
 
 
-async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_as_they_fall_due(
+async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_when_due(
     functions: Functions, table: Table, clock: ManualClock, redis_client: Any
 ) -> None:
-    """Time is set, so that this is about who copies what when; `bench/shop.py` shows how fast."""
+    """The clock is manual: this tests the schedule; `bench/shop.py` measures the speed."""
     chance = random.Random(1)
     delays = {str(n): chance.uniform(1, 60) for n in range(10_000)}
     for id in delays:
@@ -367,8 +367,8 @@ async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_as_th
     assert table.queries < 30, "in batches"
 
 
-async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer) -> None:
-    one, two = await offer(), await offer()
+async def test_operators_list_and_change_scheduled_rows(shop: Shop, create_item: CreateItem) -> None:
+    one, two = await create_item(), await create_item()
     await shop.cache_admin.schedule(one.id, 30)
     row = await shop.cache_admin.schedule(two.id, 5)
     assert (row.id, row.delay, row.due_at) == (two.id, 5.0, shop.clock.now_s())
@@ -380,7 +380,7 @@ async def test_operators_see_and_change_what_is_cached(shop: Shop, offer: Offer)
     assert (await shop.cache_admin.state(Page())).scheduled == 1
 
 
-async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(
+async def test_a_locally_cached_row_costs_no_round_trip_and_is_dropped_when_it_changes(
     functions: Functions, rows: RowCache, table: Table, clock: ManualClock, place: Server | Cluster
 ) -> None:
     table.put("1", qty=5)
@@ -411,4 +411,4 @@ async def test_a_row_at_hand_costs_no_round_trip_and_goes_the_moment_it_changes(
     clock.advance(seconds=BRIEF_SECONDS + 1)
     before = table.queries
     await rows.get("1")
-    assert table.queries == before + 1, "what is at hand is not kept past its time"
+    assert table.queries == before + 1, "a local copy is not served after its time"

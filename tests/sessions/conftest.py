@@ -1,5 +1,23 @@
-"""Sessions are tested beside the shop that uses them."""
+"""Fixtures of the shop, which uses sessions."""
 
-from tests.shop.conftest import book, database, functions, offer, people, prepared, shop, web
+from tests.shop.conftest import (
+    accounts,
+    create_item,
+    database,
+    database_template,
+    functions,
+    registered_accounts,
+    shop,
+    web,
+)
 
-__all__ = ["book", "database", "functions", "offer", "people", "prepared", "shop", "web"]
+__all__ = [
+    "accounts",
+    "create_item",
+    "database",
+    "database_template",
+    "functions",
+    "registered_accounts",
+    "shop",
+    "web",
+]

@@ -1,4 +1,4 @@
-"""Cleaning: the oldest sessions go with everything of theirs, and nobody who is still here."""
+"""Cleaning ends the oldest sessions with their data, and no active one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from plaza.core.sql import Sql
 from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
 from plaza.sessions.model import SessionLimits, new_token
 from plaza.shop.keys import CART
-from tests.shop.conftest import Book, Shop, assemble, offer_in
+from tests.shop.conftest import MemoryAccounts, Shop, assemble, create_item_in
 
 
-async def test_cleaning_ends_the_oldest_beyond_the_limit_with_everything_of_theirs_while_traffic_goes_on(
-    functions: Functions, database: Sql, clock: ManualClock, people: Book, redis_client: Any
+async def test_cleaning_ends_the_oldest_sessions_and_their_data_during_traffic(
+    functions: Functions, database: Sql, clock: ManualClock, registered_accounts: MemoryAccounts, redis_client: Any
 ) -> None:
     shop = assemble(
-        functions, database, clock, people, SessionLimits(idle_seconds=1000, absolute_seconds=10_000, max_sessions=30)
+        functions,
+        database,
+        clock,
+        registered_accounts,
+        SessionLimits(idle_seconds=1000, absolute_seconds=10_000, max_sessions=30),
     )
-    item = await offer_in(shop)
+    item = await create_item_in(shop)
     tokens = []
     for _ in range(80):
-        token = await shop.token()
+        token = await shop.guest_token()
         await shop.carts.put(token, item.id, 1)
         tokens.append(token)
         clock.advance(seconds=0.01)
@@ -46,13 +50,11 @@ async def test_cleaning_ends_the_oldest_beyond_the_limit_with_everything_of_thei
     assert await shop.lines(spared) == {item.id: 1}
 
 
-async def test_a_session_that_is_seen_again_just_before_it_is_cleaned_stays(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_session_seen_just_before_cleaning_stays(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.sessions.store.limits = SessionLimits(max_sessions=1)
-    token = await shop.token()
+    token = await shop.guest_token()
     shop.clock.advance(seconds=1)  # so that it is the oldest
-    await shop.token()
+    await shop.guest_token()
     to_clean = shop.sessions._sessions_to_clean
 
     async def overtaken() -> list[tuple[str, str]]:
@@ -67,17 +69,17 @@ async def test_a_session_that_is_seen_again_just_before_it_is_cleaned_stays(
     assert not (await shop.sessions.visit(token)).new
 
 
-async def test_cleaning_ends_sessions_that_nobody_came_back_to(shop: Shop, redis_client: Any) -> None:
+async def test_cleaning_ends_idle_sessions(shop: Shop, redis_client: Any) -> None:
     await shop.login("ana")
-    await shop.token()
+    await shop.guest_token()
     shop.clock.advance(seconds=shop.sessions.limits.idle_seconds + 1)
-    fresh = await shop.token()
+    fresh = await shop.guest_token()
     assert await shop.sessions.clean() == 2
     assert await redis_client.zrange(RECENT_TOKENS(), 0, -1) == [fresh]
     assert await redis_client.hlen(LOGIN_TOKENS()) == 0
 
 
-async def test_what_others_left_in_recent_without_a_session_is_cleaned_too(shop: Shop, redis_client: Any) -> None:
+async def test_cleaning_removes_old_entries_of_recent_without_a_session(shop: Shop, redis_client: Any) -> None:
     orphan = new_token()
     await redis_client.zadd(RECENT_TOKENS(), {orphan: 1.0, "no token": 0.5})
     await redis_client.hset(LOGIN_TOKENS(), orphan, "ana")

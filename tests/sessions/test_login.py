@@ -1,4 +1,4 @@
-"""Logging in: another token, the same cart, and nothing for whoever knew the token before."""
+"""Login: a new token, the same cart, and no access with the old token."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from plaza.sessions.model import Login, SessionReplaced, WrongLogin
 from plaza.sessions.sign_in import GRACE_SECONDS
 from plaza.shop.library import LIBRARY
 from tests.servers import Cluster
-from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
+from tests.shop.conftest import CreateItem, MemoryAccounts, Shop, assemble, create_item_in
 from tests.timeouts import connect_for_test
 
 
-async def test_a_wrong_password_opens_nothing(shop: Shop, redis_client: Any) -> None:
-    guest = await shop.token()
-    for name, password in (("ana", "wrong"), ("nobody", "ana password"), ("no:name", "x"), ("me", "x")):
+async def test_a_wrong_password_starts_no_session(shop: Shop, redis_client: Any) -> None:
+    guest = await shop.guest_token()
+    for name, password in (("ana", "wrong"), ("unknown", "ana password"), ("no:name", "x"), ("me", "x")):
         with pytest.raises(WrongLogin):
             await shop.sign_in.login(guest, Login(name, password))
     assert await redis_client.hgetall(LOGIN_TOKENS()) == {}
     assert not (await shop.sessions.visit(guest)).new
 
 
-async def test_the_token_changes_at_login_and_the_old_one_is_not_signed_in(shop: Shop, redis_client: Any) -> None:
-    guest = await shop.token()
+async def test_login_changes_the_token_and_the_old_one_is_not_signed_in(shop: Shop, redis_client: Any) -> None:
+    guest = await shop.guest_token()
     ana = await shop.login("ana", guest)
     assert ana != guest
     assert await redis_client.hgetall(LOGIN_TOKENS()) == {ana: "ana"}
     assert await redis_client.zrange(RECENT_TOKENS(), 0, -1) == [ana]
 
 
-async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds(shop: Shop, offer: Offer) -> None:
-    item = await offer()
-    guest = await shop.token()
+async def test_a_request_with_the_old_token_succeeds_for_a_few_seconds(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
+    guest = await shop.guest_token()
     ana = await shop.login("ana", guest)
     visit, _ = await shop.carts.put(guest, item.id, 2)  # left the browser before it heard of the new token
     assert visit.replaced
@@ -54,9 +54,9 @@ async def test_a_request_in_flight_with_the_old_token_succeeds_for_a_few_seconds
     assert visit.user is None
 
 
-async def test_the_old_token_is_followed_through_several_logins(shop: Shop, offer: Offer) -> None:
-    item = await offer()
-    first = await shop.token()
+async def test_the_old_token_is_followed_through_several_logins(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
+    first = await shop.guest_token()
     second = await shop.login("ana", first)
     third = await shop.login("ana", second)
     visit, _ = await shop.carts.put(first, item.id, 2)
@@ -69,9 +69,9 @@ async def test_the_old_token_is_followed_through_several_logins(shop: Shop, offe
     )
 
 
-async def test_the_old_token_may_not_do_what_only_the_person_may(shop: Shop, offer: Offer) -> None:
-    item = await offer()
-    guest = await shop.token()
+async def test_the_old_token_cannot_do_what_needs_the_user(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
+    guest = await shop.guest_token()
     ana = await shop.login("ana", guest)
     await shop.carts.put(ana, item.id, 1)
     visit = await shop.sessions.visit(guest)
@@ -83,11 +83,13 @@ async def test_the_old_token_may_not_do_what_only_the_person_may(shop: Shop, off
         await shop.sessions.end_own(visit, visit.id)
 
 
-async def test_whoever_planted_the_token_learns_nothing_of_who_logged_in_with_it(shop: Shop, offer: Offer) -> None:
-    secret, bait = await offer(), await offer()
+async def test_a_planted_token_reveals_nothing_of_the_user_who_logs_in_with_it(
+    shop: Shop, create_item: CreateItem
+) -> None:
+    secret, bait = await create_item(), await create_item()
     before = await shop.login("ana")
     await shop.carts.put(before, secret.id, 7)
-    planted = await shop.token()
+    planted = await shop.guest_token()
     await shop.carts.put(planted, bait.id, 1)
     await shop.views.view(planted, bait.id)
     ana = await shop.login("ana", planted)
@@ -103,16 +105,16 @@ async def test_whoever_planted_the_token_learns_nothing_of_who_logged_in_with_it
     assert await shop.lines(ana) == {secret.id: 7, bait.id: 2}, "what was under way was done all the same"
 
 
-async def test_a_token_that_was_replaced_long_ago_does_not_end_the_session_that_followed(shop: Shop) -> None:
-    planted = await shop.token()
+async def test_a_token_replaced_long_ago_cannot_end_the_new_session(shop: Shop) -> None:
+    planted = await shop.guest_token()
     ana = await shop.login("ana", planted)
     shop.clock.advance(seconds=GRACE_SECONDS + 1)
     await shop.sessions.logout(planted)
     assert (await shop.sessions.visit(ana)).user == "ana"
 
 
-async def test_another_person_who_logs_in_gets_nothing_of_the_first(shop: Shop, offer: Offer) -> None:
-    item = await offer()
+async def test_another_user_who_logs_in_gets_no_data_of_the_first(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
     ana = await shop.login("ana")
     await shop.carts.put(ana, item.id, 3)
     await shop.views.view(ana, item.id)
@@ -128,20 +130,20 @@ async def test_another_person_who_logs_in_gets_nothing_of_the_first(shop: Shop, 
     assert await shop.lines(await shop.login("ana")) == {item.id: 3}
 
 
-async def test_logging_out_with_a_token_that_was_just_replaced_ends_the_new_session(shop: Shop) -> None:
-    guest = await shop.token()
+async def test_logout_with_a_just_replaced_token_ends_the_new_session(shop: Shop) -> None:
+    guest = await shop.guest_token()
     ana = await shop.login("ana", await shop.login("ana", guest))
     await shop.sessions.logout(guest)
     assert (await shop.sessions.visit(ana)).new
 
 
-async def test_a_login_whose_process_dies_is_finished_by_a_worker(
+async def test_a_worker_finishes_the_login_of_a_process_that_died(
     cluster: Cluster, shop_on_cluster: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a cluster, where a login is several steps on several nodes."""
     shop = shop_on_cluster
-    item = await offer_in(shop)
-    guest = await shop.token()
+    item = await create_item_in(shop)
+    guest = await shop.guest_token()
     await shop.carts.put(guest, item.id, 2)
     await shop.functions.outbox.drain()
 
@@ -162,21 +164,23 @@ async def test_a_login_whose_process_dies_is_finished_by_a_worker(
 
 
 @pytest.fixture
-async def shop_on_cluster(cluster: Cluster, database: Sql, clock: ManualClock, people: Book) -> AsyncIterator[Shop]:
+async def shop_on_cluster(
+    cluster: Cluster, database: Sql, clock: ManualClock, registered_accounts: MemoryAccounts
+) -> AsyncIterator[Shop]:
     use_layout(Layout.BRACES)
     valkey = await connect_for_test(cluster.url)
     functions = Functions(valkey, [LIBRARY, CACHING_LIBRARY, paging.LIBRARY])
     await functions.load()
-    yield assemble(functions, database, clock, people)
+    yield assemble(functions, database, clock, registered_accounts)
     await functions.outbox.drain()
     await valkey.close()
     use_layout(Layout.PLAIN)
 
 
-async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
+async def test_a_user_suspended_during_the_password_check_is_not_signed_in(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = Book.check
+    check = MemoryAccounts.check
 
     async def slow(*args: Any) -> Any:
         actor = await check(*args)
@@ -185,7 +189,7 @@ async def test_who_is_suspended_while_the_password_is_checked_is_not_signed_in(
         return actor
 
     with monkeypatch.context() as patch:
-        patch.setattr(Book, "check", slow)
+        patch.setattr(MemoryAccounts, "check", slow)
         token = await shop.login("ana")
     assert (await shop.sessions.visit(token)).user is None
     assert (await shop.sessions.visit(await shop.login("ana"))).user == "ana"

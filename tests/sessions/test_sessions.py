@@ -1,4 +1,4 @@
-"""Sessions: never someone else's, never back from the dead, and no round trip of their own."""
+"""Sessions: a token never opens another's session, an ended one never returns, and finding it costs no round trip."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE, USER
 from plaza.sessions.model import Login, is_token, new_token
 from plaza.shop.keys import ACCOUNT, CART, VIEWED_ITEMS
 from tests.round_trips import count_round_trips
-from tests.shop.conftest import Offer, Shop
+from tests.shop.conftest import CreateItem, Shop
 
 
 def test_tokens_are_upper_case_uuids_of_random_bits() -> None:
@@ -27,8 +27,8 @@ def test_tokens_are_upper_case_uuids_of_random_bits() -> None:
         assert uuid.UUID(token).version == 4
 
 
-async def test_strangers_see_who_is_signed_in_and_when_each_token_was_seen(shop: Shop, redis_client: Any) -> None:
-    guest, ana = await shop.token(), await shop.login("ana")
+async def test_sessions_have_the_documented_keys(shop: Shop, redis_client: Any) -> None:
+    guest, ana = await shop.guest_token(), await shop.login("ana")
     shop.clock.advance(seconds=1.5)
     await shop.sessions.visit(guest)
     assert await redis_client.hgetall(LOGIN_TOKENS()) == {ana: "ana"}
@@ -43,7 +43,7 @@ async def test_strangers_see_who_is_signed_in_and_when_each_token_was_seen(shop:
         "",
         "nonsense",
         "A" * 10_000,
-        "EB9382CA-0376-4558-B271-EA230BDB7EAF",  # well formed, but nobody's
+        "EB9382CA-0376-4558-B271-EA230BDB7EAF",  # well formed, but without a session
         "EB9382CA-0376-4558-B271-EA230BDB7EA}",
         "eb9382ca-0376-4558-b271-ea230bdb7eaf",
         "*",
@@ -73,7 +73,7 @@ async def test_a_session_ends_when_idle_for_too_long(shop: Shop, redis_client: A
     assert await redis_client.exists(SESSION_STATE(token)) == 0
 
 
-async def test_a_session_ends_at_last_however_often_it_is_used(shop: Shop) -> None:
+async def test_a_session_ends_at_the_absolute_limit_even_if_it_is_used(shop: Shop) -> None:
     token = await shop.login("ana")
     limits = shop.sessions.limits
     for _ in range(int(limits.absolute_seconds // limits.idle_seconds)):
@@ -83,9 +83,11 @@ async def test_a_session_ends_at_last_however_often_it_is_used(shop: Shop) -> No
     assert (await shop.sessions.visit(token)).new
 
 
-async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: Offer, redis_client: Any) -> None:
-    item = await offer()
-    guest, ana = await shop.token(), await shop.login("ana")
+async def test_repair_restores_what_is_derived_from_a_session(
+    shop: Shop, create_item: CreateItem, redis_client: Any
+) -> None:
+    item = await create_item()
+    guest, ana = await shop.guest_token(), await shop.login("ana")
     await shop.carts.put(ana, item.id, 2)
     gone = new_token()
     await redis_client.hset(LOGIN_TOKENS(), mapping={guest: "ben", ana: "ben", gone: "ben"})
@@ -104,8 +106,8 @@ async def test_mending_restores_what_follows_from_a_session(shop: Shop, offer: O
     assert await shop.lines(ana) == {item.id: 2}
 
 
-async def test_logging_out_empties_what_the_token_had(shop: Shop, offer: Offer, redis_client: Any) -> None:
-    item = await offer()
+async def test_logout_deletes_the_data_of_the_token(shop: Shop, create_item: CreateItem, redis_client: Any) -> None:
+    item = await create_item()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 2)
     await shop.views.view(token, item.id)
@@ -117,12 +119,12 @@ async def test_logging_out_empties_what_the_token_had(shop: Shop, offer: Offer, 
     assert await redis_client.zcard(USER_SESSION_TOKENS("ana")) == 0
 
 
-async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_beside_it(
-    shop: Shop, offer: Offer, redis_client: Any
+async def test_a_logged_out_session_never_comes_back_under_concurrent_requests(
+    shop: Shop, create_item: CreateItem, redis_client: Any
 ) -> None:
-    item = await offer()
+    item = await create_item()
     for _ in range(8):
-        guest = await shop.token()
+        guest = await shop.guest_token()
         token = await shop.login("ana", guest)
         other = await shop.login("ana")
 
@@ -149,7 +151,7 @@ async def test_a_session_that_is_logged_out_never_comes_back_whatever_runs_besid
         await shop.sessions.logout(other)
 
 
-async def test_people_see_and_end_their_own_sessions_by_an_id_that_is_no_token(shop: Shop) -> None:
+async def test_users_list_and_end_their_sessions_by_an_id_that_is_not_the_token(shop: Shop) -> None:
     first = await shop.login("ana")
     shop.clock.advance(seconds=5)
     second, bens = await shop.login("ana"), await shop.login("ben")
@@ -179,7 +181,7 @@ async def test_pages_of_sessions_neither_repeat_nor_skip(shop: Shop) -> None:
     assert rest.pagination.next_cursor is None
 
 
-async def test_a_person_has_fifty_sessions_at_most(shop: Shop, redis_client: Any) -> None:
+async def test_a_user_has_at_most_fifty_sessions(shop: Shop, redis_client: Any) -> None:
     first = await shop.login("ana")
     for _ in range(50):
         shop.clock.advance(seconds=1)
@@ -190,8 +192,8 @@ async def test_a_person_has_fifty_sessions_at_most(shop: Shop, redis_client: Any
     assert (await shop.sessions.visit(first)).new
 
 
-async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) -> None:
-    first, second = await offer(), await offer()
+async def test_a_revoked_user_is_signed_out(shop: Shop, create_item: CreateItem) -> None:
+    first, second = await create_item(), await create_item()
     tokens = [await shop.login("ana"), await shop.login("ana")]
     await shop.carts.put(tokens[0], first.id, 3)
     shop.clock.advance(seconds=1)
@@ -202,10 +204,12 @@ async def test_a_person_who_was_cut_off_is_signed_out(shop: Shop, offer: Offer) 
     assert (visit.new, visit.user, [line.id for line in cart.items]) == (True, None, [second.id])
 
 
-async def test_touching_costs_one_round_trip_with_the_work(shop: Shop, offer: Offer, valkey: Valkey) -> None:
-    item = await offer()
+async def test_finding_the_session_costs_no_round_trip_of_its_own(
+    shop: Shop, create_item: CreateItem, valkey: Valkey
+) -> None:
+    item = await create_item()
     await shop.items.read(item.id)  # this process caches the row
-    tokens = [await shop.token(), await shop.login("ana")]
+    tokens = [await shop.guest_token(), await shop.login("ana")]
     for token in tokens:
         for work in (
             lambda token=token: shop.sessions.visit(token),

@@ -1,4 +1,4 @@
-"""A shop to buy in: all of its services on one server and on a cluster, over SQLite unless a test says otherwise."""
+"""All services of the shop, on one server and on a cluster, with SQLite unless a test asks for another database."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ API_KEY = "the api key of the shop's tests"
 KEY = {"x-api-key": API_KEY}
 
 
-class Book:
-    """Accounts with real password hashes, kept in memory."""
+class MemoryAccounts:
+    """Accounts with real password hashes, in memory."""
 
     def __init__(self) -> None:
         self.passwords = Passwords(threads=2)
@@ -69,7 +69,7 @@ class Book:
 
 @dataclass
 class Shop:
-    """Everything the shop has."""
+    """All services of the shop."""
 
     functions: Functions
     sql: Sql
@@ -89,8 +89,8 @@ class Shop:
     storefront: Storefront
     personal_data: ShopPersonalData
 
-    async def token(self) -> str:
-        """A guest's."""
+    async def guest_token(self) -> str:
+        """Start a guest session and return its token."""
         visit = await self.sessions.visit(None)
         return visit.token
 
@@ -99,19 +99,19 @@ class Shop:
         return visit.token
 
     async def lines(self, token: str) -> dict[int, int]:
-        """What a session's cart shows."""
+        """Return the lines of a session's cart."""
         _, cart = await self.carts.read(token)
         return {line.id: line.qty for line in cart.items}
 
     @contextmanager
     def dies_at(self, moment: str) -> Iterator[None]:
-        """What is done inside ends where it would call a verb of this name: its process dies there."""
+        """Simulate a process that dies before it runs a command whose name starts with `moment`."""
         call = self.functions.run
 
-        async def die(verb: str, *args: Any) -> Any:
-            if verb.startswith(moment):
+        async def die(command: str, *args: Any) -> Any:
+            if command.startswith(moment):
                 raise Unavailable("The process died here.")
-            return await call(verb, *args)
+            return await call(command, *args)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.functions, "run", die)
@@ -120,7 +120,7 @@ class Shop:
 
 
 def assemble(
-    functions: Functions, sql: Sql, clock: ManualClock, book: Book, limits: SessionLimits | None = None
+    functions: Functions, sql: Sql, clock: ManualClock, accounts: MemoryAccounts, limits: SessionLimits | None = None
 ) -> Shop:
     revocations = Revocations(functions.valkey, clock=clock)
     store = SessionStore(functions, clock, SESSION_DATA, revocations, limits)
@@ -136,7 +136,7 @@ def assemble(
         clock=clock,
         revocations=revocations,
         sessions=sessions,
-        sign_in=SignIn(store, book, on_replaced=checkout.finish_for_guest),
+        sign_in=SignIn(store, accounts, on_replaced=checkout.finish_for_guest),
         rows=rows,
         pages=pages,
         items=items,
@@ -160,17 +160,17 @@ async def functions(valkey: Valkey) -> AsyncIterator[Functions]:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a database with Plaza's tables is made once; tests work on copies."""
+def database_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a database with Plaza's tables, made once; tests work on copies."""
     return tmp_path_factory.mktemp("shop")
 
 
 @pytest.fixture
-async def database(prepared: Path, tmp_path: Path, busy_disk: None) -> AsyncIterator[Sql]:
+async def database(database_template: Path, tmp_path: Path, busy_disk: None) -> AsyncIterator[Sql]:
     """SQLite with Plaza's tables, all empty."""
-    made = prepared / "plaza.sqlite"
+    made = database_template / "plaza.sqlite"
     if not made.exists():
-        await (await Sql.open(Settings(data_dir=prepared))).close()
+        await (await Sql.open(Settings(data_dir=database_template))).close()
     (tmp_path / "plaza.sqlite").write_bytes(made.read_bytes())
     sql = await Sql.open(Settings(data_dir=tmp_path))
     yield sql
@@ -178,46 +178,48 @@ async def database(prepared: Path, tmp_path: Path, busy_disk: None) -> AsyncIter
 
 
 @pytest.fixture(scope="session")
-def book() -> Book:
-    return Book()
+def accounts() -> MemoryAccounts:
+    return MemoryAccounts()
 
 
 @pytest.fixture
-async def people(book: Book) -> Book:
-    """Ana and Ben have accounts."""
+async def registered_accounts(accounts: MemoryAccounts) -> MemoryAccounts:
+    """Accounts of Ana and Ben."""
     for name in ("ana", "ben"):
-        if name not in book.hashes:
-            await book.register(name, f"{name} password")
-    return book
+        if name not in accounts.hashes:
+            await accounts.register(name, f"{name} password")
+    return accounts
 
 
 @pytest.fixture
-async def shop(functions: Functions, database: Sql, clock: ManualClock, people: Book) -> AsyncIterator[Shop]:
-    shop = assemble(functions, database, clock, people)
+async def shop(
+    functions: Functions, database: Sql, clock: ManualClock, registered_accounts: MemoryAccounts
+) -> AsyncIterator[Shop]:
+    shop = assemble(functions, database, clock, registered_accounts)
     yield shop
     await shop.pages.drain()
 
 
-Offer = Callable[..., Awaitable[Item]]
+CreateItem = Callable[..., Awaitable[Item]]
 _numbers = itertools.count()
 
 
-async def offer_in(shop: Shop, name: str = "GTab 7inch", price: str = "19.90", qty: int = 10) -> Item:
-    """Offer an item."""
+async def create_item_in(shop: Shop, name: str = "GTab 7inch", price: str = "19.90", qty: int = 10) -> Item:
+    """Create an item."""
     return await shop.items.create(NewItem(name, "A tablet.", price, qty), f"test-{next(_numbers)}")
 
 
 @pytest.fixture
-def offer(shop: Shop) -> Offer:
-    async def offer(name: str = "GTab 7inch", price: str = "19.90", qty: int = 10) -> Item:
-        return await offer_in(shop, name, price, qty)
+def create_item(shop: Shop) -> CreateItem:
+    async def create_item(name: str = "GTab 7inch", price: str = "19.90", qty: int = 10) -> Item:
+        return await create_item_in(shop, name, price, qty)
 
-    return offer
+    return create_item
 
 
 @pytest.fixture
 async def web(place: Server | Cluster, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A browser that has just opened the shop."""
+    """An HTTP client without a cookie."""
     settings = Settings(
         data_dir=tmp_path,
         valkey_url=place.url,

@@ -44,7 +44,7 @@ def problem(answer: httpx.Response, status: int, code: str = "") -> dict[str, An
     return said
 
 
-async def test_a_visit_from_the_first_look_to_the_order(web: httpx.AsyncClient) -> None:
+async def test_a_guest_views_an_item_and_orders_it(web: httpx.AsyncClient) -> None:
     item = await make_item(web)
     begun = await web.post("/shop/session")
     assert begun.status_code == 201
@@ -74,7 +74,7 @@ async def test_a_visit_from_the_first_look_to_the_order(web: httpx.AsyncClient) 
     assert (await web.get(f"/shop/items/{item}")).json()["qty"] == 7
 
 
-async def test_people_of_social_log_in_with_their_password_and_keep_their_cart(web: httpx.AsyncClient) -> None:
+async def test_users_log_in_with_their_password_and_keep_their_cart(web: httpx.AsyncClient) -> None:
     item = await make_item(web)
     await register(web, "ana")
     await web.put(f"/shop/cart/items/{item}", json={"qty": 2})
@@ -99,7 +99,7 @@ async def test_people_of_social_log_in_with_their_password_and_keep_their_cart(w
     assert (await web.get("/shop/cart")).json()["items"][0]["qty"] == 2
 
 
-async def test_the_cookie_is_as_owasp_asks(web: httpx.AsyncClient) -> None:
+async def test_the_cookie_follows_owasps_recommendations(web: httpx.AsyncClient) -> None:
     plain = (await web.post("/shop/session")).headers["set-cookie"]
     assert plain.startswith(f"{PLAIN_NAME}=")
     assert {"Path=/", "HttpOnly", "SameSite=Lax"} <= set(plain.split("; "))
@@ -122,7 +122,7 @@ async def test_a_made_up_cookie_gets_a_new_session(web: httpx.AsyncClient) -> No
         assert given != nobodys
 
 
-async def test_bad_input_gets_a_clear_answer_and_changes_nothing(web: httpx.AsyncClient) -> None:
+async def test_invalid_input_is_rejected_and_changes_nothing(web: httpx.AsyncClient) -> None:
     item = await make_item(web)
     await web.put(f"/shop/cart/items/{item}", json={"qty": 5})
     for qty in (-1, 1_000_000_000, 1.5, "3", None):
@@ -145,7 +145,7 @@ async def test_bad_input_gets_a_clear_answer_and_changes_nothing(web: httpx.Asyn
     assert [line["qty"] for line in (await web.get("/shop/cart")).json()["items"]] == [5]
 
 
-async def test_what_only_admins_may_is_forbidden_to_users(web: httpx.AsyncClient) -> None:
+async def test_admin_routes_are_forbidden_to_users(web: httpx.AsyncClient) -> None:
     item = await make_item(web)
     await register(web, "ben")
     entered = await web.post("/auth/login", json={"username": "ben", "password": "ben password"})
@@ -155,7 +155,9 @@ async def test_what_only_admins_may_is_forbidden_to_users(web: httpx.AsyncClient
     problem(await web.get("/shop/cache", headers=user), 403)
 
 
-async def test_checkout_twice_with_one_key_orders_once_and_never_gives_anothers_order(web: httpx.AsyncClient) -> None:
+async def test_two_checkouts_with_one_idempotency_key_order_once_and_never_return_another_users_order(
+    web: httpx.AsyncClient,
+) -> None:
     item = await make_item(web, qty=5)
     await web.put(f"/shop/cart/items/{item}", json={"qty": 1})
     key = {"idempotency-key": "mine"}
@@ -197,7 +199,7 @@ async def test_rows_are_scheduled_and_the_worker_copies_them(place: Server | Clu
         assert (await web.get("/shop/cache", headers=KEY)).json()["rows"] == []
 
 
-async def test_pages_say_what_the_cache_did(web: httpx.AsyncClient) -> None:
+async def test_pages_have_a_cache_status(web: httpx.AsyncClient) -> None:
     item = await make_item(web, name="A & B")
     path = f"/shop/pages/items/{item}"
     cold = await web.get(path)
@@ -230,7 +232,7 @@ async def test_pages_say_what_the_cache_did(web: httpx.AsyncClient) -> None:
     assert new.headers["etag"] != hit.headers["etag"]
 
 
-async def test_a_signed_in_person_gets_pages_of_their_own(web: httpx.AsyncClient) -> None:
+async def test_signed_in_users_bypass_the_page_cache(web: httpx.AsyncClient) -> None:
     item = await make_item(web)
     await register(web, "ana")
     await web.get(f"/shop/items/{item}")
@@ -252,7 +254,7 @@ async def test_sessions_and_carts_survive_a_restart(place: Server | Cluster, tmp
         assert "set-cookie" not in again.headers
 
 
-async def test_who_deletes_the_account_is_signed_out_and_leaves_no_cart(web: httpx.AsyncClient) -> None:
+async def test_deleting_an_account_ends_its_sessions_and_deletes_its_cart(web: httpx.AsyncClient) -> None:
     item = await make_item(web)
     await register(web, "ana")
     entered = await web.post("/auth/login", json={"username": "ana", "password": "ana password"})

@@ -17,11 +17,11 @@ from plaza.shop.items import row_loader
 from plaza.shop.keys import CART, VIEWED_ITEMS
 from plaza.shop.model import ItemChange, NewItem, hundredths, price_text
 from plaza.shop.tables import ITEMS
-from tests.shop.conftest import Offer, Shop
+from tests.shop.conftest import CreateItem, Shop
 
 
-async def test_a_stranger_reads_an_items_row_as_the_document_says(offer: Offer, redis_client: Any) -> None:
-    item = await offer(name="GTab 7inch", price="19.9", qty=629)
+async def test_a_row_has_the_documented_key_and_fields(create_item: CreateItem, redis_client: Any) -> None:
+    item = await create_item(name="GTab 7inch", price="19.9", qty=629)
     row = json.loads(await redis_client.get(CACHED_ROW(item.id)))
     assert row["qty"] == 629
     assert row["name"] == "GTab 7inch"
@@ -29,8 +29,10 @@ async def test_a_stranger_reads_an_items_row_as_the_document_says(offer: Offer, 
     assert row["price"] == "19.90"
 
 
-async def test_a_change_shows_at_once_in_the_cached_row(shop: Shop, offer: Offer, redis_client: Any) -> None:
-    item = await offer()
+async def test_a_change_is_visible_at_once_in_the_cached_row(
+    shop: Shop, create_item: CreateItem, redis_client: Any
+) -> None:
+    item = await create_item()
     await shop.items.read(item.id)
     changed = await shop.items.change(item.id, ItemChange(price="7", qty=3))
     assert (changed.price, changed.qty, changed.name) == ("7.00", 3, "GTab 7inch")
@@ -38,20 +40,20 @@ async def test_a_change_shows_at_once_in_the_cached_row(shop: Shop, offer: Offer
     assert await shop.items.read(item.id) == changed
 
 
-async def test_an_unknown_item_cannot_be_changed(shop: Shop, offer: Offer) -> None:
-    item = await offer()
+async def test_an_unknown_item_cannot_be_changed(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
     with pytest.raises(NotFound):
         await shop.items.change(item.id + 1, ItemChange(qty=0))
 
 
-async def test_the_same_operation_offers_one_item(shop: Shop) -> None:
+async def test_a_repeated_operation_creates_one_item(shop: Shop) -> None:
     new = NewItem("x", "", "1", 1)
     first = await shop.items.create(new, "same")
     assert (await shop.items.create(new, "same")).id == first.id
 
 
-async def test_pages_of_items_neither_repeat_nor_skip(shop: Shop, offer: Offer) -> None:
-    ids = [(await offer(name=f"item {n}")).id for n in range(7)]
+async def test_pages_of_items_neither_repeat_nor_skip(shop: Shop, create_item: CreateItem) -> None:
+    ids = [(await create_item(name=f"item {n}")).id for n in range(7)]
     seen, cursor = [], None
     while True:
         page = await shop.items.page(Page(limit=3, cursor=cursor))
@@ -59,14 +61,14 @@ async def test_pages_of_items_neither_repeat_nor_skip(shop: Shop, offer: Offer) 
         cursor = page.pagination.next_cursor
         if cursor is None:
             break
-        await offer()  # newer ones do not disturb a list that is being read
+        await create_item()  # newer ones do not disturb a list that is being read
     assert seen == sorted(ids, reverse=True)
 
 
-async def test_a_row_that_another_service_wrote_by_the_document_does_no_harm(
-    shop: Shop, offer: Offer, redis_client: Any
+async def test_a_row_written_by_another_service_by_the_document_breaks_nothing(
+    shop: Shop, create_item: CreateItem, redis_client: Any
 ) -> None:
-    item = await offer()
+    item = await create_item()
     for text in ('{"qty":629, "name": "GTab 7inch", "description": "..."}', "no JSON", '"text"'):
         await redis_client.set(CACHED_ROW(item.id), text)
         assert await shop.items.read(item.id) == item
@@ -76,8 +78,10 @@ async def test_a_row_that_another_service_wrote_by_the_document_does_no_harm(
         assert (await shop.views.view(None, item.id))[1] == item
 
 
-async def test_what_others_wrote_that_is_no_item_stands_in_no_list(shop: Shop, offer: Offer, redis_client: Any) -> None:
-    item, token = await offer(), await shop.token()
+async def test_members_that_are_not_items_appear_in_no_list(
+    shop: Shop, create_item: CreateItem, redis_client: Any
+) -> None:
+    item, token = await create_item(), await shop.guest_token()
     strange = {"item1": -23, "a b": -22, "007": -21, str(item.id): -1}
     await redis_client.set(CACHED_ROW("item1"), '{"qty":629, "name": "GTab 7inch", "description": "..."}')
     await redis_client.zadd(ITEM_VIEWS(), strange)
@@ -97,7 +101,7 @@ async def test_an_unknown_item_is_not_found(shop: Shop) -> None:
         await shop.items.read(77)
 
 
-async def test_rows_come_alike_from_both_databases(sql: Sql) -> None:
+async def test_both_databases_return_equal_rows(sql: Sql) -> None:
     async with sql.begin() as tx:
         values = {"name": "n", "description": "d", "price": 10**12 + 1, "qty": 5, "version": 1}
         id = (await tx.execute(insert(ITEMS).values(values).returning(ITEMS.c.id))).scalar_one()
@@ -116,7 +120,7 @@ def test_prices_are_exact(text: str, amount: int) -> None:
 
 
 @pytest.mark.parametrize("price", ["-1", "1e3", "1.999", "", "1,5", "NaN", " 1", "1\n", "١"])
-def test_what_is_no_price_is_refused(price: str) -> None:
+def test_an_invalid_price_is_rejected(price: str) -> None:
     body = json.dumps({"name": "n", "description": "d", "price": price, "qty": 1})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(body, type=NewItem)

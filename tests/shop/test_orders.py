@@ -1,4 +1,4 @@
-"""Checkout: never oversold, once per cart, at the prices of now; on both databases."""
+"""Checkout never oversells, orders a cart once, and uses current prices, on both databases."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from plaza.shop.checkout import REPEAT_SECONDS
 from plaza.shop.keys import CART
 from plaza.shop.model import EmptyCart, ItemChange, OutOfStock
 from plaza.shop.tables import ITEMS, LINES, ORDERS
-from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
+from tests.shop.conftest import CreateItem, MemoryAccounts, Shop, assemble, create_item_in
 from tests.waiting import eventually
 
 
 @pytest.fixture
-async def both(functions: Functions, sql: Sql, clock: ManualClock, people: Book) -> AsyncIterator[Shop]:
+async def both(
+    functions: Functions, sql: Sql, clock: ManualClock, registered_accounts: MemoryAccounts
+) -> AsyncIterator[Shop]:
     """A shop on SQLite, then on PostgreSQL."""
-    shop = assemble(functions, sql, clock, people)
+    shop = assemble(functions, sql, clock, registered_accounts)
     yield shop
     await shop.pages.drain()
 
@@ -52,8 +54,8 @@ async def count_of(shop: Shop, table: Any) -> int:
 async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_once(
     both: Shop, redis_client: Any
 ) -> None:
-    one, two = await offer_in(both, price="0.10", qty=5), await offer_in(both, price="19.90", qty=2)
-    for token, left in ((await both.token(), (2, 1)), (await both.login("ana"), (1, 0))):
+    one, two = await create_item_in(both, price="0.10", qty=5), await create_item_in(both, price="19.90", qty=2)
+    for token, left in ((await both.guest_token(), (2, 1)), (await both.login("ana"), (1, 0))):
         await both.carts.put(token, one.id, 3 if left[0] == 2 else 1)
         await both.carts.put(token, two.id, 1)
         _, order = await both.checkout.check_out(token)
@@ -68,9 +70,9 @@ async def test_an_order_takes_stock_empties_the_cart_and_refreshes_the_row_at_on
 
 
 @in_pairs
-async def test_prices_are_those_of_the_moment(both: Shop) -> None:
-    item = await offer_in(both, price="1.00")
-    token = await both.token()
+async def test_an_order_has_the_prices_at_its_time(both: Shop) -> None:
+    item = await create_item_in(both, price="1.00")
+    token = await both.guest_token()
     await both.carts.put(token, item.id, 2)
     await both.items.change(item.id, ItemChange(price="1.50"))
     _, order = await both.checkout.check_out(token)
@@ -81,8 +83,8 @@ async def test_prices_are_those_of_the_moment(both: Shop) -> None:
 
 
 async def test_two_hundred_checkouts_of_the_last_ten_pieces_sell_exactly_ten(both: Shop) -> None:
-    item = await offer_in(both, qty=10)
-    tokens = [await both.token() for _ in range(200)]
+    item = await create_item_in(both, qty=10)
+    tokens = [await both.guest_token() for _ in range(200)]
     await asyncio.gather(*(both.carts.put(token, item.id, 1) for token in tokens))
     results = await asyncio.gather(*(both.checkout.check_out(token) for token in tokens), return_exceptions=True)
     sold = [result for result in results if not isinstance(result, BaseException)]
@@ -97,9 +99,9 @@ async def test_two_hundred_checkouts_of_the_last_ten_pieces_sell_exactly_ten(bot
 
 
 @in_pairs
-async def test_clicking_twenty_times_makes_one_order(both: Shop) -> None:
-    item = await offer_in(both, qty=100)
-    for token in (await both.token(), await both.login("ana")):
+async def test_twenty_concurrent_checkouts_of_one_cart_make_one_order(both: Shop) -> None:
+    item = await create_item_in(both, qty=100)
+    for token in (await both.guest_token(), await both.login("ana")):
         await both.carts.put(token, item.id, 2)
         before = await stock(both, item.id)
         results = await asyncio.gather(*(both.checkout.check_out(token) for _ in range(20)))
@@ -109,9 +111,9 @@ async def test_clicking_twenty_times_makes_one_order(both: Shop) -> None:
 
 
 @in_pairs
-async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None:
-    one, two = await offer_in(both, qty=5), await offer_in(both, qty=1)
-    token = await both.token()
+async def test_without_enough_stock_nothing_changes(both: Shop) -> None:
+    one, two = await create_item_in(both, qty=5), await create_item_in(both, qty=1)
+    token = await both.guest_token()
     await both.carts.put(token, one.id, 5)
     await both.carts.put(token, two.id, 2)
     with pytest.raises(OutOfStock) as refused:
@@ -127,11 +129,11 @@ async def test_one_item_too_many_leaves_everything_as_it_was(both: Shop) -> None
 
 @pytest.mark.parametrize("moment", ["caching_fill_row", "caching_purge", "shop_finish"])
 async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
-    shop: Shop, offer: Offer, redis_client: Any, moment: str
+    shop: Shop, create_item: CreateItem, redis_client: Any, moment: str
 ) -> None:
-    item, other = await offer(qty=10), await offer(qty=10)
+    item, other = await create_item(qty=10), await create_item(qty=10)
     await shop.rows.schedule(str(item.id), 3600)
-    for token in (await shop.token(), await shop.login("ana")):
+    for token in (await shop.guest_token(), await shop.login("ana")):
         await shop.carts.put(token, item.id, 2)
         before = await stock(shop, item.id)
         with shop.dies_at(moment):
@@ -147,11 +149,11 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         assert [(line.id, line.qty) for line in second.items] == [(other.id, 1)]
 
 
-async def test_a_cart_that_was_ordered_is_not_merged_again_at_login(shop: Shop, offer: Offer) -> None:
-    item, other = await offer(qty=10), await offer(qty=10)
+async def test_a_cart_that_was_ordered_is_not_merged_again_at_login(shop: Shop, create_item: CreateItem) -> None:
+    item, other = await create_item(qty=10), await create_item(qty=10)
     ana = await shop.login("ana")
     await shop.carts.put(ana, item.id, 1)
-    guest = await shop.token()
+    guest = await shop.guest_token()
     await shop.carts.put(guest, item.id, 2)
     with shop.dies_at("shop_finish"):
         await shop.checkout.check_out(guest)
@@ -162,11 +164,11 @@ async def test_a_cart_that_was_ordered_is_not_merged_again_at_login(shop: Shop, 
     assert await stock(shop, item.id) == 8
 
 
-async def test_logging_in_while_the_order_is_written_leaves_nothing_of_it_in_the_cart(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+async def test_a_login_during_a_checkout_leaves_no_ordered_line_in_the_cart(
+    shop: Shop, create_item: CreateItem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = await offer(qty=10)
-    guest = await shop.token()
+    item = await create_item(qty=10)
+    guest = await shop.guest_token()
     await shop.carts.put(guest, item.id, 2)
     order, tokens = shop.checkout._order, []
 
@@ -181,11 +183,11 @@ async def test_logging_in_while_the_order_is_written_leaves_nothing_of_it_in_the
     assert await count_of(shop, ORDERS) == 1
 
 
-async def test_what_is_added_while_an_order_is_written_stays_in_the_cart(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+async def test_a_line_added_during_a_checkout_stays_in_the_cart(
+    shop: Shop, create_item: CreateItem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = await offer(qty=10)
-    token = await shop.token()
+    item = await create_item(qty=10)
+    token = await shop.guest_token()
     await shop.carts.put(token, item.id, 1)
     order = shop.checkout._order
 
@@ -199,18 +201,18 @@ async def test_what_is_added_while_an_order_is_written_stays_in_the_cart(
     assert await shop.lines(token) == {item.id: 2}
 
 
-async def test_a_second_click_that_comes_late_takes_nothing_out_of_the_next_cart(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+async def test_a_late_second_checkout_removes_nothing_from_the_next_cart(
+    shop: Shop, create_item: CreateItem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = await offer(qty=10)
-    for token in (await shop.token(), await shop.login("ana")):
+    item = await create_item(qty=10)
+    for token in (await shop.guest_token(), await shop.login("ana")):
         await shop.carts.put(token, item.id, 2)
         call, gate = shop.functions.run, asyncio.Event()
 
-        async def wait(verb: str, *args: Any, call: Any = call, gate: asyncio.Event = gate) -> Any:
-            if verb.startswith("shop_finish"):
+        async def wait(command: str, *args: Any, call: Any = call, gate: asyncio.Event = gate) -> Any:
+            if command.startswith("shop_finish"):
                 await gate.wait()
-            return await call(verb, *args)
+            return await call(command, *args)
 
         with monkeypatch.context() as patch:
             patch.setattr(shop.functions, "run", wait)
@@ -226,9 +228,9 @@ async def test_a_second_click_that_comes_late_takes_nothing_out_of_the_next_cart
         shop.clock.advance(seconds=REPEAT_SECONDS + 1)
 
 
-async def test_an_empty_cart_is_refused_once_the_last_order_is_old(shop: Shop, offer: Offer) -> None:
-    item = await offer()
-    token = await shop.token()
+async def test_an_empty_cart_is_rejected_when_the_last_order_is_old(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
+    token = await shop.guest_token()
     with pytest.raises(EmptyCart):
         await shop.checkout.check_out(token)
     await shop.carts.put(token, item.id, 1)
@@ -239,9 +241,9 @@ async def test_an_empty_cart_is_refused_once_the_last_order_is_old(shop: Shop, o
         await shop.checkout.check_out(token)
 
 
-async def test_nobody_sees_anothers_orders(shop: Shop, offer: Offer) -> None:
-    item = await offer()
-    ana, guest = await shop.login("ana"), await shop.token()
+async def test_users_see_only_their_own_orders(shop: Shop, create_item: CreateItem) -> None:
+    item = await create_item()
+    ana, guest = await shop.login("ana"), await shop.guest_token()
     for token in (ana, guest):
         await shop.carts.put(token, item.id, 1)
         await shop.checkout.check_out(token)
@@ -252,7 +254,7 @@ async def test_nobody_sees_anothers_orders(shop: Shop, offer: Offer) -> None:
 
 @in_pairs
 async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
-    item = await offer_in(both, qty=10)
+    item = await create_item_in(both, qty=10)
     token = await both.login("ana")
     made = []
     for _ in range(5):
@@ -266,10 +268,8 @@ async def test_pages_of_orders_neither_repeat_nor_skip(both: Shop) -> None:
     assert rest.pagination.next_cursor is None
 
 
-async def test_a_person_who_takes_another_name_keeps_cart_and_orders(
-    shop: Shop, offer: Offer, redis_client: Any
-) -> None:
-    item = await offer()
+async def test_a_renamed_user_keeps_cart_and_orders(shop: Shop, create_item: CreateItem, redis_client: Any) -> None:
+    item = await create_item()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 1)
     await shop.checkout.check_out(token)
@@ -284,8 +284,10 @@ async def test_a_person_who_takes_another_name_keeps_cart_and_orders(
     assert await redis_client.hlen(LOGIN_TOKENS()) == 0
 
 
-async def test_a_person_gets_all_that_is_held_and_leaves_nothing(shop: Shop, offer: Offer, redis_client: Any) -> None:
-    item = await offer()
+async def test_export_has_everything_and_deletion_leaves_nothing(
+    shop: Shop, create_item: CreateItem, redis_client: Any
+) -> None:
+    item = await create_item()
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 1)
     await shop.checkout.check_out(token)

@@ -1,4 +1,4 @@
-"""A person takes another name while somebody goes on clicking: every line of the cart comes along, once."""
+"""Renaming a user while requests go on: every line of the cart is moved once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plaza.core.functions import Functions
 from plaza.core.sql import Sql
 from plaza.sessions.model import SessionReplaced
 from plaza.shop.keys import ACCOUNT_CART, account_keys
-from tests.shop.conftest import Book, Offer, Shop, assemble, offer_in
+from tests.shop.conftest import CreateItem, MemoryAccounts, Shop, assemble, create_item_in
 from tests.username_lock_probe import assert_waits_for_username_lock
 
 NOTHING: dict[str, Any] = {"cart": {}, "sessions": [], "orders": []}
@@ -26,11 +26,11 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("heard", [False, True])
 @pytest.mark.parametrize("dies", [False, True])
-async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doubled(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch, heard: bool, dies: bool
+async def test_a_line_added_during_a_renaming_is_neither_lost_nor_doubled(
+    shop: Shop, create_item: CreateItem, monkeypatch: pytest.MonkeyPatch, heard: bool, dies: bool
 ) -> None:
-    """Before every step somebody clicks, whose process has heard of it or not; it goes on, or is done again."""
-    before, added = await offer(), await offer()
+    """A request runs before every step, in a process that knows of the renaming or not; the step may be repeated."""
+    before, added = await create_item(), await create_item()
     for step in range(5):
         old, new = f"ana{step}", f"anna{step}"
         token = (await shop.sign_in.admit(None, old)).token
@@ -58,10 +58,10 @@ async def test_a_line_added_in_the_moment_of_a_renaming_is_neither_lost_nor_doub
 async def _before(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, step: int, act: Any, *, dies: bool
 ) -> AsyncIterator[None]:
-    """Before that call of a verb, somebody else acts; whoever called goes on, or is killed."""
+    """Runs another request before a given call. The caller goes on, or is killed."""
     call, left = shop.functions.run, step
 
-    async def counted(verb: str, *args: Any, **options: Any) -> Any:
+    async def counted(command: str, *args: Any, **options: Any) -> Any:
         nonlocal left
         left -= 1
         if left == -1:
@@ -69,7 +69,7 @@ async def _before(
             await act()
             if dies:
                 raise Killed
-        return await call(verb, *args, **options)
+        return await call(command, *args, **options)
 
     monkeypatch.setattr(shop.functions, "run", counted)
     with contextlib.suppress(Killed):
@@ -77,10 +77,10 @@ async def _before(
     monkeypatch.setattr(shop.functions, "run", call)
 
 
-async def test_a_cart_that_was_being_ordered_under_the_old_name_is_not_ordered_again(
-    shop: Shop, offer: Offer, monkeypatch: pytest.MonkeyPatch
+async def test_a_cart_ordered_under_the_old_name_is_not_ordered_again(
+    shop: Shop, create_item: CreateItem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = await offer(qty=5)
+    item = await create_item(qty=5)
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 2)
 
@@ -99,11 +99,11 @@ async def test_a_cart_that_was_being_ordered_under_the_old_name_is_not_ordered_a
     assert len((await shop.personal_data.export("anna"))["orders"]) == 1
 
 
-async def test_a_click_that_comes_late_leaves_nothing_at_a_name_that_is_free_again(
-    shop: Shop, offer: Offer, redis_client: Any
+async def test_a_late_cart_change_writes_nothing_under_a_deleted_name(
+    shop: Shop, create_item: CreateItem, redis_client: Any
 ) -> None:
-    """On a cluster it asks who is signed in first, and then puts the line into that person's cart."""
-    item = await offer()
+    """On a cluster it asks who is signed in first, and then puts the line into that user's cart."""
+    item = await create_item()
     await shop.login("ana")
     await shop.personal_data.delete("ana")
     assert await shop.functions.run("shop_put_account_line", account_keys("ana"), "ana", item.id, 1) == []
@@ -117,12 +117,16 @@ in_pairs = pytest.mark.parametrize(
 
 
 @in_pairs
-async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_under_the_old_name(
-    functions: Functions, sql: Sql, clock: ManualClock, people: Book, monkeypatch: pytest.MonkeyPatch
+async def test_a_checkout_delayed_before_its_commit_leaves_no_order_under_the_old_name(
+    functions: Functions,
+    sql: Sql,
+    clock: ManualClock,
+    registered_accounts: MemoryAccounts,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The renaming begins and ends while the request is between its reading of the cart and its transaction."""
-    shop = assemble(functions, sql, clock, people)
-    item = await offer_in(shop, qty=5)
+    shop = assemble(functions, sql, clock, registered_accounts)
+    item = await create_item_in(shop, qty=5)
     token = await shop.login("ana")
     await shop.carts.put(token, item.id, 2)
     order = shop.checkout._order
@@ -145,9 +149,7 @@ async def test_a_checkout_that_is_held_up_before_it_commits_leaves_no_order_unde
     await shop.pages.drain()
 
 
-async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_again(
-    shop: Shop, redis_client: Any
-) -> None:
+async def test_a_late_checkout_writes_nothing_under_a_deleted_name(shop: Shop, redis_client: Any) -> None:
     await shop.login("ana")
     await shop.personal_data.delete("ana")
     keys = account_keys("ana")
@@ -157,8 +159,8 @@ async def test_a_checkout_that_comes_late_leaves_nothing_at_a_name_that_is_free_
 
 @pytest.mark.parametrize(("place", "sql_settings"), [("server", "postgresql")], indirect=True)
 @pytest.mark.parametrize("new", ["anna", None])
-async def test_orders_that_are_being_written_are_waited_for(
-    functions: Functions, sql: Sql, clock: ManualClock, people: Book, new: str | None
+async def test_a_renaming_waits_for_orders_that_are_being_written(
+    functions: Functions, sql: Sql, clock: ManualClock, registered_accounts: MemoryAccounts, new: str | None
 ) -> None:
-    orders = assemble(functions, sql, clock, people).orders
+    orders = assemble(functions, sql, clock, registered_accounts).orders
     await assert_waits_for_username_lock(sql, functions.valkey, "ana", orders.change_buyer("ana", new))

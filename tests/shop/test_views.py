@@ -1,4 +1,4 @@
-"""Views: the newest 25 of a session, and what is popular."""
+"""Views: the 25 newest of a session, and popular items."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from plaza.caching.keys import ITEM_VIEWS
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.shop.keys import VIEWED_ITEMS
-from tests.shop.conftest import Offer, Shop
+from tests.shop.conftest import CreateItem, Shop
 
 
-async def test_strangers_see_views_as_the_document_says(shop: Shop, offer: Offer, redis_client: Any) -> None:
-    one, two = await offer(), await offer()
-    token = await shop.token()
+async def test_views_have_the_documented_keys(shop: Shop, create_item: CreateItem, redis_client: Any) -> None:
+    one, two = await create_item(), await create_item()
+    token = await shop.guest_token()
     for id in (one.id, one.id, two.id):
         shop.clock.advance(seconds=1.25)
         visit, item = await shop.views.view(token, id)
@@ -34,9 +34,9 @@ async def test_strangers_see_views_as_the_document_says(shop: Shop, offer: Offer
     ]
 
 
-async def test_a_session_remembers_its_newest_25(shop: Shop, offer: Offer, redis_client: Any) -> None:
-    ids = [(await offer()).id for _ in range(27)]
-    token = await shop.token()
+async def test_a_session_keeps_its_25_newest_views(shop: Shop, create_item: CreateItem, redis_client: Any) -> None:
+    ids = [(await create_item()).id for _ in range(27)]
+    token = await shop.guest_token()
     for id in ids:
         shop.clock.advance(seconds=1)
         await shop.views.view(token, id)
@@ -48,8 +48,8 @@ async def test_a_session_remembers_its_newest_25(shop: Shop, offer: Offer, redis
     assert rest.pagination.next_cursor is None
 
 
-async def test_a_view_of_nothing_counts_nothing(shop: Shop, redis_client: Any) -> None:
-    token = await shop.token()
+async def test_a_view_of_an_unknown_item_is_not_counted(shop: Shop, redis_client: Any) -> None:
+    token = await shop.guest_token()
     with pytest.raises(NotFound):
         await shop.views.view(token, 12345)
     assert await redis_client.exists(ITEM_VIEWS()) == 0
@@ -57,10 +57,10 @@ async def test_a_view_of_nothing_counts_nothing(shop: Shop, redis_client: Any) -
 
 
 async def test_a_view_counts_once_also_if_the_row_was_not_cached_or_the_session_new(
-    shop: Shop, offer: Offer, redis_client: Any
+    shop: Shop, create_item: CreateItem, redis_client: Any
 ) -> None:
-    item = await offer()
-    for cookie in (None, "EB9382CA-0376-4558-B271-EA230BDB7EAF", await shop.token()):
+    item = await create_item()
+    for cookie in (None, "EB9382CA-0376-4558-B271-EA230BDB7EAF", await shop.guest_token()):
         await shop.rows.schedule(str(item.id), 0)
         before = await redis_client.zscore(ITEM_VIEWS(), item.id) or 0
         visit, _ = await shop.views.view(cookie, item.id)
@@ -68,9 +68,9 @@ async def test_a_view_counts_once_also_if_the_row_was_not_cached_or_the_session_
         assert await redis_client.zrange(VIEWED_ITEMS(visit.token), 0, -1) == [str(item.id)]
 
 
-async def test_popular_items_come_by_views(shop: Shop, offer: Offer) -> None:
-    ids = [(await offer()).id for _ in range(3)]
-    token = await shop.token()
+async def test_popular_items_are_ordered_by_views(shop: Shop, create_item: CreateItem) -> None:
+    ids = [(await create_item()).id for _ in range(3)]
+    token = await shop.guest_token()
     for id, times in zip(ids, (1, 3, 2), strict=True):
         for _ in range(times):
             await shop.views.view(token, id)
@@ -80,7 +80,7 @@ async def test_popular_items_come_by_views(shop: Shop, offer: Offer) -> None:
     assert [item.id for item in rest.items] == [ids[0]]
 
 
-async def test_views_are_halved_once_in_five_minutes_whoever_asks(shop: Shop, redis_client: Any) -> None:
+async def test_concurrent_jobs_halve_views_once_in_five_minutes(shop: Shop, redis_client: Any) -> None:
     await redis_client.zadd(ITEM_VIEWS(), {"1": -8.0, "2": -3.0})
     await asyncio.gather(*(shop.item_views.halve() for _ in range(5)))
     assert await redis_client.zscore(ITEM_VIEWS(), "1") == -4
@@ -89,7 +89,9 @@ async def test_views_are_halved_once_in_five_minutes_whoever_asks(shop: Shop, re
     assert await redis_client.zrange(ITEM_VIEWS(), 0, -1, withscores=True) == [("1", -2.0), ("2", -0.75)]
 
 
-async def test_the_least_viewed_are_cut(shop: Shop, redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_least_viewed_items_are_removed(
+    shop: Shop, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(item_views, "MAX_ITEMS", 10)
     monkeypatch.setattr(item_views, "REMOVE_BATCH", 3)
     await redis_client.zadd(ITEM_VIEWS(), {str(n): -n for n in range(1, 31)})
