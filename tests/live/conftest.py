@@ -116,6 +116,7 @@ class Web:
     def __init__(self, client: httpx.AsyncClient, plaza: Any) -> None:
         self.client = client
         self.core = plaza.core
+        self.plaza = plaza
 
     def user(self, name: str, **claims: Any) -> dict[str, str]:
         return {"authorization": f"Bearer {self.core.auth.issue(name, 'user', **claims)}"}

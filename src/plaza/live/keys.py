@@ -103,6 +103,7 @@ _AUDIENCE_FIELDS = (
     HashField("peak_at", "when that was, Unix milliseconds", KeyAccess.ADMIN),
     HashField("slot", "the latest five minutes with a heartbeat and no record yet: start / 300,000", KeyAccess.ADMIN),
     HashField("recorded", "the latest five minutes with a record: start / 300,000", KeyAccess.ADMIN),
+    HashField("followed", "when heartbeats of another service were last counted, Unix milliseconds", KeyAccess.ADMIN),
     HashField("window", "how long a heartbeat counts, milliseconds, if longer than the setting", KeyAccess.ADMIN),
     HashField("window_until", "until when this window is promised to a viewer", KeyAccess.ADMIN),
     HashField("later_window", "a shorter window that is promised for longer", KeyAccess.ADMIN),

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from plaza.core import metrics
+from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.live.model import SCORE_SHIFT
 
@@ -43,8 +44,9 @@ def count_unreadable(what: str, count: int, **where: str) -> None:
 class HeartbeatFollower:
     """Counts heartbeats of other services in the additional keys of an audience."""
 
-    def __init__(self, functions: Functions) -> None:
+    def __init__(self, functions: Functions, clock: Clock) -> None:
         self._functions = functions
+        self._clock = clock
         self._paused_until: dict[str, float] = {}
 
     async def follow(self, kind: str, audience: list[str], since_ms: int, *, forced: bool = False) -> bool:
@@ -57,7 +59,9 @@ class HeartbeatFollower:
             return False
         position = ""
         while True:
-            position, _ = await self._functions.run("live_follow", audience, kind, since_ms, position, PAGE_SIZE)
+            position, _ = await self._functions.run(
+                "live_follow", audience, kind, since_ms, position, PAGE_SIZE, self._clock.now_ms()
+            )
             if not position:
                 break
         seconds = time.monotonic() - started

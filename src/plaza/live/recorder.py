@@ -18,7 +18,7 @@ from plaza.core.valkey import scan_pages
 from plaza.live import keys
 from plaza.live.history import AudienceHistory, ViewingSession
 from plaza.live.model import EventNotSilent, SessionOfAnotherEvent
-from plaza.live.other_services import HeartbeatFollower, count_unreadable
+from plaza.live.other_services import HeartbeatFollower, count_unreadable, to_ms
 from plaza.live.statistics import CurrentAudience
 from plaza.live.viewing_sessions import ViewingSessions
 
@@ -26,6 +26,8 @@ BATCH_SIZE = 500
 # Calls at the same time for one event.
 CONCURRENT_CALLS = 50
 DAY_MS = 86_400_000
+# How long an event counts as written by another service after its last heartbeat.
+OTHER_SERVICE_MS = 600_000
 
 _VIEWING_STARTS = (keys.VIEWING_START, keys.SESSION_VIEWING_START)
 
@@ -38,7 +40,7 @@ class AudienceRecorder:
         self._valkey = functions.valkey
         self._history = history
         self._viewing_sessions = ViewingSessions(functions, history, settings, clock)
-        self._follower = HeartbeatFollower(functions)
+        self._follower = HeartbeatFollower(functions, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
         self._retention_ms = settings.live_retention_days * DAY_MS
@@ -57,7 +59,10 @@ class AudienceRecorder:
         for batch in chunks(sessions, CONCURRENT_CALLS):
             await asyncio.gather(*(self._close("session", keys.session_audience(s), now) for s in batch))
         await self._close("event", keys.event_audience(event), now)
+        followed = to_ms(await self._valkey.call("HGET", keys.EVENT_INFO(event), "followed"))
         for place, position in (await self._valkey.call("HGETALL", keys.EVENT_ROOMS(event))).items():
+            if followed is not None and now - followed < OTHER_SERVICE_MS:
+                await self._open(event, place, now)
             await self._sweep(event, place, position, now)
         await self._save_viewing_sessions(event)
         await self._save_records(event, sessions)
@@ -71,6 +76,24 @@ class AudienceRecorder:
             await self._follower.follow(kind, audience, now - self._window_ms, forced=True)
             await self._functions.run("live_close", audience, kind, now, self._window_ms, "1")
 
+    async def _open(self, event: str, place: str, now: int) -> None:
+        """Count the viewing sessions of other services that are under way at a place."""
+        session, location = keys.split_place(place)
+        names = keys.event_keys(event) + keys.viewing_keys(event, session, location)
+        position = ""
+        while True:
+            position, *flat = await self._functions.query(
+                "live_under_way_page", names, place, position, BATCH_SIZE, now, self._window_ms
+            )
+            found = [(viewer, int(start)) for viewer, start in pairs(flat)]
+            viewers = [viewer for viewer, _ in found]
+            recorded = await self._history.find_recorded(event, session, location, viewers) if viewers else set()
+            new = [part for pair in found if pair not in recorded for part in pair]
+            if new:
+                await self._functions.run("live_open", names, place, *new)
+            if not position:
+                return
+
     async def _sweep(self, event: str, place: str, position: str, now: int) -> None:
         """Collect the viewing sessions at a place that have ended since the last time."""
         session, location = keys.split_place(place)
@@ -80,7 +103,7 @@ class AudienceRecorder:
             read, position, unreadable, *flat = await self._functions.run(
                 "live_sweep", names, place, position, now, self._window_ms, BATCH_SIZE
             )
-            count_unreadable("viewing session", unreadable, event=event, place=place)
+            count_unreadable("viewing session", unreadable, audience=event, place=place)
             rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
             found = [ViewingSession(session, location, viewer, int(start), int(end)) for viewer, start, end in rows]
             await self._adopt(event, place, found)

@@ -70,7 +70,7 @@ class AudienceFigures:
         self._valkey = functions.valkey
         self._history = history
         self._viewing_sessions = ViewingSessions(functions, history, settings, clock)
-        self._follower = HeartbeatFollower(functions)
+        self._follower = HeartbeatFollower(functions, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 

@@ -81,7 +81,7 @@ class ViewingSessions:
             position, unreadable, *flat = await self._functions.query(
                 "live_viewings_page", names, place, position, PAGE_SIZE, now, self._window_ms
             )
-            count_unreadable("viewing session", unreadable, event=event, place=place)
+            count_unreadable("viewing session", unreadable, audience=event, place=place)
             rows = list(zip(*(flat[i::5] for i in range(5)), strict=True))
             unknown = [row[0] for row in rows if not row[4]]
             recorded = await self._history.find_recorded(event, session, location, unknown) if unknown else set()
@@ -98,7 +98,7 @@ class ViewingSessions:
             "ZRANGE", keys.EVENT_FINISHED(event), first, first + count - 1, "WITHSCORES", raw=True
         )
         found = [FinishedViewing(member.decode(), _parse(member.decode(), score)) for member, score in pairs(members)]
-        count_unreadable("finished viewing session", sum(each.viewing is None for each in found), event=event)
+        count_unreadable("finished viewing session", sum(each.viewing is None for each in found), audience=event)
         return found
 
 

@@ -254,10 +254,11 @@ local function follow_viewer(a, user, score)
 end
 
 -- Follows a page of heartbeats from `position` on. Returns the next position ('' at the end) and the number of changes.
-local function follow_page(a, since, position, count)
+local function follow_page(a, since, position, count, at)
   local first = math.max(index_after(a.heartbeat, position), redis.call('ZCOUNT', a.heartbeat, '-inf', '(' .. text(since)))
   local page, changed = redis.call('ZRANGE', a.heartbeat, first, first + count - 1, 'WITHSCORES'), 0
   for i = 1, #page, 2 do changed = changed + follow_viewer(a, page[i], page[i + 1]) end
+  if changed > 0 then redis.call('HSET', a.info, 'followed', at) end
   return position_after(page, count), changed
 end
 
@@ -312,7 +313,7 @@ local function close_slot(a, info, at)
   local from = edge - window_at(info.window, edge, info.min_window)
   local record, complete = statistics(a, from, edge, edge)
   if not complete then
-    follow_page(a, from, '', MAX_FOLLOWED_BY_BEAT)
+    follow_page(a, from, '', MAX_FOLLOWED_BY_BEAT, at)
     record = statistics(a, from, edge, edge)
   end
   redis.call('HSET', a.records, edge, record)

@@ -32,11 +32,27 @@ command('close', function(keys, args)
 end)
 
 -- follow: make the additional keys follow a page of heartbeats that other services may have written.
--- KEYS the audience's 10   ARGV 'event' or 'session', earliest heartbeat, position, count
+-- KEYS the audience's 10   ARGV 'event' or 'session', earliest heartbeat, position, count, now
 -- Reply {position ('' at the end), number of changes}
 command('follow', function(keys, args)
-  local position, changed = follow_page(read_audience(keys, 1, args[1]), tonumber(args[2]), args[3], tonumber(args[4]))
+  local a = read_audience(keys, 1, args[1])
+  local position, changed = follow_page(a, tonumber(args[2]), args[3], tonumber(args[4]), now(args[5]))
   return {position, changed}
+end)
+
+-- open: count viewing sessions of another service that are under way: the viewers are at the place from now on.
+-- KEYS the event's 15   ARGV place, viewer, start, …
+command('open', function(keys, args)
+  local e, place = read_event(keys), args[1]
+  for i = 2, #args, 2 do
+    local user, start = args[i], score_ms(e.starts, args[i])
+    local details, open, entry = read_viewer(e, user)
+    if details and start == tonumber(args[i + 1]) and #open < MAX_OPEN_PLACES and not index_of(open, place) then
+      table.insert(open, 1, place)
+      write_viewer(e, user, details, open, place, entry)
+      redis.call('HINCRBY', e.info, 'logins', 1)
+    end
+  end
 end)
 
 -- wake: list an event for the worker if heartbeats of another service are not recorded yet.

@@ -84,6 +84,25 @@ query('viewings_page', function(keys, args)
   return page
 end)
 
+-- under_way_page: the viewing sessions at a place with an end in the window, where Plaza does not count the viewer.
+-- KEYS the event's 15   ARGV place, position, count, now, min window   Reply {position ('' at the end), viewer, start, …}
+query('under_way_page', function(keys, args)
+  local e, place, count = read_event(keys), args[1], tonumber(args[3])
+  local since = alive_since(e.info, now(args[4]), tonumber(args[5]))
+  local first = math.max(index_after(e.ends, args[2]), redis.call('ZCOUNT', e.ends, '-inf', '(' .. text(since)))
+  local found = redis.call('ZRANGE', e.ends, first, first + count - 1, 'WITHSCORES')
+  local page = {position_after(found, count)}
+  for i = 1, #found, 2 do
+    local user, start = found[i], score_ms(e.starts, found[i])
+    local _, open = read_viewer(e, user)
+    if start and not index_of(open, place)
+      and not redis.call('ZSCORE', e.finished, user .. '#' .. text(start) .. '#' .. place) then
+      append_pair(page, user, text(start))
+    end
+  end
+  return page
+end)
+
 -- The status of one viewer: {viewer, last seen or false, place or false, alive}
 local function viewer_status(keys, user, since)
   local beat, left = score_ms(keys[1], user), tonumber(redis.call('ZSCORE', keys[2], user) or '')
