@@ -1,0 +1,104 @@
+"""Every route summary is an imperative: verb and object."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from plaza.app import route_groups
+from plaza.core.http.routes import Route
+
+# The first words that summaries may have. Add a verb here if a route needs another one.
+VERBS = frozenset(
+    [
+        "Add",
+        "Allow",
+        "Ban",
+        "Block",
+        "Bookmark",
+        "Cancel",
+        "Change",
+        "Check",
+        "Comment",
+        "Confirm",
+        "Copy",
+        "Count",
+        "Create",
+        "Declare",
+        "Delete",
+        "Disable",
+        "Download",
+        "Edit",
+        "Enable",
+        "End",
+        "Exchange",
+        "Export",
+        "Follow",
+        "Get",
+        "Import",
+        "Issue",
+        "Join",
+        "Leave",
+        "Like",
+        "List",
+        "Log",
+        "Mute",
+        "Order",
+        "Post",
+        "React",
+        "Read",
+        "Redirect",
+        "Refresh",
+        "Register",
+        "Remove",
+        "Rename",
+        "Replace",
+        "Reply",
+        "Report",
+        "Request",
+        "Reset",
+        "Restore",
+        "Revoke",
+        "Run",
+        "Save",
+        "Search",
+        "Send",
+        "Set",
+        "Show",
+        "Sign",
+        "Start",
+        "Stop",
+        "Stream",
+        "Suspend",
+        "Switch",
+        "Sync",
+        "Test",
+        "Track",
+        "Turn",
+        "Unban",
+        "Unblock",
+        "Undo",
+        "Unfollow",
+        "Unlike",
+        "Unmute",
+        "Update",
+        "Upload",
+        "Verify",
+        "Vote",
+    ]
+)
+# A summary is a line in a table; more belongs into the description below it.
+MAX_CHARACTERS = 120
+
+ROUTES = [route for group in route_groups() for route in group.routes]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
+def test_a_route_summary_is_an_imperative_sentence(route: Route) -> None:
+    summary = (inspect.getdoc(route.handler) or "").partition("\n")[0]
+    first = summary.partition(" ")[0].strip(".,:;")
+    assert first in VERBS, f"{summary!r} must start with a verb such as List, Get, Create or Delete"
+    assert len(summary.split()) > 1, f"{summary!r} names no object"
+    assert summary.endswith("."), f"{summary!r} must be a complete sentence on one line"
+    assert len(summary) <= MAX_CHARACTERS
