@@ -67,11 +67,11 @@ class Feeds:
             raise Forbidden("You can only read your own bookmarks.")
         return await self._by_time(ReadView(actor, users, feed=False), USER_BOOKMARKED(name), page)
 
-    async def hashtag(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
+    async def hashtag(self, viewer: Actor | None, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List the posts with a hashtag, newest first. Two round trips on one server, three on a cluster."""
         return await self._by_time(ReadView(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
 
-    async def ranked(self, viewer: Actor, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
+    async def ranked(self, viewer: Actor | None, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
         """List the posts with a hashtag, best first, ranked as of the first page. Three round trips on one server."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
         view = ReadView(viewer, users)

@@ -34,9 +34,9 @@ page = PageRoutes()
 
 # Labels of the orders, in the order of the tabs.
 ORDERS: Final = {
-    "score": "Top",
+    "score": "Hot now",  # votes and age, so a newer article may be above one with more votes
     "time": "New",
-    "hot": "Hot",
+    "hot": "Trending",
     "best": "Best",
     "controversial": "Controversial",
 }

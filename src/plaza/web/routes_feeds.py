@@ -70,19 +70,19 @@ async def bookmarks(request: Request, site: Site, feeds: Feeds, cursor: str | No
     return feed_page(site, request, visitor, feed, "/app/bookmarks", title="Bookmarks", **context)
 
 
-@page.get("/tags/{tag}", access=USER)
+@page.get("/tags/{tag}", access=PUBLIC)
 async def tag_by_time(request: Request, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Response[str]:
     """List the posts with a hashtag, newest first."""
     visitor = await site.visitors.from_request(request)
-    feed = await feeds.hashtag(visitor.require_user(), tag, Page(cursor=cursor), users=False)
+    feed = await feeds.hashtag(visitor.actor, tag, Page(cursor=cursor), users=False)
     return _tag_page(site, request, visitor, feed, tag, ranked=False)
 
 
-@page.get("/tags/{tag}/ranked", access=USER)
+@page.get("/tags/{tag}/ranked", access=PUBLIC)
 async def tag_by_rank(request: Request, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Response[str]:
     """List the posts with a hashtag, best first."""
     visitor = await site.visitors.from_request(request)
-    feed = await feeds.ranked(visitor.require_user(), tag, Page(cursor=cursor), users=False)
+    feed = await feeds.ranked(visitor.actor, tag, Page(cursor=cursor), users=False)
     return _tag_page(site, request, visitor, feed, tag, ranked=True)
 
 

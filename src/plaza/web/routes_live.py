@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
 from plaza.live.viewers import ViewerAuthenticator
 from plaza.web.routing import PageRoutes
+from plaza.web.sidebar import Sidebar
 from plaza.web.site import Site
 
 page = PageRoutes()
@@ -30,10 +32,11 @@ class AudienceCounts(Struct):
 
 
 @page.get("/events", access=PUBLIC)
-async def events(request: Request, site: Site, schedule: EventSchedule) -> Response[str]:
+async def events(request: Request, site: Site, schedule: EventSchedule, sidebar: Sidebar) -> Response[str]:
     """List events, most viewers first."""
     visitor = await site.visitors.from_request(request)
-    return site.page(request, visitor, "events.html", section="Events", events=await schedule.list_events())
+    context: dict[str, Any] = {"events": await schedule.list_events(), "sidebar_articles": sidebar.articles_html()}
+    return site.page(request, visitor, "events.html", section="Events", **context)
 
 
 @page.get("/events/{event}", access=PUBLIC)
@@ -44,6 +47,7 @@ async def event(
     schedule: EventSchedule,
     figures: AudienceFigures,
     viewers: ViewerAuthenticator,
+    sidebar: Sidebar,
 ) -> Response[str]:
     """Show an event and its audience. Visitors count as viewers while the page is open."""
     visitor = await site.visitors.from_request(request)
@@ -61,6 +65,7 @@ async def event(
         peak=now.max_concurrent,
         sessions={session: now.sessions.get(session, 0) for session in declared.sessions},
         token=token,
+        sidebar_articles=sidebar.articles_html(),
     )
 
 

@@ -27,11 +27,12 @@ MAX_GROUPS: Final = 12
 class Sidebar:
     """The sidebar as HTML."""
 
-    def __init__(self, programme: EventSchedule, lists: ArticleLists, clock: Clock) -> None:
-        self._programme = programme
+    def __init__(self, schedule: EventSchedule, lists: ArticleLists, clock: Clock) -> None:
+        self._schedule = schedule
         self._lists = lists
         self._clock = clock
         self._html = Markup("")
+        self._articles_html = Markup("")
         self._groups: tuple[tuple[str, int], ...] = ()
         self._refresh_at_ms = 0
         self._refreshing: asyncio.Task[None] | None = None
@@ -43,6 +44,11 @@ class Sidebar:
             self._refresh_at_ms = now + REFRESH_MS
             self._refreshing = asyncio.create_task(self._refresh())
         return self._html
+
+    def articles_html(self) -> Markup:
+        """Return the sidebar without events, for event pages: they show the current viewers, not those of a refresh."""
+        self.html()
+        return self._articles_html
 
     def groups_html(self, current: str) -> Markup:
         """Return the article groups, which replace the sidebar on article pages."""
@@ -59,12 +65,13 @@ class Sidebar:
         # Pages work without a sidebar, and the next refresh tries again.
         with contextlib.suppress(PlazaError):
             events, articles, groups = await asyncio.gather(
-                self._programme.list_events(),
+                self._schedule.list_events(),
                 self._lists.list_articles(None, ArticlesQuery(limit=MAX_ENTRIES, order="hot")),
                 self._lists.list_groups(Page(limit=MAX_GROUPS)),
             )
             self._groups = tuple((group.name, group.size) for group in groups.groups)
             self._html = fragment("sidebar.html", events=events[:MAX_ENTRIES], articles=articles.articles)
+            self._articles_html = fragment("sidebar.html", events=(), articles=articles.articles)
 
 
 @lru_cache(256)
