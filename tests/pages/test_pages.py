@@ -22,11 +22,13 @@ from plaza.social.comments import Comments
 from plaza.social.model import MAX_COMMENT_CHARACTERS, MAX_CONTENT_CHARACTERS, NewComment, NewPost, Profile
 from plaza.social.posts import Posts
 from plaza.social.users import Users
+from plaza.web.avatars import avatar
 from plaza.web.routes_challenges import MAX_DAYS_SHOWN, days_shown
 from plaza.web.text_html import (
     format_age,
     format_iso_date,
     format_money,
+    is_image_url,
     linkify,
     time_ago,
     time_element,
@@ -203,6 +205,53 @@ async def test_vote_buttons_are_disabled_after_voting_has_ended(ana: PageClient,
             assert (await ana.get(path)).text.count("data-swap disabled>") == disabled, (path, days)
         voted = await ana.submit("/app/articles/1/vote", direction="down")
         assert voted.status_code == (409 if disabled else 303)
+
+
+async def test_guests_can_read_hashtag_pages(ana: PageClient, guest: PageClient) -> None:
+    await ana.submit("/app/posts", content="hello #sky")
+    for path in ("/app/tags/sky", "/app/tags/sky/ranked"):
+        response = await guest.get(path)
+        assert response.status_code == 200
+        assert "hello" in response.text
+
+
+async def test_counters_of_zero_are_not_shown(ana: PageClient) -> None:
+    post = (await ana.submit("/app/posts", next="", content="hello")).headers["location"]
+    page = (await ana.get(post)).text
+    assert [label for label in re.findall(r'aria-label="(Like|Comments|Bookmark)([^"]*)"', page) if label[1]] == []
+    assert re.findall(r"</svg>\d", page) == []
+    assert '<h2 id="comments">Comments</h2>' in page
+    await ana.submit(f"{post}/like", page=post, on="1")
+    assert re.findall(r"</svg>(\d+)", (await ana.get(post)).text) == ["1"]
+
+
+async def test_event_pages_show_one_viewer_count(guest: PageClient, plaza: Plaza) -> None:
+    live = plaza.get(LiveService)
+    await live.declare("fair", EventDeclaration(title="The fair"))
+    await live.beat(Viewer("ana", "10.0.0.1", "ZZ"), "fair", Heartbeat(location="web"))
+    assert "1 watching" in (await guest.get("/app")).text
+    for path in ("/app/events", "/app/events/fair"):
+        assert "1 watching" not in (await guest.get(path)).text, "the sidebar may be ten seconds older"
+
+
+async def test_avatars_and_pictures_of_the_api_are_shown(ana: PageClient, plaza: Plaza) -> None:
+    actor, face, picture = Actor("ana", "user"), "https://img.example/ana", "https://img.example/a.jpg?w=1&h=2"
+    await plaza.get(Users).update_profile(actor, "ana", Profile(avatar=face))
+    post = (await plaza.get(Posts).create(actor, NewPost("hello", picture))).id
+    for path, expected in (("/app/people/ana", [face, face, picture]), (f"/app/posts/{post}", [face, picture])):
+        response = await ana.get(path)
+        images = [attributes for tag, attributes in ParsedPage(response.text).elements if tag == "img"]
+        assert [image["src"] for image in images] == expected
+        assert all(image["referrerpolicy"] == "no-referrer" for image in images)
+        assert "img-src 'self' data: https:;" in response.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("url", ["http://a.example/a.jpg", "https://a.example/" + "a" * 300 + ".jpg", "data:a.jpg"])
+def test_only_short_https_addresses_are_shown_as_pictures(url: str) -> None:
+    assert not is_image_url(url)
+    assert "<img" not in avatar("ana", url)
+    assert is_image_url("https://a.example/a.JPG?x")
+    assert not is_image_url("https://a.example/film.mp4")
 
 
 async def test_a_product_comes_from_the_page_cache_and_changes_at_once(guest: PageClient, plaza: Plaza) -> None:

@@ -1,4 +1,4 @@
-"""HTML pages under `/app`, for users and operators. JavaScript is optional; nothing is loaded from other hosts.
+"""HTML pages under `/app`, for users and operators. JavaScript is optional; only pictures come from other hosts.
 
 The package is above the domains. It calls their services with the `Actor` of a session, as API routes do.
 """

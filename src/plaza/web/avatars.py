@@ -1,4 +1,4 @@
-"""Generated avatars: a square of four shapes, derived from the name alone, so it never changes."""
+"""Avatars: the picture of the profile, or a square of four shapes that is derived from the name and never changes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup
+
+from plaza.web.text_html import image_url
 
 # Background and two shape colours, with enough contrast to each other and on light and dark pages.
 _PALETTES: Final = (
@@ -49,9 +51,21 @@ def svg_content(name: str) -> str:
     return f'<path fill="{background}" d="M0 0h24v24H0z"/>{"".join(paths)}'
 
 
+def avatar(name: str, picture: str = "") -> Markup:
+    """The avatar for use in a page. It is hidden from screen readers, because the name is always beside it.
+
+    The generated avatar is behind the picture, so it is seen if the picture cannot be loaded.
+    """
+    url = image_url(picture)
+    if not url:
+        return _generated_avatar(name)
+    svg = Markup('<svg viewBox="0 0 24 24">{}</svg>').format(Markup(svg_content(name)))  # noqa: S704
+    img = Markup('<img src="{}" alt="" loading="lazy" referrerpolicy="no-referrer">').format(url)
+    return Markup('<span class="avatar picture" aria-hidden="true">{}{}</span>').format(svg, img)
+
+
 @lru_cache(4096)
-def avatar(name: str) -> Markup:
-    """The avatar for use in a page. It is hidden from screen readers, because the name is always beside it."""
+def _generated_avatar(name: str) -> Markup:
     return Markup(f'<svg class="avatar" viewBox="0 0 24 24" aria-hidden="true">{svg_content(name)}</svg>')  # noqa: S704
 
 

@@ -59,6 +59,7 @@ def _card(post: Post, now_ms: int, *, is_complete: bool) -> bytes:
         post.id,
         post.username,
         post.display_name,
+        post.avatar,
         post.user_role,
         post.content if is_complete else post.content[:_EXCERPT_CHARACTERS],
         post.media_url,
@@ -80,6 +81,7 @@ def _cached_card(
     id: str,
     username: str,
     display_name: str,
+    avatar: str,
     role: str,
     content: str,
     media_url: str | None,
@@ -94,7 +96,7 @@ def _cached_card(
     liked: bool,
     bookmarked: bool,
 ) -> bytes:
-    html = _cached_content[id, username, display_name, role, content, media_url, tags, is_complete]
+    html = _cached_content[id, username, display_name, avatar, role, content, media_url, tags, is_complete]
     counts = {"likes": likes, "comments": comments, "bookmarks": bookmarks, "liked": liked, "bookmarked": bookmarked}
     post = {"id": id, "created_at": created_at, "edited": edited}
     return render("post-card.html", post=post, content=Markup(html.decode()), id=id, when=when, **counts).encode()  # noqa: S704
@@ -106,6 +108,7 @@ def _cached_content(
     id: str,
     username: str,
     display_name: str,
+    avatar: str,
     role: str,
     content: str,
     media_url: str | None,
@@ -116,6 +119,7 @@ def _cached_content(
         "id": id,
         "username": username,
         "display_name": display_name,
+        "avatar": avatar,
         "user_role": role,
         "content": content,
         "media_url": media_url,

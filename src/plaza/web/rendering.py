@@ -9,7 +9,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from plaza.core.http.headers import PAGE_POLICY
+from plaza.core.http.headers import USER_CONTENT_POLICY
 from plaza.core.http.responses import Response
 from plaza.web import assets, formatting, text_html
 from plaza.web.avatars import avatar
@@ -19,7 +19,7 @@ HTML: Final = "text/html; charset=utf-8"
 
 # `same-origin`: without any referrer, browsers would also hide the origin of our own forms.
 HEADERS: Final = (
-    ("content-security-policy", PAGE_POLICY),
+    ("content-security-policy", USER_CONTENT_POLICY),
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
 )
@@ -82,6 +82,7 @@ _COMMON: Final[dict[str, Any]] = {
     "assets": assets.PREFIX,
     "sections": SECTIONS,
     "avatar": avatar,
+    "is_image_url": text_html.is_image_url,
     "tag_path": text_html.tag_path,
     "user_path": text_html.user_path,
     "event_path": text_html.event_path,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup, escape
 
@@ -29,6 +29,9 @@ _LINKS: Final = re.compile(
 _TRAILING_PUNCTUATION: Final = ".,;:!?)]}»”’"
 # A one-letter tag is ten times as long as a link. Further links in the same text stay plain text.
 MAX_LINKS: Final = 40
+
+MAX_IMAGE_URL_CHARACTERS: Final = 300
+_IMAGE_EXTENSIONS: Final = (".avif", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 
 # A page of complete texts stays below 100 kB: the bytes for its texts, for the markup around each text, and the most
 # that one character can become.
@@ -84,6 +87,20 @@ def _link_from_match(match: re.Match[str]) -> tuple[Markup, int] | None:
 def visible_url(url: str) -> str:
     """An address for display: invisible characters and direction changes are percent-encoded."""
     return _INVISIBLE.sub(lambda found: quote(found[0], safe=""), url)
+
+
+def image_url(url: str) -> str:
+    """Return the address of a picture if a page can show it, else an empty string.
+
+    The content policy allows pictures from other hosts by `https` only. A long address would take too much of a page.
+    """
+    is_safe = url.startswith("https://") and len(url) <= MAX_IMAGE_URL_CHARACTERS and not _INVISIBLE.search(url)
+    return url if is_safe else ""
+
+
+def is_image_url(url: str) -> bool:
+    """Whether a page can show the file at an address as a picture, judged by its extension."""
+    return bool(image_url(url)) and urlsplit(url).path.lower().endswith(_IMAGE_EXTENSIONS)
 
 
 def _link(path: str, label: str) -> Markup:

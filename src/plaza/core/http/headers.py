@@ -23,6 +23,8 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+# For pages that show avatars and pictures of users, which may be on other hosts.
+USER_CONTENT_POLICY = PAGE_POLICY.replace("img-src 'self' data:", "img-src 'self' data: https:")
 
 # Browsers cache a preflight this long, so a changed setting takes effect within ten minutes.
 _PREFLIGHT_SECONDS = 600
