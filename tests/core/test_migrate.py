@@ -148,7 +148,7 @@ async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
             other = await Sql.open(sql_settings)
             stack.push_async_callback(other.close)
             tx = await stack.enter_async_context(other.begin())
-            await tx.execute(text(f"SELECT pg_advisory_xact_lock({migrate.LOCK})"))
+            await tx.execute(text(f"SELECT pg_advisory_xact_lock({migrate.ADVISORY_LOCK})"))
         else:
             await stack.enter_async_context(migrate.file_lock(sql_settings.data_dir / "plaza.lock"))
         monkeypatch.setattr(migrate, "LOCK_WAIT_SECONDS", 0.1)

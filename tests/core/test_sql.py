@@ -195,7 +195,7 @@ async def test_closing_waits_for_a_thread_that_cannot_be_broken_off(tmp_path: Pa
     await eventually(begun.is_set)
     asking.cancel()
     connection.stop()
-    await connections.ended()
+    await connections.wait_closed()
     assert ended.is_set()
 
 

@@ -183,7 +183,7 @@ def test_a_failed_start_of_a_child_is_reported_without_a_traceback(tmp_path: Pat
     (tmp_path / "var").mkdir()
     (tmp_path / "var" / "plaza.sqlite").write_text("This is no database, and long enough to be looked at.")
     refused = plaza(tmp_path / "var", "serve", PLAZA_WORKERS="2")
-    message = f"plaza: {tmp_path}/var/plaza.sqlite cannot be used: file is not a database. Put back a backup."
+    message = f"plaza: {tmp_path}/var/plaza.sqlite cannot be used: file is not a database. Restore a backup."
     assert set(refused.stderr.splitlines()) == {message}, "every child may print it"
     assert refused.returncode == 2, "so that systemd does not restart it"
 

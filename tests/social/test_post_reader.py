@@ -139,7 +139,7 @@ async def test_the_best_posts_of_a_tag_are_as_many_as_asked_for_although_better_
 async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "PASS_STEP", 7)
+    monkeypatch.setattr(paging, "SKIP_STEP", 7)
     cat = await social.person("cat")
     for i in range(30):
         social.clock.advance(seconds=1)

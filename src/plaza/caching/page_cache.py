@@ -114,7 +114,7 @@ class PageCache:
             stored = await self._store.read(page)
             return stored if isinstance(stored, StoredPage) and stored.was_fresh else None
 
-        return await self._local.read(CACHED_PAGE(page), read_fresh) or found
+        return await self._local.load(CACHED_PAGE(page), read_fresh) or found
 
     async def _serve_stored(self, page: str, found: StoredPage, compute: ComputePage) -> ServedPage:
         now = found.now_ms(self._store.clock)

@@ -1,7 +1,6 @@
-"""Time as a thing that is handed in, so that a test can say what time it is.
+"""The clock as a dependency, so that tests can set the time.
 
-Everything that decides by the time of day holds a `Clock`. Waiting and measuring do not: they use the loop's own
-monotonic time, which nobody sets.
+Code that decides by the time of day takes a `Clock`. Waiting and measuring use monotonic time instead.
 """
 
 from __future__ import annotations
@@ -10,21 +9,21 @@ import time
 
 
 class Clock:
-    """The machine's clock."""
+    """The system clock."""
 
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """Unix milliseconds."""
+        """Return Unix milliseconds."""
         return time.time_ns() // 1_000_000
 
     def now_s(self) -> float:
-        """Unix seconds, with their fraction."""
+        """Return Unix seconds with a fraction."""
         return time.time()
 
 
 class ManualClock(Clock):
-    """A clock that stands still until someone moves it."""
+    """A clock that only moves when it is told to, for tests and simulations."""
 
     __slots__ = ("_ms",)
 
@@ -41,5 +40,5 @@ class ManualClock(Clock):
         self._ms = ms
 
     def advance(self, *, seconds: float = 0, days: float = 0) -> None:
-        """Move on; a negative amount goes back, as real clocks do when they are corrected."""
+        """Move forward, or back by a negative amount, as real clocks do when they are corrected."""
         self._ms += round((seconds + days * 86_400) * 1000)

@@ -1,4 +1,4 @@
-"""The keys that `core` itself needs. Each domain has a module like this one."""
+"""The keys of `core`. Each domain has such a module."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
 PENDING = Key(
     "pending:<library>:<owner>",
     "hash",
-    "On a cluster: operations whose effects on other owners are not settled yet.",
-    contains="operation → what it still has to do; recipe → the operation that computed it last",
+    "On a cluster: the outbox entries of an owner, for operations that are not settled yet.",
+    contains="operation → its outbox entry; subject of a projection → the latest operation on it",
     invariants=(Formula("no operation is older than a minute"),),
     owner="owner",
-    lifetime="until the effects are settled",
-    read=KeyAccess.NONE,  # an owner may be a session's token
+    lifetime="until all operations are settled",
+    read=KeyAccess.NONE,  # an owner can be a session's token
 )
 PENDING_SLOT = Key(
     "pending:<slot>",
     "set",
-    "On a cluster: the owners of one slot that have unsettled operations, so that a worker finds them.",
+    "On a cluster: the owners of one slot with outbox entries, so that workers find them.",
     contains="name of a `pending:<library>:<owner>` key",
     element_regex="pending:.+",
     owner="slot",
-    lifetime="until the effects are settled",
-    read=KeyAccess.NONE,  # an owner may be a session's token
+    lifetime="until all operations are settled",
+    read=KeyAccess.NONE,  # an owner can be a session's token
 )
 EVENTS = Key(
     "events:<stream>",
     "stream",
-    "What happened, for consumer groups to react to.",
+    "Events for consumer groups.",
     contains="event",
     owner="stream",
-    lifetime="an event goes once every group has handled it",
+    lifetime="an event is removed when every group has handled it",
     read=KeyAccess.ADMIN,
 )
 EVENTS_DEAD = Key(
     "events:<stream>:dead",
     "stream",
-    "Events that a group gave up after their last try.",
+    "Events that failed too often, with the reason.",
     contains="the event, with `dead_group`, `dead_id`, `dead_tries` and `dead_reason`",
     owner="stream",
     lifetime="the newest 10,000",
@@ -45,7 +45,7 @@ EVENTS_DEAD = Key(
 LEASE = Key(
     "lease:<job>",
     "string",
-    "Who runs a job now: the fencing token of its run.",
+    "The lease of a job that runs now: the fencing token of the run.",
     contains="a whole number",
     element_regex="<count>",
     owner="job",
@@ -56,7 +56,7 @@ LEASE = Key(
 FENCE = Key(
     "fence:<job>",
     "string",
-    "The last fencing token given out for a job. It only grows: what writes with an older one is refused.",
+    "The latest fencing token of a job. It only grows: writes with an older one are rejected.",
     contains="a whole number",
     element_regex="<count>",
     owner="job",
@@ -65,28 +65,30 @@ FENCE = Key(
 JOB = Key(
     "job:<job>",
     "hash",
-    "A timer's job, for operators: when it last ran, how that ended, and when it runs next.",
+    "The state of a job, for operators: its last run, the result, and when it runs next.",
     owner="job",
     fields=(
         HashField(
-            "state", "`running`, `done`, `failed`, `stopped` with its worker, or `lost` if that died", KeyAccess.ADMIN
+            "state",
+            "`running`, `done`, `failed`, `stopped` with its worker, or `lost` if the worker died",
+            KeyAccess.ADMIN,
         ),
-        HashField("started_at", "when its last run began, Unix milliseconds", KeyAccess.ADMIN),
-        HashField("ended_at", "when that run ended", KeyAccess.ADMIN),
-        HashField("duration_ms", "how long it took", KeyAccess.ADMIN),
-        HashField("result", "what it said when it was done", KeyAccess.ADMIN),
-        HashField("error", "why it failed", KeyAccess.ADMIN),
-        HashField("next_at", "when it is due again; 0 makes it due now", KeyAccess.ADMIN),
-        HashField("runs", "runs begun so far", KeyAccess.ADMIN),
+        HashField("started_at", "when the last run started, Unix milliseconds", KeyAccess.ADMIN),
+        HashField("ended_at", "when the last run ended, Unix milliseconds", KeyAccess.ADMIN),
+        HashField("duration_ms", "the duration of the last run", KeyAccess.ADMIN),
+        HashField("result", "the text that the job returned", KeyAccess.ADMIN),
+        HashField("error", "the error of the last run", KeyAccess.ADMIN),
+        HashField("next_at", "when the job is due, Unix milliseconds; 0 makes it due now", KeyAccess.ADMIN),
+        HashField("runs", "the number of runs so far", KeyAccess.ADMIN),
         HashField("failures", "failures since the last success", KeyAccess.ADMIN),
-        HashField("worker", "who ran it last", KeyAccess.ADMIN),
+        HashField("worker", "the worker of the last run", KeyAccess.ADMIN),
     ),
     read=KeyAccess.ADMIN,
 )
 LIBRARIES = Key(
     "plaza:libraries",
     "hash",
-    "Lua libraries in use, so that those of processes long gone can be removed.",
+    "Lua libraries in use, so that unused ones can be removed.",
     contains="library name → when a process last used it, Unix milliseconds",
     element_regex="plaza_[a-z]+_g[0-9]+_[0-9a-f]{8}",
     value_regex="<ms>",
@@ -101,50 +103,50 @@ API_KEYS = Key(
     element_regex="[0-9a-f]{64}",
     read=KeyAccess.NONE,
 )
-# Not under `auth:`, where a user called `cutoffs` would keep a password.
+# Not under `auth:`, where it would be the key of a user called `cutoffs`.
 TOKEN_CUTOFFS = Key(
     "tokens:cutoffs",
     "zset",
-    "Names that were deleted, renamed or suspended: tokens issued until then are void.",
+    "Revocations: usernames that were deleted, renamed or suspended. Older tokens are void.",
     contains="username",
     score="Unix milliseconds up to which tokens are void",
     element_regex="[A-Za-z0-9._-]{1,30}",
-    lifetime="a name goes 90 days after its cut-off, when no token from before it is accepted anyway",
+    lifetime="a username is removed after 90 days, when all older tokens have expired",
     read=KeyAccess.ADMIN,
 )
 LIMIT_USER = Key(
     "limit:<kind>:user:<subject>",
     "string",
-    "How much a user has asked lately: when all of it will be paid off, Unix microseconds.",
+    "The rate limit of a user: when its quota is full again, Unix microseconds.",
     contains="a whole number",
     owner="subject",
     element_regex="<count>",
-    lifetime="until that moment",
+    lifetime="until that time",
     ttl_seconds=600,
     read=KeyAccess.ADMIN,
 )
 LIMIT_ADDRESS = Key(
     "limit:<kind>:address:<subject>",
     "string",
-    "The same for an address (of IPv6, for its /64 network).",
+    "The same for an IP address (for IPv6, its /64 network).",
     contains="a whole number",
     owner="subject",
     element_regex="<count>",
-    lifetime="until that moment",
+    lifetime="until that time",
     ttl_seconds=600,
     read=KeyAccess.ADMIN,
 )
 IDEMPOTENCY = Key(
     "idempotency:<key>",
     "string",
-    "A request with an `Idempotency-Key`: who is running it, or what it answered.",
-    lifetime="10 seconds, renewed, while it runs; 24 hours once answered",
+    "A request with an `Idempotency-Key`: its claim while it runs, then its response.",
+    lifetime="10 seconds, renewed, while it runs; then 24 hours",
     ttl_seconds=86_400,
 )
 IDEMPOTENCY_DAY = Key(
     "idempotency:<key>:day",
     "string",
-    "Tells the runs of one request with an `Idempotency-Key` from what the same key is used for another day.",
+    "Distinguishes the runs of a request with an `Idempotency-Key` from later uses of the same key.",
     contains="a random token",
     lifetime="24 hours from the first run",
     ttl_seconds=86_400,
@@ -152,7 +154,7 @@ IDEMPOTENCY_DAY = Key(
 SNAPSHOT = Key(
     "snapshot:<snapshot>",
     "list",
-    "The ids of a list by a moving score, as they stood when someone read its first page.",
+    "The ids of a list by a changing score, as of its first page.",
     contains="id, best first; at most 1,000",
     lifetime="11 minutes",
     ttl_seconds=660,

@@ -1,8 +1,8 @@
-"""Tables are brought up to date when Plaza starts, once, however many processes start together.
+"""Migrates the tables when Plaza starts, once, however many processes start together.
 
-Each domain has a folder `migrations/versions` of Alembic revisions, a branch of its own (`branch_labels` in its first
-revision), so domains need not agree on an order. All of them are upgraded in one transaction under one lock: others
-wait and then find nothing to do, and a crash half-way leaves the database as it was.
+Each domain has a folder `migrations/versions` of Alembic revisions on its own branch (`branch_labels` in its first
+revision), so domains need no common order. All are upgraded in one transaction under one lock: other processes wait and
+then have nothing to do, and a crash leaves the database unchanged.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from sqlalchemy import Connection
 import plaza
 from plaza.core.errors import SettingError, Unavailable
 
-# Any number will do that nobody else takes for an advisory lock in the same database: "plaza" in ASCII.
-LOCK = 0x706C617A61
+# The number of the advisory lock. It must be unique in the database: "plaza" in ASCII.
+ADVISORY_LOCK = 0x706C617A61
 LOCK_WAIT_SECONDS = 120.0
 
 
 def migration_folders() -> list[Path]:
-    """Every `migrations/versions` of Plaza: a domain has tables by having the folder."""
+    """Return every folder `migrations/versions` in Plaza."""
     return sorted(Path(plaza.__file__).parent.glob("*/migrations/versions"))
 
 
 def upgrade(connection: Connection, migration_folders: Sequence[Path]) -> None:
-    """Bring every branch to its head, inside the caller's transaction."""
+    """Upgrade every branch to its head, in the caller's transaction."""
     if not migration_folders:
-        return  # Alembic would look beside its env.py instead
+        return  # without folders Alembic would search beside its env.py
     config = _config(migration_folders)
     _refuse_unknown(connection, ScriptDirectory.from_config(config))
     config.attributes["connection"] = connection
@@ -44,13 +44,13 @@ def upgrade(connection: Connection, migration_folders: Sequence[Path]) -> None:
 
 
 def _config(migration_folders: Sequence[Path]) -> Config:
-    def plain(value: str) -> str:
+    def escape(value: str) -> str:
         return value.replace("%", "%%")  # the ini format would expand it
 
     config = Config()
-    config.set_main_option("script_location", plain(str(Path(__file__).parent / "migrations")))
+    config.set_main_option("script_location", escape(str(Path(__file__).parent / "migrations")))
     config.set_main_option("path_separator", "os")
-    config.set_main_option("version_locations", plain(os.pathsep.join(str(f) for f in migration_folders)))
+    config.set_main_option("version_locations", escape(os.pathsep.join(str(f) for f in migration_folders)))
     return config
 
 
@@ -60,19 +60,21 @@ def _refuse_unknown(connection: Connection, scripts: ScriptDirectory) -> None:
     if unknown:
         raise SettingError(
             f"The database is newer than this Plaza ({plaza.__version__}): it has revision "
-            f"{', '.join(sorted(unknown))}. Start the version that made it, or restore a backup from before."
+            f"{', '.join(sorted(unknown))}. Start the version that created it, or restore an older backup."
         )
 
 
 @contextlib.asynccontextmanager
 async def file_lock(path: Path) -> AsyncIterator[None]:
-    """Hold a lock that the kernel gives back if we die. The file stays: removing it would let two hold "it"."""
+    """Hold a file lock, which the kernel releases if the process dies. The file stays, or two could hold the lock."""
     deadline = asyncio.get_running_loop().time() + LOCK_WAIT_SECONDS
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         while not _try_lock(handle):
             if asyncio.get_running_loop().time() > deadline:
-                raise Unavailable(f"Another process has held {path} for {LOCK_WAIT_SECONDS:.0f} s.")
+                raise Unavailable(
+                    f"Another process has locked {path} for {LOCK_WAIT_SECONDS:.0f} s. Stop it and start again."
+                )
             await asyncio.sleep(0.02)
         yield
     finally:

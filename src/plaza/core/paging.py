@@ -1,12 +1,12 @@
-"""Lists in pages: nothing repeats, nothing is skipped, and a page is full unless the list ends.
+"""Pages of lists: no item is repeated or skipped, and a page is full unless the list ends.
 
-A list ordered by time is read by *position*: the cursor holds the score and id of the last item looked at, and the next
-page begins behind that place, whether or not the item is still there. A list ordered by a moving score cannot be read
-so, for items overtake each other between two pages: its first page fixes a *snapshot* of the ids, and later pages
-read that.
+A list ordered by time is read by *position*: the cursor has the score and id of the last item read, and the next page
+starts after that position, whether or not the item still exists. A list ordered by a changing score cannot be read
+like this, because items overtake each other between two pages. Its first page stores a *snapshot* of the ids, and later
+pages read that.
 
-Some items are not for every reader (banned, blocked, deleted meanwhile). They are looked at and left out, and the page
-is filled from further on.
+Some items are hidden from a viewer (banned, blocked, deleted meanwhile). They are skipped, and the page is filled with
+the items after them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Gone, Invalid
 from plaza.core.functions import Functions, Library
 from plaza.core.keys import CATALOGUE, SNAPSHOT
+from plaza.core.sequences import pairs
 from plaza.core.valkey import Valkey
 
 T = TypeVar("T")
@@ -36,35 +37,35 @@ P = TypeVar("P")
 
 LIBRARY: Final = Library.read("paging", CATALOGUE, "plaza.core", "paging")
 
-# However much of a list is hidden from a reader, one page costs no more than this.
-MOST_LOOKED_AT: Final = 1_000
+# Ids read for one page at most, however many of them are hidden.
+MAX_IDS_READ: Final = 1_000
 SNAPSHOT_SIZE: Final = 1_000
 SNAPSHOT_MS: Final = 600_000
 
-# A list that has not changed has the same snapshot, and its readers share it. To be sure it outlives the cursors given
-# out meanwhile, it lives a minute longer than they do and is written again when a minute has passed.
+# Readers of an unchanged list share one snapshot. To outlive their cursors, it lives a minute longer than they do, and
+# is written again after a minute.
 REWRITE_MS: Final = 60_000
 
-# Snapshots that this process need not write again, by id.
-REMEMBERED_SNAPSHOTS: Final = 4_096
+# How many snapshots this process remembers as written.
+MAX_REMEMBERED_SNAPSHOTS: Final = 4_096
 
-# Once a page needs filling, steps of this many: hidden items come in clusters.
+# The smallest step after the first one: hidden items come in groups.
 FILL_STEP: Final = 50
 
-# What an offset passes over is looked at in steps of this many, so that no step is long.
-PASS_STEP: Final = 250
+# Step for items skipped by an offset, so that no step takes long.
+SKIP_STEP: Final = 250
 
 
 class Page(msgspec.Struct, frozen=True):
-    """The query of a list. A handler takes it as `page: Page`."""
+    """The query parameters of a list. A handler takes it as `page: Page`."""
 
-    limit: Annotated[int, Meta(ge=1, le=100, description="How many at most.")] = 20
-    cursor: Annotated[str, Meta(max_length=512, description="`next_cursor` of the page before.")] | None = None
-    offset: Annotated[int, Meta(ge=0, le=1000, description="How many to pass over, in place of a cursor.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=100, description="The maximum number of items.")] = 20
+    cursor: Annotated[str, Meta(max_length=512, description="`next_cursor` of the previous page.")] | None = None
+    offset: Annotated[int, Meta(ge=0, le=1000, description="The number of items to skip, instead of a cursor.")] = 0
 
 
 class Pagination(msgspec.Struct, frozen=True):
-    """Where a page ends. `next_cursor` is null at the end of the list."""
+    """The end of a page. `next_cursor` is null at the end of the list."""
 
     limit: int
     count: int
@@ -73,14 +74,14 @@ class Pagination(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PageResult(Generic[T]):
-    """A page: its items, and how to go on."""
+    """The items of a page, and its pagination."""
 
     items: list[T]
     pagination: Pagination
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """A place in a list by time: behind the item of this score and id."""
+    """A position in a list by time: after the item with this score and id."""
 
     list: int
     score: float
@@ -88,7 +89,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class SnapshotPosition(msgspec.Struct, frozen=True, array_like=True, tag="s"):
-    """A place in a snapshot: behind the id at this index. `made_ms` is when the first page was read."""
+    """A position in a snapshot: after the id at this index. `made_ms` is when the first page was read."""
 
     list: int
     snapshot: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -98,13 +99,13 @@ class SnapshotPosition(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 
 Cursor = Position | SnapshotPosition
 
-# What comes behind a place, at most so many: ids, each with its own place. None is the beginning.
+# Returns at most so many ids after a position, each with its own position. None is the start of the list.
 FetchIds = Callable[[P | None, int], Awaitable[Sequence[tuple[str, P]]]]
 
-# Items by their ids, in the same order; None for one that is not there, or not for this reader.
+# Returns the items of ids, in the same order; None for a missing or hidden item.
 LoadItems = Callable[[Sequence[str]], Awaitable[Sequence[T | None]]]
 
-# Which of some ids the reader would see: what an offset passes over need not be loaded, only counted.
+# Returns which ids are visible. Items skipped by an offset are not loaded, only counted.
 CheckVisible = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
 
 _decode: Callable[[bytes], Cursor] = msgspec.msgpack.Decoder(Cursor).decode
@@ -116,34 +117,34 @@ def encode_cursor(cursor: Cursor) -> str:
 
 
 def decode_cursor(text: str, name: str, kind: type[C]) -> C:
-    """A cursor of the list of that name; one of another list, or none of ours, is refused."""
+    """Return the cursor of a list. Raises `Invalid` if it is not a cursor, or belongs to another list."""
     try:
         cursor = _decode(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
-        raise Invalid("This is no cursor of ours.", field="cursor") from error
+        raise Invalid("Invalid cursor. Request the first page again.", field="cursor") from error
     if not isinstance(cursor, kind) or cursor.list != list_checksum(name):
-        raise Invalid("This cursor belongs to another list.", field="cursor")
+        raise Invalid("This cursor belongs to another list. Request the first page again.", field="cursor")
     if isinstance(cursor, Position) and math.isnan(cursor.score):
-        raise Invalid("This is no cursor of ours.", field="cursor")
+        raise Invalid("Invalid cursor. Request the first page again.", field="cursor")
     return cursor
 
 
 def list_checksum(name: str) -> int:
-    """What marks a list's cursors as its own."""
-    # Against mistakes, not against forgery: a forged cursor shows nothing that an honest one would not.
+    """Return a number that marks the cursors of a list."""
+    # This catches mistakes, not forgery: a forged cursor shows nothing that a valid one would not.
     return zlib.crc32(name.encode())
 
 
 async def page_by_position(
-    name: str, page: Page, after: FetchIds[Position], load: LoadItems[T], sees: CheckVisible | None = None
+    name: str, page: Page, after: FetchIds[Position], load: LoadItems[T], visible: CheckVisible | None = None
 ) -> PageResult[T]:
-    """A page of a list whose items keep their place. `name` tells its cursors from other lists'."""
+    """Return a page of a list by position. `name` distinguishes its cursors from those of other lists."""
     start = decode_cursor(page.cursor, name, Position) if page.cursor else None
-    return _paged(page, *await fill_page(page, after, start, load, sees))
+    return _paged(page, *await fill_page(page, after, start, load, visible))
 
 
 def ids_in_sorted_set(functions: Functions, key: str, *, newest_first: bool = True) -> FetchIds[Position]:
-    """Places in a sorted set, for `page_by_position(key, …)`. One round trip, whatever the size of the set."""
+    """Read ids from a sorted set, for `page_by_position(key, …)`. One round trip, independent of the set's size."""
     name = list_checksum(key)
 
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
@@ -153,63 +154,64 @@ def ids_in_sorted_set(functions: Functions, key: str, *, newest_first: bool = Tr
         else:
             order = ["newest" if newest_first else "oldest"]
             flat = await functions.query("paging_after", [key], repr(start.score), start.id, count, *order)
-            rows = zip(flat[::2], flat[1::2], strict=True)
+            rows = pairs(flat)
         return [(id, Position(name, float(score), id)) for id, score in rows]
 
     return after
 
 
 async def fill_page(
-    page: Page, after: FetchIds[P], start: P | None, load: LoadItems[T], sees: CheckVisible | None = None
+    page: Page, after: FetchIds[P], start: P | None, load: LoadItems[T], visible: CheckVisible | None = None
 ) -> tuple[list[T], P | None]:
-    """The items of a page, and the place where it stopped, if anything comes behind it."""
+    """Return the items of a page, and the position where it stopped if there may be more."""
     if start is not None and page.offset:
-        raise Invalid("Give a cursor or an offset, not both.", field="offset")
-    kept: list[T] = []
-    place, looked_at = start, 0
+        raise Invalid("Send a cursor or an offset, not both.", field="offset")
+    found: list[T] = []
+    position, ids_read = start, 0
     if page.offset:
-        place, passed, more = await _pass_over(page.offset, after, sees or _by_loading(load))
-        if not passed:
-            return kept, place if more else None
+        position, skipped, more = await _skip(page.offset, after, visible or _visible_by_loading(load))
+        if not skipped:
+            return found, position if more else None
     while True:
-        need = page.limit - len(kept)
-        step = min(need if looked_at == 0 else max(need, FILL_STEP), MOST_LOOKED_AT - looked_at)
-        rows = await after(place, step + 1)  # one more, only to see whether it is there
+        need = page.limit - len(found)
+        step = min(need if ids_read == 0 else max(need, FILL_STEP), MAX_IDS_READ - ids_read)
+        rows = await after(position, step + 1)  # one more, to know whether there are more
         rows, more = rows[:step], len(rows) > step
         items = await load([id for id, _ in rows]) if rows else []
         for index, item in enumerate(items):
-            place = rows[index][1]
+            position = rows[index][1]
             if item is None:
                 continue
-            kept.append(item)
-            if len(kept) == page.limit:
-                return kept, place if more or index + 1 < len(rows) else None
-        looked_at += len(rows)
-        if not more or looked_at >= MOST_LOOKED_AT:
-            return kept, place if more else None
+            found.append(item)
+            if len(found) == page.limit:
+                return found, position if more or index + 1 < len(rows) else None
+        ids_read += len(rows)
+        if not more or ids_read >= MAX_IDS_READ:
+            return found, position if more else None
 
 
-async def _pass_over(count: int, after: FetchIds[P], sees: CheckVisible) -> tuple[P | None, bool, bool]:
-    """The place behind so many items that the reader sees, whether there were so many, and whether more may come."""
-    place, left = None, MOST_LOOKED_AT + count
+async def _skip(count: int, after: FetchIds[P], visible: CheckVisible) -> tuple[P | None, bool, bool]:
+    """Skip visible items. Returns the position, whether there were so many items, and whether there may be more."""
+    position, left = None, MAX_IDS_READ + count
     while left > 0:
-        step = min(PASS_STEP, left, count if place is None else max(count, FILL_STEP))
-        rows = await after(place, step)
-        for (_, here), seen in zip(rows, await sees([id for id, _ in rows]) if rows else (), strict=True):
-            place, count = here, count - seen
+        step = min(SKIP_STEP, left, count if position is None else max(count, FILL_STEP))
+        rows = await after(position, step)
+        shown = await visible([id for id, _ in rows]) if rows else ()
+        for (_, here), is_shown in zip(rows, shown, strict=True):
+            position, count = here, count - is_shown
             if count == 0:
-                return place, True, True
+                return position, True, True
         if len(rows) < step:
-            return place, False, False
+            return position, False, False
         left -= len(rows)
-    return place, False, True
+    return position, False, True
 
 
-def _by_loading(load: LoadItems[T]) -> CheckVisible:
-    async def sees(ids: Sequence[str]) -> list[bool]:
+def _visible_by_loading(load: LoadItems[T]) -> CheckVisible:
+    async def visible(ids: Sequence[str]) -> list[bool]:
         return [item is not None for item in await load(ids)]
 
-    return sees
+    return visible
 
 
 def _paged(page: Page, items: list[T], stopped: Cursor | None) -> PageResult[T]:
@@ -218,7 +220,7 @@ def _paged(page: Page, items: list[T], stopped: Cursor | None) -> PageResult[T]:
 
 
 class Snapshots:
-    """Pages of lists that are ordered by a moving score."""
+    """Pages of lists that are ordered by a changing score."""
 
     def __init__(self, valkey: Valkey, clock: Clock) -> None:
         self._valkey = valkey
@@ -231,39 +233,39 @@ class Snapshots:
         page: Page,
         ids: Callable[[int], Awaitable[Sequence[str]]],
         load: LoadItems[T],
-        sees: CheckVisible | None = None,
+        visible: CheckVisible | None = None,
     ) -> PageResult[T]:
-        """A page. `ids(n)` gives the first n as they stand now; it is asked only for the first page.
+        """Return a page. `ids(n)` returns the first n ids now; it is called only for the first page.
 
-        What one reader sees must be in `name`, if the list is theirs alone.
+        If the list depends on the viewer, `name` must contain the viewer.
         """
         if page.cursor:
-            mark = decode_cursor(page.cursor, name, SnapshotPosition)
-            if not mark.snapshot.startswith(_first_of_id(name)):
-                raise Invalid("This cursor belongs to another list.", field="cursor")
-            if self._clock.now_ms() - mark.made_ms > SNAPSHOT_MS:
+            position = decode_cursor(page.cursor, name, SnapshotPosition)
+            if not position.snapshot.startswith(_id_prefix(name)):
+                raise Invalid("This cursor belongs to another list. Request the first page again.", field="cursor")
+            if self._clock.now_ms() - position.made_ms > SNAPSHOT_MS:
                 raise _gone()
-            return _paged(page, *await fill_page(page, self._kept(mark), mark, load))
+            return _paged(page, *await fill_page(page, self._stored_ids(position), position, load))
         now = self._clock.now_ms()
-        standing = (await ids(SNAPSHOT_SIZE))[:SNAPSHOT_SIZE]
-        snapshot = _snapshot_id(name, standing)
-        items, stopped = await fill_page(page, _in_memory(name, snapshot, now, standing), None, load, sees)
+        current = (await ids(SNAPSHOT_SIZE))[:SNAPSHOT_SIZE]
+        snapshot = _snapshot_id(name, current)
+        items, stopped = await fill_page(page, _in_memory(name, snapshot, now, current), None, load, visible)
         if stopped is not None:
-            await self._keep(snapshot, standing, now)
+            await self._store(snapshot, current, now)
         return _paged(page, items, stopped)
 
-    def _kept(self, mark: SnapshotPosition) -> FetchIds[SnapshotPosition]:
+    def _stored_ids(self, position: SnapshotPosition) -> FetchIds[SnapshotPosition]:
         async def after(start: SnapshotPosition | None, count: int) -> list[tuple[str, SnapshotPosition]]:
             assert start is not None
             first = start.index + 1
-            found = await self._valkey.call("LRANGE", SNAPSHOT(mark.snapshot), first, first + count - 1)
-            if not found:  # a cursor is only given where something follows, so the snapshot itself is gone
+            found = await self._valkey.call("LRANGE", SNAPSHOT(position.snapshot), first, first + count - 1)
+            if not found:  # a cursor exists only if more ids follow, so the snapshot has expired
                 raise _gone()
             return [(id, _move(start, first + i)) for i, id in enumerate(found)]
 
         return after
 
-    async def _keep(self, snapshot: str, ids: Sequence[str], now: int) -> None:
+    async def _store(self, snapshot: str, ids: Sequence[str], now: int) -> None:
         if now - self._written.get(snapshot, -REWRITE_MS) < REWRITE_MS:
             return
         key = SNAPSHOT(snapshot)
@@ -271,33 +273,33 @@ class Snapshots:
         await self._valkey.multi([("DEL", key), ("RPUSH", key, *ids), ("PEXPIRE", key, lifetime)])
         self._written[snapshot] = now
         self._written.move_to_end(snapshot)
-        if len(self._written) > REMEMBERED_SNAPSHOTS:
+        if len(self._written) > MAX_REMEMBERED_SNAPSHOTS:
             self._written.popitem(last=False)
 
 
 def _in_memory(name: str, snapshot: str, now: int, ids: Sequence[str]) -> FetchIds[SnapshotPosition]:
-    beginning = SnapshotPosition(list_checksum(name), snapshot, 0, now)
+    start_of_list = SnapshotPosition(list_checksum(name), snapshot, 0, now)
 
     async def after(start: SnapshotPosition | None, count: int) -> list[tuple[str, SnapshotPosition]]:
         first = 0 if start is None else start.index + 1
-        return [(id, _move(beginning, first + i)) for i, id in enumerate(ids[first : first + count])]
+        return [(id, _move(start_of_list, first + i)) for i, id in enumerate(ids[first : first + count])]
 
     return after
 
 
-def _move(mark: SnapshotPosition, index: int) -> SnapshotPosition:
-    return SnapshotPosition(mark.list, mark.snapshot, index, mark.made_ms)
+def _move(position: SnapshotPosition, index: int) -> SnapshotPosition:
+    return SnapshotPosition(position.list, position.snapshot, index, position.made_ms)
 
 
 def _snapshot_id(name: str, ids: Sequence[str]) -> str:
-    """What it holds is what it is called, so that the same list is kept once. Ids hold no NUL."""
-    return _first_of_id(name) + hashlib.sha256("\0".join((name, *ids)).encode()).hexdigest()[:24]
+    """Return a hash of the content, so that the same list is stored once. Ids contain no NUL."""
+    return _id_prefix(name) + hashlib.sha256("\0".join((name, *ids)).encode()).hexdigest()[:24]
 
 
-def _first_of_id(name: str) -> str:
-    """Whose it is, so that no forged cursor gives one list the ids of another, which are of another kind."""
+def _id_prefix(name: str) -> str:
+    """Return a prefix per list, so that a forged cursor cannot read another list's ids, which are of another type."""
     return f"{list_checksum(name):08x}"
 
 
 def _gone() -> Gone:
-    return Gone("This list was fixed ten minutes ago or more; read it again from the first page.")
+    return Gone("This cursor has expired after ten minutes. Request the first page again.")

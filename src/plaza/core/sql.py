@@ -1,18 +1,18 @@
-"""The SQL database: SQLite in the data directory, or PostgreSQL, behind the same three verbs.
+"""The SQL database: SQLite in the data directory, or PostgreSQL, with the same three methods.
 
-    async with sql.begin() as tx:       # may write; commits at the end, or rolls back
-    async with sql.read() as tx:        # sees one moment; a write here is refused
+    async with sql.begin() as tx:            # may write; commits at the end, or rolls back
+    async with sql.read() as tx:             # one snapshot; writes fail
     rows = await sql.fetch_all(statement)    # one short read: a row by its key, a page by an index
 
-SQLite has one writer at a time, so we have one writing connection: writers of this process queue for it in the order
-they came, and `BEGIN IMMEDIATE` makes those of other processes queue in SQLite, instead of failing half-way when a
-reader turns into a writer. Readers have connections of their own and, with the write-ahead log, wait for nobody; short
-reads need no thread even (`here.py`). PostgreSQL has one pool. A read is a repeatable one there, so that both databases
-promise the same; a look is one statement, which needs no transaction around it.
+SQLite has one writer at a time, so there is one connection for writing: writers of this process queue for it in order,
+and `BEGIN IMMEDIATE` makes writers of other processes wait, instead of failing when a reader becomes a writer. Readers
+have their own connections and, with the write-ahead log, never wait for writers; short reads need no thread
+(`sqlite_inline.py`). PostgreSQL has one pool. Its reads are `REPEATABLE READ`, so that both databases guarantee the
+same; `fetch_all` is one statement without a transaction.
 
-Whatever says "not now" (no connection, a full pool, a lock held too long, a deadlock) becomes `Unavailable`;
-what says "wrong" (a constraint, bad SQL) stays what it is. Neither the URL nor a statement's parameters appear in an
-error: passwords live there.
+Errors that may pass (no connection, a full pool, a lock held too long, a deadlock) become `Unavailable`. Others (a
+constraint, bad SQL) stay. Neither the URL nor the parameters of statements appear in an error, because they can contain
+passwords.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from plaza.core.sqlite_inline import InlineSqlite
 
 SQLITE_READERS = 4
 POOL_SIZE, POOL_OVERFLOW = 10, 10
-# Longer than any honest transaction, shorter than a client's patience.
+# Longer than any normal transaction, shorter than a client's timeout.
 POOL_WAIT_SECONDS = 10.0
 BUSY_WAIT_MS = 5_000
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 30.0
 SILENCE_SECONDS = 5.0
 
-_AWAY = "The database is away or busy."
+_UNAVAILABLE = "The database is unavailable or busy. Retry later."
 
-# What a connection that only reads is told.
-_READS = ("query_only = ON",)
+# For connections that only read.
+_READ_ONLY_PRAGMAS = ("query_only = ON",)
 
-_LOOKS_DONE = metrics.SQL_TRANSACTIONS.labels("look", "done")
-_LOOK_DURATION = metrics.SQL_DURATION.labels("look")
+_SHORT_READS_DONE = metrics.SQL_TRANSACTIONS.labels("look", "done")
+_SHORT_READ_DURATION = metrics.SQL_DURATION.labels("look")
 
-# Constraints get names by rule, so that a migration can name what it alters.
-NAMES = {
+# Constraints have systematic names, so that migrations can refer to them.
+CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
     "ck": "ck_%(table_name)s_%(constraint_name)s",
@@ -63,40 +63,40 @@ NAMES = {
     "pk": "pk_%(table_name)s",
 }
 
-# The SQLite codes that may pass by themselves, or by an operator: busy, locked, out of memory, interrupted, I/O, full,
-# cannot open.
-_SQLITE_AWAY = {5, 6, 7, 9, 10, 13, 14}
-# PostgreSQL's: connection trouble, out of resources, a statement that took too long, operator intervention, deadlock,
-# failed serialisation, a lock not available.
-_POSTGRES_AWAY = ("08", "53", "57014", "57P", "40001", "40P01", "55P03")
+# SQLite codes of errors that may pass, or that an operator can fix: busy, locked, out of memory, interrupted, I/O,
+# full, cannot open.
+_SQLITE_UNAVAILABLE = {5, 6, 7, 9, 10, 13, 14}
+# PostgreSQL's: connection errors, out of resources, a statement that took too long, operator intervention, deadlock,
+# serialization failure, a lock not available.
+_POSTGRES_UNAVAILABLE = ("08", "53", "57014", "57P", "40001", "40P01", "55P03")
 
 
 def metadata() -> MetaData:
-    """The tables of one domain, with constraints named by rule."""
-    return MetaData(naming_convention=NAMES)
+    """Return the metadata for the tables of a domain, with systematic constraint names."""
+    return MetaData(naming_convention=CONSTRAINT_NAMES)
 
 
 class Sql:
-    """A database, open and migrated."""
+    """An open and migrated database."""
 
     def __init__(
         self,
         writer: AsyncEngine,
         reader: AsyncEngine,
-        looker: AsyncEngine,
-        here: InlineSqlite | None = None,
+        autocommit: AsyncEngine,
+        inline: InlineSqlite | None = None,
         connections: SqliteConnections | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
-        self._looker = looker
-        self._here = here
+        self._autocommit = autocommit
+        self._inline = inline
         self._connections = connections
         self.dialect = writer.dialect.name
 
     @classmethod
     async def open(cls, settings: Settings, folders: Sequence[Path] | None = None) -> Sql:
-        """Connect, bring the tables up to date (all of Plaza's, or those of `folders`), and be ready."""
+        """Connect and migrate the tables: all of Plaza's, or those of `folders`."""
         if settings.database_url:
             url = _postgres_url(settings.database_url)
             await _migrate_postgres(url, migrate.migration_folders() if folders is None else folders)
@@ -105,53 +105,53 @@ class Sql:
         await _migrate_sqlite(file, migrate.migration_folders() if folders is None else folders)
         connections = SqliteConnections(file)
         reader = _sqlite_reader(connections)
-        return cls(_sqlite_writer(connections), reader, reader, InlineSqlite(file, _READS), connections)
+        return cls(_sqlite_writer(connections), reader, reader, InlineSqlite(file, _READ_ONLY_PRAGMAS), connections)
 
     def begin(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
-        """A transaction that may write. On SQLite it is the only one that does."""
+        """Begin a transaction that may write. On SQLite there is only one at a time."""
         return _counted(self._writer, "write")
 
     def read(self) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
-        """A transaction that only reads, all of it as of one moment."""
+        """Begin a transaction that only reads, from one snapshot."""
         return _counted(self._reader, "read")
 
     async def fetch_all(self, statement: Executable, **values: Any) -> Sequence[Row[Any]]:
-        """All that a short read finds. On SQLite it is done at once, unless it turns out to be a long one."""
-        if self._here is not None:
-            begun = monotonic()
+        """Return all rows of a short read. On SQLite it runs in the event loop's thread, unless it takes long."""
+        if self._inline is not None:
+            started = monotonic()
             try:
-                found = self._here.rows(statement, values)
+                found = self._inline.fetch_all(statement, values)
             except exc.OperationalError as error:
-                if not _is_away(error):
+                if not _is_unavailable(error):
                     raise
             else:
-                _LOOKS_DONE.inc()
-                _LOOK_DURATION.observe(monotonic() - begun)
+                _SHORT_READS_DONE.inc()
+                _SHORT_READ_DURATION.observe(monotonic() - started)
                 return found
-        async with _counted(self._looker, "look") as tx:
+        async with _counted(self._autocommit, "look") as tx:
             return (await tx.execute(statement, values)).all()
 
     def insert(self, table: Table) -> Any:
-        """An INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, which both databases spell alike."""
+        """Return an INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, which both databases support."""
         return postgresql.insert(table) if self.dialect == "postgresql" else sqlite.insert(table)
 
     async def ping(self) -> None:
-        """Raise `Unavailable` unless the database answers."""
+        """Raise `Unavailable` if the database does not answer."""
         async with self.read() as tx:
             await tx.execute(text("SELECT 1"))
 
     async def close(self) -> None:
-        if self._here is not None:
-            self._here.close()
+        if self._inline is not None:
+            self._inline.close()
         await self._reader.dispose()
         await self._writer.dispose()
         if self._connections is not None:
-            await self._connections.ended()
+            await self._connections.wait_closed()
 
 
 @contextlib.asynccontextmanager
 async def _counted(engine: AsyncEngine, kind: str) -> AsyncIterator[AsyncConnection]:
-    begun, result = monotonic(), "failed"
+    started, result = monotonic(), "failed"
     try:
         async with _transaction(engine) as connection:
             yield connection
@@ -161,7 +161,7 @@ async def _counted(engine: AsyncEngine, kind: str) -> AsyncIterator[AsyncConnect
         raise
     finally:
         metrics.SQL_TRANSACTIONS.labels(kind, result).inc()
-        metrics.SQL_DURATION.labels(kind).observe(monotonic() - begun)
+        metrics.SQL_DURATION.labels(kind).observe(monotonic() - started)
 
 
 @contextlib.asynccontextmanager
@@ -170,23 +170,23 @@ async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         try:
             connection = await stack.enter_async_context(engine.connect())
         except (OSError, TimeoutError, exc.TimeoutError, exc.DBAPIError, asyncpg.PostgresError) as error:
-            raise Unavailable(_AWAY) from error
+            raise Unavailable(_UNAVAILABLE) from error
         try:
             async with connection.begin():
                 yield connection
         except exc.DBAPIError as error:
-            if _is_away(error):
-                raise Unavailable(_AWAY) from error
+            if _is_unavailable(error):
+                raise Unavailable(_UNAVAILABLE) from error
             raise
 
 
-def _is_away(error: exc.DBAPIError) -> bool:
+def _is_unavailable(error: exc.DBAPIError) -> bool:
     if error.connection_invalidated:
         return True
     cause: Any = error.orig
     if isinstance(cause, sqlite3.Error):
-        return (getattr(cause, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_AWAY
-    return str(getattr(cause, "sqlstate", None) or "").startswith(_POSTGRES_AWAY)
+        return (getattr(cause, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_UNAVAILABLE
+    return str(getattr(cause, "sqlstate", None) or "").startswith(_POSTGRES_UNAVAILABLE)
 
 
 def _sqlite_engine(connections: SqliteConnections, begin: str, pragmas: Sequence[str], **pool: Any) -> AsyncEngine:
@@ -218,19 +218,26 @@ def _sqlite_writer(connections: SqliteConnections) -> AsyncEngine:
 
 def _sqlite_reader(connections: SqliteConnections) -> AsyncEngine:
     return _sqlite_engine(
-        connections, "BEGIN", _READS, pool_size=SQLITE_READERS, max_overflow=0, pool_timeout=POOL_WAIT_SECONDS
+        connections,
+        "BEGIN",
+        _READ_ONLY_PRAGMAS,
+        pool_size=SQLITE_READERS,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_SECONDS,
     )
 
 
 async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read; its log follows its mode
+        os.close(
+            os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        )  # readable by the owner only; SQLite gives its log the same mode
     except OSError as error:
         raise SettingError(f"Cannot use the data directory {file.parent}: {error.strerror}.") from None
     async with migrate.file_lock(file.with_suffix(".lock")):
-        # A migration may rebuild a table under its references, so they are checked at the end, not at every step.
-        # The write-ahead log is a property of the file; it is switched on here, where nobody else has it open yet.
+        # A migration may rebuild a referenced table, so references are checked at the end, not at every step.
+        # The write-ahead log is a property of the file. It is enabled here, before another connection is open.
         pragmas = ("foreign_keys = OFF", "synchronous = FULL", "journal_mode = WAL")
         connections = SqliteConnections(file)
         engine = _sqlite_engine(connections, "BEGIN IMMEDIATE", pragmas)
@@ -244,35 +251,35 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
             raise _unusable(file, error) from error
         finally:
             await engine.dispose()
-            await connections.ended()
+            await connections.wait_closed()
 
 
 def _unusable(file: Path, error: Exception) -> Exception:
-    """What whoever starts Plaza hears: why, and whether it may pass by itself."""
+    """Return the error for the operator: the reason, and whether it may pass."""
     cause = error.__cause__ if isinstance(error, Unavailable) else error
     reason = getattr(cause, "orig", cause)
-    if isinstance(cause, exc.DBAPIError) and not _is_away(cause):
-        return OperatorError(f"{file} cannot be used: {reason}. Put back a backup.")
+    if isinstance(cause, exc.DBAPIError) and not _is_unavailable(cause):
+        return OperatorError(f"{file} cannot be used: {reason}. Restore a backup.")
     return Unavailable(f"{file} cannot be used now: {reason}.")
 
 
 def _postgres_url(url: str) -> str:
     if url.split("://")[0] not in ("postgresql", "postgres"):
-        raise SettingError(_LOOKS)  # which does not repeat what was given: it may hold a password
+        raise SettingError(_URL_FORMAT)  # without the given URL, which can contain a password
     return url
 
 
-_LOOKS = "PLAZA_DATABASE_URL must look like postgresql://user:password@host:5432/name."
+_URL_FORMAT = "PLAZA_DATABASE_URL must look like postgresql://user:password@host:5432/name."
 
 
 def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> AsyncEngine:
     async def connect() -> Any:
-        # asyncpg reads the URL as libpq would (sslmode, several hosts, a password file), which SQLAlchemy does not.
+        # asyncpg parses the URL as libpq does (sslmode, several hosts, a password file); SQLAlchemy does not.
         try:
             return await asyncpg.connect(
                 url,
                 timeout=CONNECT_SECONDS,
-                # The server ends a slow statement; we give up on a server that does not even do that.
+                # The server cancels a slow statement; this timeout is for a server that does not.
                 command_timeout=statement_seconds and statement_seconds + SILENCE_SECONDS,
                 server_settings={
                     "application_name": "plaza",
@@ -280,21 +287,21 @@ def _postgres_engine(url: str, statement_seconds: float | None, **pool: Any) -> 
                 },
             )
         except (asyncpg.ClientConfigurationError, ValueError, OverflowError):
-            # The driver's message may quote the URL, so ours does not pass it on.
-            raise SettingError(f"PLAZA_DATABASE_URL has a host, port or parameter that cannot be. {_LOOKS}") from None
+            # The driver's message may contain the URL, so it is not passed on.
+            raise SettingError(f"PLAZA_DATABASE_URL has an invalid host, port or parameter. {_URL_FORMAT}") from None
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **pool)
 
     @event.listens_for(engine.sync_engine, "handle_error")
-    def give_up(context: ExceptionContext) -> None:
-        if isinstance(context.original_exception, TimeoutError):  # which the driver raises as it is
-            raise Unavailable(_AWAY) from context.original_exception
+    def convert_timeout(context: ExceptionContext) -> None:
+        if isinstance(context.original_exception, TimeoutError):  # the driver does not wrap it
+            raise Unavailable(_UNAVAILABLE) from context.original_exception
 
     return engine
 
 
 def _postgres_engines(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
-    # A connection is tried before it is lent: after a restart of the database the first request would fail otherwise.
+    # pool_pre_ping: otherwise the first request after a restart of the database would fail.
     writer = _postgres_engine(
         url,
         STATEMENT_SECONDS,
@@ -312,16 +319,16 @@ async def _migrate_postgres(url: str, folders: Sequence[Path]) -> None:
     try:
         async with _transaction(engine) as tx:
             await tx.execute(text(f"SET LOCAL lock_timeout = '{migrate.LOCK_WAIT_SECONDS}s'"))
-            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": migrate.LOCK})
+            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": migrate.ADVISORY_LOCK})
             await tx.run_sync(migrate.upgrade, folders)
     except Unavailable as error:
-        # Only an operator sees this one, and it is the operator who can do something about it.
+        # Only the operator sees this error, so it may contain the cause.
         cause = getattr(error.__cause__, "orig", error.__cause__)
-        raise Unavailable(f"PostgreSQL at {_place(url)} cannot be used now: {cause}") from error
+        raise Unavailable(f"PostgreSQL at {_host(url)} cannot be used now: {cause}") from error
     finally:
         await engine.dispose()
 
 
-def _place(url: str) -> str:
-    """Where a database is, without who asks and what for: passwords may be in either."""
+def _host(url: str) -> str:
+    """Return the host of a database URL, without user and parameters, which can contain passwords."""
     return url.split("://")[1].split("?")[0].rpartition("@")[2].rstrip("/") or "its default address"

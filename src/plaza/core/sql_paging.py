@@ -1,7 +1,7 @@
-"""Lists that are in SQL, the newest first, by the page: ids only ever grow, so an id is a place.
+"""Pages of SQL tables, newest first: ids only grow, so an id is a position.
 
-_LIST = newest(ITEMS.c.id)  # made once: building one costs more than running it
-await page_by_position(name, page, below(sql, name, _LIST), load)
+_LIST = newest_ids(ITEMS.c.id)  # built once: building a statement costs more than running it
+await page_by_position(name, page, ids_in_table(sql, name, _LIST), load)
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from plaza.core.errors import Invalid
 from plaza.core.paging import FetchIds, Position, list_checksum
 from plaza.core.sql import Sql
 
-# Above every id.
-_TOP: Final = 2**63 - 1
+# Greater than every id.
+_MAX_ID: Final = 2**63 - 1
 
 
 def newest_ids(id: Column[Any], *where: ColumnElement[bool]) -> Select[tuple[int]]:
-    """The ids for which all this is true, the newest first. `ids_in_table` says from where on, and how many."""
+    """Return a statement for the ids that match, newest first. `ids_in_table` binds the start and the number."""
     before = bindparam("before", type_=BigInteger)
     return select(id).where(id < before, *where).order_by(id.desc()).limit(bindparam("count", type_=BigInteger))
 
 
 def ids_in_table(sql: Sql, name: str, ids: Select[tuple[int]], **values: Any) -> FetchIds[Position]:
-    """Places in such a list, for `page_by_position(name, …)`. One look."""
-    mark = list_checksum(name)
+    """Read ids with such a statement, for `page_by_position(name, …)`. One short read."""
+    list_id = list_checksum(name)
 
     async def after(start: Position | None, count: int) -> list[tuple[str, Position]]:
-        before = _TOP if start is None else _id_at(start)
+        before = _MAX_ID if start is None else _id_at(start)
         rows = await sql.fetch_all(ids, before=before, count=count, **values)
-        return [(str(id), Position(mark, id, str(id))) for (id,) in rows]
+        return [(str(id), Position(list_id, id, str(id))) for (id,) in rows]
 
     return after
 
 
-def _id_at(place: Position) -> int:
-    if not 0 <= place.score <= _TOP:  # nobody was given that one
-        raise Invalid("This is no cursor of ours.", field="cursor")
-    return int(place.score)
+def _id_at(position: Position) -> int:
+    if not 0 <= position.score <= _MAX_ID:
+        raise Invalid("Invalid cursor. Request the first page again.", field="cursor")
+    return int(position.score)

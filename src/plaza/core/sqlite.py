@@ -1,8 +1,8 @@
-"""SQLite's connections, each with a thread of its own, which end whatever happens to those who use them.
+"""SQLite connections that always close, also when their callers are cancelled.
 
-The driver's own connection, told to stop while it stops already, waits for ever: that is where a statement ends whose
-caller is cancelled twice, and with it the process that wants to close. Nor does anybody wait for one that was told to
-stop, so that its thread may find the event loop gone.
+Each aiosqlite connection has a thread. When the driver's `stop` is called a second time it waits forever, which happens
+when the caller of a statement is cancelled twice, and then the process cannot close. The driver also does not wait for
+a stopped thread, which may then find the event loop closed. Both are fixed here.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from typing import Any
 
 import aiosqlite
 
-# For the step that SQLite is in when its statement is broken off. Its disk may be slow.
-ENDING_SECONDS = 10.0
-_ROWS_AT_A_TIME = 64
+# How long to wait for threads at the end: an interrupted statement finishes its current step, maybe on a slow disk.
+CLOSE_SECONDS = 10.0
+_FETCH_ROWS = 64
 
 
 class SqliteConnections:
-    """Makes connections to a file, and knows those that are ending."""
+    """Opens connections to a file, and tracks those that are closing."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._ending: set[asyncio.Future[Any]] = set()
+        self._closing: set[asyncio.Future[Any]] = set()
 
     def open(self) -> Awaitable[aiosqlite.Connection]:
-        # The driver would otherwise begin transactions by itself, late and never around a SELECT.
-        return _Connection(lambda: sqlite3.connect(self.file, isolation_level=None), self._note)
+        # isolation_level=None: otherwise the driver begins transactions itself, too late and never for a SELECT.
+        return _Connection(lambda: sqlite3.connect(self.file, isolation_level=None), self._track_closing)
 
-    def _note(self, end: asyncio.Future[Any]) -> None:
-        self._ending.add(end)
-        end.add_done_callback(self._ending.discard)
+    def _track_closing(self, end: asyncio.Future[Any]) -> None:
+        self._closing.add(end)
+        end.add_done_callback(self._closing.discard)
 
-    async def ended(self) -> None:
-        """Wait for the threads of connections that were closed or given up."""
-        if self._ending:
-            await asyncio.wait(self._ending, timeout=ENDING_SECONDS)
+    async def wait_closed(self) -> None:
+        """Wait for the threads of closed connections."""
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 
 
 class _Connection(aiosqlite.Connection):
-    """Ends once, however often it is told to."""
+    """A connection whose `stop` can be called more than once."""
 
     def __init__(
         self, connector: Callable[[], sqlite3.Connection], on_end: Callable[[asyncio.Future[Any]], None]
     ) -> None:
-        super().__init__(connector, _ROWS_AT_A_TIME)
-        self._thread.daemon = True  # one that hangs in its disk does not keep the process
+        super().__init__(connector, _FETCH_ROWS)
+        self._thread.daemon = True  # a thread that hangs in a disk operation does not block the end of the process
         self._on_end = on_end
         self._end: asyncio.Future[Any] | None = None
 
     async def close(self) -> None:
         if self._connection is not None:
-            self._connection.interrupt()  # a statement that still runs does so for nobody
+            self._connection.interrupt()  # the caller of a running statement has gone
         await super().close()
 
     def stop(self) -> asyncio.Future[Any] | None:

@@ -1,8 +1,8 @@
-"""What this process has at hand, dropped the moment it changes in Valkey, never merely by age.
+"""A cache in the process whose entries are dropped when their key changes in Valkey, not by age.
 
-A value is kept only if nothing has changed its key since Valkey began to watch it for us: watched first, read second,
-and kept unless news came in between. News of a change that this process made itself comes with the reply to it, so that
-whoever has awaited the change sees it.
+Valkey starts to track a key before its value is read, and the value is cached unless an invalidation arrived in
+between. The invalidation of this process's own change arrives with its reply, so a caller that awaited the change sees
+it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class TrackingCache(Generic[T]):
-    """Values by the names of their keys, the least used going first."""
+    """Values by key. When it is full, the least recently used value is dropped."""
 
-    def __init__(self, valkey: Valkey, most: int) -> None:
+    def __init__(self, valkey: Valkey, max_entries: int) -> None:
         self._valkey = valkey
-        self._most = most
+        self._max_entries = max_entries
         self._values: OrderedDict[str, T] = OrderedDict()
-        self._coming: dict[str, object] = {}
-        self.close = valkey.on_invalidate(self._changed)
+        self._loading: dict[str, object] = {}
+        self.close = valkey.on_invalidate(self._invalidate)
 
     def get(self, key: str) -> T | None:
         found = self._values.get(key)
@@ -34,29 +34,29 @@ class TrackingCache(Generic[T]):
 
     def drop(self, key: str) -> None:
         self._values.pop(key, None)
-        self._coming.pop(key, None)
+        self._loading.pop(key, None)
 
     def put(self, key: str, value: T) -> None:
-        """Keep a value that was read in the order of the wire (`ask_tracked`)."""
+        """Cache a value in reply order, from the `store` callback of a tracked read."""
         self._values[key] = value
-        if len(self._values) > self._most:
+        if len(self._values) > self._max_entries:
             self._values.popitem(last=False)
 
-    async def read(self, key: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
-        """Read a value and keep it. Two round trips, once for as long as it does not change."""
-        mark = self._coming[key] = object()
+    async def load(self, key: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
+        """Read and cache a value. Two round trips, once until it changes."""
+        marker = self._loading[key] = object()
         await self._valkey.tracked("EXISTS", key)
         found = await read()
-        if self._coming.get(key) is mark:
-            del self._coming[key]
+        if self._loading.get(key) is marker:
+            del self._loading[key]
             if found is not None:
                 self.put(key, found)
         return found
 
-    def _changed(self, keys: list[str] | None) -> None:
+    def _invalidate(self, keys: list[str] | None) -> None:
         if keys is None:
             self._values.clear()
-            self._coming.clear()
+            self._loading.clear()
             return
         for key in keys:
             self.drop(key)

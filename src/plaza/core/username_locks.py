@@ -1,18 +1,17 @@
-"""Rows under a name: whoever writes one must still bear the name when the transaction commits.
+"""Username locks: a row is only committed while the username still belongs to its writer.
 
-A token is looked at when its request comes in. Until the request commits, the name may be given up: renamed or
-deleted, its tokens void and all of its rows moved or removed. A row that came after would stay under a name that is
-nobody's, or somebody else's. So there are two sides:
+A token is checked when its request arrives. Before the request commits, the user may be renamed or deleted: the
+tokens are revoked, and all rows of the name are moved or deleted. A row written after that would stay under a name that
+belongs to no user, or to another one. So there are two sides:
 
-    bear      who writes: takes the name's lock together with others, then asks Valkey whether the name was cut off
-    give_up   who moves or removes: notes the cut-off first, and then has the lock once alone
+    lock_username             the writer: takes the shared lock of the name, then checks in Valkey for a revocation
+    wait_for_username_locks   renaming and deletion: store the revocation first, then take the exclusive lock once
 
-Who has the lock when the name is given up commits before, and its row is found. Who gets it later sees the cut-off, and
-is refused as it would have been a moment later anyway. The cut-off is read in Valkey itself, not in this process's copy
-of the list, which news has to reach.
+A writer that has the lock before that commits first, and its row is found. A later writer sees the revocation and is
+rejected. The revocation is read from Valkey, not from this process's copy, which may be a moment old.
 
-On PostgreSQL these are advisory locks, which end with their transaction. SQLite has one writer at a time: a transaction
-that may write is the lock.
+On PostgreSQL these are advisory locks, which end with their transaction. SQLite has one writer at a time, so the write
+transaction is the lock.
 """
 
 from __future__ import annotations
@@ -29,36 +28,36 @@ from plaza.core.valkey import Valkey
 
 
 async def lock_username(tx: AsyncConnection, valkey: Valkey, name: str, since_ms: int | None) -> None:
-    """Refuse who has lost the name since `since_ms`; otherwise they keep it until this transaction ends.
+    """Raise `Unauthenticated` if the name was revoked since `since_ms`; else lock it until the transaction ends.
 
-    First thing in a transaction, before it holds any row. None is who acts without a token, and cannot lose one.
+    Call it first in a transaction, before any row is locked. `since_ms` is None for a caller without a user token.
     """
     if since_ms is None:
         return
     await take_shared_lock(tx, f"name {name}")
-    cut_off_ms = await valkey.call("ZSCORE", TOKEN_CUTOFFS(), name)
-    if cut_off_ms is not None and cut_off_ms >= since_ms:
-        raise Unauthenticated("This name was given up while the request was under way.")
+    revoked_ms = await valkey.call("ZSCORE", TOKEN_CUTOFFS(), name)
+    if revoked_ms is not None and revoked_ms >= since_ms:
+        raise Unauthenticated("This account was renamed or deleted during the request. Sign in again.")
 
 
 async def wait_for_username_locks(sql: Sql, name: str) -> None:
-    """Wait until whoever writes under a name has committed. Its tokens are void already."""
+    """Wait until all writers of a name have committed. Its tokens must be revoked before."""
     await wait_for_shared_locks(sql, f"name {name}")
 
 
 async def take_shared_lock(tx: AsyncConnection, what: str) -> None:
-    """Hold a lock together with others until the transaction ends: `wait_for_shared_locks` waits for it."""
+    """Hold a shared lock until the transaction ends; `wait_for_shared_locks` waits for it."""
     if tx.dialect.name == "postgresql":
-        await tx.execute(text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _number(what)})
+        await tx.execute(text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _lock_number(what)})
 
 
 async def wait_for_shared_locks(sql: Sql, what: str) -> None:
-    """Have a lock alone for a moment. In a transaction of its own: what the next one sees is of after that."""
+    """Take the exclusive lock once, in a separate transaction, so that the next transaction sees all rows."""
     async with sql.begin() as tx:
         if sql.dialect == "postgresql":
-            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _number(what)})
+            await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_number(what)})
 
 
-def _number(what: str) -> int:
-    """Locks have numbers there. Two of the same number would wait for each other, and no more than that."""
+def _lock_number(what: str) -> int:
+    """Return the number of an advisory lock. Two names with one number would only wait for each other."""
     return int.from_bytes(hashlib.blake2b(f"plaza {what}".encode(), digest_size=8).digest(), signed=True)

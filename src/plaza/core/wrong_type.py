@@ -1,13 +1,13 @@
-"""Keys of the wrong type: somebody else wrote one, and whatever needs it fails until `plaza audit --repair` mends it.
+"""Explains `WRONGTYPE` errors: another service wrote a key with the wrong type.
 
-Valkey says `WRONGTYPE` and not of which key. The catalogue knows: of all words that were sent, those that name keys are
-asked for their types, and so is every key that has no parts in its name, since on one server a function reaches more
-than it is told. That costs a round trip, and only where something is broken.
+Everything that needs the key fails until `plaza audit --repair` repairs it. Valkey does not name the key in its error.
+So the types of all words of the command that match the catalogue are read, and of every key without parts in its name,
+because on one server a function uses more keys than it is given. That costs one round trip, only after such an error.
 
-A client learns the family, which is in the documents anyway, and that an operator has to act; trying again helps
-nobody, so it is a 500. The name itself may hold what opens a session: it goes to the log, unless nobody may see it.
+The client gets a 500 with the family, which is documented, and the advice for the operator; a retry does not help. The
+key's name goes to the log only, because it can contain a session token, and not even there if the key is secret.
 
-Rights that Valkey's user has lost are the other thing that only an operator can mend; they are told in the same way.
+Missing permissions of the Valkey user are reported in the same way, since only an operator can fix them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from plaza.core.keyspace import Catalogue, Key, KeyAccess
 from plaza.core.valkey import ReplyError, Valkey
 from plaza.core.valkey.calls import command_words
 
-# Words of a command that are looked at; keys come first in it.
-MOST_WORDS: Final = 500
-# A key that every request needs is told of this often, not by every request.
-TOLD_EVERY_SECONDS: Final = 60.0
-MOST_TOLD: Final = 1_000
+# Words of a command that are checked; its keys come first.
+MAX_WORDS: Final = 500
+# A key is logged at most this often, not at every request that needs it.
+LOG_EVERY_SECONDS: Final = 60.0
+MAX_LOGGED_NAMES: Final = 1_000
 
-_DAMAGED: Final = "a key has the wrong type; plaza audit --repair mends it"
-_ADVICE: Final = "Whoever runs this server finds it by `plaza audit`."
+_ADVICE: Final = "The operator can find it with `plaza audit` and fix it with `plaza audit --repair`."
 
-log = structlog.get_logger("plaza.damage")
+log = structlog.get_logger("plaza.wrong_type")
 
 ExplainError = Callable[[Exception], Awaitable[Exception]]
 
@@ -44,52 +43,51 @@ class WrongKeyType(PlazaError):
 
 
 class ValkeyAccessDenied(Unavailable):
-    """Valkey's user may not do what this needs: an operator has changed its rights, and can give them back."""
+    """The Valkey user lacks a permission. An operator can grant it."""
 
-    title, code = "Valkey refuses what this needs", "denied"
+    title, code = "Valkey denies a command that this needs", "denied"
 
 
 async def unexplained(error: Exception) -> Exception:
-    """For who knows no catalogue."""
+    """Return the error unchanged, where there is no catalogue."""
     return error
 
 
 class WrongTypeReporter:
-    """Finds out which key it was, and tells who can do something about it."""
+    """Finds the key of a `WRONGTYPE` error, and logs it."""
 
     def __init__(self, valkey: Valkey, catalogues: Sequence[Catalogue]) -> None:
         self._valkey = valkey
         self._catalogues = catalogues
-        self._always = {key(): key for catalogue in catalogues for _, key in catalogue if not key.parts}
+        self._fixed_names = {key(): key for catalogue in catalogues for _, key in catalogue if not key.parts}
 
     async def explain(self, error: Exception) -> Exception:
-        """The error itself, or what it means if Valkey has met a key of the wrong type: one round trip then. Or if it
-        does not let us do what we ask for."""
+        """Return the error, or a clearer one for a wrong type (one round trip) or a missing permission."""
         if isinstance(error, ReplyError) and error.code in ("NOPERM", "NOAUTH"):
-            _tell(error.message, "Valkey refuses what a request or a job needs", said=error.message)
-            return ValkeyAccessDenied("Valkey does not let this server do that.")
+            _log_once(error.message, "valkey_permission_denied", message=error.message)
+            return ValkeyAccessDenied("The Valkey user of this server lacks a permission.")
         if not is_wrong_type(error):
             return error
-        words = command_words(error.sent, MOST_WORDS)
+        words = command_words(error.sent, MAX_WORDS)
         named = {w: match.key for w in words for catalogue in self._catalogues if (match := catalogue.match(w))}
         found: dict[str, Key] = {}
         with contextlib.suppress(Unavailable):
-            found = await find_wrong_types(self._valkey, named | self._always)
+            found = await find_wrong_types(self._valkey, named | self._fixed_names)
         if not found:
             metrics.DAMAGED_KEYS.labels("unknown").inc()
-            _tell("", _DAMAGED, family="unknown", said=error.message)
-            return WrongKeyType(f"A key behind this has the wrong type. {_ADVICE}")
+            _log_once("", "key_wrong_type", family="unknown", message=error.message)
+            return WrongKeyType(f"A key that this needs has the wrong type. {_ADVICE}")
         family = next(iter(found.values())).pattern
         return WrongKeyType(f"A key of the family {family} has the wrong type. {_ADVICE}", family=family)
 
 
 def is_wrong_type(error: BaseException) -> TypeGuard[ReplyError]:
-    """Whether Valkey has met a key of the wrong type."""
+    """Whether an error is `WRONGTYPE`."""
     return isinstance(error, ReplyError) and error.code == "WRONGTYPE"
 
 
 async def find_wrong_types(valkey: Valkey, names: Mapping[str, Key]) -> dict[str, Key]:
-    """Those of some keys that are not what the catalogue says; each is counted and told. One round trip."""
+    """Return the keys whose type differs from the catalogue; each is counted and logged. One round trip."""
     found: dict[str, Key] = {}
     types = await valkey.batch([("TYPE", name) for name in names])
     for (name, key), type in zip(names.items(), types, strict=True):
@@ -97,18 +95,18 @@ async def find_wrong_types(valkey: Valkey, names: Mapping[str, Key]) -> dict[str
             found[name] = key
             metrics.DAMAGED_KEYS.labels(key.pattern).inc()
             shown = key.pattern if key.read is KeyAccess.NONE or "token" in key.parts else name
-            _tell(name, _DAMAGED, key=shown, family=key.pattern, should_be=key.type, found=type)
+            _log_once(name, "key_wrong_type", key=shown, family=key.pattern, should_be=key.type, found=type)
     return found
 
 
-_TOLD: Final[dict[str, float]] = {}  # when each was told last
+_LOGGED: Final[dict[str, float]] = {}  # when each name was logged last
 
 
-def _tell(name: str, event: str, **words: str) -> None:
+def _log_once(name: str, event: str, **fields: str) -> None:
     now = monotonic()
-    if name in _TOLD and now - _TOLD[name] < TOLD_EVERY_SECONDS:
+    if name in _LOGGED and now - _LOGGED[name] < LOG_EVERY_SECONDS:
         return
-    if len(_TOLD) >= MOST_TOLD:
-        _TOLD.clear()
-    _TOLD[name] = now
-    log.error(event, **words)
+    if len(_LOGGED) >= MAX_LOGGED_NAMES:
+        _LOGGED.clear()
+    _LOGGED[name] = now
+    log.error(event, **fields)

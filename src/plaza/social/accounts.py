@@ -18,7 +18,7 @@ from plaza.core.clock import Clock
 from plaza.core.domain import SignOut
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
-from plaza.core.idempotency import KEPT_MS, IdempotentRequest, KeyReused
+from plaza.core.idempotency import STORED_MS, IdempotentRequest, KeyReused
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
 from plaza.core.sequences import pairs_to_dict
@@ -118,9 +118,9 @@ class Accounts:
         name, now, stamp = new.username, self.clock.now_ms(), self.auth.issue_time_ms(new.username)
         stored, known = await self.valkey.call("HMGET", AUTH_USER(name), "password_hash", "registered")
         key, request, at = (known or "||0").split("|")
-        if key != sent.key or now - int(at) >= KEPT_MS:
+        if key != sent.key or now - int(at) >= STORED_MS:
             raise UsernameTaken("This username is taken. Choose another one.")
-        if request != sent.request or not (await self.passwords.check(stored, new.password)).matches:
+        if request != sent.request_hash or not (await self.passwords.check(stored, new.password)).matches:
             raise KeyReused("Use a new key for a new request.", field="Idempotency-Key")
         token = RefreshToken.new(name)
         reply = await self._sign_in(token, now, stored)
@@ -142,7 +142,7 @@ class Accounts:
             "social_register",
             [USER(name), AUTH_USER(name), USER_LEAVING(name), USER_RENAMING(name)],
             name, now, hashed, token.family, token.stored_value(now),
-            "" if sent is None else f"{sent.key}|{sent.request}|{now}", *fields,
+            "" if sent is None else f"{sent.key}|{sent.request_hash}|{now}", *fields,
         )  # fmt: skip
         return self._signed_in(reply, token, stamp)
 

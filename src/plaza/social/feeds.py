@@ -16,7 +16,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
 from plaza.core.paging import (
-    MOST_LOOKED_AT,
+    MAX_IDS_READ,
     Page,
     PageResult,
     Snapshots,
@@ -94,7 +94,7 @@ class Feeds:
 
     async def _best_visible(self, view: ReadView, key: str, count: int) -> list[FeedItem]:
         """Return the best visible posts although many better ones are hidden. Reads at most 1,000 ids."""
-        ids = await self._top(key, MOST_LOOKED_AT)
+        ids = await self._top(key, MAX_IDS_READ)
 
         async def after(place: int | None, count: int) -> list[tuple[str, int]]:
             first = 0 if place is None else place + 1

@@ -252,7 +252,7 @@ class App:
         if bound.route.idempotency_scope is not None:
             caller = f"{caller} {bound.route.idempotency_scope(request)}"
         keyed = IdempotentRequest.from_request(caller, key, request.method, target, request.body)
-        stored = await idempotency.once(keyed, run)
+        stored = await idempotency.run_once(keyed, run)
         if own:
             return own[0]
         return EncodedResponse(stored.status, with_headers(standard_headers(None), stored.headers), stored.body)
