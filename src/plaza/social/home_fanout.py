@@ -63,7 +63,7 @@ class HomeFanout:
     async def _followers_with_feed(self, author: str) -> AsyncIterator[list[str]]:
         first, last = 0, FOLLOWERS_PER_PAGE - 1
         while names := await self.valkey.call("ZRANGE", USER_FOLLOWERS_RECENT(author), first, first + last):
-            found = await self.valkey.batch([("EXISTS", TMP_HOME_STATE(name)) for name in names])
+            found = await self.valkey.batch([("EXISTS", TMP_HOME(name), TMP_HOME_STATE(name)) for name in names])
             followers = [name for name, exists in zip(names, found, strict=True) if exists]
             if followers:
                 yield followers

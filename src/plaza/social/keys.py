@@ -621,10 +621,10 @@ TMP_HOME_STATE = Key(
     "What the cached home feed contains.",
     contains=(
         "`upto` → posts created before are merged; `floor` → complete from this time on ('' if it has all posts); "
-        "`follows` → number and time of the follows that it was built from"
+        "`follows` → number and time of the follows that it was built from; `empty` → 1 if it has no posts, so no key"
     ),
     owner="username",
-    element_regex="upto|floor|follows",
+    element_regex="upto|floor|follows|empty",
     lifetime="15 minutes after the last read",
     ttl_seconds=HOME_SECONDS,
     read=SELF,

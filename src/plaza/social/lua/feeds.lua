@@ -49,9 +49,21 @@ local function follows_version(recent)
   return redis.call('ZCARD', recent) .. ':' .. (latest[2] or '')
 end
 
+-- `tmp:home` is a documented key: another service may rebuild, expire or delete it at any time. Plaza sets the expiry of
+-- the feed and of its state in one command, so a feed that another service touched expires at another time than its
+-- state. An empty feed has no key; `empty` tells it from a deleted one.
 local function expire_home(home, state, seconds)
-  redis.call('EXPIRE', home, seconds)
   redis.call('EXPIRE', state, seconds)
+  if redis.call('EXPIRE', home, seconds) == 1 then
+    redis.call('HDEL', state, 'empty')
+  else
+    redis.call('HSET', state, 'empty', 1)
+  end
+end
+
+local function is_own_home(home, state)
+  if exists(home) then return redis.call('PEXPIRETIME', home) == redis.call('PEXPIRETIME', state) end
+  return redis.call('HEXISTS', state, 'empty') == 1
 end
 
 local function cut_home(home, state)
@@ -89,7 +101,7 @@ end
 command('home_open', function(keys, args)
   local home, state, following, recent, explore = unpack(keys)
   local follows, at = follows_version(recent), now(args[1])
-  if redis.call('HGET', state, 'follows') ~= follows then
+  if redis.call('HGET', state, 'follows') ~= follows or not is_own_home(home, state) then
     return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)}
   end
   expire_home(home, state, args[2])
@@ -125,7 +137,7 @@ end)
 -- KEYS home, state   ARGV TTL in seconds, upto, score, post, count, then score, post, …   Reply as home_open's page
 command('home_merge', function(keys, args)
   local home, state = keys[1], keys[2]
-  if not exists(state) then return {'gone'} end
+  if not is_own_home(home, state) then return {'gone'} end
   add_rows(home, args, 6)
   redis.call('HSET', state, 'upto', args[2])
   expire_home(home, state, args[1])
@@ -133,13 +145,15 @@ command('home_merge', function(keys, args)
   return home_page(home, state, args, 3)
 end)
 
--- home_push: add a new post to a feed that exists, without extending its TTL.
--- KEYS home, state   ARGV score, post
+-- home_push: add new posts to a feed that exists, also to one that another service built. Its expiry does not change.
+-- KEYS home, state   ARGV score, post, …
 command('home_push', function(keys, args)
-  local left = redis.call('PTTL', keys[2])
-  if left <= 0 then return 0 end
-  redis.call('ZADD', keys[1], args[1], args[2])
-  redis.call('PEXPIRE', keys[1], left)
+  local home, state = keys[1], keys[2]
+  if exists(home) then return redis.call('ZADD', home, unpack(args)) end
+  if not is_own_home(home, state) then return 0 end
+  redis.call('ZADD', home, unpack(args))
+  redis.call('PEXPIREAT', home, redis.call('PEXPIRETIME', state))
+  redis.call('HDEL', state, 'empty')
   return 1
 end)
 
