@@ -14,6 +14,7 @@ from plaza.core.auth import API, Actor
 from plaza.core.errors import Forbidden, Invalid, TooFast
 from plaza.core.functions import Functions
 from plaza.core.paging import Page
+from plaza.core.password_strength import WeakPassword
 from plaza.core.rate_limits import Limiter
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from plaza.social.accounts import MAX_SESSIONS
@@ -27,6 +28,7 @@ from plaza.social.model import (
     UsernameTaken,
     WrongPassword,
 )
+from tests.http_servers import is_problem
 from tests.social.conftest import ADMIN, Social
 
 REGISTRATION = Registration(username="ana", password="correct horse", display_name="Ana", email="ana@mail.example")
@@ -291,3 +293,15 @@ async def test_ten_wrong_tries_at_one_name_are_enough(social: Social) -> None:
             await social.accounts.login(PasswordLogin("ana", "guess"), "203.0.113.9")
     with pytest.raises(TooFast):
         await social.accounts.login(PasswordLogin("ana", "correct horse"), "203.0.113.9")
+
+
+async def test_weak_passwords_are_refused_wherever_one_is_set(social: Social, http: httpx.AsyncClient) -> None:
+    registration = {"username": "ana", "password": "password1"}
+    is_problem(await http.post("/auth/register", json=registration), 422, "weak_password")
+    registered = await http.post("/auth/register", json={"username": "ana", "password": "correct horse"})
+    headers = {"authorization": f"Bearer {registered.json()['access_token']}"}
+    change = {"old": "correct horse", "new": "qwertyuiop"}
+    problem = is_problem(await http.post("/auth/password", json=change, headers=headers), 422, "weak_password")
+    assert problem["field"] == "new"
+    with pytest.raises(WeakPassword):
+        await social.accounts.set_password("ana", "12345678")

@@ -25,6 +25,7 @@ import bcrypt
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from plaza.core.errors import Unavailable
+from plaza.core.password_strength import require_strong
 
 T = TypeVar("T")
 
@@ -66,8 +67,13 @@ class Passwords:
         self._dummy_hash = _dummy_hash()
 
     async def hash(self, password: str) -> str:
-        """The hash to store in place of the password."""
+        """Return the hash to store instead of the password."""
         return await self._run(lambda: HASHER.hash(_bytes(password)))
+
+    async def hash_new(self, password: str, username: str, field: str = "password") -> str:
+        """Return the hash of a user's new password, or raise `WeakPassword` for this field of the request."""
+        await self._run(lambda: require_strong(password, username, field))
+        return await self.hash(password)
 
     async def check(self, stored: str | None, password: str) -> PasswordCheck:
         """Compare a password with a stored hash.

@@ -135,7 +135,7 @@ class Accounts:
         require_username(new.username)
         await self.limiter.take("auth", new.username, address)
         stamp, now = self.auth.issue_time_ms(new.username), self.clock.now_ms()
-        hashed = await self.passwords.hash(new.password)
+        hashed = await self.passwords.hash_new(new.password, new.username)
         token, name = RefreshToken.new(new.username), new.username
         fields = [part for name, value in new.changes().items() if value is not None for part in (name, value)]
         reply = await self.functions.run(
@@ -208,7 +208,7 @@ class Accounts:
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
         if not (await self.passwords.check(stored, change.old)).matches:
             raise Forbidden("The old password is wrong.", field="old")
-        token, hashed = RefreshToken.new(name), await self.passwords.hash(change.new)
+        token, hashed = RefreshToken.new(name), await self.passwords.hash_new(change.new, name, "new")
         reply = await self._replace_password(name, stored, hashed, token.family, token.stored_value(now))
         if not reply:
             raise Forbidden("The old password is wrong.", field="old")
@@ -219,7 +219,7 @@ class Accounts:
         require_username(username)
         if not 8 <= len(password) <= 256:
             raise Invalid("A password must have 8 to 256 characters.", field="password")
-        hashed = await self.passwords.hash(password)
+        hashed = await self.passwords.hash_new(password, username)
         await self._replace_password(username, "", hashed, "", "")
 
     async def _replace_password(self, name: str, *args: str) -> list[str]:

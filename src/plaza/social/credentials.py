@@ -98,7 +98,7 @@ class Credentials:
 
     async def set_password(self, username: str, password: str) -> None:
         """Set a user's password and end every session that refreshes tokens. One round trip."""
-        hashed = await self._passwords.hash(password)
+        hashed = await self._passwords.hash_new(password, username)
         await self._functions.run("social_change_password", [USER(username), AUTH_USER(username)], "", hashed, "", "")
 
     async def actor(self, username: str) -> Actor | None:
