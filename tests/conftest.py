@@ -1,10 +1,9 @@
-"""What every test may ask for: real servers, started once for all and emptied between tests.
+"""Fixtures for all tests: real servers, started once and emptied between tests.
 
-A service's test asks for `valkey` and so runs twice: on one server and on a cluster of three primaries. It names keys
-by the catalogue (`POST_LIKES(post)`), never by hand, since on the cluster they carry braces. `redis_client` is a plain
-redis-py client of the same place, to see what other services would see. `sql` likewise runs a test on SQLite and on
-PostgreSQL, each test in a new database with all of Plaza's tables. A test that is about one of them alone asks for
-`server`, `cluster` or `postgres`.
+A test that uses `valkey` runs twice: on one server and on a cluster of three primaries. Take key names from the
+catalogue (`POST_LIKES(post)`), since on a cluster they have braces. `redis_client` is a plain redis-py client of
+the same server, which sees what other services see. A test that uses `sql` runs on SQLite and on PostgreSQL, in a new
+database with all of Plaza's tables. A test for one of them only uses `server`, `cluster` or `postgres`.
 """
 
 from __future__ import annotations
@@ -32,12 +31,11 @@ from tests.postgres import Postgres, running_postgres
 from tests.servers import Cluster, Server, running_cluster, running_server
 from tests.timeouts import TIME_LIMIT_MS, TIME_LIMIT_SECONDS, connect_for_test
 
-# Tests start a hundred processes of Plaza. The first one keeps what it compiled for all others, also where the
-# environment asks not to: a quarter of a start is compiling.
+# Tests start about a hundred Plaza processes. Let them share compiled bytecode: compiling is a quarter of a start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# While test modules are read: a collection that runs Python code in the middle of reading one makes CPython 3.11 end
-# with a SystemError (gh-106905).
+# During collection of the tests: a garbage collection that runs Python code while a module is parsed makes CPython 3.11
+# fail with a SystemError (gh-106905).
 gc.disable()
 
 
@@ -45,21 +43,20 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-# The same code meets the same examples, however slow the machine is and whatever an earlier run has left behind.
-# `pytest --hypothesis-profile=explore` looks for new ones.
+# Examples are the same in every run, on any machine. `pytest --hypothesis-profile=explore` searches for new ones.
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 hypothesis.settings.register_profile("explore", deadline=None, database=None, suppress_health_check=SLOW)
 hypothesis.settings.register_profile("plaza", hypothesis.settings.get_profile("explore"), derandomize=True)
 hypothesis.settings.load_profile("plaza")
 
 
-# Of a day, left for a test that has not set its clock. Challenges end, days count and salts change at midnight (UTC).
+# A test does not start this shortly before midnight (UTC), when challenges end, days are counted and salts change.
 LATE_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
 def within_one_day() -> None:
-    """A test begins and ends on the same day: one that comes too late in the day waits for the next."""
+    """A test starts and ends on the same day: shortly before midnight it waits for the next day."""
     left = 86_400 - time.time() % 86_400
     if left < LATE_SECONDS:
         time.sleep(left)
@@ -67,7 +64,7 @@ def within_one_day() -> None:
 
 @pytest.fixture
 def busy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for a turn to write, behind a hundred others and a slow disk, waits longer than in service."""
+    """Longer SQL waits, for tests with a hundred concurrent writers on a slow disk."""
     monkeypatch.setattr(sql_module, "POOL_WAIT_SECONDS", TIME_LIMIT_SECONDS)
     monkeypatch.setattr(sql_module, "BUSY_WAIT_MS", round(TIME_LIMIT_MS))
 
@@ -85,7 +82,7 @@ def session_server() -> Iterator[Server]:
 
 @pytest.fixture
 def server(session_server: Server) -> Server:
-    """One Valkey, empty."""
+    """One empty Valkey server."""
     with session_server.redis_client() as client:
         client.flushall()
         client.execute_command("FUNCTION", "FLUSH")
@@ -100,21 +97,21 @@ def session_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(session_cluster: Cluster) -> Cluster:
-    """Three primaries that share the slots, all empty."""
+    """An empty cluster of three primaries."""
     session_cluster.flush()
     return session_cluster
 
 
 @pytest.fixture(params=["server", "cluster"])
 def place(request: pytest.FixtureRequest) -> Server | Cluster:
-    """Where Valkey is: one server, then a cluster."""
+    """The Valkey under test: one server, then a cluster."""
     found: Server | Cluster = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
 async def redis_client(place: Server | Cluster) -> AsyncIterator[Any]:
-    """redis-py, asynchronous, knowing nothing of Plaza."""
+    """An asyncio redis-py client, which sees what other services see."""
     client: Any
     if isinstance(place, Cluster):
         client = redis.asyncio.RedisCluster(host="127.0.0.1", port=place.nodes[0].port, decode_responses=True)
@@ -126,7 +123,7 @@ async def redis_client(place: Server | Cluster) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def valkey(place: Server | Cluster) -> AsyncIterator[Valkey]:
-    """Our own connection to that place, with names in its layout."""
+    """Plaza's connection to `place`, with key names in its layout."""
     use_layout(Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN)
     valkey = await connect_for_test(place.url)
     yield valkey
@@ -142,7 +139,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def sql_settings(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Settings]:
-    """Settings that name an empty database: SQLite, then PostgreSQL."""
+    """Settings with an empty database: SQLite, then PostgreSQL."""
     if request.param == "sqlite":
         yield Settings(data_dir=tmp_path)
     else:

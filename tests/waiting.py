@@ -1,4 +1,4 @@
-"""Waiting for what must become true, instead of for a guessed while."""
+"""Waits for conditions, instead of a guessed time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.timeouts import TIME_LIMIT_SECONDS
 
 
 async def eventually(check: Callable[[], Any]) -> Any:
-    """What `check` gives (awaited if need be) as soon as that is true; an assertion fails if it never is."""
+    """Call `check` (and await its result) until it is true, and return the result. Fails after the time limit."""
     deadline = asyncio.get_running_loop().time() + TIME_LIMIT_SECONDS
     while True:
         result = check()

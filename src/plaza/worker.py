@@ -141,7 +141,7 @@ def core_timers(functions: Functions, events: Events, consumers: Sequence[Consum
         return f"{sum([await events.trim(stream) for stream in streams])} events removed"
 
     async def settle(_: Lease) -> str:
-        return f"{await functions.outbox.recover()} owners settled"
+        return f"{await functions.outbox_recovery.recover()} owners settled"
 
     async def remove_libraries(_: Lease) -> str:
         return f"{len(await functions.remove_unused_libraries())} libraries removed"

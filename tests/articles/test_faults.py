@@ -49,7 +49,7 @@ async def test_a_worker_settles_the_vote_of_a_dead_caller(
     await run_without_projections(functions, "articles_vote", keys, article.id, "ben", "up", now, 0)
     member = f"article:{article.id}"
     assert await redis_client.zscore(ARTICLES_BY_SCORE(), member) == article.time + 432
-    assert await functions.outbox.recover(abandoned_ms=0) == 1
+    assert await functions.outbox_recovery.recover(abandoned_ms=0) == 1
     assert await redis_client.zscore(ARTICLES_BY_SCORE(), member) == article.time + 2 * 432
     assert await redis_client.zscore(USER_VOTES("ben"), member) == 1
 
@@ -60,7 +60,7 @@ async def test_a_worker_completes_the_post_of_a_dead_caller(functions: Functions
     fields = ["A title", "https://example.com/", "ana", "1700000000.000", "news"]
     await run_without_projections(functions, "articles_create", keys, 1, *fields)
     assert await redis_client.zcard(ARTICLES_BY_TIME()) == 0
-    await functions.outbox.recover(abandoned_ms=0)
+    await functions.outbox_recovery.recover(abandoned_ms=0)
     assert await redis_client.zrange(ARTICLES_BY_TIME(), 0, -1) == ["article:1"]
     assert await redis_client.smembers(GROUP("news")) == {"article:1"}
     assert await redis_client.zscore(GROUPS(), "news") == 1
@@ -79,7 +79,7 @@ async def test_a_cancelled_vote_is_done_completely_or_not_at_all(
     await articles.vote(user("last"), article.id, "up")
     await functions.outbox.drain()
     if functions.valkey.clustered:
-        await functions.outbox.recover(abandoned_ms=0)
+        await functions.outbox_recovery.recover(abandoned_ms=0)
     await assert_scores_match_votes(redis_client, [article.id])
 
 
@@ -126,5 +126,5 @@ async def test_lost_connections_fail_requests_but_keep_scores_correct(
     await asyncio.gather(*voting)
     await functions.outbox.drain()
     if functions.valkey.clustered:
-        await functions.outbox.recover(abandoned_ms=0)
+        await functions.outbox_recovery.recover(abandoned_ms=0)
     await assert_scores_match_votes(redis_client, ids)

@@ -124,7 +124,7 @@ async def test_ten_thousand_concurrent_votes_leave_correct_scores(
     await asyncio.gather(*(articles.vote(*call) for call in calls))
     # On a busy machine some projections may have missed their deadline; then a worker applies them.
     await articles.functions.outbox.drain()
-    await articles.functions.outbox.recover(0)
+    await articles.functions.outbox_recovery.recover(0)
     for id in ids:
         ups, downs, votes, score = await stored_votes(redis_client, id)
         posted = float(await redis_client.hget(ARTICLE(id), "time"))

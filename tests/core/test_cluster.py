@@ -21,7 +21,7 @@ from plaza.core.keyspace import Layout, use_layout
 from plaza.core.valkey import REQUEST_USAGE, ConnectionLost, ReplyError, RequestUsage, Valkey, connect
 from plaza.core.valkey.slots import first_key, key_slot
 from tests.core import ledger
-from tests.servers import SILENT_MS, Cluster, Server, running_cluster
+from tests.servers import NODE_TIMEOUT_MS, Cluster, Server, running_cluster
 from tests.timeouts import connect_for_test, connect_with_retries, within_time_limit
 from tests.waiting import eventually as _until
 
@@ -327,7 +327,7 @@ async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valke
         assert None in news  # tracked keys may have changed meanwhile
     dead.start()
     for node in changing.nodes:
-        _ask(node, "CONFIG", "SET", "cluster-node-timeout", SILENT_MS)
+        _ask(node, "CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_MS)
     await _until(lambda: _replicated(changing))
 
 

@@ -199,7 +199,7 @@ async def recover_all(valkey: Valkey) -> None:
     worker = await functions_stopped_by(valkey, no_stop, projection_ms=100)
     await asyncio.sleep(0.35)
     for _ in range(10):  # commands performed by a recovery write entries of their own
-        if not await worker.outbox.recover(abandoned_ms=300):
+        if not await worker.outbox_recovery.recover(abandoned_ms=300):
             return
     raise AssertionError("recovery does not end")
 
@@ -230,7 +230,7 @@ async def test_an_unreadable_entry_does_not_block_others(valkey: Valkey, redis_c
         await put(functions, "b1", "s1", "nut", 3)
     worker = await functions_stopped_by(valkey, no_stop, projection_ms=100)
     await asyncio.sleep(0.35)
-    assert await worker.outbox.recover(abandoned_ms=300) == 1
+    assert await worker.outbox_recovery.recover(abandoned_ms=300) == 1
     assert redis_client.zscore(SHELVES_TOP(), "s1") == 3
 
 
@@ -263,7 +263,7 @@ async def test_a_worker_ignores_entries_of_live_callers(valkey: Valkey, redis_cl
     operation = asyncio.create_task(put(await functions_stopped_by(valkey, stop), "b1", "s1", "nut", 3))
     await stop.arrived.wait()
     worker = await functions_stopped_by(valkey, no_stop)
-    assert await worker.outbox.recover() == 0
+    assert await worker.outbox_recovery.recover() == 0
     assert pending_keys(redis_client)
     stop.released.set()
     await operation
@@ -289,5 +289,5 @@ async def test_waiting_for_a_popular_name_ends(valkey: Valkey) -> None:
     entry_json = {"at": 10**15, "todo": [json.dumps(["shelved", "b1", "zoe"])]}
     await valkey.multi([("HSET", entry.pending, "op", json.dumps(entry_json)), ("SADD", entry.slot, entry.pending)])
     async with within_time_limit():
-        await functions.outbox.wait_until_settled("zoe", abandoned_ms=200)
+        await functions.outbox_recovery.wait_until_settled("zoe", abandoned_ms=200)
     assert await valkey.call("HEXISTS", entry.pending, "op")  # a live caller owns it

@@ -151,11 +151,11 @@ async def test_a_worker_finishes_the_login_of_a_process_that_died(
         """The process is gone: nothing follows from what it has begun."""
 
     with monkeypatch.context() as patch:
-        patch.setattr(shop.functions.outbox, "_settle", die)
+        patch.setattr(shop.functions.outbox, "settle", die)
         token = await shop.login("ana", guest)
     with cluster.redis_client() as redis_client:
         assert redis_client.hgetall(LOGIN_TOKENS()) == {}
-        while await shop.functions.outbox.recover(abandoned_ms=0):
+        while await shop.functions.outbox_recovery.recover(abandoned_ms=0):
             await shop.functions.outbox.drain()
         assert redis_client.hgetall(LOGIN_TOKENS()) == {token: "ana"}
         assert redis_client.zrange(RECENT_TOKENS(), 0, -1) == [token]

@@ -54,7 +54,7 @@ async def all_is_heard(place: Server | Cluster, clients: int) -> None:
 
 async def settled(social: Social) -> bool:
     """Settle what the dead left; whether nothing was left any more."""
-    return not await social.functions.outbox.recover(0)
+    return not await social.functions.outbox_recovery.recover(0)
 
 
 async def test_counters_are_true_after_processes_were_killed_in_the_middle(

@@ -22,6 +22,7 @@ from plaza.core import keys as core
 from plaza.core.errors import PlazaError, Unavailable
 from plaza.core.keyspace import Catalogue, Layout, join_catalogues
 from plaza.core.outbox import Outbox
+from plaza.core.outbox_recovery import OutboxRecovery
 from plaza.core.valkey import Arg, ReplyError, Valkey
 from plaza.core.valkey.calls import with_command
 from plaza.core.valkey.connection import pack
@@ -128,6 +129,7 @@ class Functions:
         layout = Layout.BRACES if valkey.clustered else Layout.PLAIN
         self.built = {library.name: library.build(layout, projection_ms) for library in libraries}
         self.outbox = Outbox(self._run, valkey)
+        self.outbox_recovery = OutboxRecovery(self._run, valkey, self.outbox)
 
     async def load(self) -> None:
         """Load the libraries on every primary that lacks them, and remove those of older generations."""

@@ -7,9 +7,9 @@ projection updates (`prelude.lua` computes them). The caller applies the updates
     2  apply           each update on its own node, in parallel; commands of other owners start here too
     3  settle          removes the entry, or returns updates that must be computed again
 
-If the caller dies, the entry stays, and `recover` in a worker completes it. A node rejects an update that arrives after
-its deadline, and a worker recovers only entries much older than that deadline. So no update arrives after the
-worker's. A caller that only lost a connection does not wait that long: it kills the old connection on the server
+If the caller dies, the entry stays, and a worker recovers it (`outbox_recovery.py`). A node rejects an update that
+arrives after its deadline, and a worker recovers only entries much older than that deadline. So no update arrives after
+the worker's. A caller that only lost a connection does not wait that long: it kills the old connection on the server
 (`valkey/connection_fencing.py`), then computes its updates again.
 """
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -27,30 +26,16 @@ from functools import cache
 from time import monotonic
 from typing import Any
 
-import structlog
-
 from plaza.core import keys as core
 from plaza.core.errors import Conflict, Unavailable
-from plaza.core.sequences import chunks
 from plaza.core.valkey import Arg, Valkey
 from plaza.core.valkey.slots import SLOTS, hash_tag, key_slot
 
-# The caller of an entry this old is dead: three times PROJECTION_MS, which allows for clocks that differ.
-ABANDONED_MS = 15_000
-
-# How long a caller retries when a node is overloaded. Below ABANDONED_MS: after that a worker owns the entry.
+# How long a caller retries when a node is overloaded. Shorter than ABANDONED_MS of the recovery, which then takes over.
 RETRY_SECONDS = 10
 
 # With more operations than this in progress, `run_deferred` waits for its own, so that the backlog stays bounded.
 MAX_IN_PROGRESS = 500
-
-# How often `wait_until_settled` checks again.
-SETTLED_POLL_SECONDS = 0.1
-
-# Slots read in one batch: reading all of them takes 32 batches.
-SLOTS_PER_BATCH = 512
-
-log = structlog.get_logger("plaza.outbox")
 
 Run = Callable[[str, Sequence[str], Sequence[Arg]], Awaitable[Any]]
 
@@ -70,7 +55,7 @@ class OutboxEntry:
     @classmethod
     def for_key(cls, library: str, key: str) -> OutboxEntry:
         tag = hash_tag(key.encode()).decode()
-        return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(_slot_tags()[key_slot(tag)]))
+        return cls(library, core.PENDING(library, tag), core.PENDING_SLOT(slot_tags()[key_slot(tag)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +77,7 @@ class Outbox:
     def __init__(self, run: Run, valkey: Valkey) -> None:
         self._run = run
         self._valkey = valkey
-        self._ops = map(f"{secrets.token_hex(6)}-{{}}".format, itertools.count())
+        self.operation_ids = map(f"{secrets.token_hex(6)}-{{}}".format, itertools.count())
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, command: str, keys: Sequence[str], args: Sequence[Arg], deadline: str = "") -> Any:
@@ -115,7 +100,7 @@ class Outbox:
     ) -> tuple[Any, asyncio.Task[None] | None]:
         """Run a command. Returns its reply and the task that settles it, if it has updates."""
         library = command.partition("_")[0]
-        entry, op = OutboxEntry.for_key(library, keys[0]), next(self._ops)
+        entry, op = OutboxEntry.for_key(library, keys[0]), next(self.operation_ids)
         # A command that follows from another one is retried; a caller's own command may fail as overloaded.
         run = self._run_with_retries if deadline else self._run
         try:
@@ -128,7 +113,7 @@ class Outbox:
             raise
         if len(reply) == 1:
             return reply[0], None
-        return reply[0], self._in_background(self._settle(entry, PendingUpdates.from_reply(reply[1])))
+        return reply[0], self._in_background(self.settle(entry, PendingUpdates.from_reply(reply[1])))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -136,7 +121,7 @@ class Outbox:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _settle(self, entry: OutboxEntry, updates: PendingUpdates) -> None:
+    async def settle(self, entry: OutboxEntry, updates: PendingUpdates) -> None:
         """Apply and settle until nothing is left to compute again. If a node is away, a worker does it later."""
         try:
             again: PendingUpdates | None = updates
@@ -188,7 +173,7 @@ class Outbox:
         """Settle a command whose reply was lost with its connection. If it ran, its outbox entry exists."""
         with contextlib.suppress(Unavailable):
             if await _is_connection_dead(error) and (reply := await self._settle_once(entry, op, 1)):
-                await self._settle(entry, PendingUpdates.from_reply(reply))
+                await self.settle(entry, PendingUpdates.from_reply(reply))
 
     async def _run_with_retries(self, function: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
         """Run a function; while it fails without having run, as on an overloaded node, try again for a while."""
@@ -200,55 +185,6 @@ class Outbox:
                 if getattr(error, "may_have_run", True) or monotonic() > until:
                     raise
             await asyncio.sleep(random.uniform(0.02, 0.2))
-
-    async def recover(self, abandoned_ms: int = ABANDONED_MS) -> int:
-        """Settle the outbox entries of callers that died. Returns how many owners had some."""
-        owners = [owner for tags in chunks(_slot_tags(), SLOTS_PER_BATCH) for owner in await self._owners(tags)]
-        return sum([await self._try_recover_owner(slot, pending, abandoned_ms) for slot, pending in owners])
-
-    async def _try_recover_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
-        try:
-            return await self._recover_owner(slot, pending, abandoned_ms)
-        except Unavailable:
-            raise
-        except Exception:
-            # One entry that is unreadable, or whose domain is not installed here, must not block the others.
-            log.exception("outbox_entry_unreadable", pending=pending)
-            return False
-
-    async def _owners(self, tags: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the owners with outbox entries in some slots, as (set of the slot, hash of the owner)."""
-        slots = [core.PENDING_SLOT(tag) for tag in tags]
-        members = await self._valkey.batch([("SMEMBERS", slot) for slot in slots])
-        return [(slot, pending) for slot, found in zip(slots, members, strict=True) for pending in found]
-
-    async def _recover_owner(self, slot: str, pending: str, abandoned_ms: int) -> bool:
-        library = pending.split(":")[1]
-        entry = OutboxEntry(library, pending, slot)
-        reply = await self._run(f"{library}_recover", [pending, slot], [next(self._ops), abandoned_ms])
-        if not reply:
-            return False
-        await self._settle(entry, PendingUpdates.from_reply(reply))
-        return True
-
-    async def wait_until_settled(self, name: str, abandoned_ms: int = ABANDONED_MS) -> None:
-        """Wait until no outbox entry contains a name, such as a username.
-
-        A popular name has entries at every moment. What started before this call is settled after two times
-        `abandoned_ms` at the latest, so the wait ends then.
-        """
-        until = monotonic() + 2 * abandoned_ms / 1000
-        while self._valkey.clustered and monotonic() < until and await self._has_entry_with(name):
-            if not await self.recover(abandoned_ms):
-                await asyncio.sleep(SETTLED_POLL_SECONDS)
-
-    async def _has_entry_with(self, name: str) -> bool:
-        for tags in chunks(_slot_tags(), SLOTS_PER_BATCH):
-            owners = [pending for _, pending in await self._owners(tags)]
-            for fields in await self._valkey.batch([("HVALS", pending) for pending in owners]):
-                if any(name in _words(entry) for entry in fields if entry.startswith("{")):
-                    return True
-        return False
 
     @property
     def in_progress(self) -> int:
@@ -267,18 +203,13 @@ async def _is_connection_dead(error: BaseException) -> bool:
     return fenced is not None and await fenced.kill()
 
 
-def _words(entry: str) -> set[str]:
-    """Return every word of the updates in an outbox entry."""
-    return {word for update in json.loads(entry)["todo"] for word in json.loads(update)}
-
-
 def _parse_perform(library: str, command: list[str]) -> tuple[str, list[str], list[str]]:
     count = int(command[2])
     return f"{library}_{command[1]}", command[3 : 3 + count], command[3 + count :]
 
 
 @cache
-def _slot_tags() -> list[str]:
+def slot_tags() -> list[str]:
     """Return for every slot a short hash tag, so that a key can be placed in the slot of any owner."""
     tags: dict[int, str] = {}
     letters = "0123456789abcdefghijklmnopqrstuvwxyz"

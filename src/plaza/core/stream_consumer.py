@@ -137,7 +137,7 @@ class StreamConsumer:
         """Pause. The try does not count, since the event is not the cause; the next event would fail too."""
         pause = min(self.consumer.retry_seconds * 2**self._pauses, MAX_PAUSE_SECONDS, self._max_wait())
         if self._pauses == 0:
-            log.warning("event_handler_unavailable", error=str(error), **self._log_fields(event))
+            log.warning("event_handler_unavailable", error=str(error), **_log_fields(self.consumer, event))
         self._pauses = min(self._pauses + 1, 20)
         await self._call("uncount_try", event.id)
         heapq.heappush(self._retries, (monotonic() + pause, event.id))
@@ -147,7 +147,7 @@ class StreamConsumer:
 
     async def _fail(self, event: Event, error: Exception) -> None:
         self._failed.inc()
-        log.error("event_failed", exc_info=error, tries=event.tries, **self._log_fields(event))
+        log.error("event_failed", exc_info=error, tries=event.tries, **_log_fields(self.consumer, event))
         if event.tries >= self.consumer.max_tries:
             await self._dead_letter(event, _reason(error, self.consumer.timeout_seconds))
             return
@@ -162,7 +162,7 @@ class StreamConsumer:
         if await self._functions.run(
             "events_dead_letter", keys, *self._group_and_name, event.id, reason, MAX_DEAD_EVENTS
         ):
-            log.error("event_dead", reason=reason, **self._log_fields(event))
+            log.error("event_dead", reason=reason, **_log_fields(self.consumer, event))
             self._dead.inc()
 
     async def _touch(self, unhandled: set[str]) -> None:
@@ -177,8 +177,9 @@ class StreamConsumer:
     async def _call(self, command: str, *args: Any) -> Any:
         return await self._functions.run(f"events_{command}", [self.consumer.key], *self._group_and_name, *args)
 
-    def _log_fields(self, event: Event) -> dict[str, str]:
-        return {"stream": event.stream, "group": self.consumer.group, "id": event.id}
+
+def _log_fields(consumer: Consumer, event: Event) -> dict[str, str]:
+    return {"stream": event.stream, "group": consumer.group, "id": event.id}
 
 
 def _reason(error: Exception, timeout_seconds: float) -> str:

@@ -127,7 +127,7 @@ class AccountRenaming:
 
     async def _settle_writes(self, old: str) -> None:
         """Wait for what the old username's requests have begun, which would write the old name again."""
-        await self.functions.outbox.wait_until_settled(old)
+        await self.functions.outbox_recovery.wait_until_settled(old)
         await self._social.fanout.remove_deleted_posts()
 
     async def _open_new_account(self, names: Rename) -> None:

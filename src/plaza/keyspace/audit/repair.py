@@ -95,7 +95,7 @@ class Repairer:
             self._done.pop(next(iter(self._done)))
         self._done[plan] = None
         if not plan.calls:
-            await self._functions.outbox.recover()
+            await self._functions.outbox_recovery.recover()
         for command, key, args in plan.calls:
             now = [] if command.startswith("audit_") else [self._clock.now_ms()]
             await self._functions.run(command, [key], *now, *args)
