@@ -72,10 +72,10 @@ async def town() -> AsyncIterator[tuple[Plaza, SocialLoader]]:
 
 
 async def run() -> None:
-    people, whole, pieces, follows = Spent(), Spent(), Spent(), Spent()
+    users, whole, pieces, follows = Spent(), Spent(), Spent(), Spent()
     async with town() as (ours, part), town() as (theirs, other):
         for batch in range(USERS // BATCH):
-            await people.on(ours, part.users, batch, BATCH)
+            await users.on(ours, part.users, batch, BATCH)
             await other.users(batch, BATCH)
         for batch in range(POSTS // BATCH):
             await whole.on(ours, part.posts, batch, BATCH)
@@ -85,7 +85,7 @@ async def run() -> None:
     print("plaza demo, for each record")
     print(f"  {'':28}{'records':>10}{'Valkey µs':>14}{'Python µs':>14}{'records/s':>14}")
     for name, spent in (
-        ("people", people),
+        ("people", users),
         ("posts, whole", whole),
         ("posts, in pieces", pieces),
         ("follows", follows),

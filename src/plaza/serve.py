@@ -37,7 +37,7 @@ from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse_url
-from plaza.demo.service import ask_for, suits
+from plaza.demo.service import may_load_demo, request_demo
 from plaza.valkey_discovery import open_connection, wait_for_server
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ async def completes_before(work: asyncio.Future[Any], event: asyncio.Event) -> b
 def serve(settings: Settings, *, empty: bool = False) -> int:
     """Run `plaza serve` until a signal. Returns the exit status."""
     with listen(settings.host, settings.port) as sock:
-        return uvloop.run(_serve(settings, sock, may_load_demo=not empty and suits(settings)))
+        return uvloop.run(_serve(settings, sock, may_load_demo=not empty and may_load_demo(settings)))
 
 
 async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool) -> int:
@@ -124,7 +124,7 @@ async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool
 async def _request_demo(settings: Settings) -> bool:
     """Request demo data if Valkey is empty; a worker loads it later. Returns whether it was requested."""
     async with open_connection(settings.valkey_url) as valkey:
-        return await ask_for(valkey, Clock().now_ms())
+        return await request_demo(valkey, Clock().now_ms())
 
 
 @asynccontextmanager

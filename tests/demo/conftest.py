@@ -16,8 +16,18 @@ from tests.postgres import Postgres
 from tests.servers import Cluster, Server
 from tests.social.consistency import Facts, read_all
 
-# What the passing of time, a worker's turn or a second start changes though nobody did anything.
-PASSING = {"libraries", "job", "lease", "fence", "demo_runs", "hashtag_ranked", "ranking_due", "clg_turn", "row_state"}
+# Keys that time, a worker or a second start changes without any request.
+CHANGING_KEYS = {
+    "libraries",
+    "job",
+    "lease",
+    "fence",
+    "demo_runs",
+    "hashtag_ranked",
+    "ranking_due",
+    "clg_turn",
+    "row_state",
+}
 
 
 @pytest.fixture
@@ -42,8 +52,8 @@ def demo(plaza: Plaza) -> Demo:
     return plaza.get(Demo)
 
 
-class Whole:
-    """Every domain's catalogue, asked one after the other."""
+class AllCatalogues:
+    """The catalogues of all domains."""
 
     def __iter__(self) -> Iterator[tuple[str, Key]]:
         return (pair for catalogue in catalogues() for pair in catalogue)
@@ -52,12 +62,12 @@ class Whole:
         return next(filter(None, (catalogue.match(name) for catalogue in catalogues())), None)
 
 
-async def everything(redis_client: Any) -> Facts:
-    """All keys, as a plain Redis client reads them. One that nobody declared fails."""
-    return await read_all(redis_client, Whole())
+async def read_all_keys(redis_client: Any) -> Facts:
+    """Return all keys, read with a plain client. An undeclared key fails the test."""
+    return await read_all(redis_client, AllCatalogues())
 
 
-def lasting(facts: Facts) -> Facts:
-    """What must be the same after the same was done once more, however long that took."""
-    brief = {name for name, key in Whole() if key.ttl_seconds is not None and key.ttl_seconds <= 3_600}
-    return {family: keys for family, keys in facts.items() if family not in PASSING | brief}
+def without_changing_keys(facts: Facts) -> Facts:
+    """Return the keys that must be equal after the same run, without those that time changes."""
+    brief = {name for name, key in AllCatalogues() if key.ttl_seconds is not None and key.ttl_seconds <= 3_600}
+    return {family: keys for family, keys in facts.items() if family not in CHANGING_KEYS | brief}

@@ -1,4 +1,4 @@
-"""The small community, as other services find it in Valkey."""
+"""The small community, read with a plain client."""
 
 from __future__ import annotations
 
@@ -15,72 +15,70 @@ from plaza.core.paging import Page
 from plaza.demo.keys import DEMO, DEMO_RUNS
 from plaza.demo.loader import COMMUNITY_ARTICLES, COMMUNITY_POSTS
 from plaza.demo.loaders.live import EVENT
-from plaza.demo.service import LOOK_SECONDS, Demo
+from plaza.demo.service import CHECK_SECONDS, Demo
 from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
 from plaza.shop.items import Items
-from tests.demo.conftest import everything, lasting
+from tests.demo.conftest import read_all_keys, without_changing_keys
 from tests.social.consistency import faults
 
 on_one_server = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
-async def test_a_wanted_community_is_loaded_true_in_every_key_and_never_twice(
+async def test_a_requested_community_is_loaded_once_and_every_key_is_right(
     plaza: Plaza, demo: Demo, redis_client: Any
 ) -> None:
     now = plaza.core.clock.now_ms()
     await redis_client.hset(DEMO(), mapping={"state": "wanted", "since": now, "on": 1})
     await asyncio.gather(demo.turn(), demo.turn())  # two workers
-    facts = await everything(redis_client)
-    assert facts["demo"][()]["state"] == "loaded"
-    assert faults(facts, plaza.core.clock.now_ms()) == []
-    assert set(facts["user"]) == {(person.username,) for person in CommunityUsers().people}
-    assert len(facts["explore_feed"][()]) == COMMUNITY_POSTS
-    assert len(facts["articles_by_time"][()]) == COMMUNITY_ARTICLES
-    assert all(int(post["created_at"]) < now for post in facts["post"].values())
+    found = await read_all_keys(redis_client)
+    assert found["demo"][()]["state"] == "loaded"
+    assert faults(found, plaza.core.clock.now_ms()) == []
+    assert set(found["user"]) == {(user.username,) for user in CommunityUsers().users}
+    assert len(found["explore_feed"][()]) == COMMUNITY_POSTS
+    assert len(found["articles_by_time"][()]) == COMMUNITY_ARTICLES
+    assert all(int(post["created_at"]) < now for post in found["post"].values())
     assert len((await plaza.get(Items).page(Page(limit=100))).items) > 20
     assert (await plaza.get(AudienceFigures).totals(EVENT)).attended > 100
 
-    await redis_client.delete(DEMO_RUNS())  # as if the last run had not got to say that it was done
-    await demo.loader.community(now)
-    assert lasting(await everything(redis_client)) == lasting(facts)
+    await redis_client.delete(DEMO_RUNS())  # as if the last run had died before it saved its progress
+    await demo.loader.load_community(now)
+    assert without_changing_keys(await read_all_keys(redis_client)) == without_changing_keys(found)
     assert (await plaza.get(Recommender).recommend(Actor("mira", "user"), 20)).posts
 
 
 @on_one_server
-async def test_a_load_that_is_broken_off_anywhere_goes_on_where_it_was(
-    plaza: Plaza, demo: Demo, redis_client: Any
-) -> None:
+async def test_an_interrupted_load_continues_where_it_stopped(plaza: Plaza, demo: Demo, redis_client: Any) -> None:
     now = plaza.core.clock.now_ms()
-    reached = [await _broken_off(demo, redis_client, now, after=batches) for batches in (3, 11, 24)]
+    reached = [await _load_interrupted(demo, redis_client, now, after=batches) for batches in (3, 11, 24)]
     assert reached == sorted(reached)
     assert reached[0] > 0
-    assert (await demo.loader.community(now)).records > 0
-    facts = await everything(redis_client)
-    assert faults(facts, plaza.core.clock.now_ms()) == []
-    assert len(facts["explore_feed"][()]) == COMMUNITY_POSTS
-    assert len(facts["articles_by_time"][()]) == COMMUNITY_ARTICLES
+    assert (await demo.loader.load_community(now)).records > 0
+    found = await read_all_keys(redis_client)
+    assert faults(found, plaza.core.clock.now_ms()) == []
+    assert len(found["explore_feed"][()]) == COMMUNITY_POSTS
+    assert len(found["articles_by_time"][()]) == COMMUNITY_ARTICLES
 
 
-async def _broken_off(demo: Demo, redis_client: Any, now: int, after: int) -> int:
-    """Cancel a load once it has come so far; how far that was."""
+async def _load_interrupted(demo: Demo, redis_client: Any, now: int, after: int) -> int:
+    """Cancel a load after some batches. Returns how far it came."""
 
-    async def there() -> int:
-        noted = await redis_client.hget(DEMO_RUNS(), "community") or "[0,0]"
-        stage, batches = (int(part) for part in noted.strip("[]").split(","))
+    async def get_progress() -> int:
+        progress_json = await redis_client.hget(DEMO_RUNS(), "community") or "[0,0]"
+        stage, batches = (int(part) for part in progress_json.strip("[]").split(","))
         return stage * 10 + batches
 
-    task = asyncio.ensure_future(demo.loader.community(now))
-    while await there() < after and not task.done():
+    task = asyncio.ensure_future(demo.loader.load_community(now))
+    while await get_progress() < after and not task.done():
         pass
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    return await there()
+    return await get_progress()
 
 
 @on_one_server
-async def test_without_a_demo_workers_do_nothing_but_look(demo: Demo, redis_client: Any) -> None:
-    before = await everything(redis_client)
-    assert await demo.turn() == LOOK_SECONDS
-    assert await everything(redis_client) == before
+async def test_without_a_demo_a_worker_changes_nothing(demo: Demo, redis_client: Any) -> None:
+    before = await read_all_keys(redis_client)
+    assert await demo.turn() == CHECK_SECONDS
+    assert await read_all_keys(redis_client) == before

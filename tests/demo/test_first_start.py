@@ -1,4 +1,4 @@
-"""A first `plaza serve`: a community moves in, whatever happens meanwhile, and never where it was not asked."""
+"""A first `plaza serve` loads the demo once, even if it is killed, and never with `--empty`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from plaza.demo.loader import COMMUNITY_POSTS
 from tests.processes import ServerProcess, plaza, until
 
 
-def look(data_dir: Path) -> redis.Redis:
+def connect(data_dir: Path) -> redis.Redis:
     return redis.Redis(unix_socket_path=str(data_dir / "valkey.sock"), decode_responses=True)
 
 
-def test_a_first_start_answers_at_once_and_is_filled_once_even_if_it_is_killed(tmp_path: Path) -> None:
+def test_a_first_start_responds_at_once_and_loads_the_demo_once_even_if_killed(tmp_path: Path) -> None:
     first = ServerProcess(tmp_path / "a", PLAZA_DEMO="auto", PLAZA_WORKERS="2").wait_for("Ctrl-C stops it.")
     try:
         assert "sample data is being loaded" in first.printed()
         assert first.get("/healthz").status_code == 200
-        with look(tmp_path / "a") as valkey:
-            until(lambda: valkey.zcard("explore:feed"))  # it has begun, and is far from done
+        with connect(tmp_path / "a") as valkey:
+            until(lambda: valkey.zcard("explore:feed"))  # loading has started and is far from done
     finally:
         first.send(signal.SIGKILL, group=True)
         first.wait()
@@ -29,9 +29,11 @@ def test_a_first_start_answers_at_once_and_is_filled_once_even_if_it_is_killed(t
     second = ServerProcess(tmp_path / "a", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
     try:
         assert "sample data" not in second.printed()
-        with look(tmp_path / "a") as valkey:
+        with connect(tmp_path / "a") as valkey:
             until(lambda: valkey.hget("demo:state", "state") == "loaded")
-            assert COMMUNITY_POSTS <= int(valkey.zcard("explore:feed")) <= COMMUNITY_POSTS + 3  # life goes on
+            assert (
+                COMMUNITY_POSTS <= int(valkey.zcard("explore:feed")) <= COMMUNITY_POSTS + 3
+            )  # the simulation adds posts
             audit = plaza(tmp_path / "a", "audit")
             assert audit.returncode == 0, audit.stdout
             off = plaza(tmp_path / "a", "demo", "--switch", "off")
@@ -45,7 +47,7 @@ def test_an_empty_start_stays_empty(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "b", "serve", "--empty", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
     try:
         assert "community" not in server.printed()
-        with look(tmp_path / "b") as valkey:
+        with connect(tmp_path / "b") as valkey:
             assert not valkey.exists("demo:state")
     finally:
         server.stop()

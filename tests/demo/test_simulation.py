@@ -1,4 +1,4 @@
-"""A community that is kept alive, and the switch that stops it."""
+"""The simulation of the demo, its switch and its accounts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from plaza.demo.generator import SMALL_COMMUNITY, CommunityPlan
 from plaza.demo.keys import DEMO
 from plaza.demo.loader import COMMUNITY_POSTS
 from plaza.demo.loaders.live import EVENT
-from plaza.demo.service import LOOK_SECONDS, Demo, suits
+from plaza.demo.service import CHECK_SECONDS, Demo, may_load_demo
 from plaza.demo.simulation import DemoSimulation
 from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
 from plaza.social.accounts import Accounts
 from plaza.social.model import PasswordLogin, WrongPassword
 from plaza.social.sync import Sync
-from tests.demo.conftest import everything
+from tests.demo.conftest import read_all_keys
 from tests.social.consistency import faults
 
 HERE = "127.0.0.1:8000"
@@ -32,35 +32,35 @@ pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 
 
 @pytest.fixture
-async def peopled(plaza: Plaza, redis_client: Any) -> Plaza:
-    """A demo whose people are there, and nothing else."""
+async def plaza_with_users(plaza: Plaza, redis_client: Any) -> Plaza:
+    """Plaza with the users of the demo and no other data."""
     now = plaza.core.clock.now_ms()
     await plaza.get(Sync).apply(
-        "user", CommunityPlan("community", CommunityUsers(), 0, now, SMALL_COMMUNITY).users_of(0, 99)
+        "user", CommunityPlan("community", CommunityUsers(), 0, now, SMALL_COMMUNITY).generate_users(0, 99)
     )
     await redis_client.hset(DEMO(), mapping={"state": "loaded", "since": now, "on": 1})
     return plaza
 
 
-async def test_life_goes_on_and_everything_stays_true(plaza: Plaza, demo: Demo, redis_client: Any) -> None:
-    await demo.loader.community(plaza.core.clock.now_ms())
+async def test_the_simulation_keeps_every_invariant(plaza: Plaza, demo: Demo, redis_client: Any) -> None:
+    await demo.loader.load_community(plaza.core.clock.now_ms())
     simulation = DemoSimulation(plaza.core, plaza.services, Random(3))
-    before = await everything(redis_client)
+    before = await read_all_keys(redis_client)
     done = " ".join([await simulation.step() for _ in range(120)])
     for act in ("beats", "like", "post", "comment", "vote", "view", "reaction"):
         assert act in done
-    after = await everything(redis_client)
+    after = await read_all_keys(redis_client)
     assert faults(after, plaza.core.clock.now_ms()) == []
     assert len(after["explore_feed"][()]) > COMMUNITY_POSTS
     assert after["article_up"] != before["article_up"]
     assert await plaza.get(AudienceFigures).alive(EVENT) > 15
 
 
-async def test_of_many_workers_one_simulates(peopled: Plaza, redis_client: Any, settings: Settings) -> None:
+async def test_one_of_many_workers_simulates(plaza_with_users: Plaza, redis_client: Any, settings: Settings) -> None:
     async with running(settings) as other:
-        demos = [plaza.get(Demo) for plaza in (peopled, other)]
+        demos = [plaza.get(Demo) for plaza in (plaza_with_users, other)]
         for demo in demos:
-            demo._timer = replace(demo._timer, every_seconds=600)  # on a slow machine the next step would be due
+            demo._timer = replace(demo._timer, every_seconds=600)  # on a slow machine the next step could be due
         for _ in range(3):
             await asyncio.gather(*(demo.turn() for demo in demos for _ in range(3)))
     job = await redis_client.hgetall("job:demo.simulate")
@@ -68,18 +68,20 @@ async def test_of_many_workers_one_simulates(peopled: Plaza, redis_client: Any, 
     assert int(job["runs"]) == 1
 
 
-async def test_a_switch_stops_it_and_closes_its_accounts(peopled: Plaza, demo: Demo, redis_client: Any) -> None:
+async def test_the_switch_stops_the_simulation_and_closes_the_accounts(
+    plaza_with_users: Plaza, demo: Demo, redis_client: Any
+) -> None:
     assert "robin" in {account.username for account in await demo.accounts(HERE)}
     await demo.switch(False)
-    assert await demo.turn() == LOOK_SECONDS
+    assert await demo.turn() == CHECK_SECONDS
     assert not await redis_client.exists("job:demo.simulate")
     assert await demo.accounts(HERE) == []
     await demo.switch(True)
     assert len(await demo.accounts(HERE)) >= 4
 
 
-async def test_accounts_open_only_where_nobody_else_can_reach_them(
-    peopled: Plaza, demo: Demo, settings: Settings, redis_client: Any
+async def test_accounts_open_only_where_no_other_machine_can_connect(
+    plaza_with_users: Plaza, demo: Demo, settings: Settings, redis_client: Any
 ) -> None:
     modes: list[tuple[DemoMode, str, bool]] = [
         ("auto", "127.0.0.1", True), ("auto", "::1", True), ("auto", "localhost", True), ("auto", "0.0.0.0", False),
@@ -87,14 +89,14 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
         ("on", "0.0.0.0", True), ("off", "127.0.0.1", False),
     ]  # fmt: skip
     for mode, host, opens in modes:
-        asked = replace(settings, demo=mode, host=host)
-        demo._settings = asked
+        changed = replace(settings, demo=mode, host=host)
+        demo._settings = changed
         assert bool(await demo.accounts(HERE)) is opens, (mode, host)
-        fresh = replace(asked, valkey_url="", data_dir=settings.data_dir / "new")
-        assert suits(fresh) is opens
-        assert not suits(replace(fresh, valkey_url="valkey://db.internal"))
-        assert not suits(replace(fresh, database_url="postgresql://db.internal/plaza"))
-        assert not suits(replace(fresh, data_dir=settings.data_dir)), "a database is there"
+        fresh = replace(changed, valkey_url="", data_dir=settings.data_dir / "new")
+        assert may_load_demo(fresh) is opens
+        assert not may_load_demo(replace(fresh, valkey_url="valkey://db.internal"))
+        assert not may_load_demo(replace(fresh, database_url="postgresql://db.internal/plaza"))
+        assert not may_load_demo(replace(fresh, data_dir=settings.data_dir)), "a database exists"
     for host in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "localhost"):
         demo._settings = settings
         assert await demo.accounts(host), host
@@ -102,20 +104,20 @@ async def test_accounts_open_only_where_nobody_else_can_reach_them(
         assert await demo.accounts(host) == [], host
     demo._settings = replace(settings, demo="on", host="0.0.0.0")
     assert await demo.accounts("plaza.example")
-    assert not suits(
+    assert not may_load_demo(
         replace(settings, valkey_url="", data_dir=settings.data_dir / "new", trusted_proxies=("10.0.0.1",))
     )
-    # There is no password that could be guessed or left behind.
+    # There is no password that could be guessed.
     assert not await redis_client.exists("auth:robin")
     with pytest.raises(WrongPassword):
-        await peopled.get(Accounts).login(PasswordLogin("robin", "robin"))
-    # Nor does an account open that got one, as a person who takes the name after it was deleted has.
+        await plaza_with_users.get(Accounts).login(PasswordLogin("robin", "robin"))
+    # An account with a password is not offered: a user may have taken the name after it was deleted.
     demo._settings = settings
-    await peopled.get(Accounts).set_password("robin", "correct horse")
+    await plaza_with_users.get(Accounts).set_password("robin", "correct horse")
     assert "robin" not in {account.username for account in await demo.accounts(HERE)}
 
 
-async def test_there_is_nothing_to_switch_where_there_is_no_demo(demo: Demo) -> None:
+async def test_a_server_without_a_demo_has_nothing_to_switch(demo: Demo) -> None:
     with pytest.raises(NotFound):
         await demo.switch(True)
     assert await demo.accounts(HERE) == []

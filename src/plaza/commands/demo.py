@@ -27,13 +27,13 @@ def add_commands(commands: Commands) -> None:
 
 
 def _demo(given: argparse.Namespace) -> int:
-    from plaza.demo.progress_bars import make
+    from plaza.demo.progress_bars import load_with_progress
     from plaza.demo.service import Demo
 
     if given.switch is not None:
         with_plaza(lambda plaza: plaza.get(Demo).switch(given.switch == "on"))
         print(f"The demo is {given.switch}.")
         return 0
-    made = with_plaza(lambda plaza: make(plaza.get(Demo).loader, given.seed, given.users, given.posts))
-    print(made)
+    result = with_plaza(lambda plaza: load_with_progress(plaza.get(Demo).loader, given.seed, given.users, given.posts))
+    print(result)
     return 0

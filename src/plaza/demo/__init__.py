@@ -1,6 +1,6 @@
-"""A community to look at: people who never were, and what they post, vote on, take up, watch and buy.
+"""A demo community: fictional users with posts, votes, challenges, an event and a shop.
 
-A first `plaza serve` loads a small one, a gentle simulation keeps it alive, and `plaza demo` makes one of any size. All
-of it goes through the domains' own verbs, so it is as true as anything else here: counters count, the audit is clean.
-This package stands above the domains, as the composition root does; nothing in them knows of it.
+The first `plaza serve` loads a small one, a simulation keeps it active, and `plaza demo` creates one of any size. All
+data is written by the domains' own commands, so every invariant holds. This package may import all domains; no domain
+imports it.
 """

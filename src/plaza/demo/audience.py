@@ -1,8 +1,7 @@
-"""Who watches the demo's event: some forty to eighty people, who come and go.
+"""The audience of the demo's event: forty to eighty viewers at a time.
 
-Whether somebody is there at a moment follows from their number and the time alone, so that any worker can go on where
-another stopped. Each is there for some of their own quarters of an hour, and beats every thirty seconds in a moment of
-their own.
+A viewer's number and the time decide whether they watch, so any worker can continue. Each viewer watches for some
+quarters of an hour and sends a heartbeat every 30 s at their own offset.
 """
 
 from __future__ import annotations
@@ -19,47 +18,49 @@ from plaza.live.model import HEARTBEAT_INTERVAL_MS, Heartbeat, Viewer
 from plaza.live.service import LiveService
 from plaza.live.simulation import COUNTRIES, GROUPS, LOCATIONS
 
-PEOPLE: Final = 110
-STAY_MS: Final = 15 * 60_000
-# The evening is three hours long, and every one is like the last: fewer people, then more.
-WAVE_MS: Final = 3 * 3_600_000
+MAX_VIEWERS: Final = 110
+VISIT_MS: Final = 15 * 60_000
+# The audience grows and shrinks in cycles of three hours.
+CYCLE_MS: Final = 3 * 3_600_000
 
 
 class DemoAudience:
+    """Sends the heartbeats of the demo's viewers."""
+
     def __init__(self, live: LiveService, clock: Clock) -> None:
         self._live = live
         self._clock = clock
         self._last_ms = 0
 
     async def beat(self) -> int:
-        """Everybody beats who is there and whose moment has come since the last call. Returns how many did."""
+        """Send the heartbeats that are due since the last call. Returns how many."""
         now = self._clock.now_ms()
         since = max(self._last_ms, now - HEARTBEAT_INTERVAL_MS)
         self._last_ms = now
-        due = [n for n in range(PEOPLE) if is_due(n, since, now) and is_there(n, now)]
+        due = [n for n in range(MAX_VIEWERS) if beats_between(n, since, now) and is_watching(n, now)]
         await asyncio.gather(*(self._live.beat(*viewer(n)) for n in due))
         return len(due)
 
 
-def is_due(n: int, since_ms: int, now_ms: int) -> bool:
-    """Whether a person's moment lies between two others."""
-    own = n * HEARTBEAT_INTERVAL_MS // PEOPLE
-    return (since_ms - own) // HEARTBEAT_INTERVAL_MS != (now_ms - own) // HEARTBEAT_INTERVAL_MS
+def beats_between(n: int, since_ms: int, now_ms: int) -> bool:
+    """Whether a viewer's heartbeat is due between two times."""
+    offset = n * HEARTBEAT_INTERVAL_MS // MAX_VIEWERS
+    return (since_ms - offset) // HEARTBEAT_INTERVAL_MS != (now_ms - offset) // HEARTBEAT_INTERVAL_MS
 
 
-def is_there(n: int, now_ms: int) -> bool:
-    quarter = (now_ms + n * STAY_MS // PEOPLE) // STAY_MS
-    mood = 0.55 + 0.2 * math.sin(2 * math.pi * now_ms / WAVE_MS)
-    return Random(f"audience/{n}/{quarter}").random() < mood
+def is_watching(n: int, now_ms: int) -> bool:
+    quarter = (now_ms + n * VISIT_MS // MAX_VIEWERS) // VISIT_MS
+    share = 0.55 + 0.2 * math.sin(2 * math.pi * now_ms / CYCLE_MS)
+    return Random(f"audience/{n}/{quarter}").random() < share
 
 
 def viewer(n: int) -> tuple[Viewer, str, Heartbeat]:
-    """Who somebody is, what they watch and from where. Every fourth is one of the community."""
-    dice = Random(f"viewer/{n}")
-    cast = CommunityUsers().people
-    name = cast[n // 4].username if n % 4 == 0 and n // 4 < len(cast) else f"~guest-{n}"
-    (country,) = dice.choices(list(COUNTRIES), list(COUNTRIES.values()))
-    (location,) = dice.choices(list(LOCATIONS), list(LOCATIONS.values()))
-    groups = [group for group in GROUPS if dice.random() < 0.2]
-    session = SESSIONS[0] if dice.random() < 0.7 else SESSIONS[1]
+    """Return a viewer, their event and their heartbeat. Every fourth viewer is a user of the community."""
+    rng = Random(f"viewer/{n}")
+    users = CommunityUsers().users
+    name = users[n // 4].username if n % 4 == 0 and n // 4 < len(users) else f"~guest-{n}"
+    (country,) = rng.choices(list(COUNTRIES), list(COUNTRIES.values()))
+    (location,) = rng.choices(list(LOCATIONS), list(LOCATIONS.values()))
+    groups = [group for group in GROUPS if rng.random() < 0.2]
+    session = SESSIONS[0] if rng.random() < 0.7 else SESSIONS[1]
     return Viewer(name, f"198.18.7.{n}", country), EVENT, Heartbeat(location, session, groups)

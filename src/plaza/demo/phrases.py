@@ -1,8 +1,7 @@
-"""What people here say, written by hand in `topics/*.toml`: sentences with gaps, and what may stand in the gaps.
+"""The texts of the demo, from `topics/*.toml`: sentences with slots, and the words for the slots.
 
-A sentence is chosen and filled in by dice that the caller holds, so that the same dice say the same thing. Ten subjects
-with a dozen sentences each and six words for every gap are enough that a hundred posts never sound alike, and a million
-seldom.
+The caller's random generator chooses sentences and words, so the same seed gives the same texts. Ten topics with a
+dozen sentences each and six words per slot make a hundred posts all different.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import Any, Final
 
 TOPICS: Final = ("running", "kitchen", "garden", "code", "photo", "books", "music", "cycling", "making", "sky")
 
-_GAP = re.compile(r"\{(\w+)\}")
+_SLOT = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What people who care about one thing talk about."""
+    """A topic with its texts."""
 
     name: str
     tag: str
@@ -32,46 +31,46 @@ class Topic:
     comments: tuple[str, ...]
     articles: tuple[str, ...]
     slots: Mapping[str, Sequence[str]]
-    apt: Mapping[str, Sequence[str]]  # further tags, and the words by which a post earns them
+    tag_words: Mapping[str, Sequence[str]]  # more tags, and the words that add them to a post
 
-    def post(self, dice: Random) -> tuple[str, str]:
-        """A sentence, and the post that became of it: with the topic's tag, one that its words earn, or both."""
-        sentence = dice.choice(self.posts)
-        text = fill(sentence, self.slots, dice)
-        said = text.lower()
-        tags = [tag for tag, words in self.apt.items() if any(word in said for word in words)][:2]
-        if not tags or dice.random() < 0.6:
+    def post(self, rng: Random) -> tuple[str, str]:
+        """Return a sentence and the post made of it, with the topic's tag, tags for its words, or both."""
+        sentence = rng.choice(self.posts)
+        text = fill_slots(sentence, self.slots, rng)
+        lower = text.lower()
+        tags = [tag for tag, words in self.tag_words.items() if any(word in lower for word in words)][:2]
+        if not tags or rng.random() < 0.6:
             tags.insert(0, self.tag)
         return sentence, f"{text} {' '.join(f'#{tag}' for tag in tags)}"
 
-    def comment(self, dice: Random) -> str:
-        general = dice.random() < 0.5
-        said: str = dice.choice(bank("general")["comments"] if general else self.comments)
-        return said
+    def comment(self, rng: Random) -> str:
+        general = rng.random() < 0.5
+        text: str = rng.choice(read_texts("general")["comments"] if general else self.comments)
+        return text
 
 
-def fill(sentence: str, slots: Mapping[str, Sequence[str]], dice: Random) -> str:
-    """A sentence with its gaps filled in. Where one stands first, its word begins with a capital."""
+def fill_slots(sentence: str, slots: Mapping[str, Sequence[str]], rng: Random) -> str:
+    """Return a sentence with words in its slots. A word at the start of a sentence gets a capital letter."""
 
-    def word(gap: re.Match[str]) -> str:
-        found = dice.choice(slots[gap[1]])
-        first = gap.start() == 0 or sentence[: gap.start()].endswith((". ", "? ", "! "))
+    def word(slot: re.Match[str]) -> str:
+        found = rng.choice(slots[slot[1]])
+        first = slot.start() == 0 or sentence[: slot.start()].endswith((". ", "? ", "! "))
         return found[:1].upper() + found[1:] if first else found
 
-    return _GAP.sub(word, sentence)
+    return _SLOT.sub(word, sentence)
 
 
 @cache
-def bank(name: str) -> dict[str, Any]:
-    """One of the files of words."""
+def read_texts(name: str) -> dict[str, Any]:
+    """Return the content of a file in `topics/`."""
     return tomllib.loads(files("plaza.demo").joinpath("topics", f"{name}.toml").read_text())
 
 
 @cache
 def topic(name: str) -> Topic:
-    words = bank(name)
+    words = read_texts(name)
     parts = {part: tuple(words[part]) for part in ("bios", "posts", "comments", "articles")}
-    return Topic(name=name, tag=words["tag"], slots=words["slots"], apt=words["apt"], **parts)
+    return Topic(name=name, tag=words["tag"], slots=words["slots"], tag_words=words["apt"], **parts)
 
 
 @cache

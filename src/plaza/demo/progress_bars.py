@@ -1,4 +1,4 @@
-"""`plaza demo` on a terminal: a bar for each stage, how many records a second, and a line at the end."""
+"""The output of `plaza demo`: a progress bar per stage with records per second, and a summary."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from plaza.demo.loader import DemoLoader, LoadStage
 
 
-async def make(loader: DemoLoader, seed: int, users: int, posts: int) -> str:
-    """Make a community, and say what was done."""
+async def load_with_progress(loader: DemoLoader, seed: int, users: int, posts: int) -> str:
+    """Load a community and return a summary."""
     columns = (
         TextColumn("{task.description:<10}"),
         BarColumn(),
@@ -20,19 +20,19 @@ async def make(loader: DemoLoader, seed: int, users: int, posts: int) -> str:
         TextColumn("{task.fields[rate]:>9,.0f} records/s"),
         TimeRemainingColumn(),
     )
-    begun = monotonic()
+    started = monotonic()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         bars = ProgressBars(bar)
-        made = await loader.crowd(seed, users, posts, bars.advance)
-    if not made.stages:
-        return f"The community of seed {seed} with {users:,} people and {posts:,} posts is there already."
-    seconds = max(monotonic() - begun, 0.001)
-    things = ", ".join(f"{count:,} {name}" for name, count in made.stages.items())
-    return f"{things}: {made.records:,} records in {seconds:,.1f} s, {made.records / seconds:,.0f} a second."
+        result = await loader.load_generated(seed, users, posts, bars.advance)
+    if not result.stages:
+        return f"The community of seed {seed} with {users:,} users and {posts:,} posts exists already."
+    seconds = max(monotonic() - started, 0.001)
+    counts = ", ".join(f"{count:,} {name}" for name, count in result.stages.items())
+    return f"{counts}: {result.records:,} records in {seconds:,.1f} s, {result.records / seconds:,.0f} per second."
 
 
 class ProgressBars:
-    """A bar for each stage, from its first batch on. Its rate counts from the end of the stage before."""
+    """One bar per stage, from its first batch on. The rate counts from the end of the previous stage."""
 
     def __init__(self, bar: Progress, now: Callable[[], float] = monotonic) -> None:
         self._bar = bar
@@ -41,12 +41,12 @@ class ProgressBars:
         self._tasks: dict[str, tuple[TaskID, float]] = {}
         self._records: dict[str, int] = {}
 
-    def advance(self, stage: LoadStage, things: int, records: int) -> None:
+    def advance(self, stage: LoadStage, items_in: int, records: int) -> None:
         if stage.name not in self._tasks:
             task = self._bar.add_task(stage.name, total=stage.count, rate=0.0)
             self._tasks[stage.name] = (task, self._last)
-        task, begun = self._tasks[stage.name]
+        task, started = self._tasks[stage.name]
         self._records[stage.name] = self._records.get(stage.name, 0) + records
         self._last = self._now()
-        rate = self._records[stage.name] / max(self._last - begun, 0.001)
-        self._bar.update(task, advance=things, rate=rate)
+        rate = self._records[stage.name] / max(self._last - started, 0.001)
+        self._bar.update(task, advance=items_in, rate=rate)

@@ -1,7 +1,7 @@
-"""Who lives here: a few by hand, or any number by the dice.
+"""The users of the demo: a few written by hand, or any number generated.
 
-A crowd is never held in memory: who number 83,412 is follows from the seed and the number alone. Numbers are ranks,
-too: low ones came first, are followed by more people and post more.
+Generated users are not kept in memory: the seed and the number give every property of a user. Numbers are ranks too:
+low numbers joined first, have more followers and post more.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from random import Random
 from typing import Final, Protocol, cast
 
 from plaza.core.tokens import Role
-from plaza.demo.phrases import Topic, bank, topic, topics
+from plaza.demo.phrases import Topic, read_texts, topic, topics
 
 DAY_MS: Final = 86_400_000
-# Everybody came before the first post, up to a year before.
+# All users joined before the first post, up to about a year earlier.
 NEWEST_DAYS, OLDEST_DAYS = 25, 400
 
-# Of a hundred people, these many are models.
-MODELS: Final = 8
+# Users with the role `model`, in percent.
+MODELS_PERCENT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class DemoUser:
     role: Role
     topic: Topic
     bio: str
-    switchable: bool = False
+    offered_at_sign_in: bool = False
 
     @property
     def avatar(self) -> str:
-        """Drawn from the name by the console."""
+        """The avatar that Plaza draws from the username."""
         return f"/app/avatars/{self.username}"
 
 
 class DemoUsers(Protocol):
-    """Somebody for every number below `size`."""
+    """A user for every number below `size`."""
 
     @property
     def size(self) -> int: ...
@@ -48,41 +48,41 @@ class DemoUsers(Protocol):
 
     def topic(self, n: int) -> Topic: ...
 
-    def person(self, n: int) -> DemoUser: ...
+    def user(self, n: int) -> DemoUser: ...
 
 
 class CommunityUsers:
-    """The small community, written by hand."""
+    """The users of the small community, written by hand."""
 
     @property
     def size(self) -> int:
-        return len(self.people)
+        return len(self.users)
 
     @cached_property
-    def people(self) -> Sequence[DemoUser]:
+    def users(self) -> Sequence[DemoUser]:
         return [
             DemoUser(username, shown, cast(Role, role), topic(about), bio, bool(mark))
-            for username, shown, role, about, bio, mark in bank("cast")["people"]
+            for username, shown, role, about, bio, mark in read_texts("cast")["people"]
         ]
 
     def name(self, n: int) -> str:
-        return self.people[n].username
+        return self.users[n].username
 
     def topic(self, n: int) -> Topic:
-        return self.people[n].topic
+        return self.users[n].topic
 
-    def person(self, n: int) -> DemoUser:
-        return self.people[n]
+    def user(self, n: int) -> DemoUser:
+        return self.users[n]
 
 
 class GeneratedUsers:
-    """Any number of people. The seed is part of every name, so that crowds of two seeds never meet."""
+    """Any number of generated users. Usernames contain the seed, so two seeds share no user."""
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed
         self.size = size
-        self._firsts: list[str] = bank("general")["firsts"]
-        self._lasts: list[str] = bank("general")["lasts"]
+        self._firsts: list[str] = read_texts("general")["firsts"]
+        self._lasts: list[str] = read_texts("general")["lasts"]
         self._names = len(self._firsts) * len(self._lasts)
 
     def name(self, n: int) -> str:
@@ -91,7 +91,7 @@ class GeneratedUsers:
         return f"{first}.{last}.{self.seed}{f'.{again}' if again else ''}".lower()
 
     def _words(self, n: int) -> tuple[str, str]:
-        # 7919 shares no factor with the number of names, so that all of them come up before one does again.
+        # 7919 has no common factor with the number of names, so every name is used before one repeats.
         at = (n * 7919 + self.seed) % self._names
         return self._firsts[at % len(self._firsts)], self._lasts[at // len(self._firsts)]
 
@@ -99,15 +99,15 @@ class GeneratedUsers:
         all_topics = topics()
         return all_topics[(n * 7 + self.seed) % len(all_topics)]
 
-    def person(self, n: int) -> DemoUser:
-        dice = Random(f"{self.seed}/person/{n}")
+    def user(self, n: int) -> DemoUser:
+        rng = Random(f"{self.seed}/person/{n}")
         first, last = self._words(n)
         about = self.topic(n)
-        role: Role = "model" if dice.randrange(100) < MODELS else "user"
-        return DemoUser(self.name(n), f"{first} {last}", role, about, dice.choice(about.bios))
+        role: Role = "model" if rng.randrange(100) < MODELS_PERCENT else "user"
+        return DemoUser(self.name(n), f"{first} {last}", role, about, rng.choice(about.bios))
 
 
-def joined_ms(person: DemoUser, anchor_ms: int) -> int:
-    """When somebody made their account."""
-    dice = Random(f"joined/{person.username}")
-    return anchor_ms - round(dice.uniform(NEWEST_DAYS, OLDEST_DAYS) * DAY_MS)
+def joined_ms(user: DemoUser, anchor_ms: int) -> int:
+    """Return when a user joined."""
+    rng = Random(f"joined/{user.username}")
+    return anchor_ms - round(rng.uniform(NEWEST_DAYS, OLDEST_DAYS) * DAY_MS)

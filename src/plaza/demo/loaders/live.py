@@ -1,4 +1,4 @@
-"""An event with sessions, watched for the last hour and a bit."""
+"""Loads an event with sessions and an audience of the last hour."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.demo.generator import CommunityPlan
-from plaza.demo.phrases import bank
+from plaza.demo.phrases import read_texts
 from plaza.live.keys import EVENT_INFO, LIVE_AWAKE
 from plaza.live.model import EventDeclaration
 from plaza.live.service import LiveService
 from plaza.live.simulation import AudienceSimulation
 
-EVENT: Final[str] = bank("shop")["event"]["id"]
-# As the audience's simulation names them.
+EVENT: Final[str] = read_texts("shop")["event"]["id"]
+# The names that the audience simulation uses.
 SESSIONS: Final = (f"{EVENT}-main", f"{EVENT}-side")
 
 
@@ -26,8 +26,8 @@ class LiveLoader:
         self._plan = plan
 
     async def load(self, batch: int, size: int) -> int:
-        """An audience cannot be played twice: a second run only sees to it that a worker minds the event."""
-        event, valkey = bank("shop")["event"], self._functions.valkey
+        """Simulate the audience once. A second run only lists the event for the worker."""
+        event, valkey = read_texts("shop")["event"], self._functions.valkey
         if await valkey.call("HEXISTS", EVENT_INFO(EVENT), "born"):
             await valkey.call("ZADD", LIVE_AWAKE(), "GT", self._plan.anchor_ms, EVENT)
             return 0

@@ -1,10 +1,10 @@
-"""A stocked shop. The same items for every community: a second seed does not stock it twice."""
+"""Loads the items of the shop. They are the same for every seed and are created once."""
 
 from __future__ import annotations
 
 from plaza.caching.keys import ITEM_VIEWS
 from plaza.core.valkey import Valkey
-from plaza.demo.phrases import bank
+from plaza.demo.phrases import read_texts
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 
@@ -15,9 +15,9 @@ class ShopLoader:
         self._valkey = valkey
 
     async def load(self, batch: int, size: int) -> int:
-        stock = bank("shop")["items"][batch * size : (batch + 1) * size]
+        stock = read_texts("shop")["items"][batch * size : (batch + 1) * size]
         for place, (name, price, qty, views, description) in enumerate(stock, batch * size):
             item = await self._items.create(NewItem(name, description, price, qty), f"demo item {place}")
-            # As if it had been looked at so often before; whoever has looked since counts from there.
+            # The item starts with this many views; later views add to them.
             await self._valkey.call("ZADD", ITEM_VIEWS(), "NX", -views, item.id)
         return len(stock)

@@ -1,7 +1,7 @@
-"""People, posts and what people do with posts: through the same doors as what other systems send, in batches.
+"""Loads users, posts and reactions in batches, through the same services as imports from other systems.
 
-Posts come before follows: a post by somebody whom nobody follows has no feeds to be pushed into, and a home feed is
-built when it is read. A million posts would otherwise leave the worker a million pushes that nobody waits for.
+Posts come before follows. A post by an author without followers is pushed to no feed, and home feeds are built when
+they are read. Otherwise a million posts would leave the worker a million useless pushes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from plaza.demo.generator import CommunityPlan, GeneratedPost
 from plaza.social.bulk_import import BulkImport
 from plaza.social.sync import MAX_RECORDS, Kind, Sync
 
-# Followed by so many people each, this makes about a thousand follows.
-FOLLOWERS_A_BATCH = 80
+# About a thousand follows per batch.
+FOLLOWERS_PER_BATCH = 80
 
 
 class SocialLoader:
@@ -27,30 +27,33 @@ class SocialLoader:
         self._plan = plan
 
     async def users(self, batch: int, size: int) -> int:
-        return await self._take("user", self._plan.users_of(batch * size, size))
+        return await self._take("user", self._plan.generate_users(batch * size, size))
 
     async def posts(self, batch: int, size: int) -> int:
-        stories = self._plan.posts_of(batch, size)
-        new = await asyncio.gather(*(self._bulk_import.import_post(s.post, s.likes, s.comments) for s in stories))
-        await self._compare([story for story, brought in zip(stories, new, strict=True) if not brought])
-        await self._take("bookmark", [mark for story in stories for mark in story.bookmarks])
-        return sum(map(len, stories))
+        items = self._plan.generate_posts(batch, size)
+        new = await asyncio.gather(*(self._bulk_import.import_post(s.post, s.likes, s.comments) for s in items))
+        await self._compare([item for item, brought in zip(items, new, strict=True) if not brought])
+        await self._take("bookmark", [mark for item in items for mark in item.bookmarks])
+        return sum(map(len, items))
 
     async def posts_in_pieces(self, batch: int, size: int) -> int:
-        """The same, record by record, as when most of it is here already."""
-        stories = self._plan.posts_of(batch, size)
-        await self._compare(stories)
-        await self._take("bookmark", [mark for story in stories for mark in story.bookmarks])
-        return sum(map(len, stories))
+        """Load posts record by record, as when most of them exist already. The benchmark compares both ways."""
+        items = self._plan.generate_posts(batch, size)
+        await self._compare(items)
+        await self._take("bookmark", [mark for item in items for mark in item.bookmarks])
+        return sum(map(len, items))
 
-    async def _compare(self, stories: Sequence[GeneratedPost]) -> None:
-        """Posts that are here already, as a run that was broken off left them: what is missing is added."""
-        await self._take("post", [story.post for story in stories])
-        await self._take("like", [like for story in stories for like in story.likes])
-        await self._take("comment", [comment for story in stories for comment in story.comments])
+    async def _compare(self, items: Sequence[GeneratedPost]) -> None:
+        """Add what is missing to posts that an interrupted run left."""
+        await self._take("post", [item.post for item in items])
+        await self._take("like", [like for item in items for like in item.likes])
+        await self._take(
+            "comment",
+            [comment for item in items for comment in item.comments],
+        )
 
     async def follows(self, batch: int, size: int) -> int:
-        records = self._plan.follows_of(batch * size, size)
+        records = self._plan.generate_follows(batch * size, size)
         each = [(name, list(some)) for name, some in groupby(records, key=lambda follow: follow.follower)]
         await asyncio.gather(*(self._bulk_import.import_follows(name, some) for name, some in each))
         return len(records)
