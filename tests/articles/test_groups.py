@@ -263,9 +263,9 @@ async def test_a_stalled_builder_publishes_nothing(
     article = await post(ana, "news")
     ranking, building, builder = news_keys()
     keys = [ranking, building, builder, GROUP("news")]
-    assert await functions.run("articles_begin_build", keys, "slow", 500) == "build"
+    assert await functions.run("articles_begin_build", keys, "slow", 500, "news") == "build"
     await redis_client.delete(builder)  # its lease ran out
-    assert await functions.run("articles_begin_build", keys, "quick", 500) == "build"
+    assert await functions.run("articles_begin_build", keys, "quick", 500, "news") == "build"
     assert not await build_step(functions, "slow", article.id)
     assert await functions.run("articles_publish", [ranking, building, builder], "slow", 60_000) == 0
     assert await redis_client.exists(ranking) == 0
@@ -280,7 +280,8 @@ async def test_every_step_renews_the_builders_lease(
     article = await post(ana, "news")
     ranking, building, builder = news_keys()
     assert (
-        await functions.run("articles_begin_build", [ranking, building, builder, GROUP("news")], "me", 500) == "build"
+        await functions.run("articles_begin_build", [ranking, building, builder, GROUP("news")], "me", 500, "news")
+        == "build"
     )
     await redis_client.pexpire(builder, 2500)
     assert await build_step(functions, "me", article.id)
@@ -293,7 +294,7 @@ async def test_articles_deleted_during_a_build_are_not_in_the_ranking(
     remaining, early, late = [await post(ana, "news") for _ in range(3)]
     ranking, building, builder = news_keys()
     keys = [ranking, building, builder, GROUP("news")]
-    assert await functions.run("articles_begin_build", keys, "me", 500) == "build"
+    assert await functions.run("articles_begin_build", keys, "me", 500, "news") == "build"
     await articles.delete(ana, early.id)  # on a cluster the scan may have read it before
     assert await build_step(functions, "me", early.id, late.id, remaining.id)
     await articles.delete(ana, late.id)  # added before
@@ -307,7 +308,7 @@ async def test_articles_that_join_during_a_build_are_in_the_ranking(
     early = await post(ana, "news")
     ranking, building, builder = news_keys()
     keys = [ranking, building, builder, GROUP("news")]
-    assert await functions.run("articles_begin_build", keys, "me", 500) == "build"
+    assert await functions.run("articles_begin_build", keys, "me", 500, "news") == "build"
     late = await post(ana, "news")  # on a cluster the early one is scanned but not added yet
     assert 50_000 < await redis_client.pttl(building) <= 60_000
     assert await build_step(functions, "me", early.id)

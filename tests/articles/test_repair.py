@@ -51,7 +51,6 @@ async def test_repair_restores_everything_derived_from_source_data(
         await redis_client.zadd(key(), {member: 1.5})
     await redis_client.sadd(ARTICLE_DOWN(article.id), "user:ben")  # in both sets: an upvoter
     await redis_client.hset(ARTICLE(article.id), "votes", "77")
-    await redis_client.srem(GROUP("news"), member)
     await redis_client.zrem(GROUPS(), "news")
     await redis_client.zrem(USER_ARTICLES("ana"), member)
     assert await repair(articles, article.id)

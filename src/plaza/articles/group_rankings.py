@@ -46,8 +46,8 @@ class GroupRankings:
         self._single_step_size = single_step_size
         self._builds: dict[str, asyncio.Task[None]] = {}
 
-    async def ensure(self, order: str, group: str) -> bool:
-        """Return True when the ranking exists or the group is empty."""
+    async def ensure(self, order: str, group: str) -> None:
+        """Return when the ranking exists or the group is empty."""
         name = GROUP_RANKINGS[order](group)
         task = self._builds.get(name)
         if task is None:
@@ -55,7 +55,6 @@ class GroupRankings:
             task.add_done_callback(lambda task: self._forget_build(name, task))
         # A reader that is cancelled must not cancel the build for the other readers.
         await asyncio.shield(task)
-        return True
 
     def _forget_build(self, name: str, task: asyncio.Task[None]) -> None:
         del self._builds[name]
@@ -69,7 +68,7 @@ class GroupRankings:
         token = secrets.token_hex(8)
         until = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < until:
-            state = await self._functions.run("articles_begin_build", keys, token, self._single_step_size)
+            state = await self._functions.run("articles_begin_build", keys, token, self._single_step_size, group)
             if state == "ready" or (state == "build" and await self._build(order, group, token)):
                 return
             await asyncio.sleep(POLL_SECONDS)

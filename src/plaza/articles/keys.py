@@ -93,12 +93,12 @@ ARTICLE_DOWN = Key(
 ARTICLE_GROUPS = Key(
     "article:<article>:groups",
     "set",
-    "The groups an article is in; `group:<group>` follows it.",
+    "The groups an article is in, an index of `group:<group>`.",
     contains="group name",
     owner="article",
     element_regex="<group>",
     invariants=(RequiresKey("article:<article>", repair=_REPAIR), MirrorOf("group:<group>")),
-    repair="group <article> <group>",
+    repair="group <group> <article>",
     read=KeyAccess.PUBLIC,
 )
 ARTICLE_LINK = Key(
@@ -138,8 +138,6 @@ def _group_ranking(name: str, document: str = "") -> Key:
         score=f"as in `{name}:` when it was built",
         owner="group",
         element_regex=_HOLDS,
-        invariants=(Formula("each member is in `group:<group>`"),),
-        repair="group <article> <group>",
         lifetime=f"{GROUP_SECONDS} seconds",
         ttl_seconds=GROUP_SECONDS,
         read=KeyAccess.PUBLIC,
@@ -167,7 +165,7 @@ GROUP = Key(
         MirrorOf("article:<article>:groups"),
         Formula("its size is the score of `<group>` in `groups:`"),
     ),
-    repair="group <article> <group>",
+    repair="group <group> <article>",
     read=KeyAccess.PUBLIC,
     document="group:{group_name}",
 )

@@ -9,19 +9,25 @@ A group's ranking is built from the ranking of all articles when it is read, and
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
 from plaza.articles.group_rankings import GroupRankings
-from plaza.articles.keys import GROUP_RANKINGS, GROUPS, RANKINGS
+from plaza.articles.keys import GROUP, GROUP_RANKINGS, GROUPS, RANKINGS
 from plaza.articles.model import Article, ArticleGroup, ArticlesPage, ArticlesQuery, GroupsPage
 from plaza.articles.service import Articles
 from plaza.core.auth import Actor
 from plaza.core.paging import FetchIds, Page, Position, Snapshots, ids_in_sorted_set, page_by_position
 
-_PREFIX = len("article:")
+_MEMBER = re.compile("article:([1-9][0-9]{0,15})")
 
-# Makes sure that a ranking exists; returns whether reading it again can give more.
-Ensure = Callable[[], Awaitable[bool]]
+_NO_LIFETIME = -1  # the reply of PTTL
+
+# Builds a group's ranking unless it exists.
+Ensure = Callable[[], Awaitable[None]]
 
 
 class ArticleLists:
@@ -36,25 +42,36 @@ class ArticleLists:
 
     async def list_articles(self, viewer: Actor | None, query: ArticlesQuery) -> ArticlesPage:
         """A page of all articles. Two round trips, and one more to store a new snapshot."""
-        return await self._page(RANKINGS[query.order](), viewer, query, _nothing_to_build)
+        return await self._page(RANKINGS[query.order](), viewer, query, None)
 
     async def list_group(self, viewer: Actor | None, group: str, query: ArticlesQuery) -> ArticlesPage:
         """A page of a group's articles. Costs the same as `list_articles`, unless the ranking has to be built."""
 
-        async def ensure() -> bool:
-            return await self._group_rankings.ensure(query.order, group)
+        async def ensure() -> None:
+            await self._group_rankings.ensure(query.order, group)
 
-        return await self._page(GROUP_RANKINGS[query.order](group), viewer, query, ensure)
+        page = await self._page(GROUP_RANKINGS[query.order](group), viewer, query, ensure)
+        unindexed = [article for article in page.articles if group not in article.groups]
+        if not unindexed:
+            return page
+        # Another service added these to the group.
+        await asyncio.gather(*(self._index_group(group, article.id) for article in unindexed))
+        return ArticlesPage([_with_group(article, group) for article in page.articles], page.pagination)
+
+    async def _index_group(self, group: str, id: int) -> None:
+        await self._functions.run("articles_repair_group", [GROUP(group)], "", group, id)
 
     async def list_groups(self, page: Page) -> GroupsPage:
         """Groups that have articles, largest first. Two round trips, and one more to store a new snapshot."""
-        first_names = self._first_members(GROUPS(), _nothing_to_build)
+        first_names = self._first_members(GROUPS(), None)
         paged = await self._snapshots.page("groups", page, first_names, self._load_groups)
         return GroupsPage(paged.items, paged.pagination)
 
-    async def _page(self, key: str, viewer: Actor | None, query: ArticlesQuery, ensure: Ensure) -> ArticlesPage:
+    async def _page(self, key: str, viewer: Actor | None, query: ArticlesQuery, ensure: Ensure | None) -> ArticlesPage:
         async def load(members: Sequence[str]) -> list[Article | None]:
-            return await self._articles.read_many(viewer, [int(member[_PREFIX:]) for member in members])
+            ids = {member: int(match[1]) for member in members if (match := _MEMBER.fullmatch(member))}
+            found = dict(zip(ids, await self._articles.read_many(viewer, list(ids.values())), strict=True))
+            return [found.get(member) for member in members]
 
         if query.order == "time":
             paged = await page_by_position(key, query, self._members_after(key, ensure), load)
@@ -62,33 +79,44 @@ class ArticleLists:
             paged = await self._snapshots.page(key, query, self._first_members(key, ensure), load)
         return ArticlesPage(paged.items, paged.pagination)
 
-    def _first_members(self, key: str, ensure: Ensure) -> Callable[[int], Awaitable[list[str]]]:
-        """A function that reads the first members of a ranking, and builds the ranking if it is missing."""
+    def _first_members(self, key: str, ensure: Ensure | None) -> Callable[[int], Awaitable[list[str]]]:
+        """A function that reads the first members of a ranking, and builds it with `ensure` if it is missing.
+
+        A group's ranking without a lifetime is built again: the service that wrote it died before EXPIRE.
+        """
 
         async def ids(count: int) -> list[str]:
-            found: list[str] = await self._valkey.call("ZRANGE", key, 0, count - 1, "REV")
-            if not found and await ensure():
-                found = await self._valkey.call("ZRANGE", key, 0, count - 1, "REV")
-            return found
+            read = ("ZRANGE", key, 0, count - 1, "REV")
+            if ensure is None:
+                return list(await self._valkey.call(*read))
+            found, left_ms = await self._valkey.batch([read, ("PTTL", key)])
+            if not found or left_ms == _NO_LIFETIME:
+                await ensure()
+                found = await self._valkey.call(*read)
+            return list(found)
 
         return ids
 
-    def _members_after(self, key: str, ensure: Ensure) -> FetchIds[Position]:
-        """A function that reads the members after a position, and builds the ranking if it is missing."""
+    def _members_after(self, key: str, ensure: Ensure | None) -> FetchIds[Position]:
+        """As `_first_members`, for the members after a position."""
         read = ids_in_sorted_set(self._functions, key)
+        if ensure is None:
+            return read
 
         async def after(start: Position | None, count: int) -> Sequence[tuple[str, Position]]:
-            found = await read(start, count)
-            if not found and await ensure():
+            found, left_ms = await asyncio.gather(read(start, count), self._valkey.call("PTTL", key))
+            if not found or left_ms == _NO_LIFETIME:
+                await ensure()
                 found = await read(start, count)
             return found
 
         return after
 
     async def _load_groups(self, names: Sequence[str]) -> list[ArticleGroup | None]:
-        sizes = await self._valkey.call("ZMSCORE", GROUPS(), *names)
-        return [ArticleGroup(name, name, int(size)) if size else None for name, size in zip(names, sizes, strict=True)]
+        # From the groups themselves: other services change them without updating `groups:`.
+        sizes = await self._valkey.batch([("SCARD", GROUP(name)) for name in names])
+        return [ArticleGroup(name, name, size) if size else None for name, size in zip(names, sizes, strict=True)]
 
 
-async def _nothing_to_build() -> bool:
-    return False
+def _with_group(article: Article, group: str) -> Article:
+    return msgspec.structs.replace(article, groups=sorted({*article.groups, group}))

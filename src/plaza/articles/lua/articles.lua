@@ -7,7 +7,7 @@ local DELETE_VOTES = 200       -- votes of each kind that one step deletes
 projection('author_index', function(id, username)
   local author, time = unpack(redis.call('HMGET', key.article(id), 'author', 'time'))
   if author ~= 'user:' .. username then return {'ZREM', key.user_articles(username), member_of(id)} end
-  return {'ZADD', key.user_articles(username), time, member_of(id)}
+  return {'ZADD', key.user_articles(username), parse_seconds(time) or 0, member_of(id)}
 end)
 
 -- The digest of a link's normal form, which identifies duplicates. `model.py` has lower-cased the host and dropped a
@@ -52,8 +52,7 @@ end
 -- keys article, up, down, groups   args id, title, link, username, time, group, …
 local function create(keys, args)
   local id, title, link, username, time = unpack(args)
-  local existing = redis.call('HGET', keys[1], 'time')
-  if existing then return existing end
+  if redis.call('EXISTS', keys[1]) == 1 then return redis.call('HGET', keys[1], 'time') or '' end
   redis.call('HSET', keys[1], 'title', title, 'link', link, 'author', 'user:' .. username, 'time', time, 'votes', 1)
   redis.call('SADD', keys[2], 'user:' .. username)
   project('time_ranking', id)
@@ -101,8 +100,9 @@ command('rename', function(keys, args)
     redis.call('SREM', down, 'user:' .. old)
     if vote_of(up, down, 'user:' .. new) == 'none' then
       redis.call('SADD', vote == 'up' and up or down, 'user:' .. new)
+    else
+      add_votes(id, article, up, down, -VALUES[vote])
     end
-    count_votes(id, article, up, down)
   end
   for _, username in ipairs({old, new}) do
     project('author_index', id, username)
@@ -155,8 +155,10 @@ end)
 -- An article as one viewer sees it, or false:
 -- {title, link, author, time, votes, groups joined by commas, viewer's vote}
 local function read(viewer, article, in_groups, up, down)
-  local row = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
-  if not row[1] then return false end
+  local fields = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
+  local title, link, author, time, votes = unpack(fields)
+  if not title and redis.call('EXISTS', article) == 0 then return false end
+  local row = {title or '', link or '', author or '', text(parse_seconds(time) or 0), votes_of(votes, up, down)}
   row[6] = table.concat(redis.call('SMEMBERS', in_groups), ',')
   row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
   return row

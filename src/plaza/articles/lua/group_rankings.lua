@@ -14,14 +14,15 @@ local function add_scores(ranking, members, scores)
   if #found > 0 then redis.call('ZADD', ranking, unpack(found)) end
 end
 
--- begin_build: request a group's ranking. On one server a small group's is built at once. KEYS ranking, unfinished
--- ranking, builder, group, on one server the ranking of all articles ARGV token, largest group that is built at once
--- Reply 'ready' (also if the group is empty), 'busy' while another process builds it, or 'build' for the caller to
--- build
+-- begin_build: request a group's ranking. On one server a small group's is built at once.
+-- KEYS ranking, unfinished ranking, builder, group, on one server the ranking of all articles
+-- ARGV token, largest group that is built at once, group
+-- Reply 'ready' (also if the group is empty), 'busy' while another process builds it, 'build' for the caller to build
 command('begin_build', function(keys, args)
   local ranking, building, builder, group, all_articles = unpack(keys)
   if redis.call('PTTL', ranking) > MIN_LEFT_MS then return 'ready' end
   local size = redis.call('SCARD', group)
+  project('group_size', args[3]) -- another service may have changed the group
   if size == 0 then return 'ready' end
   if all_articles and size <= tonumber(args[2]) then
     local members = redis.call('SMEMBERS', group)

@@ -1,4 +1,5 @@
--- Groups. `article:<id>:groups` is source data; the group's set `group:<group>` follows it.
+-- Groups. The documented set `group:<group>` is source data; other services write it too. `article:<id>:groups` is
+-- Plaza's index of it. Plaza's own operations begin at the article, because they check its author, and write both.
 
 local function keys_of_group(group)
   local names = {key.group(group)}
@@ -10,13 +11,34 @@ local function keys_of_group(group)
   return names
 end
 
--- group_member: whether a group has an article. The scores are passed on for rankings of the group that exist.
+-- group_member: whether a group has an article, after an operation on the article. The scores are passed on for
+-- rankings of the group that exist; '' if they are unknown.
 projection('group_member', function(id, group)
-  local scores = redis.call('SISMEMBER', key.article_groups(id), group) == 1 and scores_of(id)
   local args = {group, member_of(id)}
-  if not scores then return perform('remove_from_group', keys_of_group(group), args) end
-  for _, order in ipairs(ORDERS) do args[#args + 1] = scores[order] end
+  if redis.call('SISMEMBER', key.article_groups(id), group) == 0 or redis.call('EXISTS', key.article(id)) == 0 then
+    return perform('remove_from_group', keys_of_group(group), args)
+  end
+  local scores = scores_of(id) or {}
+  for _, order in ipairs(ORDERS) do args[#args + 1] = scores[order] or '' end
   return perform('add_to_group', keys_of_group(group), args)
+end)
+
+-- group_index: whether an article's index has a group, from the group's set.
+projection('group_index', function(group, id)
+  local is_member = redis.call('SISMEMBER', key.group(group), member_of(id))
+  return perform('index_group', {key.article(id), key.article_groups(id)}, {id, group, is_member})
+end)
+
+-- index_group: add a group to an article's index (1) or remove it (0). A missing article leaves the group.
+-- KEYS article, groups   ARGV id, group, 1 or 0
+command('index_group', function(keys, args)
+  local id, group, is_member = unpack(args)
+  if redis.call('EXISTS', keys[1]) == 0 then
+    redis.call('SREM', keys[2], group)
+    project('group_member', id, group)
+  else
+    redis.call(is_member == '1' and 'SADD' or 'SREM', keys[2], group)
+  end
 end)
 
 -- group_size: a group's number of articles, in the list of groups.
@@ -33,14 +55,15 @@ command('add_to_group', function(keys, args)
     local ranking, building, builder = unpack(keys, 3 * i - 1, 3 * i + 1)
     local score = args[2 + i]
     -- A missing ranking must not be created with this one article: it would count as complete.
-    if redis.call('EXISTS', ranking) == 1 then redis.call('ZADD', ranking, score, args[2]) end
+    if score ~= '' and redis.call('EXISTS', ranking) == 1 then redis.call('ZADD', ranking, score, args[2]) end
     -- An unfinished one may be: its builder's scan may already have passed this article's place.
-    if redis.call('EXISTS', builder) == 1 then
+    if score ~= '' and redis.call('EXISTS', builder) == 1 then
       redis.call('ZADD', building, score, args[2])
       redis.call('EXPIRE', building, GROUP_SECONDS)
     end
   end
-  if redis.call('SADD', keys[1], args[2]) == 1 then project('group_size', args[1]) end
+  redis.call('SADD', keys[1], args[2])
+  project('group_size', args[1]) -- also if another service has added it
 end)
 
 -- remove_from_group: remove an article from a group and its rankings.   KEYS as add_to_group   ARGV group, member
@@ -49,7 +72,8 @@ command('remove_from_group', function(keys, args)
     redis.call('ZREM', keys[3 * i - 1], args[2])
     redis.call('ZREM', keys[3 * i], args[2])
   end
-  if redis.call('SREM', keys[1], args[2]) == 1 then project('group_size', args[1]) end
+  redis.call('SREM', keys[1], args[2])
+  project('group_size', args[1])
 end)
 
 -- group: add an article to a group ('in') or remove it ('out').
@@ -64,10 +88,9 @@ command('group', function(keys, args)
       fail('too_many_groups', 'An article can be in at most ' .. MAX_GROUPS .. ' groups. Remove it from one first.')
     end
     redis.call('SADD', keys[2], group)
-    project('group_member', id, group)
-  elseif change == 'out' and is_member then
+  elseif change == 'out' then
     redis.call('SREM', keys[2], group)
-    project('group_member', id, group)
   end
+  project('group_member', id, group) -- also if the index is unchanged: another service may have changed the group
   return redis.call('SMEMBERS', keys[2])
 end)

@@ -1,6 +1,6 @@
 -- The rankings of all articles. Scores follow from an article's time and vote sets, so only votes change them.
 
-local MOVING_ORDERS = {'score', 'hot', 'best', 'controversial'} -- their scores change with every vote
+local ADDITIONAL_ORDERS = {'hot', 'best', 'controversial'} -- with `score`, the orders that change with every vote
 local HOT_EPOCH = 1134028003   -- 8 December 2005; any fixed time gives the same order
 local HOT_SECONDS = 45000      -- ten times the votes are worth 12.5 hours
 local Z = 1.281551565545       -- 80% confidence
@@ -22,16 +22,17 @@ local function controversial(ups, downs)
   return (ups + downs) ^ (math.min(ups, downs) / math.max(ups, downs))
 end
 
--- An article's score in each order; nil if the article does not exist.
+-- An article's score in each order; nil if the article does not exist or its time is invalid.
 local function scores_of(id)
   local time, votes = unpack(redis.call('HMGET', key.article(id), 'time', 'votes'))
-  if not time then return nil end
-  local ups, downs = redis.call('SCARD', key.article_up(id)), redis.call('SCARD', key.article_down(id))
-  local posted = tonumber(time)
+  local posted = parse_seconds(time)
+  if not posted then return nil end
+  local up, down = key.article_up(id), key.article_down(id)
+  local ups, downs, count = redis.call('SCARD', up), redis.call('SCARD', down), tonumber(votes_of(votes, up, down))
   return {
-    time = time,
-    score = posted + VOTE_SECONDS * tonumber(votes),
-    hot = hot(tonumber(votes), posted),
+    time = posted,
+    score = posted + VOTE_SECONDS * count,
+    hot = hot(count, posted),
     best = best(ups, downs),
     controversial = controversial(ups, downs),
   }
@@ -39,10 +40,12 @@ end
 
 local function ranking(order) return key['articles_by_' .. order]() end
 
--- rankings: an article's score in every order that votes change.
-projection('rankings', function(id)
+-- Commands that write an article's place in these orders. A deleted article is removed. An article whose time is
+-- invalid keeps the place that another service gave it.
+local function ranking_commands(id, orders)
   local scores, commands = scores_of(id), {}
-  for _, order in ipairs(MOVING_ORDERS) do
+  if not scores and redis.call('EXISTS', key.article(id)) == 1 then return nil end
+  for _, order in ipairs(orders) do
     if scores then
       commands[#commands + 1] = {'ZADD', ranking(order), scores[order], member_of(id)}
     else
@@ -50,11 +53,13 @@ projection('rankings', function(id)
     end
   end
   return commands
-end)
+end
+
+-- additional_rankings: an article's score in the orders that votes change and the document does not have.
+projection('additional_rankings', function(id) return ranking_commands(id, ADDITIONAL_ORDERS) end)
+
+-- rankings: an article's score in every order that votes change.
+projection('rankings', function(id) return ranking_commands(id, {'score', unpack(ADDITIONAL_ORDERS)}) end)
 
 -- time_ranking: an article's place by time.
-projection('time_ranking', function(id)
-  local time = redis.call('HGET', key.article(id), 'time')
-  if not time then return {'ZREM', key.articles_by_time(), member_of(id)} end
-  return {'ZADD', key.articles_by_time(), time, member_of(id)}
-end)
+projection('time_ranking', function(id) return ranking_commands(id, {'time'}) end)

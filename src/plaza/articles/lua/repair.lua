@@ -11,30 +11,36 @@ command('raise_counter', function(keys, args)
   if tonumber(redis.call('GET', keys[1]) or 0) < tonumber(args[1]) then redis.call('SET', keys[1], args[1]) end
 end)
 
+-- group_repair: an article's index of groups, from the group's set.
+projection('group_repair', function(id, group)
+  return perform('repair_group', {key.group(group)}, {'', group, id})
+end)
+
 -- Recomputes everything that follows from an article's source data. Returns 1, or 0 if the article does not exist.
 local function repair(id)
   local article, up, down, in_groups = key.article(id), key.article_up(id), key.article_down(id), key.article_groups(id)
-  local author = redis.call('HGET', article, 'author')
+  local exists = redis.call('EXISTS', article) == 1
   local groups = redis.call('SMEMBERS', in_groups)
-  if author then
+  if exists then
+    local author = redis.call('HGET', article, 'author')
     for _, voter in ipairs(redis.call('SINTER', up, down)) do -- counts as an upvoter
       redis.call('SREM', down, voter)
       project('voter_index', id, voter:sub(6))
     end
     count_votes(id, article, up, down)
-    project('author_index', id, author:sub(6))
+    if author then project('author_index', id, author:sub(6)) end
   else
-    redis.call('DEL', article, in_groups)
+    redis.call('DEL', in_groups)
     project('rankings', id)
     delete_votes(id, up, down)
   end
   project('time_ranking', id)
   project('id_counter', id)
-  for _, group in ipairs(groups) do project('group_member', id, group) end
-  return author and 1 or 0
+  for _, group in ipairs(groups) do project(exists and 'group_repair' or 'group_member', id, group) end
+  return exists and 1 or 0
 end
 
--- For one article or one of its relations.   KEYS article   ARGV now_ms, id, then a username or a group
+-- For one article or one of its relations.   KEYS article   ARGV now_ms, id, then a username
 command('repair_article', function(keys, args) return repair(args[2]) end)
 
 command('repair_vote', function(keys, args)
@@ -45,8 +51,14 @@ command('repair_vote', function(keys, args)
   if redis.call('EXISTS', article) == 1 then count_votes(id, article, up, down) end
 end)
 
-command('repair_group', function(keys, args) project('group_member', args[2], args[3]) end)
 command('repair_author_index', function(keys, args) project('author_index', args[2], args[3]) end)
 
 -- repair_group_size: a group's number of articles.   KEYS group   ARGV now_ms, group
 command('repair_group_size', function(keys, args) project('group_size', args[2]) end)
+
+-- repair_group: an article's index and the group's size, from the group's set. What another service added stays.
+-- KEYS group   ARGV now_ms, group, id
+command('repair_group', function(keys, args)
+  project('group_index', args[2], args[3])
+  project('group_size', args[2])
+end)

@@ -12,10 +12,25 @@
 
 local function member_of(id) return 'article:' .. id end
 
+-- Other services write articles too, so any field can be missing or odd.
+-- A time in Unix seconds; nil if it is missing or not a number.
+local function parse_seconds(time)
+  local seconds = tonumber(time)
+  if seconds and seconds == seconds and math.abs(seconds) < 1e15 then return seconds end
+  return nil
+end
+
+-- The `votes` of an article; the difference of the vote sets if the field is missing or not an integer.
+local function votes_of(votes, up, down)
+  if votes and votes:match('^-?%d+$') then return votes end
+  return text(redis.call('SCARD', up) - redis.call('SCARD', down))
+end
+
+-- Returns the author, which can be '', and the time in seconds, which can be nil.
 local function require_article(article)
-  local author, time, votes = unpack(redis.call('HMGET', article, 'author', 'time', 'votes'))
-  if not author then fail('not_found', 'This article does not exist.') end
-  return author, time, votes
+  if redis.call('EXISTS', article) == 0 then fail('not_found', 'This article does not exist.') end
+  local author, time = unpack(redis.call('HMGET', article, 'author', 'time'))
+  return author or '', parse_seconds(time)
 end
 
 -- `username` must be the author; '' is an admin, who may change any article.

@@ -7,7 +7,29 @@ projection('voter_index', function(id, username)
   return {'ZADD', key.user_votes(username), vote == 'up' and 1 or -1, member_of(id)}
 end)
 
--- Writes `votes` from the sizes of the vote sets, and returns it.
+local VALUES = {up = 1, down = -1, none = 0}
+
+-- Changes `votes` and the scores by a difference. `votes` and `score:` are incremented, not set: another service that
+-- votes with HINCRBY and ZINCRBY at the same time then loses nothing. On a cluster `score:` is on another node and is
+-- set.
+local function add_votes(id, article, up, down, difference)
+  local before = redis.call('HGET', article, 'votes')
+  local votes = votes_of(before, up, down)
+  if votes == before then
+    votes = text(redis.call('HINCRBY', article, 'votes', difference))
+  else
+    redis.call('HSET', article, 'votes', votes)
+  end
+  if CLUSTERED or not redis.call('ZSCORE', key.articles_by_score(), member_of(id)) then
+    project('rankings', id)
+  else
+    redis.call('ZINCRBY', key.articles_by_score(), VOTE_SECONDS * difference, member_of(id))
+    project('additional_rankings', id)
+  end
+  return votes
+end
+
+-- Sets `votes` to the difference of the vote sets, and returns it.
 local function count_votes(id, article, up, down)
   local votes = text(redis.call('SCARD', up) - redis.call('SCARD', down))
   redis.call('HSET', article, 'votes', votes)
@@ -21,14 +43,15 @@ end
 command('vote', function(keys, args)
   local article, up, down = unpack(keys)
   local id, username, vote, now_seconds, open_seconds = unpack(args)
-  local _, time, votes = require_article(article)
-  if open_seconds ~= '0' and tonumber(now_seconds) >= tonumber(time) + tonumber(open_seconds) then
+  local _, time = require_article(article)
+  if open_seconds ~= '0' and time and tonumber(now_seconds) >= time + tonumber(open_seconds) then
     fail('voting_closed', 'Voting on this article is closed.')
   end
   local voter = 'user:' .. username
+  local before = vote_of(up, down, voter)
   local changes = redis.call(vote == 'up' and 'SADD' or 'SREM', up, voter)
   changes = changes + redis.call(vote == 'down' and 'SADD' or 'SREM', down, voter)
-  if changes == 0 then return {time, votes} end
+  if changes == 0 then return {text(time or 0), votes_of(redis.call('HGET', article, 'votes'), up, down)} end
   project('voter_index', id, username)
-  return {time, count_votes(id, article, up, down)}
+  return {text(time or 0), add_votes(id, article, up, down, VALUES[vote] - VALUES[before])}
 end)

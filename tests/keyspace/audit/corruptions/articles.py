@@ -41,14 +41,14 @@ async def a_ranking_has_an_invalid_member(client: Any, community: SampleCommunit
     await client.zadd(a.ARTICLES_BY_TIME(), {"99": 5})
 
 
-@corruptions.found_as("article:<article>:groups", "mirror")
-async def a_group_lacks_an_article(client: Any, community: SampleCommunity) -> None:
-    await client.srem(a.GROUP("news"), f"article:{community.articles[0]}")
-
-
 @corruptions.found_as("group:<group>", "mirror")
-async def a_group_has_an_article_too_many(client: Any, community: SampleCommunity) -> None:
-    await client.sadd(a.GROUP("group0"), f"article:{community.articles[1]}")
+async def an_articles_index_lacks_a_group(client: Any, community: SampleCommunity) -> None:
+    await client.srem(a.ARTICLE_GROUPS(community.articles[0]), "news")
+
+
+@corruptions.found_as("article:<article>:groups", "mirror")
+async def an_articles_index_has_a_group_too_many(client: Any, community: SampleCommunity) -> None:
+    await client.sadd(a.ARTICLE_GROUPS(community.articles[1]), "group0")
 
 
 @corruptions.found_as("group:<group>", "size")
