@@ -1,4 +1,4 @@
-# Kept minimal, because it could not be built where it was written. docs/operations.md says what to check.
+# Minimal, because it was written without Docker and is not tested. docs/operations.md says what to check.
 FROM python:3.11-slim
 
 WORKDIR /app

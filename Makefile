@@ -1,19 +1,19 @@
-# The same words here, in CI and in the README.
+# The commands of the README and of CI.
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: install run test check bench docs clean
+.PHONY: install run test check bench docs site clean
 
 install: .venv/.run-ready
 
 run: install
 	@exec $(BIN)/plaza serve
 
-# Two at a time, a file in one process: most tests wait for servers, and each process starts its own.
+# Two processes, one test file each at a time: most tests wait for servers, and each process starts its own.
 test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
 
-# What needs no server: style, types, the shape of the imports.
+# The checks that need no server: style, types, imports between packages.
 check: .venv/.test-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -23,12 +23,16 @@ check: .venv/.test-ready
 bench: .venv/.test-ready
 	$(BIN)/python -m bench
 
-# The pages of docs/ that are made from the code.
+# The pages of docs/ that are generated from the code.
 docs: .venv/.test-ready
 	$(BIN)/python -m plaza.docgen docs
 
+# The documentation as a site, in site/. Open site/index.html; it needs no web server and no network.
+site: .venv/.test-ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache tests/upstash/node_modules
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site tests/upstash/node_modules
 
 .venv/.created:
 	$(PYTHON) -m venv .venv
@@ -44,14 +48,14 @@ clean:
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-# A real browser, for the tests of pages: Debian's own, which only root can install.
+# Chromium for the browser tests: Debian's package, which only root can install.
 .venv/.browser-ready: .venv/.created
 	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes chromium >/dev/null; \
 	else echo "The tests need Chromium: install Debian's package 'chromium', then run this again."; exit 1; fi
 	@touch $@
 
-# Node with the TypeScript client of Upstash, for the tests of the proxy: Node is Debian's own, the client is pinned.
+# Node and Upstash's TypeScript client for the proxy tests: Node is Debian's package, the client is pinned.
 tests/upstash/node_modules/.ready: tests/upstash/package.json
 	@command -v npm >/dev/null || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes nodejs npm >/dev/null; \

@@ -1,4 +1,4 @@
-"""Documentation that can drift, held to the code: what is not documented fails here."""
+"""Documentation agrees with the code: settings, commands, routes, options, keys, links and deployment files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRITTEN = sorted(path for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if p
 
 
 @pytest.mark.parametrize("name", sorted(docgen.pages()))
-def test_a_page_made_from_the_code_is_as_the_code_is(name: str) -> None:
+def test_a_generated_page_is_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text() == docgen.pages()[name], "run: make docs"
 
 
@@ -58,8 +58,8 @@ def test_every_option_of_a_route_is_documented() -> None:
     assert {option for option in Options.__annotations__ if f"| `{option}` |" not in page} == set()
 
 
-def test_every_rule_about_a_text_is_told_in_words() -> None:
-    """Who breaks a rule reads what it means, not a regular expression."""
+def test_every_pattern_has_a_message_in_words() -> None:
+    """A validation error explains the rule and shows no regular expression."""
     patterns: set[str] = set()
     for route in (route for group in route_groups() for route in group.routes):
         for hint in get_type_hints(route.handler, include_extras=True).values():
@@ -87,15 +87,14 @@ def test_every_key_is_documented() -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_page_points_to_exists(path: Path) -> None:
+def test_links_of_a_page_exist(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_page_names_exists(path: Path) -> None:
-    """A setting, a command or a make target in prose is one that there is."""
+def test_settings_and_make_targets_in_prose_exist(path: Path) -> None:
     text = path.read_text()
     settings = {variable(field.name) for field in fields(Settings)}
     assert set(re.findall(r"\bPLAZA_[A-Z_]+\b", text)) <= settings
@@ -103,8 +102,15 @@ def test_what_a_page_names_exists(path: Path) -> None:
     assert set(re.findall(r"`make ([a-z]+)`", text)) <= targets
 
 
+def test_the_list_of_decisions_is_complete() -> None:
+    index = (DOCS / "decisions" / "index.md").read_text()
+    for path in sorted((DOCS / "decisions").glob("0*.md")):
+        title = re.sub(r"# (\d+\. )?", "", path.read_text().splitlines()[0])
+        assert f"- [{path.name[:4]}]({path.name}): {title}\n" in index
+
+
 def test_the_deployment_files_agree_with_the_code() -> None:
-    """They were not run where they were written, so at least what they name must be there."""
+    """They are not tested otherwise, so at least their names must exist."""
     dockerfile = (ROOT / "Dockerfile").read_text()
     unit = (DOCS / "plaza.service").read_text()
     compose = (ROOT / "compose.yaml").read_text()
@@ -112,4 +118,4 @@ def test_the_deployment_files_agree_with_the_code() -> None:
     assert set(re.findall(r"\bPLAZA_[A-Z_]+\b", dockerfile + unit + compose)) <= settings
     python = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert f"FROM python:{python.removeprefix('>=')}" in dockerfile
-    assert unit in (DOCS / "operations.md").read_text(), "the manual shows another unit than the file"
+    assert unit in (DOCS / "operations.md").read_text(), "docs/operations.md shows another unit than the file"
