@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage
-from plaza.sessions.keys import RECENT_TOKENS, SESSION_STATE
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
 from plaza.sessions.model import new_token
 from plaza.sessions.session_cache import SEEN_EVERY_SECONDS, SessionCache
 from plaza.sessions.sign_in import GRACE_SECONDS
@@ -62,6 +62,7 @@ async def test_a_session_ended_by_another_process_is_not_found(
 ) -> None:
     token = (await shop.sign_in.admit(None, "ana")).token
     assert await user(session_cache, token) == "ana"
+    await redis_client.hdel(LOGIN_TOKENS(), token)
     await redis_client.delete(SESSION_STATE(token))
 
     async def gone() -> bool:

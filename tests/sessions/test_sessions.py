@@ -14,7 +14,7 @@ from plaza.core.paging import Page
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
 from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE, USER_SESSION_TOKENS
 from plaza.sessions.model import Login, is_token, new_token
-from plaza.shop.keys import ACCOUNT, CART, VIEWED_ITEMS
+from plaza.shop.keys import CART, VIEWED_ITEMS
 from tests.round_trips import count_round_trips
 from tests.shop.conftest import CreateItem, Shop
 
@@ -83,27 +83,27 @@ async def test_a_session_ends_at_the_absolute_limit_even_if_it_is_used(shop: Sho
     assert (await shop.sessions.visit(token)).new
 
 
-async def test_repair_restores_what_is_derived_from_a_session(
+async def test_repair_makes_sessions_follow_login_and_restores_their_indexes(
     shop: Shop, create_item: CreateItem, redis_client: Any
 ) -> None:
     item = await create_item()
-    guest, ana = await shop.guest_token(), await shop.login("ana")
+    guest, ana, signed_out = await shop.guest_token(), await shop.login("ana"), await shop.login("ana")
     await shop.carts.put(ana, item.id, 2)
-    gone = new_token()
-    await redis_client.hset(LOGIN_TOKENS(), mapping={guest: "ben", ana: "ben", gone: "ben"})
-    await redis_client.zadd(RECENT_TOKENS(), {ana: 1, gone: 2})
-    await redis_client.zrem(RECENT_TOKENS(), guest)
-    await redis_client.delete(CART(ana))
+    foreign = new_token()
+    await redis_client.hset(LOGIN_TOKENS(), mapping={guest: "ben", foreign: "ben"})
+    await redis_client.hdel(LOGIN_TOKENS(), signed_out)
+    await redis_client.zadd(RECENT_TOKENS(), {foreign: 2})
+    await redis_client.zrem(RECENT_TOKENS(), ana)
     await redis_client.delete(USER_SESSION_TOKENS("ana"))
     now_ms = shop.clock.now_ms()
-    for token in (guest, ana, gone):
+    for token in (guest, ana, signed_out, foreign):
         await shop.functions.run("shop_repair_session", [SESSION_STATE(token)], now_ms, token)
-    await shop.functions.run("shop_repair_account", [ACCOUNT("ana")], now_ms, "ana")
-    assert await redis_client.hgetall(LOGIN_TOKENS()) == {ana: "ana"}
-    now = shop.clock.now_s()
-    assert dict(await redis_client.zrange(RECENT_TOKENS(), 0, -1, withscores=True)) == {guest: now, ana: now}
+    assert await redis_client.hgetall(LOGIN_TOKENS()) == {guest: "ben", ana: "ana", foreign: "ben"}
+    assert await redis_client.hget(SESSION_STATE(guest), "user") == "ben"
+    assert not await redis_client.exists(SESSION_STATE(signed_out))
+    assert set(await redis_client.zrange(RECENT_TOKENS(), 0, -1)) == {guest, ana, foreign}
     assert await redis_client.zrange(USER_SESSION_TOKENS("ana"), 0, -1) == [ana]
-    assert await shop.lines(ana) == {item.id: 2}
+    assert await redis_client.zrange(USER_SESSION_TOKENS("ben"), 0, -1) == [guest]
 
 
 async def test_logout_deletes_the_data_of_the_token(shop: Shop, create_item: CreateItem, redis_client: Any) -> None:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
+from plaza.core.outbox import OutboxEntry
 from plaza.core.revocations import Revocations
-from plaza.sessions.keys import SESSION_STATE
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
 from plaza.sessions.model import SessionLimits, Visit, is_token, new_token, seconds_text
 
 # A user may log in more than once while a request is under way.
@@ -80,19 +81,41 @@ class SessionStore:
             if found is not None:
                 return found
         token = new_token()
-        reply = await command(self._call(token, new=True))
+        reply = await command(self._call_with("1", token, "", "", "0"))
         return _visit(token, reply, new=True), reply[4:]
+
+    async def find(self, token: str) -> Visit | None:
+        """Return the session of a token and mark it as seen, or None. No session is created."""
+        found = await self._visit_existing(token, self._enter)
+        return None if found is None else found[0]
 
     async def _enter(self, call: SessionCall) -> list[Any]:
         reply: list[Any] = await self.functions.run_deferred(self.command("enter_session"), call.keys, *call.args)
         return reply
 
-    def _call(self, token: str, *, new: bool = False) -> SessionCall:
+    async def _call(self, token: str) -> SessionCall:
+        """Return the call for an existing token. On a cluster its documented keys are read first: one round trip."""
+        login, recent, pending = "", "", 0
+        if self.functions.valkey.clustered:
+            entry = OutboxEntry.for_key(self._data.library, SESSION_STATE(token))
+            login, recent, pending = await self.functions.valkey.batch(
+                [
+                    ("HGET", LOGIN_TOKENS(), token),
+                    ("ZSCORE", RECENT_TOKENS(), token),
+                    ("EXISTS", entry.pending),
+                ]
+            )
+            recent = "" if recent is None else repr(float(recent))
+            if login and self.is_revoked(login, float(recent or 0)):
+                login = ""
+        return self._call_with("0", token, login or "", recent, "0" if pending else "1")
+
+    def _call_with(self, new: str, token: str, *documented: str) -> SessionCall:
         limits = (self.limits.idle_seconds, self.limits.absolute_seconds)
-        return SessionCall(self.keys(token), (token, self.now(), *limits, "1" if new else "0"))
+        return SessionCall(self.keys(token), (token, self.now(), *limits, new, *documented))
 
     async def _visit_existing(self, token: str, command: SessionCommand) -> tuple[Visit, list[Any]] | None:
-        reply = await command(self._call(token))
+        reply = await command(await self._call(token))
         if reply[0] == "replaced":
             return await self._visit_successor(token, reply, command)
         if reply[0] != "live":
@@ -113,7 +136,7 @@ class SessionStore:
             if reply[0] != "replaced" or not reply[1]:
                 break
             to = reply[1]
-            reply = await command(self._call(to))
+            reply = await command(await self._call(to))
         guest = Visit(replaced, None, float(since), float(self.now()), replaced=True)
         if reply[0] != "live":
             return guest, []
@@ -137,9 +160,11 @@ class SessionStore:
         return seconds_text(max(self.clock.now_ms(), self._revocations.revoked_ms(username) + 1))
 
     async def signed_in_user(self, token: str) -> str | None:
-        """Return which user is signed in with a token. One round trip; the session is not marked as seen."""
+        """Return which user is signed in with a token. Two round trips; the session is not marked as seen."""
+        login = await self.functions.valkey.call("HGET", LOGIN_TOKENS(), token)
         limits = (self.limits.idle_seconds, self.limits.absolute_seconds)
-        user, since = await self.functions.query(self.command("session_user"), self.keys(token), self.now(), *limits)
+        args = (self.now(), *limits, login or "")
+        user, since = await self.functions.query(self.command("session_user"), self.keys(token), *args)
         return None if not user or self.is_revoked(user, float(since)) else str(user)
 
     async def open(self, token: str, username: str, since: str) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
 from plaza.sessions import invariants as sessions
 from plaza.sessions.keys import SESSION_STATE
-from plaza.shop.keys import ACCOUNT, ACCOUNT_CART, CART, VIEWED_ITEMS
-from plaza.shop.model import MAX_VIEWED_ITEMS
+from plaza.shop.keys import ACCOUNT, ACCOUNT_CART, CART
 
 REPAIRS = {**sessions.REPAIRS, "account": ACCOUNT}
 
@@ -27,19 +26,10 @@ def _check_cart_copy(entry: Entry, replies: Sequence[Any], now: int) -> str | No
     return f"has another cart than the account of {entry.value['user']}"
 
 
-def _read_size(entry: Entry) -> Sequence[Command]:
-    return (("ZCARD", entry.name),)
-
-
-def _check_size(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    return None if replies[0] <= MAX_VIEWED_ITEMS else f"has {replies[0]} items, more than {MAX_VIEWED_ITEMS}"
-
-
 INVARIANTS = Invariants(
     [
         *sessions.INVARIANTS,
         Invariant("cart", SESSION_STATE, _read_carts, _check_cart_copy, per_key=True),
-        Invariant("size", VIEWED_ITEMS, _read_size, _check_size, per_key=True),
     ],
     REPAIRS,
 )

@@ -1,9 +1,14 @@
 -- Sessions. A token owns `shop:session:<token>` and the keys that other packages keep per session. Nothing of a token is
 -- written unless that hash exists, so a session that has ended never comes back.
 --
+-- `login:`, `recent:` and the data keys are source data; other services write them by the document. `login:` decides who is
+-- signed in: a token that is removed there is signed out, and a token that is added there is signed in.
+--
 -- Every command of a session begins with
 --   KEYS session, then the data keys of the session
---   ARGV token, now_s, idle_s, absolute_s, '1' to start a session if there is none, …
+--   ARGV token, now_s, idle_s, absolute_s, '1' to start a session if there is none,
+--     and on a cluster, where they are on other nodes: the token's user in `login:` or '', its score in `recent:` or '', and '1'
+--     unless updates of the session are pending; then the command's own, from ARGV[9]
 --   Reply {'live' or 'new', user, since, seen, …}; else {'none'}; or {'replaced', new token, since, user} if a login has
 --   just replaced the session
 --
@@ -89,6 +94,47 @@ local function is_revoked(username, since)
   return at and tonumber(at) >= since * 1000
 end
 
+-- Returns a token's user in `login:` and its score in `recent:`, each false if it has none.
+local function read_documented(token, args)
+  if not CLUSTERED then
+    return redis.call('HGET', key.login_tokens(), token), tonumber(redis.call('ZSCORE', key.recent_tokens(), token) or nil)
+  end
+  return args[6] ~= '' and args[6], tonumber(args[7])
+end
+
+-- Whether the data keys of a session exist. Only another service writes them without a session.
+local function has_data(keys)
+  return #keys > 1 and redis.call('EXISTS', unpack(keys, 2)) > 0
+end
+
+-- Starts the session of a token that another service has written by the document. Returns user, since, seen; nil if there is
+-- none, or it has expired.
+local function adopt(keys, args, login, recent)
+  local token, at = args[1], args[2]
+  if not login and not has_data(keys) then return nil end
+  if login and is_revoked(login, recent or 0) then return nil end
+  if recent and at - recent > tonumber(args[3]) then return nil end
+  local user, seen = login or '', text(math.min(recent or tonumber(at), tonumber(at)))
+  redis.call('HSET', keys[1], 'user', user, 'since', seen, 'seen', seen)
+  project('seen', token)
+  if login then project('user_session', token, login) end
+  return user, seen, seen
+end
+
+-- Makes a session follow `login:`. Returns the user, or nil if the session has ended.
+local function follow_login(keys, token, user, login, at)
+  if user == (login or '') then return user end
+  if not login then
+    delete_session(keys, token, user)
+    return nil
+  end
+  -- Another service has signed in a guest, or another user.
+  redis.call('HSET', keys[1], 'user', login, 'since', at)
+  if user ~= '' then project('user_session', token, user) end
+  project('user_session', token, login)
+  return login
+end
+
 -- Finds the session of a token and records that it was seen. Returns the start of a reply, and whether there is a session.
 local function enter(keys, args)
   local token, at = args[1], args[2]
@@ -98,6 +144,16 @@ local function enter(keys, args)
     if tonumber(at) <= tonumber(moved) then return {'replaced', to, since, user}, false end
     return {'none'}, false
   end
+  local login, recent = read_documented(token, args)
+  if since then
+    local before = user
+    user = follow_login(keys, token, user, login, at)
+    if not user then since = false elseif user ~= before then since = at end
+  end
+  if not since and args[5] ~= '1' and (not CLUSTERED or args[8] == '1') then
+    user, since, seen = adopt(keys, args, login, recent)
+  end
+  if since and recent and recent > tonumber(seen) and recent <= tonumber(at) then seen = text(recent) end
   if since and (at - seen > tonumber(args[3]) or at - since > tonumber(args[4]) or is_revoked(user, since)) then
     delete_session(keys, token, user)
     since = false
@@ -118,10 +174,10 @@ local function enter(keys, args)
 end
 
 -- session_user: which user is signed in with a token, or '', and since when. The session is not marked as seen.
--- KEYS session, …   ARGV now_s, idle_s, absolute_s   Reply {user, since}
+-- KEYS session, …   ARGV now_s, idle_s, absolute_s, on a cluster its user in `login:` or ''   Reply {user, since}
 query('session_user', function(keys, args)
   local user, since, seen, moved = unpack(redis.call('HMGET', keys[1], 'user', 'since', 'seen', 'moved'))
-  if not since or moved then return {'', ''} end
+  if not since or moved or (CLUSTERED and user ~= args[4]) then return {'', ''} end
   local expired = args[1] - seen > tonumber(args[2]) or args[1] - since > tonumber(args[3])
   return {expired and '' or user, since}
 end)
@@ -178,13 +234,40 @@ command('end_session', function(keys, args)
   return 1
 end)
 
--- Makes `recent:`, `login:` and the user's sessions follow the session.
+-- login_check: compares the user of a session with `login:`.
+projection('login_check', function(token)
+  local user, moved = unpack(redis.call('HMGET', key.session_state(token), 'user', 'moved'))
+  if not user or moved then return nil end
+  return perform('check_login', {key.login_tokens()}, {token, user})
+end)
+
+-- check_login: end the session of a token that is not signed in, or sign in a guest.   KEYS login   ARGV token, user
+command('check_login', function(keys, args)
+  if (redis.call('HGET', keys[1], args[1]) or '') ~= args[2] then project('login_followed', args[1]) end
+end)
+
+-- login_followed: the session follows `login:`.
+projection('login_followed', function(token)
+  local login = redis.call('HGET', key.login_tokens(), token)
+  return perform('follow_login', session_keys(token), {token, login or ''})
+end)
+
+-- follow_login: make a session follow `login:`.   KEYS session, …   ARGV token, user in `login:` or ''
+command('follow_login', function(keys, args)
+  local user, moved, seen = unpack(redis.call('HMGET', keys[1], 'user', 'moved', 'seen'))
+  if not user or moved then return end
+  follow_login(keys, args[1], user, args[2] ~= '' and args[2], seen)
+end)
+
+-- Makes a session follow `login:`, and its index entries follow the session.
 local function repair_session(token)
-  local user = redis.call('HGET', key.session_state(token), 'user')
-  if not user then return delete_session(session_keys(token), token) end
-  project('seen', token)
-  project('login', token)
+  local user, moved = unpack(redis.call('HMGET', key.session_state(token), 'user', 'moved'))
+  if not user then return end -- the documented keys of a token without a session belong to another service
   if user ~= '' then project('user_session', token, user) end
+  if not moved then
+    project('seen', token)
+    project('login_check', token)
+  end
 end
 
 -- repair_user_session: whether a session belongs to a user.   KEYS session   ARGV now_ms, token, username

@@ -105,7 +105,7 @@ end
 command('put_line', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
-  local item, qty, user = args[6], args[7], reply[2]
+  local item, qty, user = args[9], args[10], reply[2]
   if user == '' then
     reply[5] = set_line(keys[2], item, qty)
     return append_lines(reply, keys[2])

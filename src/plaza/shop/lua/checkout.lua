@@ -17,13 +17,13 @@ command('start_checkout', function(keys, args)
   local reply, entered = enter(keys, args)
   if not entered then return reply end
   local user = reply[2]
-  if user == '' then return append_checkout(reply, keys[1], keys[2], args[6]) end
+  if user == '' then return append_checkout(reply, keys[1], keys[2], args[9]) end
   if CLUSTERED then
     reply[5] = 'account'
     return reply
   end
   local account = account_keys(user)
-  return append_checkout(reply, account[1], account[2], args[6])
+  return append_checkout(reply, account[1], account[2], args[9])
 end)
 
 -- start_account_checkout: begin to order a user's cart.

@@ -12,10 +12,8 @@ command('copy_to_session', function(keys, args) project('cart_copy', args[1], ar
 
 -- repair_session: what is derived from a session.   token
 command('repair_session', function(keys, args)
-  local token = args[2]
-  repair_session(token)
-  if redis.call('HEXISTS', keys[1], 'moved') == 0 then trim_viewed(key.viewed_items(token)) end
-  project('cart_copy_of_session', token)
+  repair_session(args[2])
+  project('cart_copy_of_session', args[2])
 end)
 
 -- repair_account: every session of a user has a copy of the cart.   username

@@ -17,7 +17,7 @@ end)
 -- view: add an item to those that a session has viewed; on one server, also count the view.   ARGV … item
 command('view', function(keys, args)
   local reply, entered = enter(keys, args)
-  local item = args[6]
+  local item = args[9]
   if entered then
     redis.call('ZADD', keys[3], args[2], item)
     trim_viewed(keys[3])
