@@ -226,7 +226,9 @@ async def test_the_routes_of_accounts(http: httpx.AsyncClient) -> None:
     turned = await http.post("/auth/refresh", json={"refresh_token": body["refresh_token"]})
     assert turned.status_code == 200
     change = {"old": "correct horse", "new": "battery staple"}
-    assert (await http.post("/auth/password", json=change, headers=headers)).status_code == 200
+    changed = await http.post("/auth/password", json=change, headers=headers)
+    assert changed.status_code == 200
+    headers = {"authorization": f"Bearer {changed.json()['access_token']}"}
     assert (await http.post("/auth/logout", headers=headers)).json() == {"logged_out": True}
     assert (await http.post("/auth/logout", json={"refresh_token": "x"})).status_code == 401
 

@@ -120,7 +120,7 @@ class Auth:
 
         Take it before you check that the user may sign in: then a revocation in between makes the token void.
         """
-        return max(self._clock.now_ms(), self.revocations.revoked_ms(username) + 1)
+        return max(self._clock.now_ms(), self.revocations.token_revoked_ms(username) + 1)
 
     def issue(self, username: str, role: Role, *, issued_ms: int | None = None, **claims: Any) -> str:
         """A new access token with `user_id`, `username`, `role`, `iat`, `exp` and further claims such as `groups`."""
@@ -128,8 +128,12 @@ class Auth:
             issued_ms = self.issue_time_ms(username)
         return self._tokens.issue(username, role, issued_ms, claims)
 
+    async def revoke_access_tokens(self, username: str, at_ms: int) -> None:
+        """Make the access tokens issued up to a time void; sessions stay. One round trip. See `revoke_tokens`."""
+        await self.revocations.revoke_access_tokens(username, at_ms)
+
     async def revoke_tokens(self, username: str) -> None:
-        """Make every token of a user void from now on. One round trip.
+        """Make every token and session of a user void from now on. One round trip.
 
         A command that deletes, renames or suspends a user stores the revocation in the same atomic step. Its caller
         calls this too, so that this process knows at once and does not wait for the notification.
@@ -148,7 +152,7 @@ class Auth:
         if verified.expires_s <= self._clock.now_s():
             self._verified.pop(token, None)
             raise Unauthenticated("The token has expired. Refresh it or sign in again.")
-        if verified.issued_ms <= self.revocations.revoked_ms(verified.actor.name):
+        if verified.issued_ms <= self.revocations.token_revoked_ms(verified.actor.name):
             self._verified.pop(token, None)
             raise Unauthenticated("The token was revoked. Sign in again.")
         if token not in self._verified:

@@ -107,11 +107,12 @@ API_KEYS = Key(
 TOKEN_CUTOFFS = Key(
     "tokens:cutoffs",
     "zset",
-    "Revocations: usernames that were deleted, renamed or suspended. Older tokens are void.",
-    contains="username",
+    "Revocations: older tokens and sessions of these users are void (deleted, renamed, suspended). "
+    "`<username>@tokens`: access tokens only (role or password changed, logout).",
+    contains="username, or `<username>@tokens`",
     score="Unix milliseconds up to which tokens are void",
-    element_regex="[A-Za-z0-9._-]{1,30}",
-    lifetime="a username is removed after 90 days, when all older tokens have expired",
+    element_regex="[A-Za-z0-9._-]{1,30}(@tokens)?",
+    lifetime="an entry is removed after 90 days, when all older tokens have expired",
     read=KeyAccess.ADMIN,
 )
 LIMIT_USER = Key(

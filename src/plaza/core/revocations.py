@@ -25,6 +25,10 @@ from plaza.core.valkey import ReplyError, Valkey
 
 NOT_REVOKED: Final = -1
 
+# `<username>@tokens` revokes access tokens only, after a role or password change or a logout. Sessions stay: they read
+# the current role. No username contains `@`.
+TOKENS_ONLY: Final = "@tokens"
+
 # Entries per read. A thousand take Valkey a fraction of a millisecond.
 PAGE_SIZE: Final = 1_000
 
@@ -64,6 +68,11 @@ class Revocations:
         """The Unix time in milliseconds up to which a user's tokens are void, or `NOT_REVOKED`. No I/O."""
         return self._revoked_ms.get(username, NOT_REVOKED)
 
+    def token_revoked_ms(self, username: str) -> int:
+        """As `revoked_ms`, for access tokens. No I/O."""
+        revoked = self._revoked_ms
+        return max(revoked.get(username, NOT_REVOKED), revoked.get(username + TOKENS_ONLY, NOT_REVOKED))
+
     def __len__(self) -> int:
         return len(self._revoked_ms)
 
@@ -86,13 +95,19 @@ class Revocations:
                 await self._task
 
     async def revoke(self, username: str) -> int:
-        """Make all tokens that a user has now void, in every process. One round trip."""
-        assert self._valkey is not None
+        """Make all tokens and sessions that a user has now void, in every process. One round trip."""
         # Later than any token of the user: one issued after the last revocation may be dated just after that.
-        at = max(self._clock.now_ms(), self.revoked_ms(username) + 1)
-        await self._valkey.call("ZADD", TOKEN_CUTOFFS(), "GT", at, username)
-        self._own[username] = at
-        self._put(self._revoked_ms, username, at)
+        return await self._add(username, max(self._clock.now_ms(), self.token_revoked_ms(username) + 1))
+
+    async def revoke_access_tokens(self, username: str, at_ms: int) -> int:
+        """Make the access tokens that were issued up to a time void, in every process. One round trip."""
+        return await self._add(username + TOKENS_ONLY, at_ms)
+
+    async def _add(self, member: str, at: int) -> int:
+        assert self._valkey is not None
+        await self._valkey.call("ZADD", TOKEN_CUTOFFS(), "GT", at, member)
+        self._own[member] = at
+        self._put(self._revoked_ms, member, at)
         return at
 
     def _invalidated(self, keys: list[str] | None) -> None:

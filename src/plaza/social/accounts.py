@@ -191,28 +191,36 @@ class Accounts:
         return self._signed_in(reply, token, stamp)
 
     async def logout(self, actor: Actor | None, refresh_token: str | None) -> None:
-        """End the session of a refresh token, or all sessions of the caller. One round trip."""
+        """End the session of a refresh token, or all sessions of the caller. Two round trips.
+
+        Access tokens belong to no session, so all of the user's end; other sessions refresh theirs.
+        """
         if refresh_token is not None:
             token = RefreshToken.parse(refresh_token)
-            await self.functions.run("social_sign_out", [AUTH_USER(token.username)], token.family)
+            await self._sign_out(token.username, token.family)
         elif actor is not None and not actor.via_key:
-            await self.functions.run("social_sign_out", [AUTH_USER(actor.name)], "")
+            await self._sign_out(actor.name, "")
+
+    async def _sign_out(self, name: str, family: str) -> None:
+        at = self.auth.issue_time_ms(name)
+        if await self.functions.run("social_sign_out", [AUTH_USER(name)], family, name, at):
+            await self.auth.revoke_access_tokens(name, at)
 
     async def change_password(self, actor: Actor, change: PasswordChange, address: str | None = None) -> SignedIn:
-        """Change the password, end every session and start a new one.
+        """Change the password, end every session and access token, and start a new session.
 
-        Two round trips, besides the limit's and those of sessions that end.
+        Three round trips, besides the limit's and those of sessions that end.
         """
-        name, now, stamp = actor.name, self.clock.now_ms(), self.auth.issue_time_ms(actor.name)
+        name, now = actor.name, self.clock.now_ms()
         await self.limiter.take("auth", name, address)
         stored = await self.valkey.call("HGET", AUTH_USER(name), "password_hash")
         if not (await self.passwords.check(stored, change.old)).matches:
             raise Forbidden("The old password is wrong.", field="old")
         token, hashed = RefreshToken.new(name), await self.passwords.hash_new(change.new, name, "new")
-        reply = await self._replace_password(name, stored, hashed, token.family, token.stored_value(now))
+        reply, revoked_ms = await self._replace_password(name, stored, hashed, token.family, token.stored_value(now))
         if not reply:
             raise Forbidden("The old password is wrong.", field="old")
-        return self._signed_in(reply, token, stamp)
+        return self._signed_in(reply, token, revoked_ms + 1)
 
     async def set_password(self, username: str, password: str) -> None:
         """Set a password as an operator; every session of the account ends. One round trip."""
@@ -222,12 +230,17 @@ class Accounts:
         hashed = await self.passwords.hash_new(password, username)
         await self._replace_password(username, "", hashed, "", "")
 
-    async def _replace_password(self, name: str, *args: str) -> list[str]:
+    async def _replace_password(self, name: str, *args: str) -> tuple[list[str], int]:
+        """Replace the password. Returns the profile, and the time up to which access tokens are void."""
         # Before the change, so that a crash leaves no session; after it, for a sign-in with the old password meanwhile.
         await self._end_browser_sessions(name)
-        reply: list[str] = await self.functions.run("social_change_password", [USER(name), AUTH_USER(name)], *args)
+        at = self.auth.issue_time_ms(name)
+        keys = [USER(name), AUTH_USER(name)]
+        reply: list[str] = await self.functions.run("social_change_password", keys, *args, name, at)
         await self._end_browser_sessions(name)
-        return reply
+        if reply:
+            await self.auth.revoke_access_tokens(name, at)
+        return reply, at
 
     async def _end_browser_sessions(self, name: str) -> None:
         if self._browser_sessions is not None:

@@ -75,8 +75,24 @@ class Users:
         return user_from_hash(pairs_to_dict(reply), private=True)
 
     async def set_role(self, actor: Actor, name: str, role: Role) -> User:
-        """Set a user's role. New tokens carry it. One round trip."""
-        return user_from_hash(pairs_to_dict(await self.functions.run("social_change_role", [USER(name)], name, role)))
+        """Set a user's role, and revoke the access tokens that carry the old one. Three round trips.
+
+        The actor's stored role counts, not the token's claim: the claim may be older than a demotion.
+        """
+        await self._require_stored_admin(actor)
+        at = self.auth.issue_time_ms(name)
+        changed, profile = await self.functions.run("social_change_role", [USER(name)], name, role, at)
+        if changed:
+            await self.auth.revoke_access_tokens(name, at)
+        return user_from_hash(pairs_to_dict(profile))
+
+    async def _require_stored_admin(self, actor: Actor) -> None:
+        """Raise `Forbidden` if the actor has a profile with another role. Without a profile the token counts."""
+        if actor.via_key:
+            return
+        role = await self.functions.valkey.call("HGET", USER(actor.name), "role")
+        if role is not None and role != "admin":
+            raise Forbidden("This needs the role admin; your role was changed. Sign in again.")
 
     async def suspend(self, actor: Actor, name: str, *, on: bool) -> User:
         """Suspend an account, which revokes its tokens, or end a suspension. Two round trips."""

@@ -58,6 +58,11 @@ projection('revocation', function(name, at)
   return {'ZADD', key.token_cutoffs(), 'GT', at, name}
 end, 1)
 
+-- Ends access tokens; sessions stay.
+projection('token_revocation', function(name, at)
+  return {'ZADD', key.token_cutoffs(), 'GT', at, name .. '@tokens'}
+end, 1)
+
 projection('user_leaving', function(name)
   local since = redis.call('GET', key.user_leaving(name))
   if not since then return {'ZREM', key.users_leaving(), name} end
@@ -132,14 +137,20 @@ command('refresh', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
--- sign_out: end one family of refresh tokens, or all.   KEYS auth   ARGV family ('' for all)
+-- sign_out: end one family of refresh tokens, or all, and the access tokens.
+-- KEYS auth   ARGV family ('' for all), name, now   Reply whether there was one
 command('sign_out', function(keys, args)
-  if args[1] == '' then drop_families(keys[1]) else redis.call('HDEL', keys[1], args[1]) end
+  if args[1] == '' then
+    drop_families(keys[1])
+  elseif redis.call('HDEL', keys[1], args[1]) == 0 then
+    return 0
+  end
+  project('token_revocation', args[2], args[3])
   return 1
 end)
 
--- change_password: set a new password and end every session.
--- KEYS user, auth   ARGV old hash ('' for an operator), new hash, new family ('' for none), token
+-- change_password: set a new password, and end every session and access token.
+-- KEYS user, auth   ARGV old hash ('' for an operator), new hash, new family ('' for none), token, name, now
 -- Reply the profile, or nothing if the old hash was replaced meanwhile
 command('change_password', function(keys, args)
   local user, auth = keys[1], keys[2]
@@ -148,6 +159,7 @@ command('change_password', function(keys, args)
   drop_families(auth)
   redis.call('HSET', auth, 'password_hash', args[2])
   if args[3] ~= '' then redis.call('HSET', auth, args[3], args[4]) end
+  project('token_revocation', args[5], args[6])
   return redis.call('HGETALL', user)
 end)
 
@@ -206,7 +218,9 @@ command('sync_user', function(keys, args)
   for i = 7 + 2 * sets, #args do changes[args[i]] = false end
   if role ~= '' then changes.role = role end
   if created ~= '' then changes.created_at = created end
+  local role_before = redis.call('HGET', user, 'role')
   local changed = change_profile(user, name, changes)
+  if role ~= '' and role ~= role_before and status ~= 'created' then project('token_revocation', name, at) end
   -- A login may have replaced a synced hash by a stronger one: only another hash is new.
   if hash ~= '' and redis.call('HGET', auth, 'synced_hash') ~= hash then
     drop_families(auth)
@@ -217,12 +231,17 @@ command('sync_user', function(keys, args)
   return status == 'unchanged' and changed and 'updated' or status
 end)
 
--- change_role   KEYS user   ARGV name, role   Reply the profile
+-- change_role: set a role, and end the access tokens that carry the old one.
+-- KEYS user   ARGV name, role, now   Reply {changed, the profile}
 command('change_role', function(keys, args)
   local user, name = keys[1], args[1]
   if not exists(user) then fail('no_profile', 'No user has this name.') end
-  if change_profile(user, name, {role = args[2]}) then project('registries', name) end
-  return redis.call('HGETALL', user)
+  local changed = change_profile(user, name, {role = args[2]})
+  if changed then
+    project('registries', name)
+    project('token_revocation', name, args[3])
+  end
+  return {changed and 1 or 0, redis.call('HGETALL', user)}
 end)
 
 -- suspend: suspend an account and revoke its tokens, or end a suspension.
