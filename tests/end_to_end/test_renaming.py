@@ -20,7 +20,7 @@ def test_a_rename_reaches_all_five_domains_and_the_tables(tmp_path: Path) -> Non
         assert tables >= {"challenge", "member", "post", "tracking", "shop_orders"}, "what is in SQL, too"
         done = plaza(data, "users", "rename", "wanderer", "settler", PLAZA_API_KEY=API_KEY)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("wanderer is settler now, everywhere.")
+        assert done.stdout.startswith("wanderer is now settler.")
         assert traces(data, "wanderer") == []
         assert client.get("/whoami").status_code == 401
         settler = {**ACCOUNT, "username": "settler"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from plaza.accounts.keys import ACCOUNT_EMAIL, ACCOUNT_MFA, ADDRESS_USERS
 from plaza.accounts.model import digest
 from plaza.accounts.security_log import SqlSecurityLog
@@ -18,22 +20,27 @@ class AccountsPersonalData:
         self._log = log
 
     async def export(self, username: str) -> dict[str, Any]:
-        """Return the verified address, and whether there is a second factor. Its secret is never exported."""
+        """Return the verified address, whether there is a second factor, and the user's entries of the security log."""
         fields = await self._valkey.call("HGETALL", ACCOUNT_EMAIL(username))
         second_factor = bool(await self._valkey.call("HEXISTS", ACCOUNT_MFA(username), "totp_secret"))
         return {
             "verified_email": fields.get("address"),
             "verified_at": fields.get("verified_at"),
             "second_factor": second_factor,
+            "security_log": [msgspec.to_builtins(entry) for entry in await self._log.export(username)],
         }
 
     async def delete(self, username: str) -> None:
-        """Delete both. The index first: a second run after a crash still finds it by the hash."""
+        """Delete both, and the name in the security log.
+
+        The index goes first: a second run after a crash still finds it by the hash.
+        """
         address = await self._valkey.call("HGET", ACCOUNT_EMAIL(username), "address")
         if address is not None:
             await self._valkey.call("SREM", ADDRESS_USERS(digest(address)), username)
         await self._valkey.call("DEL", ACCOUNT_EMAIL(username))
         await self._valkey.call("DEL", ACCOUNT_MFA(username))
+        await self._log.anonymize(username)
 
     async def rename(self, old: str, new: str) -> None:
         """Move both to a new username. Repeatable."""

@@ -21,6 +21,16 @@ KEPT_DAYS: Final = 365
 # Rows that one statement deletes, so that writers wait for milliseconds.
 DELETE_BATCH: Final = 5_000
 
+# Stands for the name of a user who was deleted. `@` is in no username.
+DELETED_USER: Final = "@deleted"
+MAX_EXPORTED: Final = 10_000
+
+_BY_ACTOR = (
+    select(SECURITY_LOG)
+    .where(SECURITY_LOG.c.actor == bindparam("actor"))
+    .order_by(SECURITY_LOG.c.id.desc())
+    .limit(MAX_EXPORTED)
+)
 _BY_IDS = select(SECURITY_LOG).where(SECURITY_LOG.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -78,6 +88,15 @@ class SqlSecurityLog:
             deleted += rows
             if rows < DELETE_BATCH:
                 return deleted
+
+    async def export(self, username: str) -> list[LoggedAction]:
+        """Return a user's own actions, latest first."""
+        rows = await self._sql.fetch_all(_BY_ACTOR, actor=username)
+        return [_from_row(row) for row in rows]
+
+    async def anonymize(self, username: str) -> None:
+        """Remove a deleted user's name. What was done, when and from where stays."""
+        await self.rename(username, DELETED_USER)
 
     async def rename(self, old: str, new: str) -> None:
         """Give a user's entries to a new username."""

@@ -50,7 +50,7 @@ class WrongCode(Unauthenticated):
     title, code = "The code is wrong, was used already or has expired", "wrong_code"
 
 
-class PasswordCheck(Protocol):
+class SignInCheck(Protocol):
     async def check(
         self, username: str, password: str, address: str | None = None, code: str | None = None
     ) -> Actor | None:
@@ -60,7 +60,7 @@ class PasswordCheck(Protocol):
         """
 
 
-class CredentialStore(PasswordCheck, Protocol):
+class CredentialStore(SignInCheck, Protocol):
     async def has_password(self, username: str, password: str, address: str | None) -> bool:
         """Whether this is a user's password. Wrong ones count as failed sign-ins."""
 

@@ -51,6 +51,15 @@ command('spend', function(keys, args)
   return reply
 end)
 
+-- limits_charge: count further requests without refusing any; the next ones wait. At most one window is charged.
+-- KEYS subject   ARGV now_ms, count, window_ms, requests
+command('charge', function(keys, args)
+  local at = now(args[1]) * 1000
+  local window, interval = quota(args[2], args[3])
+  local after = paid_off(redis.call('GET', keys[1]), at, window) + interval * tonumber(args[4])
+  store(keys[1], at, math.min(after, at + window))
+end)
+
 -- limits_give_back: undo the count of one request.
 -- KEYS subject   ARGV now_ms, count, window_ms
 command('give_back', function(keys, args)

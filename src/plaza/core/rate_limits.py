@@ -127,6 +127,20 @@ class Limiter:
             raise RateLimited(LimitState(kind, quota, 0, seconds), seconds)
         return LimitState(kind, quota, left, -(-full_ms // 1000))
 
+    async def charge(self, kind: str, name: str | None, address: str | None, requests: int) -> None:
+        """Count a request that was much work as several. Nothing is refused; the caller's next requests wait.
+
+        One round trip.
+        """
+        if not self._on or (name is not None and name.startswith(API_NAME)):
+            return
+        await asyncio.gather(
+            *(
+                self._functions.run("limits_charge", [key], self._now(), quota.count, quota.seconds * 1000, requests)
+                for key, quota in self._subjects(kind, name, address)
+            )
+        )
+
     async def give_back(self, kind: str, name: str) -> None:
         """Undo the count of a user's request, for instance because the password was right."""
         if self._on:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from plaza.core.domain import PasswordCheck
+from plaza.core.domain import SignInCheck
 from plaza.core.tokens import is_username
 from plaza.sessions.model import Login, Visit, WrongLogin, is_token, new_token, seconds_text
 from plaza.sessions.session_store import SessionStore
@@ -23,7 +23,7 @@ class SignIn:
     def __init__(
         self,
         store: SessionStore,
-        passwords: PasswordCheck | None = None,
+        passwords: SignInCheck | None = None,
         on_replaced: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store

@@ -21,6 +21,7 @@ from tests.http_servers import client_of
 from tests.keyspace.proxy.conftest import AUTH, KEY, SETTINGS, ProxyClient, token
 from tests.servers import Cluster, Server, running_server
 from tests.timeouts import connect_for_test
+from tests.waiting import eventually
 
 POLICIES = {
     "proxy": Policy(user=Quota(6, 600), address=Quota(100, 60)),
@@ -114,3 +115,69 @@ async def _fill(server: Server, ana: ProxyClient) -> None:
     name, error = (await ana.post("/", [["HGET", "user:me", "username"], write])).json()
     assert name == "ana"
     assert error.startswith("OOM ")
+
+
+COSTLY_PATTERN = "*" + "a" * 62 + "*"
+
+
+@pytest.mark.usefixtures("community")
+async def test_the_work_of_a_request_is_bounded(ana: ProxyClient, valkey: Valkey) -> None:
+    scan = ["ZSCAN", "explore:feed", 0, "MATCH", COSTLY_PATTERN, "COUNT", 1000]
+    before = await scans_on(valkey)
+    results = (await ana.post("/pipeline", [["PING"], *[scan] * 255])).json()
+    assert results[0] == {"result": "PONG"}
+    refused = [result for result in results if "too much work" in result.get("error", "")]
+    assert len(refused) == 255 - (await scans_on(valkey) - before) > 250
+    assert "too much work" in (await ana.post("/multi-exec", [scan] * 256)).text
+
+
+async def scans_on(valkey: Valkey) -> int:
+    """The number of ZSCAN commands that Valkey has run."""
+    total = 0
+    for node in valkey.primaries():
+        stats = str(await node.call("INFO", "commandstats"))
+        found = re.search(r"cmdstat_zscan:calls=(\d+)", stats)
+        total += int(found[1]) if found else 0
+    return total
+
+
+@pytest.mark.parametrize("pattern", ["[" + "a" * 50 + "]*", "*a*a*", "\\a*", "a" * 65])
+@pytest.mark.usefixtures("community")
+async def test_costly_patterns_are_refused(ana: ProxyClient, pattern: str) -> None:
+    assert str(await ana.run("ZSCAN", "explore:feed", 0, "MATCH", pattern)).startswith("ERR a pattern has")
+
+
+@pytest.mark.usefixtures("community")
+async def test_a_request_that_is_much_work_counts_as_several(valkey: Valkey) -> None:
+    functions = Functions(valkey, [execution.LIBRARY, rate_limits.LIBRARY])
+    await functions.load()
+    limiter = Limiter(functions, policies={**POLICIES, "proxy": Policy(user=Quota(12, 600), address=Quota(100, 60))})
+    services: dict[type, Any] = {Proxy: Proxy(functions, limiter, catalogues())}
+    app = make_app(
+        [routes.route], services, auth=AUTH, settings=Settings(jwt_secret=SETTINGS.jwt_secret), limiter=limiter
+    )
+    async with client_of(app) as http:
+        ana = ProxyClient(http, token())
+        assert (await ana.post("/", ["ZSCAN", "explore:feed", 0, "COUNT", 1000])).status_code == 200
+        assert (await ana.post("/pipeline", [["ZSCAN", "explore:feed", 0, "COUNT", 1000]] * 12)).status_code == 200
+        assert (await ana.post("/", ["PING"])).status_code == 429
+
+
+@pytest.mark.usefixtures("community")
+async def test_work_that_was_not_sent_before_a_timeout_is_never_sent(
+    ana: ProxyClient, place: Server | Cluster, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "TIMEOUT_SECONDS", 0.3)
+    scan = ["ZSCAN", "explore:feed", 0, "COUNT", 1000]
+    before = await scans_on(valkey)
+    nodes = place.nodes if isinstance(place, Cluster) else [place]
+    for node in nodes:
+        with node.redis_client() as redis_client:
+            redis_client.execute_command("CLIENT", "PAUSE", 1000, "ALL")
+    assert (await ana.post("/pipeline", [scan] * 19)).status_code == 503
+    await eventually(lambda: answers(valkey))
+    assert await scans_on(valkey) - before <= service.WORK_PER_BATCH // 1000
+
+
+async def answers(valkey: Valkey) -> bool:
+    return all([await node.call("PING") for node in valkey.primaries()])

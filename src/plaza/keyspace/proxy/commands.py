@@ -21,6 +21,8 @@ PAGE_ELEMENTS: Final = 100
 MAX_OFFSET: Final = 10_000
 # The largest COUNT of a scan.
 MAX_SCAN_COUNT: Final = 1_000
+# Valkey's COUNT of a scan without one.
+DEFAULT_SCAN_COUNT: Final = 10
 MAX_ARGUMENT_CHARACTERS: Final = 512
 MAX_VALUE_CHARACTERS: Final = 4_096
 
@@ -53,8 +55,12 @@ _KINDS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
         ("score", _SCORE, "ERR min or max is not a float"),
         ("lex", _LEX, "ERR min or max not valid string range item"),
         ("bound", f"{_SCORE}|{_LEX}", "ERR min or max is not valid"),
-        # Matching may try every star at every character.
-        ("pattern", r"[^*]*(?:\*[^*]*){0,3}", "ERR a pattern has at most three stars"),
+        # Matching tries every star at every character of every element, and a class `[…]` compares all its characters.
+        (
+            "pattern",
+            r"(?=.{0,64}\Z)[^*\[\\]*(?:\*[^*\[\\]*){0,2}",
+            "ERR a pattern has at most 64 characters and two stars, and no brackets or backslashes",
+        ),
     )
 }
 _MAXIMUM: Final = {"offset": MAX_OFFSET, "count": MAX_SCAN_COUNT}
@@ -127,6 +133,21 @@ class ParsedCommand:
     @property
     def fields(self) -> list[str]:
         return self.by_kind.get("field", [])
+
+    @property
+    def known_work(self) -> int:
+        """The elements that Valkey steps over, as far as the arguments tell, weighted by the pattern.
+
+        One unit takes about a microsecond. The elements of a reply are counted when it arrives.
+        """
+        work = len(self.arguments)
+        if "MATCH" in self.spec.options:
+            pattern = self.options.get("MATCH", [""])[0]
+            per_element = 1 + pattern.count("*") * len(pattern) // 8
+            work += int(self.options.get("COUNT", [DEFAULT_SCAN_COUNT])[0]) * per_element
+        if "LIMIT" in self.options:
+            work += int(self.options["LIMIT"][0])
+        return work
 
 
 def _always(value: Any) -> Callable[[ParsedCommand], Any]:

@@ -7,8 +7,9 @@ process for others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Any, Final
 
 from plaza.core.auth import Actor
@@ -25,8 +26,15 @@ MAX_ELEMENTS: Final = 10_000
 # For all results of a request together: a field that is named a thousand times is returned a thousand times.
 MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
 TIMEOUT_SECONDS: Final = 2.0
+# Known work of all commands of a request together: about 20 ms of Valkey.
+MAX_WORK: Final = 20_000
+# Known work that is sent at once. Other callers' commands run in between, and after a timeout the rest is never sent.
+WORK_PER_BATCH: Final = 4_000
+# A request of this much work counts as one more request of the caller's rate limit.
+WORK_PER_REQUEST: Final = 1_000
 
 _TOO_LARGE: Final = "ERR the results of this request are too large"
+_TOO_MUCH_WORK: Final = "ERR the commands of this request are too much work. Send fewer, or scan less at a time"
 
 Outcome = Any | Refused
 
@@ -63,8 +71,15 @@ class Proxy:
         return await self._results(plans, replies)
 
     def _plans(self, actor: Actor, commands: Sequence[list[str]]) -> list[CommandPlan | Refused]:
-        caller = Caller.from_actor(actor)
-        return [self._plan(caller, words) for words in commands]
+        caller, work_left = Caller.from_actor(actor), MAX_WORK
+        plans: list[CommandPlan | Refused] = []
+        for words in commands:
+            plan = self._plan(caller, words)
+            if isinstance(plan, CommandPlan):
+                work_left -= plan.command.known_work
+                plan = plan if work_left >= 0 else Refused(_TOO_MUCH_WORK)
+            plans.append(plan)
+        return plans
 
     def _plan(self, caller: Caller, words: list[str]) -> CommandPlan | Refused:
         try:
@@ -76,16 +91,33 @@ class Proxy:
         if any(plan.writes for plan in plans):
             await self._limiter.take("write", actor.name, address)
         share = MAX_ELEMENTS // max(1, sum(plan.may_be_long for plan in plans))
-        steps = [step for plan in plans for step in plan.steps(share)]
-        if not steps:
-            return []
-        send = self._valkey.multi if atomic else self._valkey.batch
-        replies = await self._retry_missing(
-            steps, await send(steps, raw=True, return_errors=True, timeout=TIMEOUT_SECONDS)
-        )
-        if all(isinstance(reply, NotReady) for reply in replies):
+        if atomic:
+            steps = [step for plan in plans for step in plan.steps(share)]
+            replies = await self._valkey.multi(steps, raw=True, return_errors=True, timeout=TIMEOUT_SECONDS)
+            replies = await self._retry_missing(steps, replies)
+        else:
+            replies = await self._send_batches(plans, share)
+        if replies and all(isinstance(reply, NotReady) for reply in replies):
             raise replies[0]  # Valkey is not ready, which is no error of the commands
+        await self._charge(actor, address, plans, replies)
         return replies
+
+    async def _send_batches(self, plans: Sequence[CommandPlan], share: int) -> list[Any]:
+        """Send all steps: one round trip, and one more for every `WORK_PER_BATCH` of known work."""
+        replies: list[Any] = []
+        deadline = monotonic() + TIMEOUT_SECONDS
+        for batch in _batches(plans):
+            steps = [step for plan in batch for step in plan.steps(share)]
+            left = max(deadline - monotonic(), 0.001)
+            sent = await self._valkey.batch(steps, raw=True, return_errors=True, timeout=left)
+            replies += await self._retry_missing(steps, sent)
+        return replies
+
+    async def _charge(self, actor: Actor, address: str, plans: Sequence[CommandPlan], replies: list[Any]) -> None:
+        """Count a request that was much work as several requests."""
+        work = sum(plan.command.known_work for plan in plans) + _element_count(replies)
+        if work >= WORK_PER_REQUEST:
+            await self._limiter.charge("proxy", actor.name, address, work // WORK_PER_REQUEST)
 
     async def _retry_missing(self, steps: Sequence[Step], replies: list[Any]) -> list[Any]:
         """Send steps again that failed because a node has no Lua functions: a new primary, or one that was flushed."""
@@ -126,6 +158,25 @@ def _finish(plan: CommandPlan, replies: list[Any], hidden: list[bool]) -> Outcom
         return plan.finish(replies, hidden)
     except Refused as refused:
         return refused
+
+
+def _batches(plans: Sequence[CommandPlan]) -> Iterator[list[CommandPlan]]:
+    """Split plans into groups of at most `WORK_PER_BATCH`, or of one plan that exceeds it alone."""
+    batch: list[CommandPlan] = []
+    work = 0
+    for plan in plans:
+        if batch and work + plan.command.known_work > WORK_PER_BATCH:
+            yield batch
+            batch, work = [], 0
+        batch.append(plan)
+        work += plan.command.known_work
+    if batch:
+        yield batch
+
+
+def _element_count(reply: Any) -> int:
+    """The number of elements in a reply."""
+    return sum(map(_element_count, reply)) if isinstance(reply, list) else 1
 
 
 def _string_bytes(reply: Any) -> int:
