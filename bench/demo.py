@@ -1,7 +1,7 @@
-"""What `plaza demo` costs for each record, and what a post that comes whole saves against one that comes in pieces.
+"""The cost of `plaza demo` per record, and of a post imported at once against a post imported record by record.
 
-CPU is counted apart for Valkey's main thread and for this process, since each has a core of its own; a run is as fast
-as the slower of the two. Both ways take turns, a batch each, on a server each.
+CPU is measured separately for Valkey's main thread and for this process, because each has its own core. A run is as
+fast as the slower of the two. Both ways alternate batch by batch, each on its own server.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ BATCH = 250
 
 
 @dataclass(slots=True)
-class Spent:
-    """Seconds spent on some records."""
+class Cost:
+    """Seconds spent on a number of records."""
 
     records: int = 0
     valkey: float = 0.0
     python: float = 0.0
     wall: float = 0.0
 
-    async def on(self, plaza: Plaza, load: Callable[[int, int], Awaitable[int]], batch: int, size: int) -> None:
-        before = await _spent(plaza)
+    async def add(self, plaza: Plaza, load: Callable[[int, int], Awaitable[int]], batch: int, size: int) -> None:
+        before = await _read_seconds(plaza)
         self.records += await load(batch, size)
-        after = await _spent(plaza)
+        after = await _read_seconds(plaza)
         self.valkey, self.python, self.wall = (
             old + now - then
             for old, now, then in zip((self.valkey, self.python, self.wall), after, before, strict=True)
@@ -51,16 +51,16 @@ class Spent:
         return f"{self.records:10,}{''.join(each)}{self.records / self.wall:14,.0f}"
 
 
-async def _spent(plaza: Plaza) -> tuple[float, float, float]:
-    said = str(await plaza.core.valkey.call("INFO", "cpu")).splitlines()
-    cpu = {name: value for name, _, value in (line.partition(":") for line in said)}
+async def _read_seconds(plaza: Plaza) -> tuple[float, float, float]:
+    info = str(await plaza.core.valkey.call("INFO", "cpu")).splitlines()
+    cpu = {name: value for name, _, value in (line.partition(":") for line in info)}
     valkey = float(cpu["used_cpu_user_main_thread"]) + float(cpu["used_cpu_sys_main_thread"])
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return valkey, usage.ru_utime + usage.ru_stime, time.perf_counter()
 
 
 @asynccontextmanager
-async def town() -> AsyncIterator[tuple[Plaza, SocialLoader]]:
+async def loaded_demo() -> AsyncIterator[tuple[Plaza, SocialLoader]]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder))
         async with (
@@ -72,27 +72,27 @@ async def town() -> AsyncIterator[tuple[Plaza, SocialLoader]]:
 
 
 async def run() -> None:
-    users, whole, pieces, follows = Spent(), Spent(), Spent(), Spent()
-    async with town() as (ours, part), town() as (theirs, other):
+    users, at_once, by_record, follows = Cost(), Cost(), Cost(), Cost()
+    async with loaded_demo() as (plaza, loader), loaded_demo() as (other_plaza, other_loader):
         for batch in range(USERS // BATCH):
-            await users.on(ours, part.users, batch, BATCH)
-            await other.users(batch, BATCH)
+            await users.add(plaza, loader.users, batch, BATCH)
+            await other_loader.users(batch, BATCH)
         for batch in range(POSTS // BATCH):
-            await whole.on(ours, part.posts, batch, BATCH)
-            await pieces.on(theirs, other.posts_in_pieces, batch, BATCH)
+            await at_once.add(plaza, loader.posts, batch, BATCH)
+            await by_record.add(other_plaza, other_loader.posts_by_record, batch, BATCH)
         for batch in range(USERS // 80):
-            await follows.on(ours, part.follows, batch, 80)
-    print("plaza demo, for each record")
+            await follows.add(plaza, loader.follows, batch, 80)
+    print("plaza demo, per record")
     print(f"  {'':28}{'records':>10}{'Valkey µs':>14}{'Python µs':>14}{'records/s':>14}")
-    for name, spent in (
-        ("people", users),
-        ("posts, whole", whole),
-        ("posts, in pieces", pieces),
+    for name, cost in (
+        ("users", users),
+        ("posts, at once", at_once),
+        ("posts, by record", by_record),
         ("follows", follows),
     ):
-        print(f"  {name:28}{spent}")
-    ratio = pieces.valkey / pieces.records / (whole.valkey / whole.records)
-    print(f"  A post that comes whole takes Valkey {ratio:.1f} times less.\n")
+        print(f"  {name:28}{cost}")
+    ratio = by_record.valkey / by_record.records / (at_once.valkey / at_once.records)
+    print(f"  Importing a post at once takes Valkey {ratio:.1f} times less CPU.\n")
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""What a heartbeat costs: over HTTP beside FastAPI with redis-py, and in Valkey as the audience grows.
+"""The cost of a heartbeat: over HTTP beside FastAPI with redis-py, and in Valkey as the audience grows.
 
-`python -m bench.live [--viewers 1000000]`. Both servers answer the same requests on the same Valkey, turn by turn; CPU
-is that of the server's process, and Valkey's is shown beside it. The best of the rounds counts, for the machine's
-other work can only add. What Valkey spends per beat comes from its own `commandstats`.
+`python -m bench.live [--viewers 1000000]`. Both servers get the same requests on the same Valkey, in turns. CPU is that
+of the server process; Valkey's is shown beside it. The best round counts, because other work on the machine can only
+add. The cost of a count comes from Valkey's `commandstats`.
 """
 
 from __future__ import annotations
@@ -34,38 +34,37 @@ from plaza.core.settings import Settings
 from plaza.core.valkey import connect
 from plaza.live import keys
 from plaza.live.library import LIBRARY
-from plaza.live.model import Heartbeat, Viewer
+from plaza.live.model import SCORE_SHIFT, Heartbeat, Viewer
 from plaza.live.service import LiveService
 from tests.servers import Server, running_server
 
 ROUNDS = 4
 BEATS = 6_400
 CONNECTIONS = 64
-PEOPLE = 2_000
+VIEWERS = 2_000
 GROWN_ROUNDS = 4
 GROWN_BEATS = 10_000
 SECONDS_BETWEEN_BEATS = 30
-LEAST_TIMES_FASTAPI = 4.0
-MOST_TIMES_SMALLEST = 1.5
-MOST_COUNT_US = 1_000.0
-SHIFT = 2**42  # as in audience.lua
+MIN_TIMES_FASTAPI = 4.0
+MAX_TIMES_SMALLEST = 1.5
+MAX_COUNT_US = 1_000.0
 COUNTRIES = ("DE", "FR", "NZ", "US", "BR", "IN", "JP", "ZA", "ZZ", "GB")
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """One round of one server."""
+class RoundCost:
+    """The cost of one round on one server."""
 
     app: Measured
     valkey_cpu_us: float
 
 
-async def load(port: int, people: list[bytes]) -> None:
+async def load(port: int, requests: list[bytes]) -> None:
     loop = asyncio.get_running_loop()
-    share = len(people) // CONNECTIONS
+    share = len(requests) // CONNECTIONS
     callers = []
     for i in range(CONNECTIONS):
-        mine = Caller(itertools.cycle(people[i * share : (i + 1) * share]), b"HTTP/1.1 200")
+        mine = Caller(itertools.cycle(requests[i * share : (i + 1) * share]), b"HTTP/1.1 200")
         _, caller = await loop.create_connection(lambda mine=mine: mine, "127.0.0.1", port)  # type: ignore[misc]
         callers.append(caller)
     for caller in callers:
@@ -80,22 +79,22 @@ def cpu(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def measure(port: int, process: psutil.Process, valkey: psutil.Process, people: list[bytes]) -> Spent:
-    before, valkey_before, begun = cpu(process), cpu(valkey), time.perf_counter()
-    asyncio.run(load(port, people))
-    seconds = time.perf_counter() - begun
-    return Spent(Measured(BEATS, seconds, cpu(process) - before), (cpu(valkey) - valkey_before) / BEATS * 1e6)
+def measure(port: int, process: psutil.Process, valkey: psutil.Process, requests: list[bytes]) -> RoundCost:
+    before, valkey_before, started = cpu(process), cpu(valkey), time.perf_counter()
+    asyncio.run(load(port, requests))
+    seconds = time.perf_counter() - started
+    return RoundCost(Measured(BEATS, seconds, cpu(process) - before), (cpu(valkey) - valkey_before) / BEATS * 1e6)
 
 
 def over_http(place: Server, data_dir: Path) -> tuple[float, bool]:
-    """Both servers under the same beats: what ours spends on one, µs, and whether it does enough per CPU second."""
+    """Measure both servers. Returns Plaza's CPU per heartbeat in µs, and whether it meets the target."""
     auth = Auth(Settings(jwt_secret=SECRET, api_key="k" * 32))
     body = b'{"location": "web", "session_id": "%s", "groups": ["staff"]}'
     os.environ.update(
         PLAZA_VALKEY_URL=place.url.replace("valkey://", "redis://"), PLAZA_DATA_DIR=str(data_dir), PLAZA_LOG="warning"
     )
     with ExitStack() as stack:
-        best: dict[str, Spent] = {}
+        best: dict[str, RoundCost] = {}
         running = {
             name: stack.enter_context(server("-m", "bench.peers.live_servers", name)) for name in ("plaza", "fastapi")
         }
@@ -103,16 +102,16 @@ def over_http(place: Server, data_dir: Path) -> tuple[float, bool]:
         valkey = psutil.Process(place.process.pid)
         for round in range(ROUNDS + 1):
             for name, (port, process) in running.items():
-                # Each has an event and a session of its own, or one would clean up after the other.
-                people = [
+                # Each has its own event and session, so that they do not share keys.
+                requests = [
                     post(
                         f"/analytics/events/{name}/heartbeat",
                         body % f"{name}-session".encode(),
                         f"authorization: Bearer {auth.issue(f'p{i}', 'user')}",
                     )
-                    for i in range(PEOPLE)
+                    for i in range(VIEWERS)
                 ]
-                spent = measure(port, process, valkey, people)
+                spent = measure(port, process, valkey, requests)
                 if round > 0 and (name not in best or spent.app.cpu_us < best[name].app.cpu_us):
                     best[name] = spent
     ours, theirs = best["plaza"].app.cpu_us, best["fastapi"].app.cpu_us
@@ -123,10 +122,10 @@ def over_http(place: Server, data_dir: Path) -> tuple[float, bool]:
         print(
             f"  {name:10}{app.cpu_us:14.1f}{1e6 / app.cpu_us:14,.0f}{spent.valkey_cpu_us:16.1f}{app.per_second:10,.0f}"
         )
-    ratio, viewers = theirs / ours, 1e6 / ours * SECONDS_BETWEEN_BEATS
-    print(f"  {ratio:.1f} times the beats per CPU second (wanted: {LEAST_TIMES_FASTAPI:g})")
-    print(f"  {viewers:,.0f} viewers per core at a beat every {SECONDS_BETWEEN_BEATS} s\n")
-    return ours, ratio >= LEAST_TIMES_FASTAPI
+    ratio, viewers_per_core = theirs / ours, 1e6 / ours * SECONDS_BETWEEN_BEATS
+    print(f"  {ratio:.1f} times the beats per CPU second (target: {MIN_TIMES_FASTAPI:g})")
+    print(f"  {viewers_per_core:,.0f} viewers per core at a beat every {SECONDS_BETWEEN_BEATS} s\n")
+    return ours, ratio >= MIN_TIMES_FASTAPI
 
 
 def usec_per_call(client: redis.Redis, command: str) -> float:
@@ -148,75 +147,77 @@ def group(n: int) -> str:
 
 
 class Audience:
-    """One event with one session, as large as wanted. Person `n` always watches from the same place."""
+    """One event with one session and any number of viewers. Viewer `n` always has the same details."""
 
     def __init__(self, functions: Functions, client: redis.Redis, clock: ManualClock) -> None:
         self.live = LiveService(functions, Settings(jwt_secret=SECRET, live_beats_per_second=10_000_000), clock)
         self.client = client
         self.clock = clock
-        self.queue: list[int] = []  # who beat, longest ago first
+        self.queue: list[int] = []  # viewers, oldest heartbeat first
 
-    def person(self, n: int) -> Viewer:
+    def viewer(self, n: int) -> Viewer:
         return Viewer(f"viewer-{n}", f"203.0.{n >> 8 & 255}.{n & 255}", COUNTRIES[n % 10], (group(n),))
 
     async def beat(self, names: list[int]) -> None:
-        """Beats of these people, many under way at once."""
+        """Send heartbeats of these viewers, many at the same time."""
         for first in range(0, len(names), 500):
             self.clock.advance(seconds=0.001)
             batch = names[first : first + 500]
-            await asyncio.gather(*(self.live.beat(self.person(n), "E", Heartbeat("web", "S")) for n in batch))
+            await asyncio.gather(*(self.live.beat(self.viewer(n), "E", Heartbeat("web", "S")) for n in batch))
 
     async def grow(self, size: int) -> None:
-        """More people, written as their first beats would leave them: a million real ones would take minutes."""
+        """Add viewers by writing the keys of their first heartbeats: a million real ones would take minutes."""
         if not self.queue:
-            await self.beat(list(range(20)))  # these make the rooms, the groups and everything else there is one of
+            await self.beat(list(range(20)))  # these create the place and the groups
             self.queue = list(range(20))
-        fresh = list(range(len(self.queue), size))
-        for first in range(0, len(fresh), 1_000):
+        new = list(range(len(self.queue), size))
+        for first in range(0, len(new), 1_000):
             self.clock.advance(seconds=0.001)
-            self._write(fresh[first : first + 1_000])
-        self.queue += fresh
+            self._write(new[first : first + 1_000])
+        self.queue += new
         logins = self.client.hget(keys.EVENT_INFO("E"), "logins")
-        heard = await self.live.beat(self.person(size - 1), "E", Heartbeat("web", "S"))
-        assert (heard.alive, heard.session_alive) == (size, size), heard
-        assert self.client.hget(keys.EVENT_INFO("E"), "logins") == logins, "it went on with what was written"
+        result = await self.live.beat(self.viewer(size - 1), "E", Heartbeat("web", "S"))
+        assert (result.alive, result.session_alive) == (size, size), result
+        assert self.client.hget(keys.EVENT_INFO("E"), "logins") == logins, "the written viewing session continues"
 
     def _write(self, names: list[int]) -> None:
-        people, now = [self.person(n) for n in names], self.clock.now_ms()
-        rests = {p.name: f"#{p.address}#{group(n)}#{p.country}" for n, p in zip(names, people, strict=True)}
+        viewers, now = [self.viewer(n) for n in names], self.clock.now_ms()
+        details = {p.name: f"#{p.address}#{group(n)}#{p.country}" for n, p in zip(names, viewers, strict=True)}
         numbers: Any = self.client.hgetall(keys.EVENT_GROUP_NAMES("E"))
-        countries = {p.name: ((ord(p.country[0]) - 65) * 26 + ord(p.country[1]) - 64) * SHIFT + now for p in people}
+        countries = {
+            p.name: ((ord(p.country[0]) - 65) * 26 + ord(p.country[1]) - 64) * SCORE_SHIFT + now for p in viewers
+        }
         groups = {
-            f"{number}#{p.name}": number * SHIFT + now
-            for n, p in zip(names, people, strict=True)
+            f"{number}#{p.name}": number * SCORE_SHIFT + now
+            for n, p in zip(names, viewers, strict=True)
             for number in [int(numbers[group(n).encode()])]
         }
         pipe = self.client.pipeline(transaction=False)
-        for audience, note in ((keys.event_audience("E"), "\nS#web"), (keys.session_audience("S"), "")):
-            heartbeat, statistics, attended, _, viewers, by_country, by_group, *_ = audience
-            pipe.zadd(heartbeat, dict.fromkeys(rests, now))
-            pipe.zadd(statistics, {name + rest: now for name, rest in rests.items()})
-            pipe.sadd(attended, *rests)
-            pipe.hset(viewers, mapping={name: rest + note for name, rest in rests.items()})
+        for audience, places in ((keys.event_audience("E"), "\nS#web"), (keys.session_audience("S"), "")):
+            heartbeat, statistics, attended, _, entries, by_country, by_group, *_ = audience
+            pipe.zadd(heartbeat, dict.fromkeys(details, now))
+            pipe.zadd(statistics, {name + each: now for name, each in details.items()})
+            pipe.sadd(attended, *details)
+            pipe.hset(entries, mapping={name: each + places for name, each in details.items()})
             pipe.zadd(by_country, countries)
             pipe.zadd(by_group, groups)
         for name in keys.viewing_keys("E", "S", "web"):
-            pipe.zadd(name, dict.fromkeys(rests, now))
+            pipe.zadd(name, dict.fromkeys(details, now))
         pipe.execute()
 
-    async def round(self, beats: int, dice: random.Random) -> None:
-        """Beats as they come in life: each some 30 s after the last, give or take a tenth."""
+    async def round(self, beats: int, rng: random.Random) -> None:
+        """Send heartbeats in a realistic order: about 30 s after the last one, with a tenth of variation."""
         early = max(beats, len(self.queue) // 10)
-        chosen = set(dice.sample(range(min(early, len(self.queue))), min(beats, len(self.queue))))
+        chosen = set(rng.sample(range(min(early, len(self.queue))), min(beats, len(self.queue))))
         names = [self.queue[i] for i in chosen]
         self.queue = [n for i, n in enumerate(self.queue) if i not in chosen] + names
         await self.beat(names)
 
 
 async def by_size(place: Server, sizes: list[int]) -> list[Size]:
-    """What Valkey spends on a beat (CPU, the best of the rounds) and on a count, as one audience grows."""
+    """Measure Valkey's CPU for a heartbeat (best round) and for a count, as one audience grows."""
     assert place.process is not None
-    process, dice, clock, found = psutil.Process(place.process.pid), random.Random(1), ManualClock(), []
+    process, rng, clock, found = psutil.Process(place.process.pid), random.Random(1), ManualClock(), []
     valkey = await connect(place.url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
@@ -230,7 +231,7 @@ async def by_size(place: Server, sizes: list[int]) -> list[Size]:
         for _ in range(GROWN_ROUNDS):
             beats, used = 0, cpu(process)
             while beats < GROWN_BEATS:
-                await audience.round(min(GROWN_BEATS, size), dice)
+                await audience.round(min(GROWN_BEATS, size), rng)
                 beats += min(GROWN_BEATS, size)
             costs.append((cpu(process) - used) / beats * 1e6)
         counted = await count_us(functions, client, clock.now_ms())
@@ -241,7 +242,7 @@ async def by_size(place: Server, sizes: list[int]) -> list[Size]:
 
 
 async def count_us(functions: Functions, client: redis.Redis, now: int) -> tuple[float, float]:
-    """What Valkey says a count takes, and one by group and country."""
+    """Return Valkey's time for a count, and for a count by group and country."""
     costs = []
     for question, names in (
         ("live_alive", [keys.EVENT_HEARTBEAT("E"), keys.EVENT_INFO("E")]),
@@ -255,7 +256,7 @@ async def count_us(functions: Functions, client: redis.Redis, now: int) -> tuple
 
 
 def grows(place: Server, sizes: list[int], app_us: float) -> bool:
-    """The table by size; whether beats stay flat and counts quick. What HTTP costs does not depend on the size."""
+    """Print the table by size. Returns whether the targets are met. The cost of HTTP does not depend on the size."""
     found = asyncio.run(by_size(place, sizes))
     print("One audience as it grows: CPU µs of a beat with a session, a group, ten countries; Valkey's µs of a count")
     print(f"  {'viewers':>10}{'Valkey':>9}{'with HTTP':>11}{'count':>8}{'by group and country':>22}{'bytes each':>12}")
@@ -266,9 +267,9 @@ def grows(place: Server, sizes: list[int], app_us: float) -> bool:
         )
     times = max(size.beat_us + app_us for size in found) / (found[0].beat_us + app_us)
     slowest = max(max(size.count_us, size.statistics_us) for size in found)
-    print(f"  a beat costs at most {times:.2f} times that of the smallest (wanted: {MOST_TIMES_SMALLEST:g})")
-    print(f"  counting takes at most {slowest:.0f} µs (wanted: {MOST_COUNT_US:,.0f})\n")
-    return times <= MOST_TIMES_SMALLEST and slowest < MOST_COUNT_US
+    print(f"  a beat costs at most {times:.2f} times that of the smallest (target: {MAX_TIMES_SMALLEST:g})")
+    print(f"  counting takes at most {slowest:.0f} µs (target: {MAX_COUNT_US:,.0f})\n")
+    return times <= MAX_TIMES_SMALLEST and slowest < MAX_COUNT_US
 
 
 def main(arguments: Sequence[str] = ()) -> int:

@@ -1,11 +1,11 @@
-"""Heartbeats over HTTP, twice, each in a process of its own: `python -m bench.peers.live_servers NAME PORT`.
+"""Two servers for heartbeats over HTTP, each in its own process: `python -m bench.peers.live_servers NAME PORT`.
 
-`plaza` is the application as it is: all domains, metrics, a log line per request. `fastapi` is what one writes first:
-FastAPI and redis-py's asyncio client with hiredis, the same documented keys in one pipeline, a token that was verified
-before, no log. It keeps no peak, no login count and no history, and a gap does not begin a new viewing session: one
-pipeline cannot look first.
+`plaza` is the whole application: all domains, metrics, a log line per request. `fastapi` is a simple server: FastAPI
+and redis-py's asyncio client with hiredis, the same documented keys in one pipeline, cached token checks, no log. It
+has no peak, no login count and no history. A gap does not begin a new viewing session, because a pipeline cannot read
+first.
 
-Valkey is where PLAZA_VALKEY_URL says.
+PLAZA_VALKEY_URL gives the address of Valkey.
 """
 
 from __future__ import annotations
@@ -100,6 +100,6 @@ async def serve(name: str, port: int) -> None:
 if __name__ == "__main__":
     import uvloop
 
-    # The line per request is written all the same, only not into the bench's tables.
+    # Plaza still writes its log line per request, but not between the tables of the benchmark.
     with Path(os.devnull).open("w") as sys.stderr, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(sys.argv[1], int(sys.argv[2])))

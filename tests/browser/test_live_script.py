@@ -1,4 +1,4 @@
-"""`/live.js` in a real browser, against a real server: it beats while its page is looked at, and says when it goes."""
+"""`/live.js` in a real browser with a real server: it sends heartbeats while its page is visible, and leaves."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield server
 
 
-COUNT_ASKING = """
-    const ask = window.fetch;
-    window.asking = 0;
-    window.fetch = (...what) => {
-      window.asking += 1;
-      return ask(...what).finally(() => { window.asking -= 1; });
+COUNT_PENDING_REQUESTS = """
+    const realFetch = window.fetch;
+    window.pending = 0;
+    window.fetch = (...args) => {
+      window.pending += 1;
+      return realFetch(...args).finally(() => { window.pending -= 1; });
     };
 """
 
@@ -48,8 +48,8 @@ class Audience:
     def open(self) -> Page:
         page = self.context.new_page()
         page.clock.install()
-        page.add_init_script("document.addEventListener('plaza-live', () => { window.heard = true; })")
-        page.add_init_script(COUNT_ASKING)
+        page.add_init_script("document.addEventListener('plaza-live', () => { window.responded = true; })")
+        page.add_init_script(COUNT_PENDING_REQUESTS)
         self.requests: list[Request] = []
         page.on("request", lambda request: self.requests.append(request))
         script = f'<script src="/live.js" data-event="{self.event}" data-session="{self.event}-s"></script>'
@@ -70,18 +70,18 @@ class Audience:
     def active(self) -> int:
         return int(self.figure("/viewers/active-count")["count"])
 
-    def heard(self) -> bool:
-        """Whether the page has heard the answer to its beat, and so knows when the next one is due."""
-        return bool(self.page.evaluate("window.heard"))
+    def has_response(self) -> bool:
+        """Whether the page has the response to its heartbeat, and so knows when the next one is due."""
+        return bool(self.page.evaluate("window.responded"))
 
-    def answered(self) -> bool:
-        """Whether the page has heard the answers to all it asked: before that it does not know what to wait for."""
-        return bool(self.page.evaluate("window.asking === 0"))
+    def has_no_pending_request(self) -> bool:
+        """Whether the page has all responses. Before that, it has set no timer."""
+        return bool(self.page.evaluate("window.pending === 0"))
 
-    def until(self, true: Callable[[], bool]) -> None:
-        """Give the browser its turns until something is so."""
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Let the browser run until a condition is true."""
         deadline = time.monotonic() + TIME_LIMIT_SECONDS
-        while not true():
+        while not condition():
             assert time.monotonic() < deadline, [request.url for request in self.requests]
             self.page.wait_for_timeout(20)
 
@@ -93,7 +93,7 @@ def audience(browser: Browser, server: ServerProcess, request: pytest.FixtureReq
     audience.context.close()
 
 
-def test_a_page_is_a_viewer_until_it_is_left(audience: Audience) -> None:
+def test_a_page_is_a_viewer_until_it_is_closed(audience: Audience) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == audience.beats() == 1)
     assert [request.url.rsplit("/", 1)[1] for request in audience.requests[1:]] == [
@@ -118,7 +118,7 @@ def test_closing_the_tab_is_leaving(audience: Audience) -> None:
     audience.until(lambda: audience.active() == 0)
 
 
-# How many tabs of this browser watch.
+# The number of tabs of this browser at the place.
 TABS = """() => {
   const name = Object.keys(localStorage).find((name) => name.startsWith("plaza-watching"));
   return name ? Object.keys(JSON.parse(localStorage.getItem(name))).length : 0;
@@ -130,8 +130,8 @@ def test_of_two_tabs_only_the_last_one_to_close_leaves(audience: Audience) -> No
     audience.until(lambda: audience.active() == 1)
     first, audience.page = audience.page, audience.open()
     audience.watch()
-    audience.until(lambda: first.evaluate(TABS) == 2)  # browsers tell their tabs of each other in a while
-    audience.until(audience.heard)
+    audience.until(lambda: first.evaluate(TABS) == 2)  # browsers share storage between tabs with a delay
+    audience.until(audience.has_response)
     first.close()
     audience.page.clock.fast_forward(31_000)
     audience.until(lambda: audience.beats() == 2)
@@ -140,46 +140,46 @@ def test_of_two_tabs_only_the_last_one_to_close_leaves(audience: Audience) -> No
     audience.until(lambda: audience.active() == 0)
 
 
-def test_it_beats_as_asked_and_only_while_the_page_is_visible(audience: Audience) -> None:
+def test_it_sends_heartbeats_only_while_the_page_is_visible(audience: Audience) -> None:
     audience.watch()
-    audience.until(audience.heard)
+    audience.until(audience.has_response)
     assert audience.active() == 1
     audience.page.clock.fast_forward(31_000)
     audience.until(lambda: audience.beats() == 2)
     audience.page.evaluate(HIDE % "hidden")
     audience.page.clock.fast_forward(120_000)
     audience.page.wait_for_timeout(100)
-    assert audience.beats() == 2, "nobody is looking"
+    assert audience.beats() == 2, "the page is hidden"
     audience.page.evaluate(HIDE % "visible")
     audience.page.clock.fast_forward(10)
     audience.until(lambda: audience.beats() == 3)
 
 
-def test_it_waits_longer_and_longer_while_the_server_cannot_answer(audience: Audience) -> None:
+def test_it_backs_off_while_the_server_does_not_respond(audience: Audience) -> None:
     failing = True
 
-    def answer(route: Route) -> None:
+    def respond(route: Route) -> None:
         if failing:
             route.fulfill(status=503, headers={"retry-after": "1"})
         else:
             route.continue_()
 
-    audience.page.route("**/heartbeat", answer)
+    audience.page.route("**/heartbeat", respond)
     audience.watch()
     audience.until(lambda: audience.beats() == 1)
     for _ in range(60):
-        audience.until(audience.answered)
+        audience.until(audience.has_no_pending_request)
         audience.page.clock.run_for(1_000)
     tries = audience.beats()
     assert 4 <= tries <= 9, "a minute of failures is a handful of attempts"
     failing = False
     for _ in range(70):
-        audience.until(audience.answered)
+        audience.until(audience.has_no_pending_request)
         audience.page.clock.run_for(1_000)
     audience.until(lambda: audience.active() == 1)
 
 
-def test_it_stops_where_asking_again_would_not_help(audience: Audience) -> None:
+def test_it_stops_after_an_error_that_a_retry_cannot_fix(audience: Audience) -> None:
     audience.page.route("**/heartbeat", lambda route: route.fulfill(status=403, body="{}"))
     audience.watch()
     audience.until(lambda: audience.beats() == 1)
@@ -188,16 +188,16 @@ def test_it_stops_where_asking_again_would_not_help(audience: Audience) -> None:
     assert audience.beats() == 1
 
 
-def test_a_kept_token_that_is_no_longer_good_is_replaced(audience: Audience) -> None:
-    kept = '{"token": "eyJhbGciOiJIUzI1NiIsInR5cCI6InZpZXdlcitqd3QifQ.e30.x", "until": 99999999999999}'
-    audience.page.add_init_script(f"localStorage.setItem('plaza-viewer', '{kept}')")
+def test_a_stored_token_that_is_not_valid_is_replaced(audience: Audience) -> None:
+    stored = '{"token": "eyJhbGciOiJIUzI1NiIsInR5cCI6InZpZXdlcitqd3QifQ.e30.x", "until": 99999999999999}'
+    audience.page.add_init_script(f"localStorage.setItem('plaza-viewer', '{stored}')")
     audience.watch()
     audience.until(lambda: audience.beats() == 1)
     audience.page.clock.run_for(2_000)
     audience.until(lambda: audience.active() == 1)
 
 
-def test_a_page_can_start_and_stop_it_itself(audience: Audience) -> None:
+def test_a_page_can_start_and_stop_it(audience: Audience) -> None:
     audience.page.goto(f"{audience.server.url}/watch")
     audience.until(lambda: audience.active() == 1)
     start = "event => { window.stop2 = plazaLive.start({ event, location: 'other', groups: ['crew'] }) }"
@@ -209,19 +209,19 @@ def test_a_page_can_start_and_stop_it_itself(audience: Audience) -> None:
     audience.until(lambda: any(request.url.endswith("-2/leave") for request in audience.requests))
 
 
-def test_a_users_token_is_asked_for_again_when_it_has_expired(audience: Audience) -> None:
+def test_the_token_function_is_called_again_when_the_token_has_expired(audience: Audience) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == 1)
     refused: list[str] = []
 
-    def answer(route: Route) -> None:
+    def respond(route: Route) -> None:
         if not refused:
             refused.append(route.request.headers["authorization"])
             route.fulfill(status=401, body="{}")
         else:
             route.continue_()
 
-    audience.page.route("**/other/heartbeat", answer)
+    audience.page.route("**/other/heartbeat", respond)
     audience.page.evaluate("""() => {
         const good = JSON.parse(localStorage.getItem("plaza-viewer")).token;
         const tokens = ["expired", good];
@@ -233,7 +233,7 @@ def test_a_users_token_is_asked_for_again_when_it_has_expired(audience: Audience
     audience.until(lambda: audience.figure("/viewers/active-count", event="other") == {"count": 1})
 
 
-def test_what_is_stopped_before_it_has_a_token_never_beats(audience: Audience) -> None:
+def test_stopping_before_the_token_arrives_sends_no_heartbeat(audience: Audience) -> None:
     audience.watch()
     audience.until(lambda: audience.active() == 1)
     audience.page.evaluate("""() => {
@@ -247,7 +247,7 @@ def test_what_is_stopped_before_it_has_a_token_never_beats(audience: Audience) -
     assert not any("/never/" in request.url for request in audience.requests)
 
 
-def test_the_script_is_small_and_needs_nothing(server: ServerProcess) -> None:
+def test_the_script_is_small_and_has_no_dependency(server: ServerProcess) -> None:
     text = server.get("/live.js").text
     assert len(text) < 7_000
     assert "import " not in text

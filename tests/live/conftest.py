@@ -1,4 +1,4 @@
-"""An audience to play with: the live services on one server and on a cluster, and a short way to say who beats."""
+"""The live services on one server and on a cluster, and helpers that send heartbeats."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def live(functions: Functions, settings: Settings, clock: ManualClock) -> LiveSe
 
 @pytest.fixture
 async def history(settings: Settings) -> AsyncIterator[AudienceHistory]:
-    """On SQLite; `test_history.py` proves the statements on both databases."""
+    """On SQLite; `test_history.py` runs the statements on both databases."""
     sql = await Sql.open(settings)
     yield AudienceHistory(sql)
     await sql.close()
@@ -73,14 +73,14 @@ def reports(functions: Functions, history: AudienceHistory, settings: Settings, 
     return HeartbeatReports(functions, history, settings, clock)
 
 
-def watcher(
+def viewer(
     name: str, address: str = "203.0.113.7", country: str = "ZZ", groups: tuple[str, ...] | None = None
 ) -> Viewer:
     return Viewer(name, address, country)
 
 
-class Crowd:
-    """People who watch event E1, unless told otherwise, at the location `web`."""
+class ViewerActions:
+    """Sends heartbeats of viewers, by default to event E1 at the location `web`."""
 
     def __init__(self, live: LiveService) -> None:
         self.live = live
@@ -97,21 +97,21 @@ class Crowd:
         groups: tuple[str, ...] = (),
     ) -> HeartbeatResult:
         beat = Heartbeat(location, session, list(groups))
-        return await self.live.beat(watcher(name, address, country), event, beat)
+        return await self.live.beat(viewer(name, address, country), event, beat)
 
     async def leave(
         self, name: str, session: str | None = None, *, event: str = "E1", location: str = "web"
     ) -> LeaveResult:
-        return await self.live.leave(watcher(name), event, LeaveRequest(location, session))
+        return await self.live.leave(viewer(name), event, LeaveRequest(location, session))
 
 
 @pytest.fixture
-def crowd(live: LiveService) -> Crowd:
-    return Crowd(live)
+def viewers(live: LiveService) -> ViewerActions:
+    return ViewerActions(live)
 
 
 class Web:
-    """Plaza with the live domain, and its callers."""
+    """Plaza with the live domain, over HTTP."""
 
     def __init__(self, client: httpx.AsyncClient, plaza: Any) -> None:
         self.client = client
@@ -129,9 +129,9 @@ class Web:
         return await self.client.post(f"{AT}/heartbeat", json={"location": "web", **body}, headers=who)
 
     async def figure(self, path: str, **query: Any) -> Any:
-        answer = await self.client.get(f"{AT}{path}", params=query, headers=self.admin)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = await self.client.get(f"{AT}{path}", params=query, headers=self.admin)
+        assert response.status_code == 200, response.text
+        return response.json()
 
 
 @asynccontextmanager
@@ -142,8 +142,8 @@ async def plaza_at(place: Server | Cluster, data_dir: Path, **settings: Any) -> 
 
 
 @pytest.fixture
-def five_minutes() -> None:
-    """What is recorded of every five minutes is not, for as long as a test takes: it begins early enough."""
+def no_record_is_due() -> None:
+    """Wait if five minutes end soon, so that no record is written during the test."""
     left = 300 - time.time() % 300
     if left < 15:
         time.sleep(left)

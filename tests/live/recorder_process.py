@@ -1,4 +1,4 @@
-"""A worker that only records until it is killed: `python -m tests.live.recorder_process URL DIR`."""
+"""A worker that records until it is killed: `python -m tests.live.recorder_process URL DIR`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every count, at every step, equals that of a model that keeps all beats in lists and counts them one by one.
+"""Every count, at every step, equals that of a model that keeps all heartbeats in lists and counts them one by one.
 
-Alive in an event or a session is who beat there within the window and has not left the last place they were watching
-there. The model knows nothing of keys, scores or slots.
+A viewer of an event or a session is alive if they sent a heartbeat there within the window and have not left their last
+place there. The model knows nothing of keys, scores or slots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plaza.live import keys
 from plaza.live.model import AudienceStatistics
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.statistics import AudienceFigures
-from tests.live.conftest import Crowd
+from tests.live.conftest import ViewerActions
 
 WINDOW_MS = 65_000
 SLOT_MS = 300_000
@@ -26,7 +26,7 @@ Place = tuple[str, str]  # session ("" for none), location
 
 
 @dataclass
-class ViewingSession:
+class ModelViewing:
     start: int
     end: int
     left: bool = False
@@ -36,48 +36,48 @@ class ViewingSession:
 class Model:
     """The audience of one event, by brute force."""
 
-    viewings: dict[str, dict[Place, list[ViewingSession]]] = field(default_factory=dict)
-    said: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # (session, user)
+    viewings: dict[str, dict[Place, list[ModelViewing]]] = field(default_factory=dict)
+    details: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # (session, user)
     seen: dict[tuple[str, str], int] = field(default_factory=dict)  # last beat of those who have not left
     peaks: Counter[str] = field(default_factory=Counter)
     records: list[AudienceStatistics] = field(default_factory=list)
-    last: int | None = None  # beat, in five minutes that are not recorded yet
+    last: int | None = None  # heartbeat, in five minutes that are not recorded yet
 
     def beat(self, user: str, place: Place, at: int, country: str, groups: tuple[str, ...]) -> None:
         self.record(at)
         self.last = at
-        there = self.viewings.setdefault(user, {}).setdefault(place, [])
-        if not there or there[-1].left or at - there[-1].end > WINDOW_MS:
-            there.append(ViewingSession(at, at))
-        there[-1].end = at
+        viewings = self.viewings.setdefault(user, {}).setdefault(place, [])
+        if not viewings or viewings[-1].left or at - viewings[-1].end > WINDOW_MS:
+            viewings.append(ModelViewing(at, at))
+        viewings[-1].end = at
         for scope in {"", place[0]}:
-            self.said[scope, user] = (country, groups)
+            self.details[scope, user] = (country, groups)
             self.seen[scope, user] = at
             self.peaks[scope] = max(self.peaks[scope], len(self.alive(scope, at)))
 
     def leave(self, user: str, place: Place, at: int) -> None:
-        there = self.viewings.get(user, {}).get(place, [])
-        if not there or there[-1].left:
+        viewings = self.viewings.get(user, {}).get(place, [])
+        if not viewings or viewings[-1].left:
             return
         self.record(at)
-        there[-1].left = True
-        if at - there[-1].end <= WINDOW_MS:
-            there[-1].end = at
+        viewings[-1].left = True
+        if at - viewings[-1].end <= WINDOW_MS:
+            viewings[-1].end = at
         for scope in {"", place[0]}:
             if not self.watches(user, scope, at):
                 self.seen.pop((scope, user), None)
 
     def watches(self, user: str, session: str, at: int) -> bool:
         return any(
-            session in ("", place[0]) and not there[-1].left and at - there[-1].end <= WINDOW_MS
-            for place, there in self.viewings[user].items()
+            session in ("", place[0]) and not viewings[-1].left and at - viewings[-1].end <= WINDOW_MS
+            for place, viewings in self.viewings[user].items()
         )
 
     def alive(self, session: str, at: int) -> set[str]:
         return {user for (scope, user), seen in self.seen.items() if scope == session and at - seen <= WINDOW_MS}
 
     def record(self, at: int) -> None:
-        """Before anything changes: what was true at the end of the five minutes in which somebody last beat."""
+        """Before a change, record the end of the five minutes with the last heartbeat."""
         if self.last is not None and at // SLOT_MS > self.last // SLOT_MS:
             self.records.append(self.statistics("", (self.last // SLOT_MS + 1) * SLOT_MS))
             self.last = None
@@ -91,64 +91,66 @@ class Model:
 
     def seen_between(self, from_ms: int, to_ms: int) -> int:
         return sum(
-            any(v.start <= to_ms and v.end >= from_ms for there in places.values() for v in there)
+            any(v.start <= to_ms and v.end >= from_ms for viewings in places.values() for v in viewings)
             for places in self.viewings.values()
         )
 
     def logins(self) -> int:
-        return sum(len(there) for places in self.viewings.values() for there in places.values())
+        return sum(len(viewings) for places in self.viewings.values() for viewings in places.values())
 
     def statistics(self, session: str, at: int) -> AudienceStatistics:
         alive = self.alive(session, at)
-        countries = Counter(self.said[session, user][0] for user in alive)
-        groups = Counter(group for user in alive for group in self.said[session, user][1])
+        countries = Counter(self.details[session, user][0] for user in alive)
+        groups = Counter(group for user in alive for group in self.details[session, user][1])
         return AudienceStatistics(len(alive), at, dict(groups), dict(countries))
 
 
 SESSIONS = ("", "S1", "S2")
-# Often just at an edge of the window, so that one millisecond too many or too few shows.
-EDGES = (0, 1, 500, 5_000, 30_000, 64_999, 65_000, 65_001)
-# So many moments that everyone is often watching at several places at once.
-CLOSE = (0, 1, 100, 3_000, 10_000, 65_000)
+# Often at an edge of the window, to find errors of one millisecond.
+WINDOW_EDGES = (0, 1, 500, 5_000, 30_000, 64_999, 65_000, 65_001)
+# Short steps, so that viewers often watch at several places at once.
+SHORT_STEPS = (0, 1, 100, 3_000, 10_000, 65_000)
 
 
-@pytest.mark.parametrize(("seed", "crowded", "steps"), [(1, 12, EDGES), (2, 12, EDGES), (3, 3, CLOSE)])
-async def test_counts_and_peaks_are_those_of_a_brute_force_model(
-    crowd: Crowd,
+@pytest.mark.parametrize(
+    ("seed", "viewer_count", "steps"), [(1, 12, WINDOW_EDGES), (2, 12, WINDOW_EDGES), (3, 3, SHORT_STEPS)]
+)
+async def test_counts_and_peaks_equal_those_of_a_brute_force_model(
+    viewers: ViewerActions,
     figures: AudienceFigures,
     recorder: AudienceRecorder,
     clock: ManualClock,
     redis_client: Any,
     seed: int,
-    crowded: int,
+    viewer_count: int,
     steps: tuple[int, ...],
 ) -> None:
-    dice, model, begun = random.Random(seed), Model(), clock.now_ms()
-    people = [f"p{i}" for i in range(crowded)]
+    rng, model, started = random.Random(seed), Model(), clock.now_ms()
+    names = [f"p{i}" for i in range(viewer_count)]
     for _ in range(250):
-        clock.set(clock.now_ms() + dice.choice(steps))
-        if dice.random() < 0.05:
-            await recorder.record()  # a worker that comes by changes nothing
-        at, user = clock.now_ms(), dice.choice(people)
-        place = (dice.choice(SESSIONS), dice.choice(("web", "phone")))
-        if dice.random() < 0.3:
+        clock.set(clock.now_ms() + rng.choice(steps))
+        if rng.random() < 0.05:
+            await recorder.record()  # a worker changes no figure
+        at, user = clock.now_ms(), rng.choice(names)
+        place = (rng.choice(SESSIONS), rng.choice(("web", "phone")))
+        if rng.random() < 0.3:
             model.leave(user, place, at)
-            await crowd.leave(user, place[0] or None, location=place[1])
+            await viewers.leave(user, place[0] or None, location=place[1])
         else:
             country, groups = (
-                dice.choice(("NZ", "FR", "ZZ", "AA")),
-                tuple(dice.sample(["a", "b", "c"], dice.randrange(3))),
+                rng.choice(("NZ", "FR", "ZZ", "AA")),
+                tuple(rng.sample(["a", "b", "c"], rng.randrange(3))),
             )
             model.beat(user, place, at, country, groups)
-            heard = await crowd.beat(user, place[0] or None, location=place[1], country=country, groups=groups)
-            assert heard.alive == len(model.alive("", at))
-        later = at + dice.choice((0, 1, 64_999, 65_000, 65_001))
+            result = await viewers.beat(user, place[0] or None, location=place[1], country=country, groups=groups)
+            assert result.alive == len(model.alive("", at))
+        later = at + rng.choice((0, 1, 64_999, 65_000, 65_001))
         clock.set(later)
         assert await figures.statistics("E1") == model.statistics("", later)
         assert await figures.session_statistics("S1") == model.statistics("S1", later)
         assert await figures.alive("E1") == len(model.alive("", later))
         assert await figures.session_alive("S2") == len(model.alive("S2", later))
-        since = later - dice.choice((0, 1, 65_000, 245_000, 245_001, 300_000))
+        since = later - rng.choice((0, 1, 65_000, 245_000, 245_001, 300_000))
         assert await figures.seen("E1", since) == model.seen_since(since, later)
     assert int(await redis_client.hget(keys.EVENT_INFO("E1"), "peak")) == model.peaks[""]
     assert int(await redis_client.hget(keys.SESSION_INFO("S1"), "peak")) == model.peaks["S1"]
@@ -157,40 +159,40 @@ async def test_counts_and_peaks_are_those_of_a_brute_force_model(
     clock.advance(seconds=300)
     await recorder.record()
     model.record(clock.now_ms())
-    assert await figures.records("E1", "", begun, clock.now_ms()) == model.records
+    assert await figures.records("E1", "", started, clock.now_ms()) == model.records
     assert len(model.records) > 3
     for _ in range(5):
-        span = sorted(dice.randint(begun, clock.now_ms() - 1) for _ in range(2))
+        span = sorted(rng.randint(started, clock.now_ms() - 1) for _ in range(2))
         assert await figures.seen("E1", *span) == model.seen_between(*span)
 
 
-async def test_the_peak_is_the_true_one_though_beats_of_several_processes_overtake_each_other(
-    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
+async def test_the_peak_is_right_although_heartbeats_arrive_out_of_order(
+    viewers: ViewerActions, figures: AudienceFigures, clock: ManualClock
 ) -> None:
-    begun = clock.now_ms()
+    started = clock.now_ms()
     for n in (3, 2, 0, 39, *range(4, 39), 1):
-        clock.set(begun + n)
-        await crowd.beat(f"p{n}", "S1")
+        clock.set(started + n)
+        await viewers.beat(f"p{n}", "S1")
     ever, of_session = await figures.totals("E1"), await figures.totals("E1", "S1")
-    assert (ever.peak, ever.peak_at, of_session.peak) == (40, begun + 39, 40)
+    assert (ever.peak, ever.peak_at, of_session.peak) == (40, started + 39, 40)
 
 
-async def test_a_late_beat_never_makes_the_peak_higher_than_it_was(
-    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
+async def test_a_late_heartbeat_never_raises_the_peak_too_high(
+    viewers: ViewerActions, figures: AudienceFigures, clock: ManualClock
 ) -> None:
-    begun = clock.now_ms()
+    started = clock.now_ms()
     for name, offset in (("ana", 0), ("ben", WINDOW_MS + 1), ("late", WINDOW_MS)):
-        clock.set(begun + offset)
-        await crowd.beat(name)
-    assert (await figures.totals("E1")).peak == 2, "ana had gone when ben came"
+        clock.set(started + offset)
+        await viewers.beat(name)
+    assert (await figures.totals("E1")).peak == 2, "ana was gone when ben came"
 
 
-async def test_a_clock_that_jumped_ahead_and_was_put_right_does_not_end_the_records(
-    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
+async def test_records_continue_after_a_clock_that_jumped_ahead_is_corrected(
+    viewers: ViewerActions, figures: AudienceFigures, clock: ManualClock
 ) -> None:
-    begun = clock.now_ms() // SLOT_MS * SLOT_MS
+    started = clock.now_ms() // SLOT_MS * SLOT_MS
     for offset in (0, 12 * SLOT_MS, 1_000, SLOT_MS + 1_000, 2 * SLOT_MS):
-        clock.set(begun + offset)
-        await crowd.beat(f"p{offset}")
-    records = await figures.records("E1", "", begun, begun + 20 * SLOT_MS)
-    assert [record.timestamp for record in records] == [begun + SLOT_MS, begun + 2 * SLOT_MS]
+        clock.set(started + offset)
+        await viewers.beat(f"p{offset}")
+    records = await figures.records("E1", "", started, started + 20 * SLOT_MS)
+    assert [record.timestamp for record in records] == [started + SLOT_MS, started + 2 * SLOT_MS]

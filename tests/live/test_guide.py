@@ -1,4 +1,4 @@
-"""The guide's examples are run, in their order; what they show is what is answered, but for the times."""
+"""Runs the examples of docs/live.md in order and compares the responses, except for times."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EXAMPLE = re.compile(r"```http\n(\w+) (\S+) as (\w+)\n(?:\n(.*?)\n)?```\n```json
 TIMES = {"timestamp", "last_beat"}
 
 
-@pytest.mark.usefixtures("five_minutes")
-async def test_the_guides_examples_are_true(web: Web) -> None:
+@pytest.mark.usefixtures("no_record_is_due")
+async def test_the_examples_of_the_guide_are_right(web: Web) -> None:
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http")
     for method, path, who, body, expected in examples:
         headers = web.admin if who == "admin" else web.user(who)
-        answer = await web.client.request(method, path, content=body, headers=headers)
-        assert without_times(answer.json()) == json.loads(expected), (method, path)
+        response = await web.client.request(method, path, content=body, headers=headers)
+        assert without_times(response.json()) == json.loads(expected), (method, path)
 
 
 def without_times(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""SQL keeps each piece under a key of its own: writing it again, or an older word of it, changes nothing."""
+"""The SQL tables: writing a row again, or an older version of it, changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def history(sql: Sql) -> AudienceHistory:
     return AudienceHistory(sql)
 
 
-async def keep(history: AudienceHistory, event: str, viewings: Sequence[ViewingSession]) -> None:
+async def save(history: AudienceHistory, event: str, viewings: Sequence[ViewingSession]) -> None:
     async def read() -> Sequence[ViewingSession]:
         return viewings
 
@@ -25,7 +25,7 @@ async def keep(history: AudienceHistory, event: str, viewings: Sequence[ViewingS
 
 async def test_a_viewing_session_written_twice_is_one_row_with_the_later_end(history: AudienceHistory) -> None:
     for end in (20, 30, 10):
-        await keep(history, "E1", [ViewingSession("", "web", "ana", 5, end)])
+        await save(history, "E1", [ViewingSession("", "web", "ana", 5, end)])
     assert [v async for v in history.iterate_viewing_sessions("E1")] == [ViewingSession("", "web", "ana", 5, 30)]
 
 
@@ -48,38 +48,38 @@ async def test_totals_only_grow(history: AudienceHistory) -> None:
         AudienceTotals(1, 5, 100, 9, 7),
         AudienceTotals(2, 1, 300, 1, 1),
     ]
-    assert "S1" not in lives, "an audience that was never there has no life"
+    assert "S1" not in lives, "an audience without keys has no row"
 
 
-async def test_reading_goes_on_from_page_to_page(history: AudienceHistory) -> None:
+async def test_all_pages_are_read(history: AudienceHistory) -> None:
     count = PAGE_SIZE + 5
     rows = [ViewingSession("S1", "web", f"p{i % 50}", i, i + 1) for i in range(count)]
-    await keep(history, "E1", rows)
-    await keep(history, "E2", rows[:3])
+    await save(history, "E1", rows)
+    await save(history, "E2", rows[:3])
     found = [v async for v in history.iterate_viewing_sessions("E1", "S1")]
     assert len(found) == len(set(found)) == count
     assert await history.count_attended("E1") == 50
-    assert await history.find_attended("E1", "S1", ["p1", "nobody"]) == {"p1"}
+    assert await history.find_attended("E1", "S1", ["p1", "unknown"]) == {"p1"}
 
 
-async def test_of_a_persons_viewing_sessions_the_one_that_ended_last_is_known(history: AudienceHistory) -> None:
+async def test_the_latest_viewing_session_is_the_one_that_ended_last(history: AudienceHistory) -> None:
     late = ViewingSession("S1", "phone", "ana", 3, 9)
-    await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 5), late, ViewingSession("", "web", "ana", 4, 6)])
-    await keep(history, "E2", [ViewingSession("", "web", "ben", 1, 20)])
+    await save(history, "E1", [ViewingSession("", "web", "ana", 1, 5), late, ViewingSession("", "web", "ana", 4, 6)])
+    await save(history, "E2", [ViewingSession("", "web", "ben", 1, 20)])
     assert await history.find_latest("E1", ["ana", "ben"]) == {"ana": late}
 
 
-async def test_a_person_can_be_forgotten(history: AudienceHistory) -> None:
-    await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ben", 1, 2)])
+async def test_a_viewer_can_be_deleted(history: AudienceHistory) -> None:
+    await save(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ben", 1, 2)])
     assert await history.list_for_viewer("ana") == [("E1", ViewingSession("", "web", "ana", 1, 2))]
     await history.delete_viewer("ana")
     assert await history.list_for_viewer("ana") == []
     assert await history.count_attended("E1") == 1
 
 
-async def test_a_person_can_be_renamed(history: AudienceHistory) -> None:
-    await keep(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ana", 5, 6)])
-    await keep(history, "E1", [ViewingSession("", "web", "eva", 5, 7)])
+async def test_a_viewer_can_be_renamed(history: AudienceHistory) -> None:
+    await save(history, "E1", [ViewingSession("", "web", "ana", 1, 2), ViewingSession("", "web", "ana", 5, 6)])
+    await save(history, "E1", [ViewingSession("", "web", "eva", 5, 7)])
     for _ in range(2):
         await history.rename_viewer("ana", "eva")
     assert await history.list_for_viewer("ana") == []
@@ -90,16 +90,16 @@ async def test_a_person_can_be_renamed(history: AudienceHistory) -> None:
 
 
 @pytest.mark.parametrize("new", ["eva", None])
-async def test_a_viewing_session_that_is_being_written_is_renamed_or_forgotten_too(
+async def test_a_viewing_session_that_is_being_written_is_renamed_or_deleted_too(
     history: AudienceHistory, new: str | None
 ) -> None:
-    """A worker has read it, under the old name, when that changes."""
+    """The name changes after a worker has read the viewing session."""
     changing: list[asyncio.Task[None]] = []
 
     async def read() -> Sequence[ViewingSession]:
         change = history.delete_viewer("ana") if new is None else history.rename_viewer("ana", new)
         changing.append(asyncio.create_task(change))
-        await asyncio.wait(changing, timeout=0.2)  # time for one that does not wait
+        await asyncio.wait(changing, timeout=0.2)  # enough time for a change that does not wait
         return [ViewingSession("", "web", "ana", 1, 2)]
 
     await history.save_viewing_sessions("E1", read)

@@ -1,4 +1,4 @@
-"""Real workers, killed at any moment while people come and go: SQL ends up with every viewing session, each once."""
+"""Real workers are killed while viewers come and go. SQL has every viewing session once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plaza.live.library import LIBRARY
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
-from tests.live.conftest import Crowd
+from tests.live.conftest import ViewerActions
 from tests.servers import Server
 from tests.timeouts import connect_for_test
 
@@ -37,37 +37,37 @@ def end(worker: subprocess.Popen[str]) -> None:
     worker.stdout.close()
 
 
-async def come_and_go(crowd: Crowd, turn: int) -> int:
-    """Twenty people, who each watch twice."""
+async def come_and_go(viewers: ViewerActions, turn: int) -> int:
+    """Twenty viewers, each of them watches twice."""
 
     async def one(name: str) -> None:
         for _ in range(2):
-            await crowd.beat(name, "S1")
+            await viewers.beat(name, "S1")
             await asyncio.sleep(0.002)
-            await crowd.leave(name, "S1")
+            await viewers.leave(name, "S1")
             await asyncio.sleep(0.002)
 
     await asyncio.gather(*(one(f"p{turn}-{i}") for i in range(20)))
     return 40
 
 
-async def test_workers_killed_at_any_moment_lose_and_double_nothing(server: Server, tmp_path: Path) -> None:
-    settings, dice = Settings(data_dir=tmp_path), random.Random(3)
+async def test_killed_workers_lose_and_duplicate_nothing(server: Server, tmp_path: Path) -> None:
+    settings, rng = Settings(data_dir=tmp_path), random.Random(3)
     sql, valkey = await Sql.open(settings), await connect_for_test(server.url)
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
-    crowd, history = Crowd(LiveService(functions, settings, Clock())), AudienceHistory(sql)
-    begun = 0
+    viewers, history = ViewerActions(LiveService(functions, settings, Clock())), AudienceHistory(sql)
+    started = 0
     for turn in range(3):
         worker = await asyncio.to_thread(start, server, tmp_path)
-        until = asyncio.get_running_loop().time() + dice.uniform(0.1, 0.4)
+        until = asyncio.get_running_loop().time() + rng.uniform(0.1, 0.4)
         while asyncio.get_running_loop().time() < until:
-            begun += await come_and_go(crowd, turn)
+            started += await come_and_go(viewers, turn)
         await asyncio.to_thread(end, worker)
     await AudienceRecorder(functions, history, settings, Clock()).record()
     viewings = [viewing async for viewing in history.iterate_viewing_sessions("E1")]
     figures = AudienceFigures(functions, history, settings, Clock())
-    assert len(viewings) == begun == (await figures.totals("E1")).logins
-    assert len({(v.viewer, v.started_at) for v in viewings}) == begun
+    assert len(viewings) == started == (await figures.totals("E1")).logins
+    assert len({(v.viewer, v.started_at) for v in viewings}) == started
     await valkey.close()
     await sql.close()

@@ -22,7 +22,7 @@ from plaza.live.personal_data import LivePersonalData
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.statistics import AudienceFigures
 from plaza.live.viewing_sessions import ViewingSessions
-from tests.live.conftest import AT, Crowd, Web
+from tests.live.conftest import AT, ViewerActions, Web
 
 MINUTE_MS = 60_000
 WINDOW_MS = 65_000
@@ -96,7 +96,7 @@ async def write_world(other: OtherService, now: int) -> None:
     )
 
 
-@pytest.mark.usefixtures("five_minutes")
+@pytest.mark.usefixtures("no_record_is_due")
 async def test_a_world_written_by_another_service_is_shown_by_every_route(web: Web, other: OtherService) -> None:
     now = web.core.clock.now_ms()
     await write_world(other, now)
@@ -152,7 +152,7 @@ async def test_statistics_count_heartbeats_of_another_service_without_a_worker(w
         assert statistics["countByUserGroup"] == {"press": 2}
 
 
-@pytest.mark.usefixtures("five_minutes")
+@pytest.mark.usefixtures("no_record_is_due")
 async def test_an_audit_repairs_additional_keys_and_changes_no_documented_one(
     web: Web, other: OtherService, redis_client: Any
 ) -> None:
@@ -174,12 +174,16 @@ async def test_an_audit_repairs_additional_keys_and_changes_no_documented_one(
 
 
 async def test_both_services_write_for_the_same_viewers_and_nothing_is_lost(
-    crowd: Crowd, other: OtherService, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock
+    viewers: ViewerActions,
+    other: OtherService,
+    figures: AudienceFigures,
+    recorder: AudienceRecorder,
+    clock: ManualClock,
 ) -> None:
     """Forty minutes: each viewer watches `web` through Plaza and `tv` through the other service."""
-    rng, begun = random.Random(5), clock.now_ms()
-    viewers = [f"viewer{i}" for i in range(8)]
-    written: dict[tuple[str, str], list[list[int]]] = {(v, place): [] for v in viewers for place in ("web", "tv")}
+    rng, started = random.Random(5), clock.now_ms()
+    names = [f"viewer{i}" for i in range(8)]
+    written: dict[tuple[str, str], list[list[int]]] = {(name, place): [] for name in names for place in ("web", "tv")}
     pause_until = dict.fromkeys(written, 0)
     for step in range(240):
         clock.advance(seconds=10)
@@ -196,7 +200,7 @@ async def test_both_services_write_for_the_same_viewers_and_nothing_is_lost(
                 spans.append([now, now])
             spans[-1][1] = now
             if place == "web":
-                await crowd.beat(viewer, country="FR")
+                await viewers.beat(viewer, country="FR")
             else:
                 await other.beat(viewer, now, start=None if continues else now)
             if rng.random() < 0.05:
@@ -218,23 +222,23 @@ async def test_both_services_write_for_the_same_viewers_and_nothing_is_lost(
     assert found == written
     totals = await figures.totals("E1")
     assert (totals.attended, totals.logins) == (8, sum(map(len, written.values())))
-    assert all(begun <= record.timestamp <= clock.now_ms() for record in await figures.records("E1"))
+    assert all(started <= record.timestamp <= clock.now_ms() for record in await figures.records("E1"))
 
 
 async def test_a_viewing_session_of_another_service_continues_at_plaza(
-    crowd: Crowd, other: OtherService, clock: ManualClock, redis_client: Any
+    viewers: ViewerActions, other: OtherService, clock: ManualClock, redis_client: Any
 ) -> None:
-    begun = clock.now_ms()
-    await other.beat("ana", begun, start=begun, location="web")
+    started = clock.now_ms()
+    await other.beat("ana", started, start=started, location="web")
     clock.advance(seconds=30)
-    await crowd.beat("ana")
-    assert await redis_client.zscore(keys.VIEWING_START("E1", "web"), "ana") == begun
-    assert await redis_client.zscore(keys.VIEWING_END("E1", "web"), "ana") == begun + 30_000
+    await viewers.beat("ana")
+    assert await redis_client.zscore(keys.VIEWING_START("E1", "web"), "ana") == started
+    assert await redis_client.zscore(keys.VIEWING_END("E1", "web"), "ana") == started + 30_000
 
 
 @pytest.mark.parametrize("fraction", [0.25, 0.999])
 async def test_fractional_times_of_another_service_are_read_everywhere(
-    crowd: Crowd,
+    viewers: ViewerActions,
     other: OtherService,
     figures: AudienceFigures,
     recorder: AudienceRecorder,
@@ -244,10 +248,10 @@ async def test_fractional_times_of_another_service_are_read_everywhere(
     clock: ManualClock,
     fraction: float,
 ) -> None:
-    begun = clock.now_ms()
-    await crowd.beat("dora")
+    started = clock.now_ms()
+    await viewers.beat("dora")
     for viewer in ("ana", "ben"):
-        await other.beat(viewer, begun + fraction, start=begun - 1_000 + fraction, location="web")
+        await other.beat(viewer, started + fraction, start=started - 1_000 + fraction, location="web")
     sessions = ViewingSessions(functions, history, settings, clock)
     lines = "".join([chunk async for chunk in attendance.csv_chunks(sessions, "E1")]).splitlines()
     assert [line.partition(",")[0] for line in lines] == ["viewer", "ana", "ben", "dora"]
@@ -255,13 +259,13 @@ async def test_fractional_times_of_another_service_are_read_everywhere(
     assert (await figures.viewing_stats("E1", "")).viewers == 3
     personal_data = LivePersonalData(functions, history, sessions)
     await recorder.record()
-    assert (await personal_data.export("ana"))["recent_events"] == [{"event": "E1", "last_seen": begun}]
+    assert (await personal_data.export("ana"))["recent_events"] == [{"event": "E1", "last_seen": started}]
     clock.advance(seconds=400)
     await recorder.record()
     assert [v async for v in history.iterate_viewing_sessions("E1")] == [
-        ViewingSession("", "web", "ana", begun - 1_000, begun),
-        ViewingSession("", "web", "ben", begun - 1_000, begun),
-        ViewingSession("", "web", "dora", begun, begun),
+        ViewingSession("", "web", "ana", started - 1_000, started),
+        ViewingSession("", "web", "ben", started - 1_000, started),
+        ViewingSession("", "web", "dora", started, started),
     ]
     await personal_data.delete("ana")
     assert (await figures.totals("E1")).attended == 2
@@ -295,19 +299,19 @@ async def test_rows_that_cannot_be_read_are_skipped_and_counted(
 
 
 async def test_a_span_up_to_now_has_every_viewer_who_is_alive(
-    crowd: Crowd, figures: AudienceFigures, clock: ManualClock
+    viewers: ViewerActions, figures: AudienceFigures, clock: ManualClock
 ) -> None:
-    begun = clock.now_ms()
-    await crowd.beat("ana", location="a")
-    await crowd.beat("ana", location="b")
+    started = clock.now_ms()
+    await viewers.beat("ana", location="a")
+    await viewers.beat("ana", location="b")
     clock.advance(seconds=25)
-    await crowd.leave("ana", location="b")
+    await viewers.leave("ana", location="b")
     clock.advance(seconds=5)
-    assert await figures.seen("E1", begun + 20_000) == 1
-    assert await figures.seen("E1", begun + 20_000, clock.now_ms() - 1) == 1
+    assert await figures.seen("E1", started + 20_000) == 1
+    assert await figures.seen("E1", started + 20_000, clock.now_ms() - 1) == 1
     clock.advance(seconds=60)  # the window of the other place has passed
-    assert await figures.seen("E1", begun + 20_000) == 1, "leaving was in the span"
-    assert await figures.seen("E1", begun + 26_000) == 0
+    assert await figures.seen("E1", started + 20_000) == 1, "leaving was in the span"
+    assert await figures.seen("E1", started + 26_000) == 0
 
 
 @pytest.mark.parametrize("session", [None, "S1"])

@@ -1,4 +1,4 @@
-"""What audiences did reaches SQL exactly once, whoever is killed, and figures answer when the raw keys are gone."""
+"""Results reach SQL exactly once, even if workers are killed, and remain when the raw keys are gone."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from plaza.live.history import AudienceHistory, ViewingSession
 from plaza.live.recorder import AudienceRecorder
 from plaza.live.statistics import AudienceFigures
 from plaza.live.viewer_report import HeartbeatReports, ReportRequest
-from tests.live.conftest import Crowd
+from tests.live.conftest import ViewerActions
 
 SLOT_MS = 300_000
 DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def begun(clock: ManualClock) -> int:
-    """The start of five minutes."""
+def started(clock: ManualClock) -> int:
+    """Set the clock to the start of five minutes."""
     clock.set(5_700_000 * SLOT_MS)
     return clock.now_ms()
 
@@ -32,135 +32,135 @@ async def all_viewings(history: AudienceHistory, event: str = "E1") -> list[View
     return [viewing async for viewing in history.iterate_viewing_sessions(event)]
 
 
-async def test_the_record_of_five_minutes_is_what_was_true_at_their_end(
-    crowd: Crowd, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, begun: int
+async def test_a_record_has_the_audience_at_the_end_of_its_five_minutes(
+    viewers: ViewerActions, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, started: int
 ) -> None:
-    clock.set(begun + SLOT_MS - 60_000)
-    await crowd.beat("ana", "S1", country="NZ", groups=("dev",))
-    clock.set(begun + SLOT_MS - 1_000)
-    await crowd.beat("ben", country="FR")
-    clock.set(begun + SLOT_MS + 500)
-    await crowd.beat("cy", country="FR")
-    clock.set(begun + SLOT_MS + 600)
-    await crowd.leave("ana", "S1")
+    clock.set(started + SLOT_MS - 60_000)
+    await viewers.beat("ana", "S1", country="NZ", groups=("dev",))
+    clock.set(started + SLOT_MS - 1_000)
+    await viewers.beat("ben", country="FR")
+    clock.set(started + SLOT_MS + 500)
+    await viewers.beat("cy", country="FR")
+    clock.set(started + SLOT_MS + 600)
+    await viewers.leave("ana", "S1")
     (record,) = await figures.records("E1")
-    assert (record.timestamp, record.viewer_count) == (begun + SLOT_MS, 2)
+    assert (record.timestamp, record.viewer_count) == (started + SLOT_MS, 2)
     assert record.count_by_viewing_country == {"NZ": 1, "FR": 1}
     assert record.count_by_user_group == {"dev": 1}
     (of_session,) = await figures.records("E1", "S1")
-    assert (of_session.timestamp, of_session.viewer_count) == (begun + SLOT_MS, 1)
+    assert (of_session.timestamp, of_session.viewer_count) == (started + SLOT_MS, 1)
     await recorder.record()
-    assert await figures.records("E1") == [record], "and it is the same from SQL"
+    assert await figures.records("E1") == [record], "the same from SQL"
     assert await figures.records("E1", "S1") == [of_session]
-    assert await figures.records("E1", "", begun, begun + 1) == []
+    assert await figures.records("E1", "", started, started + 1) == []
 
 
-async def test_an_event_that_falls_silent_gets_its_last_record_and_then_none(
-    crowd: Crowd,
+async def test_a_silent_event_gets_one_last_record(
+    viewers: ViewerActions,
     figures: AudienceFigures,
     recorder: AudienceRecorder,
     history: AudienceHistory,
     clock: ManualClock,
-    begun: int,
+    started: int,
     redis_client: Any,
 ) -> None:
-    await crowd.beat("ana", "S1")
+    await viewers.beat("ana", "S1")
     for _ in range(8):
         clock.advance(seconds=100)
         await recorder.record()
     records = await figures.records("E1")
-    assert [(r.timestamp, r.viewer_count) for r in records] == [(begun + SLOT_MS, 0)]
-    assert await all_viewings(history) == [ViewingSession("S1", "web", "ana", begun, begun)]
-    assert await redis_client.zcard(keys.LIVE_AWAKE()) == 0, "nothing is left to do for it"
-    await crowd.beat("ana", "S1")
+    assert [(r.timestamp, r.viewer_count) for r in records] == [(started + SLOT_MS, 0)]
+    assert await all_viewings(history) == [ViewingSession("S1", "web", "ana", started, started)]
+    assert await redis_client.zcard(keys.LIVE_AWAKE()) == 0, "the worker has nothing left to do"
+    await viewers.beat("ana", "S1")
     assert await redis_client.zrange(keys.LIVE_AWAKE(), 0, -1) == ["E1"]
 
 
-async def test_a_viewing_session_is_one_row_whether_it_ends_by_leaving_silence_or_coming_back(
-    crowd: Crowd, recorder: AudienceRecorder, history: AudienceHistory, clock: ManualClock, begun: int
+async def test_a_viewing_session_is_one_row_however_it_ends(
+    viewers: ViewerActions, recorder: AudienceRecorder, history: AudienceHistory, clock: ManualClock, started: int
 ) -> None:
-    await crowd.beat("ana")
-    await crowd.beat("ben", "S1")
-    await crowd.beat("cy")
+    await viewers.beat("ana")
+    await viewers.beat("ben", "S1")
+    await viewers.beat("cy")
     clock.advance(seconds=30)
-    await crowd.leave("ana")
-    await crowd.beat("cy")
+    await viewers.leave("ana")
+    await viewers.beat("cy")
     clock.advance(seconds=100)
-    await crowd.beat("cy")  # after a gap: the first ended when it was last seen
+    await viewers.beat("cy")  # after a gap, the first viewing session ended at its last heartbeat
     for _ in range(3):
         await recorder.record()
     assert await all_viewings(history) == [
-        ViewingSession("", "web", "ana", begun, begun + 30_000),
-        ViewingSession("", "web", "cy", begun, begun + 30_000),
-        ViewingSession("S1", "web", "ben", begun, begun),
+        ViewingSession("", "web", "ana", started, started + 30_000),
+        ViewingSession("", "web", "cy", started, started + 30_000),
+        ViewingSession("S1", "web", "ben", started, started),
     ]
 
 
-async def test_figures_answer_after_the_raw_keys_are_purged(
-    crowd: Crowd,
+async def test_figures_remain_after_the_raw_keys_are_purged(
+    viewers: ViewerActions,
     figures: AudienceFigures,
     recorder: AudienceRecorder,
     reports: HeartbeatReports,
     clock: ManualClock,
-    begun: int,
+    started: int,
     redis_client: Any,
 ) -> None:
-    asked = ReportRequest(["ana", "ben", "nobody"])
+    request = ReportRequest(["ana", "ben", "unknown"])
     for name in ("ana", "ben", "cy"):
-        await crowd.beat(name, "S1", country="NZ")
+        await viewers.beat(name, "S1", country="NZ")
     clock.advance(seconds=60)
-    await crowd.leave("ana", "S1")
-    await crowd.beat("ben", "S1")
+    await viewers.leave("ana", "S1")
+    await viewers.beat("ben", "S1")
     await _record_for(recorder, clock, minutes=15)
-    before, report = await _figures(figures, begun), await reports.report("E1", asked)
+    before, report = await _figures(figures, started), await reports.report("E1", request)
     assert before["attended"] == 3
     seen = [(viewer.last_beat, viewer.location, viewer.session_id) for viewer in report.viewers]
-    assert seen == [(begun + 60_000, "web", "S1"), (begun + 60_000, "web", "S1"), (None, None, None)]
+    assert seen == [(started + 60_000, "web", "S1"), (started + 60_000, "web", "S1"), (None, None, None)]
     clock.advance(days=29)
     assert await recorder.purge() == 0, "not yet"
     clock.advance(days=2)
     assert await recorder.purge() == 1
     assert await _names(redis_client) == set()
-    assert await _figures(figures, begun) == before
-    assert await reports.report("E1", asked) == report
+    assert await _figures(figures, started) == before
+    assert await reports.report("E1", request) == report
     stats = await figures.viewing_stats("E1", "S1")
     assert (stats.viewers, stats.mean, stats.median) == (3, 0.667, 1.0)
 
 
-async def test_figures_answer_after_valkey_has_lost_everything(
-    crowd: Crowd,
+async def test_figures_remain_after_valkey_has_lost_all_keys(
+    viewers: ViewerActions,
     figures: AudienceFigures,
     recorder: AudienceRecorder,
     clock: ManualClock,
-    begun: int,
+    started: int,
     redis_client: Any,
 ) -> None:
     for name in ("ana", "ben"):
-        await crowd.beat(name, "S1", country="NZ")
+        await viewers.beat(name, "S1", country="NZ")
     await _record_for(recorder, clock, minutes=6)
-    before = await _figures(figures, begun)
+    before = await _figures(figures, started)
     for name in await _names(redis_client):
         await redis_client.delete(name)
-    assert await _figures(figures, begun) == before
+    assert await _figures(figures, started) == before
     assert (await figures.overview("E1")).sessions[0].attended == 2
-    await crowd.beat("cy", "S1")
+    await viewers.beat("cy", "S1")
     assert (await figures.totals("E1")).attended == 3
 
 
 async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
-    crowd: Crowd, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, begun: int
+    viewers: ViewerActions, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, started: int
 ) -> None:
     for name in ("ana", "ben", "cy"):
-        await crowd.beat(name)
+        await viewers.beat(name)
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
     await recorder.purge()
-    await crowd.beat("ana")
-    await crowd.beat("dee")
+    await viewers.beat("ana")
+    await viewers.beat("dee")
     ever = await figures.totals("E1")
     assert (ever.attended, ever.peak, ever.logins) == (4, 3, 5)
     assert await figures.alive("E1") == 2
-    assert await figures.seen("E1", begun) == 4
+    assert await figures.seen("E1", started) == 4
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
     await recorder.purge()
@@ -168,58 +168,58 @@ async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
     assert (ever.attended, ever.peak, ever.logins) == (4, 3, 5)
 
 
-async def test_a_beat_before_a_purge_stops_it(
-    crowd: Crowd, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, begun: int
+async def test_a_heartbeat_before_a_purge_stops_it(
+    viewers: ViewerActions, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock, started: int
 ) -> None:
-    await crowd.beat("ana")
+    await viewers.beat("ana")
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
-    await crowd.beat("ben")
+    await viewers.beat("ben")
     assert await recorder.purge() == 0
     assert (await figures.totals("E1")).attended == 2
 
 
 @pytest.mark.parametrize("step", ["live_purge_places", "live_purge"])
-async def test_a_beat_in_the_middle_of_a_purge_stops_it(
-    crowd: Crowd,
+async def test_a_heartbeat_during_a_purge_stops_it(
+    viewers: ViewerActions,
     figures: AudienceFigures,
     recorder: AudienceRecorder,
     functions: Functions,
     clock: ManualClock,
-    begun: int,
+    started: int,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    await crowd.beat("ana", "S1")
+    await viewers.beat("ana", "S1")
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
     call = functions.run
 
-    async def beaten(verb: str, *args: Any) -> Any:
-        if verb == step:
+    async def beat_before_step(command: str, *args: Any) -> Any:
+        if command == step:
             monkeypatch.setattr(functions, "run", call)
-            await crowd.beat("ben", "S1")
-        return await call(verb, *args)
+            await viewers.beat("ben", "S1")
+        return await call(command, *args)
 
-    monkeypatch.setattr(functions, "run", beaten)
+    monkeypatch.setattr(functions, "run", beat_before_step)
     assert await recorder.purge() == 0
     assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
     assert (await figures.totals("E1")).attended == 2
     assert (await figures.totals("E1", "S1")).attended == 2
 
 
-async def test_what_nobody_listed_is_recorded_before_it_is_purged(
-    crowd: Crowd,
+async def test_an_unlisted_event_is_recorded_before_it_is_purged(
+    viewers: ViewerActions,
     recorder: AudienceRecorder,
     history: AudienceHistory,
     clock: ManualClock,
-    begun: int,
+    started: int,
     redis_client: Any,
 ) -> None:
-    await crowd.beat("ana")
+    await viewers.beat("ana")
     await _record_for(recorder, clock, minutes=15)
-    await redis_client.hset(keys.EVENT_INFO("E1"), "awake", 1)  # as a simulation does before it begins
-    await crowd.beat("ben")
+    await redis_client.hset(keys.EVENT_INFO("E1"), "awake", 1)  # as a simulation does before it starts
+    await viewers.beat("ben")
     clock.advance(days=31)
     assert await recorder.purge() == 0
     assert await recorder.record() == 1
@@ -229,16 +229,16 @@ async def test_what_nobody_listed_is_recorded_before_it_is_purged(
 
 
 async def test_a_declared_event_outlives_its_raw_keys(
-    crowd: Crowd, recorder: AudienceRecorder, clock: ManualClock, begun: int
+    viewers: ViewerActions, recorder: AudienceRecorder, clock: ManualClock, started: int
 ) -> None:
     from plaza.live.model import EventDeclaration
 
-    await crowd.live.declare("E1", EventDeclaration(title="Opening night", sessions=["S1", "S2"]))
-    await crowd.beat("ana", "S1")
+    await viewers.live.declare("E1", EventDeclaration(title="Opening night", sessions=["S1", "S2"]))
+    await viewers.beat("ana", "S1")
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
     assert await recorder.purge() == 1
-    event = await crowd.live.get_event("E1")
+    event = await viewers.live.get_event("E1")
     assert (event.title, event.declared, event.sessions) == ("Opening night", True, ["S1", "S2"])
 
 
@@ -246,18 +246,23 @@ class Killed(Exception):
     pass
 
 
-async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
-    crowd: Crowd, figures: AudienceFigures, history: AudienceHistory, settings: Settings, clock: ManualClock, begun: int
+async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(
+    viewers: ViewerActions,
+    figures: AudienceFigures,
+    history: AudienceHistory,
+    settings: Settings,
+    clock: ManualClock,
+    started: int,
 ) -> None:
-    """A worker dies before its n-th step, for every n; the next one finds the rest."""
-    functions = crowd.live._functions
+    """A worker dies before its n-th step, for every n. The next one does the rest."""
+    functions = viewers.live._functions
     for calls in range(1, 20):
-        event, session, start = f"E{calls}", f"S{calls}", begun + calls * 4 * SLOT_MS
+        event, session, start = f"E{calls}", f"S{calls}", started + calls * 4 * SLOT_MS
         clock.set(start)
-        await crowd.beat("ana", session, event=event)
+        await viewers.beat("ana", session, event=event)
         clock.advance(seconds=60)
-        await crowd.leave("ana", session, event=event)
-        await crowd.beat("ben", session, event=event)
+        await viewers.leave("ana", session, event=event)
+        await viewers.beat("ben", session, event=event)
         clock.advance(seconds=300)
         dying = AudienceRecorder(functions, history, settings, clock)
         _kill_before(dying, calls)
@@ -274,15 +279,15 @@ async def test_a_worker_killed_at_any_step_neither_loses_nor_doubles(
 
 
 async def test_two_workers_at_once_write_everything_once(
-    crowd: Crowd,
+    viewers: ViewerActions,
     figures: AudienceFigures,
     recorder: AudienceRecorder,
     history: AudienceHistory,
     clock: ManualClock,
-    begun: int,
+    started: int,
 ) -> None:
     for i in range(50):
-        await crowd.beat(f"p{i}", "S1")
+        await viewers.beat(f"p{i}", "S1")
     clock.advance(seconds=400)
     await asyncio.gather(*(recorder.record() for _ in range(4)))
     assert len(await all_viewings(history)) == 50
@@ -290,16 +295,16 @@ async def test_two_workers_at_once_write_everything_once(
 
 
 async def test_many_viewers_who_end_in_the_same_millisecond_are_all_collected(
-    crowd: Crowd,
+    viewers: ViewerActions,
     recorder: AudienceRecorder,
     history: AudienceHistory,
     clock: ManualClock,
-    begun: int,
+    started: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("plaza.live.recorder.BATCH_SIZE", 7)
     for i in range(30):
-        await crowd.beat(f"p{i}")
+        await viewers.beat(f"p{i}")
     clock.advance(seconds=100)
     await recorder.record()
     assert len(await all_viewings(history)) == 30
@@ -311,17 +316,17 @@ async def _record_for(recorder: AudienceRecorder, clock: ManualClock, minutes: i
         await recorder.record()
 
 
-async def _figures(figures: AudienceFigures, begun: int) -> dict[str, Any]:
+async def _figures(figures: AudienceFigures, started: int) -> dict[str, Any]:
     ever, of_session = await figures.totals("E1"), await figures.totals("E1", "S1")
     return {
         "attended": ever.attended,
         "peak": (ever.peak, ever.peak_at),
         "logins": ever.logins,
         "session": (of_session.attended, of_session.peak),
-        "seen": await figures.seen("E1", begun, begun + 30_000),
-        "seen after the first minute": await figures.seen("E1", begun + 60_000, begun + 600_000),
-        "records": await figures.records("E1", "", begun, begun + DAY_MS),
-        "session records": await figures.records("E1", "S1", begun, begun + DAY_MS),
+        "seen": await figures.seen("E1", started, started + 30_000),
+        "seen after the first minute": await figures.seen("E1", started + 60_000, started + 600_000),
+        "records": await figures.records("E1", "", started, started + DAY_MS),
+        "session records": await figures.records("E1", "S1", started, started + DAY_MS),
         "minutes": await figures.viewing_stats("E1", "S1"),
     }
 
@@ -331,7 +336,7 @@ async def _names(redis_client: Any) -> set[str]:
 
 
 def _kill_before(recorder: AudienceRecorder, calls: int) -> None:
-    """Every step of a worker, in Valkey and in SQL, counts; from the n-th on nothing happens any more."""
+    """Count every step of a worker in Valkey and in SQL; from the n-th on, raise an error."""
     left = [calls]
 
     def counted(step: Any) -> Any:

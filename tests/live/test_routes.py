@@ -1,4 +1,4 @@
-"""The live routes through the whole application: what viewers and admins meet over HTTP."""
+"""The routes of `live` over HTTP, for viewers and admins."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.live.test_geo import in_country, write_database
 from tests.servers import Cluster, Server
 
 
-@pytest.mark.usefixtures("five_minutes")
-async def test_every_figure_answers_over_http(web: Web) -> None:
+@pytest.mark.usefixtures("no_record_is_due")
+async def test_every_figure_is_available_over_http(web: Web) -> None:
     ana, ben = web.user("ana", groups=["press"]), web.user("ben")
     first = await web.beat(ana, session_id="S1")
     assert first.status_code == 200
@@ -82,7 +82,7 @@ async def test_an_event_is_declared_by_an_admin(web: Web) -> None:
     assert unknown == {"id": "E2", "title": None, "declared": False, "sessions": []}
 
 
-async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> None:
+async def test_a_report_has_the_last_time_and_place_of_viewers(web: Web) -> None:
     ana, ben = web.user("ana"), web.user("ben")
     await web.beat(ana, session_id="S1")
     await web.beat(ben, location="phone")
@@ -97,7 +97,7 @@ async def test_a_report_says_when_and_where_viewers_were_last_seen(web: Web) -> 
     assert unknown == {"user_id": "cy", "last_beat": None, "alive": False, "location": None, "session_id": None}
 
 
-async def test_a_long_report_goes_on_by_a_cursor_and_takes_no_other(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_report_continues_by_its_own_cursor_only(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plaza.live.viewer_report.PAGE_SIZE", 2)
     monkeypatch.setattr("plaza.live.viewer_report.MAX_VIEWERS", 2)
     for i in range(5):
@@ -114,11 +114,11 @@ async def test_a_long_report_goes_on_by_a_cursor_and_takes_no_other(web: Web, mo
     other = await web.client.post("/analytics/events/E2/heartbeat-report", json=body, headers=web.admin)
     assert (other.status_code, other.json()["field"]) == (422, "cursor")
     for nonsense in ("5", "\u00b2 x", "1 ana", ""):
-        answer = await web.client.post(f"{AT}/heartbeat-report", json={"cursor": nonsense}, headers=web.admin)
-        assert (answer.status_code, answer.json()["field"]) == (422, "cursor"), nonsense
+        response = await web.client.post(f"{AT}/heartbeat-report", json={"cursor": nonsense}, headers=web.admin)
+        assert (response.status_code, response.json()["field"]) == (422, "cursor"), nonsense
 
 
-async def test_a_token_of_another_issuer_may_mean_anything_by_groups(web: Web) -> None:
+async def test_a_token_with_other_group_claims_is_accepted(web: Web) -> None:
     for i, groups in enumerate((["press", 7, "a#b"], "press", None, {"press": 1})):
         assert (await web.beat(web.user(f"p{i}", groups=groups))).status_code == 200, groups
     assert (await web.figure("/statistics/live"))["countByUserGroup"] == {"press": 1}
@@ -171,12 +171,12 @@ async def test_bad_input_is_refused_and_writes_nothing(web: Web, redis_client: A
         ({"location": "web", "groups": ["a#b"]}, "groups"),
         ({"location": "web", "user_id": "ben"}, "user_id"),
     ]:
-        answer = await web.client.post(f"{AT}/heartbeat", json=body, headers=ana)
-        assert answer.status_code == 422, body
-        assert field in answer.json()["field"], answer.text
+        response = await web.client.post(f"{AT}/heartbeat", json=body, headers=ana)
+        assert response.status_code == 422, body
+        assert field in response.json()["field"], response.text
     for event in ("a%23b", "x" * 129, "a%7Bb%7D"):
-        answer = await web.client.post(f"/analytics/events/{event}/heartbeat", json={"location": "web"}, headers=ana)
-        assert (answer.status_code, answer.json()["field"]) == (422, "event"), event
+        response = await web.client.post(f"/analytics/events/{event}/heartbeat", json={"location": "web"}, headers=ana)
+        assert (response.status_code, response.json()["field"]) == (422, "event"), event
     assert (await web.client.post(f"{AT}/heartbeat", content=b"{", headers=ana)).status_code == 400
     assert (await web.client.get(f"{AT}/viewers/count?from=yesterday", headers=web.admin)).status_code == 422
     assert (await web.client.get(f"{AT}/viewers/count?since=1", headers=web.admin)).status_code == 422
@@ -189,19 +189,19 @@ async def test_a_session_of_another_event_is_a_conflict(web: Web) -> None:
     ana = web.user("ana")
     await web.beat(ana, session_id="S1")
     other = "/analytics/events/E2"
-    answer = await web.client.post(f"{other}/heartbeat", json={"location": "w", "session_id": "S1"}, headers=ana)
-    assert (answer.status_code, answer.json()["code"]) == (409, "session_of_another_event")
-    answer = await web.client.get(f"{other}/sessions/S1/viewers/active-count", headers=web.admin)
-    assert answer.status_code == 409
+    response = await web.client.post(f"{other}/heartbeat", json={"location": "w", "session_id": "S1"}, headers=ana)
+    assert (response.status_code, response.json()["code"]) == (409, "session_of_another_event")
+    response = await web.client.get(f"{other}/sessions/S1/viewers/active-count", headers=web.admin)
+    assert response.status_code == 409
 
 
-async def test_a_heartbeat_needs_a_person(web: Web) -> None:
+async def test_a_heartbeat_needs_a_user_or_a_viewer_token(web: Web) -> None:
     for who in ({}, {"authorization": "Bearer nonsense"}):
         assert (await web.beat(who)).status_code == 401
     assert (await web.beat(web.admin)).status_code == 403
 
 
-async def test_a_stranger_gets_a_token_that_is_good_for_heartbeats_only(web: Web, redis_client: Any) -> None:
+async def test_a_viewer_token_is_valid_for_heartbeats_only(web: Web, redis_client: Any) -> None:
     issued = (await web.client.post("/analytics/viewer-token")).json()
     for header in ({"authorization": f"Bearer {issued['token']}"}, {"x-access-token": issued["token"]}):
         assert (await web.beat(header)).json()["alive"] == 1
@@ -211,15 +211,15 @@ async def test_a_stranger_gets_a_token_that_is_good_for_heartbeats_only(web: Web
     assert await redis_client.smembers(keys.EVENT_ATTENDED("E1")) == {issued["viewer_id"]}
 
 
-async def test_a_made_up_viewer_token_is_refused(web: Web) -> None:
+async def test_a_forged_viewer_token_is_refused(web: Web) -> None:
     import base64
 
     token = (await web.client.post("/analytics/viewer-token")).json()["token"]
     head, _, signature = token.split(".")
     claims = base64.urlsafe_b64encode(b'{"sub":"~me","exp":9999999999,"aud":"plaza-viewer"}').decode().rstrip("=")
     for bad in (f"{head}.{claims}.{signature}", token[:-2], token + "x", f"{head}..", f"{head}.é.x"):
-        answer = await web.beat({"authorization": f"Bearer {bad}".encode("latin-1")})  # type: ignore[dict-item]
-        assert answer.status_code == 401, bad
+        response = await web.beat({"authorization": f"Bearer {bad}".encode("latin-1")})  # type: ignore[dict-item]
+        assert response.status_code == 401, bad
 
 
 async def test_viewer_tokens_are_limited_by_address(web: Web) -> None:
@@ -227,40 +227,38 @@ async def test_viewer_tokens_are_limited_by_address(web: Web) -> None:
         return [(await web.client.post("/analytics/viewer-token")).status_code for _ in range(times)]
 
     statuses = [status for each in await asyncio.gather(*(ask(50) for _ in range(8))) for status in each]
-    assert 300 <= statuses.count(201) < 330, "300, and one more for every two seconds that this took"
+    assert 300 <= statuses.count(201) < 330, "300, and one more every two seconds"
     assert statuses.count(201) + statuses.count(429) == 400
 
 
-async def test_nobody_beats_without_end(web: Web) -> None:
+async def test_heartbeats_of_a_user_are_limited(web: Web) -> None:
     ana = web.user("ana")
-    answers = [await web.beat(ana) for _ in range(50)]
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert len(refused) > 10, "30 at once, and one more for every two seconds that this took"
+    responses = [await web.beat(ana) for _ in range(50)]
+    refused = [response for response in responses if response.status_code == 429]
+    assert len(refused) > 10, "30 at once, and one more every two seconds"
     assert int(refused[0].headers["retry-after"]) >= 1
     assert (await web.beat(web.user("ben"))).status_code == 200
 
 
-async def test_who_has_a_whole_ipv6_network_beats_as_one_address(
+async def test_an_ipv6_network_is_limited_as_one_address(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(POLICIES, "heartbeat", Policy(user=Quota(30, 60), address=Quota(2, 60)))
     async with plaza_at(server, tmp_path, trusted_proxies=("127.0.0.1",)) as web:
         addresses = ("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1")
-        answers = [await web.beat({**web.user(f"p{a[-1]}"), "x-forwarded-for": a}) for a in addresses]
-    assert [answer.status_code for answer in answers] == [200, 200, 429, 200]
+        responses = [await web.beat({**web.user(f"p{a[-1]}"), "x-forwarded-for": a}) for a in addresses]
+    assert [response.status_code for response in responses] == [200, 200, 429, 200]
 
 
-async def test_undeclared_events_are_refused_if_a_setting_says_so(
-    valkey: Valkey, place: Server | Cluster, tmp_path: Path
-) -> None:
+async def test_a_setting_refuses_undeclared_events(valkey: Valkey, place: Server | Cluster, tmp_path: Path) -> None:
     async with plaza_at(place, tmp_path, live_open=False) as web:
-        answer = await web.beat(web.user("ana"))
-        assert (answer.status_code, answer.json()["code"]) == (403, "event_undeclared")
+        response = await web.beat(web.user("ana"))
+        assert (response.status_code, response.json()["code"]) == (403, "event_undeclared")
         await web.client.put(AT, json={}, headers=web.admin)
         assert (await web.beat(web.user("ana"))).status_code == 200
 
 
-async def test_a_country_is_believed_from_a_trusted_proxy_only(
+async def test_a_country_header_counts_from_a_trusted_proxy_only(
     valkey: Valkey, place: Server | Cluster, tmp_path: Path, redis_client: Any
 ) -> None:
     said = {"cf-ipcountry": "NZ", "x-forwarded-for": "198.51.100.4"}
@@ -278,9 +276,9 @@ async def test_attendance_is_a_table_without_addresses(web: Web) -> None:
     await web.beat(ana, session_id="S1", location="a;\uff1dcmd")
     await web.beat(ben)
     await web.client.post(f"{AT}/leave", json={"location": "web"}, headers=ben)
-    answer = await web.client.get(f"{AT}/attendance.csv", headers=web.admin)
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    response = await web.client.get(f"{AT}/attendance.csv", headers=web.admin)
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(response.text)))
     assert [(r["viewer"], r["session"], r["location"]) for r in rows] == [
         ("ana", "S1", "'=cmd"),
         ("ana", "S1", "a;'\uff1dcmd"),
@@ -289,15 +287,15 @@ async def test_attendance_is_a_table_without_addresses(web: Web) -> None:
     assert rows[0]["left"] == ""
     assert rows[2]["left"] >= rows[2]["joined"] > "2020"
     assert float(rows[2]["minutes"]) >= 0
-    assert "127.0.0.1" not in answer.text
+    assert "127.0.0.1" not in response.text
 
 
 async def events_of(web: Web, count: int, **headers: str) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     id_ = ""
-    async with web.client.stream("GET", f"{AT}/stream", headers={**web.admin, **headers}) as answer:
-        assert answer.headers["content-type"] == "text/event-stream"
-        async for line in answer.aiter_lines():
+    async with web.client.stream("GET", f"{AT}/stream", headers={**web.admin, **headers}) as response:
+        assert response.headers["content-type"] == "text/event-stream"
+        async for line in response.aiter_lines():
             if line.startswith("id: "):
                 id_ = line[4:]
             elif line.startswith("data: "):
@@ -307,23 +305,23 @@ async def events_of(web: Web, count: int, **headers: str) -> list[tuple[str, dic
     return found
 
 
-async def test_the_stream_sends_figures_and_goes_on_where_it_broke_off(web: Web) -> None:
+async def test_the_stream_sends_figures_and_resumes(web: Web) -> None:
     await web.beat(web.user("ana"), session_id="S1")
     first, second = await events_of(web, 2)
     assert first[1]["viewerCount"] == 1
     assert first[1]["sessions"] == {"S1": 1}
     assert second[0] > first[0]
     again = await events_of(web, 2, **{"last-event-id": first[0]})
-    assert again[0] == second, "what was missed comes first"
+    assert again[0] == second, "missed figures come first"
 
 
 async def test_the_script_is_served(web: Web) -> None:
-    answer = await web.client.get("/live.js")
-    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
-    assert "plazaLive" in answer.text
+    response = await web.client.get("/live.js")
+    assert response.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert "plazaLive" in response.text
 
 
-async def test_many_who_beat_at_once_are_counted_right(web: Web) -> None:
+async def test_simultaneous_heartbeats_are_counted_right(web: Web) -> None:
     people = [web.user(f"p{i}") for i in range(60)]
     await asyncio.gather(*(web.beat(who, session_id=f"S{i % 3}") for i, who in enumerate(people * 2)))
     overview = await web.figure("/overview")
@@ -331,7 +329,7 @@ async def test_many_who_beat_at_once_are_counted_right(web: Web) -> None:
     assert [s["active"] for s in overview["sessions"]] == [20, 20, 20]
 
 
-async def test_a_token_asked_for_twice_with_one_key_is_one_viewer(web: Web) -> None:
+async def test_two_token_requests_with_one_idempotency_key_give_one_viewer(web: Web) -> None:
     key = {"idempotency-key": "a-viewer"}
     first, second = [(await web.client.post("/analytics/viewer-token", headers=key)).json() for _ in range(2)]
     assert first == second
@@ -339,13 +337,13 @@ async def test_a_token_asked_for_twice_with_one_key_is_one_viewer(web: Web) -> N
 
 async def test_a_request_with_limits_on_is_still_one_round_trip(web: Web, valkey: Valkey) -> None:
     ana = web.user("ana")
-    for _ in range(2):  # the first finds the session new, the second learns whose it is
+    for _ in range(2):  # the first creates the session, the second claims it
         await web.beat(ana, session_id="S1")
     timing = (await web.beat(ana, session_id="S1")).headers["server-timing"]
     assert f'valkey;desc="{2 if valkey.clustered else 1} round trip' in timing
 
 
-async def test_addresses_and_countries_are_stored_as_settings_say(
+async def test_addresses_and_countries_are_stored_as_the_settings_say(
     valkey: Valkey, place: Server | Cluster, tmp_path: Path, redis_client: Any
 ) -> None:
     geoip = write_database(tmp_path / "geo.mmdb", {"127.0.0.0/8": in_country("NZ")})

@@ -1,4 +1,4 @@
-"""What everybody may know of events, and persons who are counted without showing what opens their account."""
+"""The public list of events, and viewer tokens for users."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from plaza.live.schedule import EventSchedule
 from plaza.live.service import LiveService
 from plaza.live.statistics import AudienceFigures
 from plaza.live.viewers import ViewerTokens
-from tests.live.conftest import Crowd, Web
+from tests.live.conftest import ViewerActions, Web
 
 
-async def test_declared_events_are_shown_the_liveliest_first_and_no_others(
-    functions: Functions, live: LiveService, figures: AudienceFigures, crowd: Crowd
+async def test_only_declared_events_are_listed_most_viewers_first(
+    functions: Functions, live: LiveService, figures: AudienceFigures, viewers: ViewerActions
 ) -> None:
     schedule = EventSchedule(functions.valkey, live, figures)
     for event in ("quiet", "loud"):
         await live.declare(event, EventDeclaration(title=f"A {event} one"))
-    await crowd.beat("ana", event="loud")
-    await crowd.beat("ana", event="undeclared")
+    await viewers.beat("ana", event="loud")
+    await viewers.beat("ana", event="undeclared")
     assert [(showing.title, showing.watching) for showing in await schedule.list_events()] == [
         ("A loud one", 1),
         ("A quiet one", 0),
@@ -31,14 +31,14 @@ def token_of(web: Web, name: str) -> dict[str, str]:
     return {"authorization": f"Bearer {tokens.issue(name).token}"}
 
 
-async def test_a_persons_viewer_token_counts_them_as_themselves_and_opens_nothing_else(web: Web) -> None:
+async def test_a_users_viewer_token_counts_as_that_user_and_gives_no_other_access(web: Web) -> None:
     token = token_of(web, "ana")
     assert (await web.beat(token, location="web")).json()["alive"] == 1
-    assert (await web.beat(web.user("ana"), location="tv")).json()["alive"] == 1, "they are one viewer"
+    assert (await web.beat(web.user("ana"), location="tv")).json()["alive"] == 1, "both are one viewer"
     assert (await web.client.get("/analytics/events/E1/viewers/active-count", headers=token)).status_code == 401
 
 
-async def test_a_viewer_token_of_a_person_who_left_is_void(web: Web) -> None:
+async def test_a_viewer_token_of_a_revoked_user_is_void(web: Web) -> None:
     token = token_of(web, "ana")
     await web.core.auth.revoke_tokens("ana")
     assert (await web.beat(token, location="web")).status_code == 401

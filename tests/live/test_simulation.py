@@ -1,4 +1,4 @@
-"""A simulated audience is believable, and every figure of it is the one that counting by hand gives."""
+"""The simulated audience and the terminal dashboard."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tests.waiting import eventually
 WINDOW_MS = 65_000
 
 
-async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
+async def test_the_counts_of_a_simulated_audience_match_its_viewing_sessions(
     functions: Functions, settings: Settings, figures: AudienceFigures, recorder: AudienceRecorder, clock: ManualClock
 ) -> None:
-    begun = clock.now_ms() - 12 * 60_000
+    started = clock.now_ms() - 12 * 60_000
     simulation = AudienceSimulation(functions, settings, "E1", viewers=150, minutes=12)
     done = await simulation.run(clock)
     assert done.viewers == 150
@@ -41,7 +41,7 @@ async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
     ever = await figures.totals("E1")
     assert ever.attended == len({v.viewer for v in viewings}) <= 150
     assert ever.logins == len(viewings)
-    # Who is counted at a moment is watching then, or was less than a window ago and has not said goodbye.
+    # A viewer counts while watching, and up to a window longer if they did not leave.
     watching = max(len({v.viewer for v in viewings if v.started_at <= at <= v.ended_at}) for at in _edges(viewings))
     lingering = max(
         len({v.viewer for v in viewings if v.started_at <= at <= v.ended_at + WINDOW_MS}) for at in _edges(viewings)
@@ -51,7 +51,7 @@ async def test_a_simulated_audience_is_counted_as_its_viewing_sessions_say(
     assert sum(now.count_by_viewing_country.values()) == now.viewer_count == await figures.alive("E1")
     records = await figures.records("E1")
     assert len(records) == 2
-    assert all(begun <= record.timestamp <= clock.now_ms() for record in records)
+    assert all(started <= record.timestamp <= clock.now_ms() for record in records)
     await recorder.record()
     assert await figures.records("E1") == records
 
@@ -79,10 +79,10 @@ async def test_the_dashboard_shows_the_figures(
     for word in ("E1", "watching now", f"{now.viewer_count}", f"{now.max_concurrent}", "country", "E1-main"):
         assert word in out.getvalue()
     await dashboard.show(figures, "[/b]", Console(file=out, width=100), once=True)
-    assert "[/b]" in out.getvalue(), "an event's name is no markup"
+    assert "[/b]" in out.getvalue(), "an event id is not interpreted as markup"
 
 
-async def test_the_dashboard_stays_while_valkey_is_away(
+async def test_the_dashboard_keeps_its_figures_while_valkey_is_unavailable(
     figures: AudienceFigures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = StringIO()
@@ -91,24 +91,24 @@ async def test_the_dashboard_stays_while_valkey_is_away(
     await eventually(lambda: "watching now" in out.getvalue())
 
     async def away(event: str) -> None:
-        raise Unavailable("Valkey has gone for a walk.")
+        raise Unavailable("Valkey is unavailable.")
 
     with monkeypatch.context() as broken:
         broken.setattr(figures, "live", away)
-        await eventually(lambda: "gone for a walk" in out.getvalue())
+        await eventually(lambda: "Valkey is unavailable" in out.getvalue())
     out.truncate(0)
-    await eventually(lambda: "watching now" in out.getvalue() and "gone for a walk" not in out.getvalue())
+    await eventually(lambda: "watching now" in out.getvalue() and "Valkey is unavailable" not in out.getvalue())
     showing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await showing
 
 
-def test_a_sparkline_is_as_high_as_its_highest() -> None:
+def test_a_sparkline_scales_to_its_highest_value() -> None:
     assert dashboard.sparkline(deque([0, 4, 8])) == " ▄█"
     assert dashboard.sparkline(deque([0, 0])) == "  "
 
 
-def test_the_commands_play_an_audience_and_show_it(tmp_path: Path) -> None:
+def test_the_commands_simulate_an_audience_and_show_it(tmp_path: Path) -> None:
     data = tmp_path / "var"
     played = plaza(data, "live", "simulate", "--event", "keynote", "--viewers", "40", "--minutes", "3", "--speed", "0")
     assert (played.returncode, played.stdout[:9]) == (0, "40 viewer"), played.stderr
@@ -120,7 +120,7 @@ def test_the_commands_play_an_audience_and_show_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [["a#b"], ["simulate", "--event", "a#b"], ["simulate", "--viewers", "0"], ["simulate", "--minutes", "-1"]]
 )
-def test_what_cannot_be_is_refused_before_anything_is_opened(words: list[str]) -> None:
+def test_invalid_arguments_are_refused_before_any_connection(words: list[str]) -> None:
     given = parser().parse_args(["live", *words])
     with pytest.raises(Invalid):
         given.run(given)

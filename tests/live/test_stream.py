@@ -1,4 +1,4 @@
-"""One computation a second per event, however many watch."""
+"""Figures are computed once a second per event, for any number of clients."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from plaza.live import keys
 from plaza.live.model import LiveFigures
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
-from tests.live.conftest import Crowd
+from tests.live.conftest import ViewerActions
 from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 
-class Counted(AudienceFigures):
-    """Figures that count how often they are computed, and fail when told to."""
+class CountingFigures(AudienceFigures):
+    """Counts how often figures are computed, and can fail."""
 
     computed = 0
     fails = 0
 
     async def live(self, event: str) -> LiveFigures:
         type(self).computed += 1
-        if Counted.fails:
-            Counted.fails -= 1
+        if CountingFigures.fails:
+            CountingFigures.fails -= 1
             raise Unavailable("away")
         return await super().live(event)
 
@@ -43,37 +43,39 @@ async def _take(stream: FigureStreams, count: int, last_id: str | None = None) -
     return found
 
 
-async def test_however_many_watch_it_is_computed_once_a_tick(crowd: Crowd, figures: AudienceFigures) -> None:
-    await crowd.beat("ana")
-    figures.__class__, Counted.computed = Counted, 0
+async def test_figures_are_computed_once_a_tick_for_any_number_of_clients(
+    viewers: ViewerActions, figures: AudienceFigures
+) -> None:
+    await viewers.beat("ana")
+    figures.__class__, CountingFigures.computed = CountingFigures, 0
     stream = FigureStreams(figures._valkey, figures, tick_seconds=0.05, linger_seconds=0.02)
     everyone = await asyncio.gather(*(_take(stream, 3) for _ in range(40)))
     assert all(seen == everyone[0] for seen in everyone)
     assert len({item.id for item in everyone[0]}) == 3
-    assert Counted.computed <= 4
+    assert CountingFigures.computed <= 4
     await eventually(lambda: not stream._feeds)
-    computed = Counted.computed
+    computed = CountingFigures.computed
     await asyncio.sleep(0.15)
-    assert Counted.computed == computed, "nobody watches, nothing is computed"
+    assert CountingFigures.computed == computed, "without clients nothing is computed"
 
 
-async def test_several_processes_compute_once_together_and_go_on_for_each_other(
-    crowd: Crowd, figures: AudienceFigures, redis_client: Any
+async def test_several_processes_share_the_computed_figures(
+    viewers: ViewerActions, figures: AudienceFigures, redis_client: Any
 ) -> None:
-    await crowd.beat("ana")
-    figures.__class__, Counted.computed = Counted, 0
+    await viewers.beat("ana")
+    figures.__class__, CountingFigures.computed = CountingFigures, 0
     one, other = (FigureStreams(figures._valkey, figures, tick_seconds=0.1) for _ in range(2))
     here, there = await asyncio.gather(_take(one, 4), _take(other, 4))
     assert {item.id for item in here} & {item.id for item in there}
-    assert Counted.computed <= 6, "one for each, and one more for who came between two"
+    assert CountingFigures.computed <= 6, "one per figure, and one more for a client between two ticks"
     one.close()
     missed = await _take(other, 3, here[0].id)
-    assert missed == here[1:], "whoever computed it, and whichever process is asked"
+    assert missed == here[1:], "from any process"
     other.close()
 
 
-async def test_what_a_stream_leaves_in_valkey_goes_by_itself_as_declared(
-    crowd: Crowd, figures: AudienceFigures, redis_client: Any
+async def test_the_keys_of_a_stream_expire_as_declared(
+    viewers: ViewerActions, figures: AudienceFigures, redis_client: Any
 ) -> None:
     stream = FigureStreams(figures._valkey, figures, tick_seconds=0.1)
     await _take(stream, 1)
@@ -87,31 +89,31 @@ async def _time_left(redis_client: Any, name: str) -> int:
     return max(0, int(await redis_client.pttl(name)))
 
 
-async def test_a_watcher_that_comes_back_gets_what_it_missed(crowd: Crowd, figures: AudienceFigures) -> None:
+async def test_a_client_that_reconnects_gets_what_it_missed(viewers: ViewerActions, figures: AudienceFigures) -> None:
     stream = FigureStreams(figures._valkey, figures, tick_seconds=0.02, linger_seconds=5)
     first = await _take(stream, 1)
     await asyncio.sleep(0.1)
     again = await _take(stream, 4, first[0].id)
-    assert again[:3] == (await _take(stream, 3, first[0].id)), "the next one, not the latest"
+    assert again[:3] == (await _take(stream, 3, first[0].id)), "the next figure, not the latest"
     assert again[0].id > first[0].id
     for nonsense in ("x", "", "-1", "1-", "²-0", "9" * 40 + "-0"):
         assert len(await _take(stream, 1, nonsense)) == 1
     stream.close()
 
 
-async def test_a_stream_outlasts_a_moment_without_valkey(crowd: Crowd, figures: AudienceFigures) -> None:
-    figures.__class__, Counted.fails = Counted, 2
+async def test_a_stream_survives_a_short_loss_of_valkey(viewers: ViewerActions, figures: AudienceFigures) -> None:
+    figures.__class__, CountingFigures.fails = CountingFigures, 2
     stream = FigureStreams(figures._valkey, figures, tick_seconds=0.01, linger_seconds=0)
     assert len(await _take(stream, 1)) == 1
     stream.close()
 
 
-async def test_a_feed_that_fails_ends_its_streams_and_the_next_watcher_gets_another(
-    crowd: Crowd, figures: AudienceFigures, monkeypatch: pytest.MonkeyPatch
+async def test_a_failed_feed_ends_its_streams_and_the_next_client_gets_a_new_one(
+    viewers: ViewerActions, figures: AudienceFigures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = FigureStreams(figures._valkey, figures, tick_seconds=0.01, linger_seconds=5)
     assert len(await _take(stream, 2)) == 2
-    monkeypatch.setattr(figures, "live", None)  # a mistake of ours
+    monkeypatch.setattr(figures, "live", None)  # a bug in Plaza
     async with within_time_limit():
         assert len(await _take(stream, 100, "0-0")) < 100
     (_, task) = stream._feeds["E1"]

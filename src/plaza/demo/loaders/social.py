@@ -36,7 +36,7 @@ class SocialLoader:
         await self._take("bookmark", [mark for item in items for mark in item.bookmarks])
         return sum(map(len, items))
 
-    async def posts_in_pieces(self, batch: int, size: int) -> int:
+    async def posts_by_record(self, batch: int, size: int) -> int:
         """Load posts record by record, as when most of them exist already. The benchmark compares both ways."""
         items = self._plan.generate_posts(batch, size)
         await self._compare(items)
