@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 WIDTH: Final = 600
 HEIGHT: Final = 120
-# As in operator-live.js.
 MAX_SHARES: Final = 12
 
 

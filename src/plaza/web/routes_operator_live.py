@@ -75,10 +75,11 @@ def _shares(figures: LiveFigures) -> dict[str, Any]:
         ("Groups", "group", figures.count_by_user_group),
     )
     return {
+        "max_shares": charts.MAX_SHARES,
         "shares": [
             (heading, kind, charts.largest_shares(counts), max(len(counts) - charts.MAX_SHARES, 0))
             for heading, kind, counts in parts
-        ]
+        ],
     }
 
 

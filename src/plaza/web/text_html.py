@@ -27,7 +27,7 @@ _LINKS: Final = re.compile(
     rf"(?P<url>https?://[^{_NOT_IN_URLS}]+)|(?<![\w/&#])(?P<tag>#\w+)|(?<![\w/.@-])(?P<user>@[A-Za-z0-9._-]{{1,31}})"
 )
 _TRAILING_PUNCTUATION: Final = ".,;:!?)]}»”’"
-# A one-letter tag is ten times as long as a link. Further links in the same text stay plain text.
+# As a link, a one-letter tag becomes ten times as long. Further links in the same text stay plain text.
 MAX_LINKS: Final = 40
 
 MAX_IMAGE_URL_CHARACTERS: Final = 300
@@ -60,7 +60,7 @@ def linkify(text: str) -> Markup:
 
 
 def fitting_count(texts: Sequence[str], max_bytes: int = MAX_TEXT_BYTES) -> int:
-    """How many of the texts, from the first, fit on a page; at least one. Texts are rendered only if they may not."""
+    """How many of the texts, from the first, fit on a page; at least one. Renders them only if it must."""
     if sum(map(len, texts)) * _MAX_CHARACTER_BYTES + len(texts) * _MARKUP_BYTES <= max_bytes:
         return len(texts)
     sizes = accumulate(len(linkify(text).encode()) + _MARKUP_BYTES for text in texts)

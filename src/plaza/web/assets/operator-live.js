@@ -4,7 +4,6 @@ import { lineChart, number } from "./chart.js";
 import { openStream, stateWriter } from "./event-stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const MAX_SHARES = 12; // as in charts.py
 const CHART_SECONDS = 120;
 
 function createRect(className, width) {
@@ -32,10 +31,10 @@ function createEmptyRow() {
 }
 
 // Reuses and moves existing rows, so that a screen reader keeps its place in the table.
-function updateShares(table, counts) {
+function updateShares(table, counts, maxShares) {
   const body = table.tBodies[0], existing = new Map();
   for (const row of body.rows) existing.set(row.querySelector("bdi")?.textContent, row);
-  const ordered = Object.entries(counts).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, MAX_SHARES);
+  const ordered = Object.entries(counts).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, maxShares);
   const max = Math.max(...ordered.map(([, count]) => count), 1);
   const rows = ordered.map(([name, count]) => {
     const row = existing.get(name) || createRow(name);
@@ -47,6 +46,7 @@ function updateShares(table, counts) {
 }
 
 export function start(element) {
+  const maxShares = Number(element.dataset.maxShares);
   const addPoint = lineChart(document.getElementById("f-chart"), CHART_SECONDS);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 
@@ -57,9 +57,9 @@ export function start(element) {
     show("f-logins", figures.totalLogin);
     addPoint(figures.viewerCount);
     const counts = { session: figures.sessions, country: figures.countByViewingCountry, group: figures.countByUserGroup };
-    for (const table of element.querySelectorAll("[data-shares]")) updateShares(table, counts[table.dataset.shares]);
+    for (const table of element.querySelectorAll("[data-shares]")) updateShares(table, counts[table.dataset.shares], maxShares);
     for (const note of element.querySelectorAll("[data-more]")) {
-      const more = Object.keys(counts[note.dataset.more]).length - MAX_SHARES;
+      const more = Object.keys(counts[note.dataset.more]).length - maxShares;
       note.textContent = more > 0 ? `and ${more} more` : "";
     }
   }
