@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Literal
 
@@ -89,6 +90,7 @@ def test_an_operation_shows_its_parameters_body_and_responses(visit: PageVisit) 
     page = visit.go("/docs#things_create")
     body = page.locator("#things_create .reference")
     expect(body).to_contain_text("1 to 20 characters")
+    expect(body.locator(".access")).to_have_text(re.compile(r"^Requires a user token"))
     page.locator("#things_create .inner summary", has_text="Part").click()
     expect(page.locator("#things_create .inner .name")).to_have_text("name")
     expect(page.locator("#things_create .errors .status")).to_have_text(

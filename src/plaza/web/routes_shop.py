@@ -33,7 +33,7 @@ ITEMS_PER_PAGE: Final = 24
 TABS: Final = (
     ("New", "/app/shop"),
     ("Popular", "/app/shop/popular"),
-    ("Recently viewed", "/app/shop/seen"),
+    ("Viewed", "/app/shop/seen"),
     ("Cart", "/app/shop/cart"),
     ("Orders", "/app/shop/orders"),
 )
@@ -73,8 +73,8 @@ async def recently_viewed(request: Request, site: Site, views: Views) -> Respons
     """List the items that this visitor has viewed, latest first."""
     visit, found = await views.recently_viewed(token_from(request), Page(limit=ITEMS_PER_PAGE))
     visitor = await site.visitors.from_visit(request, visit)
-    empty = "You have not viewed any items yet."
-    return _items_page(request, site, visitor, "Recently viewed", found.items, empty=empty)
+    context = {"title": "Recently viewed", "empty": "You have not viewed any items yet."}
+    return _items_page(request, site, visitor, "Viewed", found.items, **context)
 
 
 @page.get("/shop/items/{id}", access=SESSION)

@@ -70,14 +70,20 @@ function referenceLink(id, text) {
 
 const searchText = (method, path, operation) => `${method} ${path} ${operation.summary ?? ""}`.toLowerCase();
 
+// A security scheme as the header that carries the credentials.
+function schemeHeader(scheme) {
+  if (scheme.type === "http") return h("code", {}, "Authorization: Bearer …");
+  return h("code", {}, scheme.in === "cookie" ? `Cookie: ${scheme.name}=…` : `${scheme.name}: …`);
+}
+
+const joinedByOr = (elements) => elements.flatMap((element, i) => (i ? [" or ", element] : [element]));
+
 function overview(doc) {
-  const schemes = Object.values(doc.components.securitySchemes).map((scheme) =>
-    h("code", {}, scheme.type === "http" ? "Authorization: Bearer …" : `${scheme.name}: …`),
-  );
+  const schemes = Object.values(doc.components.securitySchemes).map(schemeHeader);
   return h(
     "dl",
     { class: "overview" },
-    h("div", {}, h("dt", {}, "Credentials"), h("dd", {}, schemes.flatMap((scheme, i) => (i ? [" or ", scheme] : [scheme])))),
+    h("div", {}, h("dt", {}, "Credentials"), h("dd", {}, joinedByOr(schemes))),
     h("div", {}, h("dt", {}, "Errors"), h("dd", {}, h("code", {}, "application/problem+json"), ", see ", h("a", { href: "#problems" }, "error codes"))),
     h("div", {}, h("dt", {}, "OpenAPI"), h("dd", {}, h("a", { href: "/openapi.json" }, "/openapi.json"), ` (version ${doc.openapi})`)),
   );
@@ -125,10 +131,19 @@ function operationContent(method, path, operation, doc) {
 
 const titled = (title, content) => (content ? [h("h3", {}, title), content] : null);
 
+// The credentials that an operation accepts, as a sentence.
 function accessText(operation) {
-  if (!operation.security) return "No credentials needed.";
-  const open = operation.security.some((need) => Object.keys(need).length === 0);
-  return open ? "Credentials are optional and may add information." : "Credentials required.";
+  const requirements = operation.security ?? [{}];
+  const accepts = (scheme) => requirements.some((requirement) => scheme in requirement);
+  const isAdminOnly = requirements.some((requirement) => Object.values(requirement).flat().includes("admin"));
+  const accepted = [
+    accepts("accessToken") ? (isAdminOnly ? "an admin's token" : "a user token") : null,
+    accepts("apiKey") ? "the API key" : null,
+    accepts("sessionCookie") ? "the session cookie" : null,
+  ].filter(Boolean).join(" or ");
+  const isOpen = requirements.some((requirement) => Object.keys(requirement).length === 0);
+  if (!isOpen) return `Requires ${accepted}.`;
+  return accepted ? `Open to everyone. Accepts ${accepted}.` : "Open to everyone.";
 }
 
 function parameterList(parameters, doc) {
