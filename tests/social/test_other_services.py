@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.social import keys as k
+from plaza.social.model import Profile
 from tests.social.conftest import Social
 
 
@@ -65,3 +67,49 @@ async def test_an_empty_home_feed_is_not_rebuilt_at_every_read(
     assert await home_ids(social, ana) == []
     new = await post(social, bob)
     assert await home_ids(social, ana) == [new]
+
+
+async def test_missing_and_invalid_fields_are_shown_as_far_as_possible_and_break_nothing(
+    social: Social, ana: Actor, http: httpx.AsyncClient, redis_client: Any
+) -> None:
+    """A profile without most fields, and a post and a comment with invalid ones."""
+    at = social.clock.now_ms()
+    id, comment = "11111111-2222-4333-8444-555555555555", "66666666-2222-4333-8444-555555555555"
+    await redis_client.hset(k.USER("lea"), mapping={"username": "lea", "postCount": "many", "version": "x"})
+    await redis_client.zadd(k.USERS_REGULAR(), {"lea": 5})
+    fields = {"id": id, "user_id": "lea", "content": "#tea", "created_at": "yesterday", "likesCount": "1.5"}
+    await redis_client.hset(k.POST(id), mapping=fields)
+    await redis_client.zadd(k.EXPLORE_FEED(), {id: at})
+    await redis_client.zadd(k.USER_POSTS("lea"), {id: at})
+    await redis_client.rpush(k.POST_COMMENTS(id), comment)
+    await redis_client.zadd(k.POST_COMMENTS_RECENT(id), {comment: at})
+    await redis_client.hset(k.COMMENT(comment), mapping={"username": "ana"})
+    headers = social.token(ana)
+    assert (await http.get("/users/lea", headers=headers)).json()["postCount"] == 0
+    assert (await http.get("/users/lea/posts", headers=headers)).json()["posts"][0]["post"]["likesCount"] == 1
+    assert len((await http.get("/feed/explore", headers=headers)).json()["posts"]) == 1
+    assert (await http.get(f"/posts/{id}/comments", headers=headers)).json()["comments"][0]["content"] == ""
+    for method, path in (
+        ("POST", f"/posts/{id}/like"),
+        ("POST", f"/posts/{id}/bookmark"),
+        ("POST", "/users/lea/follow"),
+        ("GET", "/feed/following"),
+        ("GET", "/search/users/newest"),
+        ("GET", "/users/me/export"),
+    ):
+        assert (await http.request(method, path, headers=headers)).status_code == 200, path
+    synced = await social.sync.apply("user", [{"username": "lea", "bio": "new"}, {"username": "max"}])
+    assert [result.status for result in synced] == ["updated", "created"]
+    assert await redis_client.zscore(k.USERS_REGULAR(), "lea") == 5
+    await social.users.update_profile(Actor("lea", "user"), "lea", Profile(display_name="Lea"))
+    for repair, key, *args in (
+        ("user", k.USER("lea"), "lea"),
+        ("post", k.POST(id), id),
+        ("style", k.USER("lea"), "lea", id),
+        ("commented", k.COMMENT(comment), comment, "ana"),
+    ):
+        await social.functions.run(f"social_repair_{repair}", [key], at, *args)
+    await social.jobs.restyle()
+    await social.jobs.rescore()
+    await social.posts.delete(Actor("lea", "user"), id)
+    assert await redis_client.zscore(k.EXPLORE_FEED(), id) is None

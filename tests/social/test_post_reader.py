@@ -33,9 +33,9 @@ async def plainly(redis_client: Any, viewer: Actor, item: FeedItem) -> FeedItem:
     id, author = item.post.id, item.post.user_id
     liked = await redis_client.sismember(f"{POST(id)}:likes", viewer.name)
     marked = await redis_client.sismember(f"{POST(id)}:bookmarks", viewer.name)
-    card = public_user(await redis_client.hmget(USER(author), CARD))
+    card = public_user(await redis_client.hmget(USER(author), CARD), author)
     return FeedItem(
-        post_from_hash(await redis_client.hgetall(POST(id)), liked=bool(liked), bookmarked=bool(marked)), card
+        post_from_hash(await redis_client.hgetall(POST(id)), id, liked=bool(liked), bookmarked=bool(marked)), card
     )
 
 

@@ -249,10 +249,10 @@ class Accounts:
     async def whoami(self, actor: Actor) -> User:
         """Return the caller's profile with private fields; without one, what the token says. One round trip."""
         fields = await self.valkey.call("HGETALL", USER(actor.name))
-        return user_from_hash(fields or {"username": actor.name, "role": actor.role}, private=True)
+        return user_from_hash(fields or {"role": actor.role}, actor.name, private=True)
 
     def _signed_in(self, reply: list[str], token: RefreshToken, stamp: int) -> SignedIn:
-        user = user_from_hash(pairs_to_dict(reply), private=True)
+        user = user_from_hash(pairs_to_dict(reply), token.username, private=True)
         access = self.auth.issue(user.username, cast(Role, user.role), issued_ms=stamp)
         return SignedIn(user, access, str(token), ACCESS_TOKEN_SECONDS)
 

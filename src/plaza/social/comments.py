@@ -48,7 +48,7 @@ class Comments:
         created = await self.functions.run("social_create_comment", keys, post, id, me, new.content, now, now)
         # An earlier run of the operation has created it, at another time.
         earlier = {} if created else await self.valkey.call("HGETALL", COMMENT(id))
-        return comment_from_hash(earlier) if earlier else Comment(id, post, me, new.content, now)
+        return comment_from_hash(earlier, id) if earlier else Comment(id, post, me, new.content, now)
 
     async def page(self, viewer: Actor | None, post: str, page: Page) -> PageResult[Comment]:
         """List the comments on a post, oldest first. Three round trips; four on a cluster."""
@@ -57,9 +57,12 @@ class Comments:
 
         async def load(ids: Sequence[str]) -> list[Comment | None]:
             found = await self.valkey.batch([("HGETALL", COMMENT(id)) for id in ids])
-            authors = list(dict.fromkeys(fields["username"] for fields in found if fields))
+            authors = list(dict.fromkeys(fields.get("username", "") for fields in found if fields))
             hidden = await self.posts.users.hidden_from(viewer.name, authors) if viewer else set()
-            return [comment_from_hash(f) if f and f["username"] not in hidden else None for f in found]
+            comments = [
+                comment_from_hash(fields, id) if fields else None for id, fields in zip(ids, found, strict=True)
+            ]
+            return [None if comment is None or comment.username in hidden else comment for comment in comments]
 
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key, newest_first=False), load)
 
@@ -73,12 +76,13 @@ class Comments:
         fields = await self.valkey.call("HGETALL", COMMENT(id))
         if not fields:
             raise NotFound("No comment has this id.", id=id)
-        post = fields["post_id"]
-        allowed = actor.name == fields["username"] or actor.is_admin
+        comment = comment_from_hash(fields, id)
+        post = comment.post_id
+        allowed = actor.name == comment.username or actor.is_admin
         if not allowed and actor.name != await self.valkey.call("HGET", POST(post), "user_id"):
             await self.posts.get(actor, post)  # the comments of a hidden post are hidden too
             raise Forbidden("Only its author, the post's author or an admin can delete a comment.")
-        await self.remove(id, post, fields["username"])
+        await self.remove(id, post, comment.username)
         return DeletionResult(id, True)
 
     async def remove(self, id: str, post: str, author: str) -> None:

@@ -109,12 +109,14 @@ class Credentials:
             return cached
 
         def keep(row: list[str | None]) -> Actor | None:
-            role, suspended = row
-            if role not in ROLES or suspended is not None:
+            role, suspended, name, created = row
+            if suspended is not None or (role is None and name is None and created is None):
                 return None
-            actor = Actor(username, role)
+            actor = Actor(username, role if role in ROLES else "user")  # another service may have written the profile
             self._actors.put(key, actor)
             return actor
 
-        actor: Actor | None = await self._valkey.tracked("HMGET", key, "role", "suspended_at", store=keep)
+        actor: Actor | None = await self._valkey.tracked(
+            "HMGET", key, "role", "suspended_at", "username", "created_at", store=keep
+        )
         return actor

@@ -15,6 +15,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, Invalid
 from plaza.core.functions import Functions
+from plaza.core.number_parsing import parse_int
 from plaza.core.paging import (
     MAX_IDS_READ,
     Page,
@@ -33,7 +34,7 @@ from plaza.social.keys import (
     USER_BOOKMARKED,
     USER_POSTS,
 )
-from plaza.social.model import FeedItem, TopModel, TopPosts
+from plaza.social.model import FeedItem, TopModel, TopPosts, User
 from plaza.social.post_reader import PostReader, ReadView
 from plaza.social.users import Users
 
@@ -108,12 +109,12 @@ class Feeds:
         key = MODELS_TOP_ENGAGEMENT()
 
         async def load(names: Sequence[str]) -> list[TopModel | None]:
-            cards = await self.users.public_profiles(viewer, names)
+            users = await self.users.public_profiles(viewer, names)
             scores = await self.valkey.call("ZMSCORE", key, *names)
             # A user who is no longer a model has no score.
             return [
-                TopModel(engagement=int(score), **msgspec.structs.asdict(card)) if card and score is not None else None
-                for card, score in zip(cards, scores, strict=True)
+                None if user is None or score is None else _top_model(user, parse_int(score))
+                for user, score in zip(users, scores, strict=True)
             ]
 
         return await self.snapshots.page(key, page, partial(self._top, key), load, partial(self.users.visible, viewer))
@@ -125,3 +126,7 @@ class Feeds:
     async def _by_time(self, view: ReadView, key: str, page: Page) -> PageResult[FeedItem]:
         load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, seen)
+
+
+def _top_model(user: User, engagement: int) -> TopModel:
+    return TopModel(engagement=engagement, **msgspec.structs.asdict(user))

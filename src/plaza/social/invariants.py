@@ -10,6 +10,8 @@ from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
 from plaza.core.keyspace import Key
+from plaza.core.number_parsing import parse_int
+from plaza.core.tokens import ROLES
 from plaza.social import keys as k
 from plaza.social.model import RANKED_MS, points, score
 
@@ -47,10 +49,10 @@ class PostState:
     def __init__(self, values: Sequence[str | None]) -> None:
         author, created, tags, banned, *counts = values
         self.author = author
-        self.created = _int_or_zero(created)
+        self.created = parse_int(created, None)  # None if another service left it out
         self.tags = [tag for tag in (tags or "").split(",") if tag]
         self.shown = banned is None
-        likes, comments, bookmarks = map(_int_or_zero, counts)
+        likes, comments, bookmarks = map(parse_int, counts)
         self.points = points(likes, comments, bookmarks)
 
     @staticmethod
@@ -62,11 +64,7 @@ class PostState:
         return cls([fields.get(name) for name in _POST_FIELDS])
 
     def is_ranked(self, now: int) -> bool:
-        return self.shown and bool(self.tags) and now - self.created <= RANKED_MS
-
-
-def _int_or_zero(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+        return self.shown and bool(self.tags) and now - (self.created or 0) <= RANKED_MS
 
 
 def _listed(name: str, key: Key, wrong: Any, repair: str = "") -> Invariant:
@@ -86,7 +84,7 @@ def _listed(name: str, key: Key, wrong: Any, repair: str = "") -> Invariant:
 
 
 def _at_creation(entry: Entry, post: PostState) -> str | None:
-    if entry.value != post.created:
+    if post.created is not None and entry.value != post.created:
         return f"has {entry.member} at {entry.value:.0f}, but was created at {post.created}"
     return None
 
@@ -108,7 +106,7 @@ def _written(entry: Entry, post: PostState) -> str | None:
 
 
 def _noted_for_ranking(entry: Entry, post: PostState) -> str | None:
-    expected = f"{post.created}|{post.points}|{','.join(post.tags)}"
+    expected = f"{post.created or 0}|{post.points}|{','.join(post.tags)}"
     if not post.shown or entry.value != expected:
         return f"has {entry.value!r} for {entry.member}, expected {expected!r}"
     return None
@@ -128,7 +126,7 @@ def _ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None  # due: a worker will rescore it
     if not post.is_ranked(now):
         return f"has {entry.member}, which is older than 14 days"
-    expected = score(post.points, post.created, now)
+    expected = score(post.points, post.created or 0, now)
     if abs(float(entry.value) - expected) > SCORE_TOLERANCE * expected + 1e-9:
         return f"has {entry.member} at {entry.value:.4g}, expected {expected:.4g}"
     return None
@@ -194,11 +192,18 @@ def _asks_style(entry: Entry) -> Sequence[Command]:
 
 
 def _style(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    if replies[0][2] is None:
+    if all(value is None for value in replies[0]):
         return None  # no author: the reference is checked elsewhere
     for (mine, theirs), value in zip(_COPIED.items(), replies[0], strict=True):
-        if entry.value.get(mine, "") != (value or ("0" if mine == "user_version" else "")):
-            return f"has {mine} {entry.value.get(mine)!r}, but its author has {theirs} {value!r}"
+        copied = entry.value.get(mine)
+        if mine == "user_version":
+            differs = parse_int(copied) != parse_int(value)
+        elif mine == "user_role":
+            differs = _role(copied) != _role(value)
+        else:
+            differs = (copied or "") != (value or "")
+        if differs:
+            return f"has {mine} {copied!r}, but its author has {theirs} {value!r}"
     return None
 
 
@@ -213,17 +218,30 @@ def _asks_registry(entry: Entry) -> Sequence[Command]:
 
 
 def _registry(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    role, created = entry.value.get("role"), float(_int_or_zero(entry.value.get("created_at")))
+    role, created = _role(entry.value.get("role")), entry.value.get("created_at")
     regular, model, leader, total = replies
-    if regular != (created if role == "user" else None):
+    if not _is_registered(regular, created, listed=role == "user"):
         return f"has role {role}, but `{k.USERS_REGULAR()}` has {regular}"
-    if model != (created if role == "model" else None):
+    if not _is_registered(model, created, listed=role == "model"):
         return f"has role {role}, but `{k.USERS_MODELS()}` has {model}"
-    if leader != (float(_int_or_zero(total)) if role == "model" else None):
+    if leader != (float(parse_int(total)) if role == "model" else None):
         return f"has role {role} and {total or 0} points, but the leaderboard has {leader}"
-    if entry.value.get("username") != entry.parts[0]:
+    if entry.value.get("username", entry.parts[0]) != entry.parts[0]:
         return f"has username {entry.value.get('username')}"
     return None
+
+
+def _role(stored: str | None) -> str:
+    """Return the role that Plaza takes a user to have: another service may have left it out."""
+    return stored if stored in ROLES else "user"
+
+
+def _is_registered(score: float | None, created_at: str | None, *, listed: bool) -> bool:
+    """Tell whether a registry has a user as it should. Without a valid `created_at`, any score is right."""
+    if not listed or score is None:
+        return score is None and not listed
+    created = parse_int(created_at, None)
+    return created is None or score == created
 
 
 def _no_password(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
@@ -236,15 +254,15 @@ def _nothing(entry: Entry) -> Sequence[Command]:
 
 
 def _asks_role(entry: Entry) -> Sequence[Command]:
-    return (("HMGET", k.USER(entry.ids[0]), "role", "created_at"),)
+    return (("HMGET", k.USER(entry.ids[0]), "role", "created_at", "username"),)
 
 
 def _in_registry(role: str) -> Any:
     def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        has, created = replies[0]
-        if has != role:
+        has, created, username = replies[0]
+        if (has is None and username is None and created is None) or _role(has) != role:
             return f"has {entry.member}, whose role is {has or 'missing'}"
-        if float(_int_or_zero(created)) != entry.value:
+        if parse_int(created, None) not in (None, entry.value):
             return f"has {entry.member} at {entry.value:.0f}, but the account was created at {created}"
         return None
 
@@ -252,10 +270,10 @@ def _in_registry(role: str) -> Any:
 
 
 def _leader(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    (role, _), total = replies
+    (role, _, _), total = replies
     if role != "model":
         return f"has {entry.member}, whose role is {role or 'missing'}"
-    expected = _int_or_zero(total)
+    expected = parse_int(total)
     return None if expected == entry.value else f"has {entry.member} at {entry.value:.0f}, expected {expected}"
 
 
@@ -280,8 +298,8 @@ def _asks_sum(entry: Entry) -> Sequence[Command]:
 
 
 def _sum(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    total = _int_or_zero(replies[1])
-    expected = sum(map(_int_or_zero, replies[0])) - total
+    total = parse_int(replies[1])
+    expected = sum(map(parse_int, replies[0])) - total
     return None if total == expected else f"total is {total}, expected {expected}"
 
 

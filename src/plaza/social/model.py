@@ -9,8 +9,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from plaza.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
+from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
-from plaza.core.tokens import Role
+from plaza.core.tokens import ROLES, Role
 from plaza.core.validation_messages import described_pattern
 from plaza.social.hashtags import MAX_TAG_CHARACTERS
 from plaza.social.keys import PRIVATE, UUID
@@ -323,10 +324,13 @@ class DeletionResult(msgspec.Struct):
     deleted: bool
 
 
-def public_user(values: Sequence[str | None]) -> User | None:
-    """Return a public profile from the values of `PUBLIC_FIELDS`; None if there is none."""
-    name, display_name, bio, avatar, links, role, posts, followers, following, created = values
-    if name is None:
+def public_user(values: Sequence[str | None], name: str) -> User | None:
+    """Return a public profile from its username and the values of `PUBLIC_FIELDS`; None if there is none.
+
+    Other services write profiles too: a missing or invalid field becomes empty, 0 or the role `user`.
+    """
+    username, display_name, bio, avatar, links, role, posts, followers, following, created = values
+    if username is None and role is None and created is None:
         return None
     return User(
         id=name,
@@ -335,31 +339,34 @@ def public_user(values: Sequence[str | None]) -> User | None:
         bio=bio or "",
         avatar=avatar or "",
         links=links or "",
-        role=role or "user",
-        postCount=int(posts or 0),
-        followerCount=int(followers or 0),
-        followingCount=int(following or 0),
-        created_at=int(created or 0),
+        role=role if role in ROLES else "user",
+        postCount=parse_int(posts),
+        followerCount=parse_int(followers),
+        followingCount=parse_int(following),
+        created_at=parse_int(created),
     )
 
 
-def user_from_hash(fields: Mapping[str, str], *, private: bool = False) -> User:
+def user_from_hash(fields: Mapping[str, str], name: str, *, private: bool = False) -> User:
     """Return a profile from its hash; `private` includes the fields for the user themself."""
-    user = public_user([fields.get(name) for name in PUBLIC_FIELDS])
-    assert user is not None, "a profile has its name"
+    user = public_user([fields.get(field) or "" for field in PUBLIC_FIELDS], name)
+    assert user is not None
     if private:
         for field in PRIVATE_FIELDS:
             setattr(user, field, fields.get(field))
         suspended = fields.get("suspended_at")
-        user.suspended_at = int(suspended) if suspended else None
+        user.suspended_at = parse_int(suspended) if suspended else None
     return user
 
 
-def post_from_values(values: Sequence[str | None], *, liked: bool, bookmarked: bool) -> Post | None:
-    """Return a post from the values of `POST_FIELDS`; None if there is none. Takes a list because pages read many."""
-    (id, author, content, media, created, edited, tags, name, avatar, display_name, role, likes, comments, bookmarks,
+def post_from_values(values: Sequence[str | None], id: str, *, liked: bool, bookmarked: bool) -> Post | None:
+    """Return a post from its id and the values of `POST_FIELDS`; None if it does not exist or has no author.
+
+    Takes a list instead of a hash because pages read many. A missing or invalid field becomes empty or 0.
+    """
+    (_, author, content, media, created, edited, tags, name, avatar, display_name, role, likes, comments, bookmarks,
      banned, banned_at, banned_by) = values  # fmt: skip
-    if id is None or author is None:
+    if author is None:
         return None
     post = Post(
         id=id,
@@ -367,37 +374,37 @@ def post_from_values(values: Sequence[str | None], *, liked: bool, bookmarked: b
         username=name or author,
         display_name=display_name or "",
         avatar=avatar or "",
-        user_role=role or "user",
+        user_role=role if role in ROLES else "user",
         content=content or "",
         media_url=media or None,
         hashtags=tags.split(",") if tags else [],
-        created_at=int(created or 0),
-        likesCount=int(likes or 0),
-        commentsCount=int(comments or 0),
-        bookmarksCount=int(bookmarks or 0),
+        created_at=parse_int(created),
+        likesCount=parse_int(likes),
+        commentsCount=parse_int(comments),
+        bookmarksCount=parse_int(bookmarks),
         isLiked=liked,
         isBookmarked=bookmarked,
-        edited_at=int(edited) if edited else None,
+        edited_at=parse_int(edited) if edited else None,
     )
     if banned:
-        post.banned, post.banned_at, post.banned_by = True, int(banned_at or 0), banned_by
+        post.banned, post.banned_at, post.banned_by = True, parse_int(banned_at), banned_by
     return post
 
 
-def post_from_hash(fields: Mapping[str, str], *, liked: bool, bookmarked: bool) -> Post:
-    """Return a post from its hash."""
-    post = post_from_values([fields.get(name) for name in POST_FIELDS], liked=liked, bookmarked=bookmarked)
-    assert post is not None, "a post has its id"
+def post_from_hash(fields: Mapping[str, str], id: str, *, liked: bool, bookmarked: bool) -> Post:
+    """Return a post from its hash, which has an author."""
+    post = post_from_values([fields.get(name) for name in POST_FIELDS], id, liked=liked, bookmarked=bookmarked)
+    assert post is not None
     return post
 
 
-def comment_from_hash(fields: Mapping[str, str]) -> Comment:
+def comment_from_hash(fields: Mapping[str, str], id: str) -> Comment:
     return Comment(
-        id=fields["id"],
-        post_id=fields["post_id"],
-        username=fields["username"],
-        content=fields["content"],
-        created_at=int(fields["created_at"]),
+        id=id,
+        post_id=fields.get("post_id", ""),
+        username=fields.get("username", ""),
+        content=fields.get("content", ""),
+        created_at=parse_int(fields.get("created_at")),
     )
 
 

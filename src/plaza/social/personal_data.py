@@ -15,6 +15,7 @@ from typing import Any
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.core.keyspace import Key
+from plaza.core.number_parsing import parse_int
 from plaza.core.sequences import chunks
 from plaza.social import keys as k
 from plaza.social.comments import Comments
@@ -86,14 +87,14 @@ class SocialPersonalData:
         profile = await self.valkey.call("HGETALL", k.USER(username))
         auth_fields = await self.valkey.call("HKEYS", k.AUTH_USER(username))
         exported: dict[str, Any] = {
-            "profile": user_from_hash(profile, private=True) if profile else None,
+            "profile": user_from_hash(profile, username, private=True) if profile else None,
             "custom": {name: value for name, value in profile.items() if name not in DECLARED_FIELDS},
             "sessions": sum(field.startswith("family:") for field in auth_fields),
             "posts": await self._export_posts(username),
             "comments": await self._export_comments(username),
         }
         for name, key in EXPORTED_LISTS.items():
-            exported[name] = [{"id": id, "at": int(at)} for id, at in await self._read_all(key(username))]
+            exported[name] = [{"id": id, "at": parse_int(at)} for id, at in await self._read_all(key(username))]
         return exported
 
     async def _export_posts(self, username: str) -> list[dict[str, Any]]:
@@ -103,9 +104,9 @@ class SocialPersonalData:
             posts = await self.valkey.batch([("HGETALL", k.POST(id)) for id in ids])
             edits = await self.valkey.batch([("LRANGE", k.POST_EDITS(id), 0, -1) for id in ids])
             exported += [
-                {"post": post_from_hash(post, liked=False, bookmarked=False), "edits": old_texts}
-                for post, old_texts in zip(posts, edits, strict=True)
-                if post
+                {"post": post_from_hash(post, id, liked=False, bookmarked=False), "edits": old_texts}
+                for id, post, old_texts in zip(ids, posts, edits, strict=True)
+                if "user_id" in post
             ]
         return exported
 
@@ -114,7 +115,7 @@ class SocialPersonalData:
         rows = await self._read_all(k.USER_COMMENTS(username))
         for ids in chunks((id for id, _ in rows), PAGE_SIZE):
             comments = await self.valkey.batch([("HGETALL", k.COMMENT(id)) for id in ids])
-            exported += [comment_from_hash(fields) for fields in comments if fields]
+            exported += [comment_from_hash(fields, id) for id, fields in zip(ids, comments, strict=True) if fields]
         return exported
 
     async def _read_all(self, key: str) -> list[tuple[str, float]]:
@@ -226,7 +227,7 @@ class SocialPersonalData:
     async def _move_list(self, key: str, move: Move) -> int:
         moved = 0
         while rows := await self.valkey.call("ZRANGE", key, 0, BATCH_SIZE - 1, "WITHSCORES"):
-            await asyncio.gather(*(move(member, int(at)) for member, at in rows))
+            await asyncio.gather(*(move(member, parse_int(at)) for member, at in rows))
             # Entries whose other side does not exist are still there: nothing moves them.
             await self.valkey.call("ZREM", key, *(member for member, _ in rows))
             moved += len(rows)

@@ -123,7 +123,7 @@ class PostReader:
         """Read what is not cached, add it to `loaded` and the cache; return the replies to the other commands."""
 
         def store(answer: list[list[Any]]) -> None:
-            more = LoadedPosts.from_values(*answer)
+            more = LoadedPosts.from_values(missing, *answer)
             for id, post in more.posts.items():
                 self.posts.put(POST(id), post)
             for name, profile in more.profiles.items():
@@ -134,7 +134,7 @@ class PostReader:
         answer, *replies = await self.functions.query_with_batch(
             "social_posts_and_profiles", keys, args, commands, store=store
         )
-        more = LoadedPosts.from_values(*answer)
+        more = LoadedPosts.from_values(missing, *answer)
         loaded.posts |= more.posts
         loaded.profiles |= more.profiles
         return replies
@@ -150,11 +150,15 @@ class PostReader:
     async def _from_cluster(self, view: ReadView, ids: Sequence[str]) -> list[FeedItem | None]:
         commands: list[Command] = [("HMGET", POST(id), *POST_FIELDS) for id in ids]
         replies = await self.valkey.batch([*commands, *_flag_commands(view, ids)])
-        loaded = LoadedPosts.from_values(replies[: len(ids)], [])
+        loaded = LoadedPosts.from_values(ids, replies[: len(ids)], [])
         names = loaded.authors()
         profiles: list[Command] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names] if view.users else []
         author_replies = await self.valkey.batch([*profiles, *_relation_commands(view, names)])
-        loaded.profiles = LoadedPosts.from_values([], author_replies[: len(profiles)]).profiles
+        loaded.profiles = {
+            name: profile
+            for name, values in zip(names, author_replies[: len(profiles)], strict=False)
+            if (profile := public_user(values, name))
+        }
         return _items(view, ids, loaded, replies[len(ids) :], _hidden(view, names, author_replies[len(profiles) :]))
 
 
@@ -167,12 +171,16 @@ class LoadedPosts:
 
     @classmethod
     def from_values(
-        cls, posts: Sequence[Sequence[str | None]], profiles: Sequence[Sequence[str | None]]
+        cls, ids: Sequence[str], posts: Sequence[Sequence[str | None]], profiles: Sequence[Sequence[str | None]]
     ) -> LoadedPosts:
-        """Build it from the values of `POST_FIELDS` and `PUBLIC_FIELDS`."""
+        """Build it from the values of `POST_FIELDS` and `PUBLIC_FIELDS`, of which the first is the username."""
         return cls(
-            {post.id: post for values in posts if (post := post_from_values(values, liked=False, bookmarked=False))},
-            {profile.username: profile for values in profiles if (profile := public_user(values))},
+            {
+                id: post
+                for id, values in zip(ids, posts, strict=True)
+                if (post := post_from_values(values, id, liked=False, bookmarked=False))
+            },
+            {values[0]: profile for values in profiles if values[0] and (profile := public_user(values, values[0]))},
         )
 
     def authors(self) -> list[str]:

@@ -69,7 +69,7 @@ class Posts:
             id, actor.name, new.content, new.media_url or "", ",".join(tags), now, now, *profile,
         )  # fmt: skip
         if len(reply) > 3:  # an earlier run of the operation created it
-            return post_from_hash(pairs_to_dict(reply), liked=False, bookmarked=False)
+            return post_from_hash(pairs_to_dict(reply), id, liked=False, bookmarked=False)
         avatar, display_name, role = reply
         return Post(
             id=id, user_id=actor.name, username=actor.name, display_name=display_name, avatar=avatar, user_role=role,
@@ -81,8 +81,8 @@ class Posts:
         """Return a post; a banned one only for admins. One round trip; two on a cluster."""
         if viewer is not None and viewer.is_admin:
             fields = await self.valkey.call("HGETALL", POST(id))
-            if fields and "banned" in fields:
-                return await self._with_flags(viewer, fields)
+            if "banned" in fields and "user_id" in fields:
+                return await self._with_flags(viewer, id, fields)
         (item,) = await self.reader.items(ReadView(viewer, users=False, feed=False), [id], listed=False)
         if item is None:
             raise no_post(id)
@@ -99,7 +99,7 @@ class Posts:
         keys, args = [POST(id), POST_EDITS(id)], (id, actor.name, edit.content, ",".join(tags), self.clock.now_ms())
         async with self._hide_forbidden(actor, id):
             reply = await self.functions.run("social_edit_post", keys, *args)
-        return await self._with_flags(actor, pairs_to_dict(reply))
+        return await self._with_flags(actor, id, pairs_to_dict(reply))
 
     async def delete(self, actor: Actor, id: str) -> DeletionResult:
         """Delete a post. Its likes, bookmarks and comments are deleted in batches of 100, one round trip each."""
@@ -127,7 +127,7 @@ class Posts:
         """Ban a post, which removes it from every feed and sum, or end a ban. Two round trips."""
         by = actor.name if on else ""
         reply = await self.functions.run("social_ban_post", [POST(id)], id, by, self.clock.now_ms())
-        return await self._with_flags(actor, pairs_to_dict(reply))
+        return await self._with_flags(actor, id, pairs_to_dict(reply))
 
     async def author_profile(self, name: str) -> tuple[list[str], list[str]]:
         """Return the keys and arguments that give a command the author's profile.
@@ -166,11 +166,11 @@ class Posts:
             await self.get(actor, id)
             raise
 
-    async def _with_flags(self, actor: Actor, fields: dict[str, str]) -> Post:
+    async def _with_flags(self, actor: Actor, id: str, fields: dict[str, str]) -> Post:
         """Return a post from its hash, with the caller's flags. One round trip."""
         keys = USER_LIKED(actor.name), USER_BOOKMARKED(actor.name)
-        liked, bookmarked = await self.valkey.batch([("ZSCORE", key, fields["id"]) for key in keys])
-        return post_from_hash(fields, liked=liked is not None, bookmarked=bookmarked is not None)
+        liked, bookmarked = await self.valkey.batch([("ZSCORE", key, id) for key in keys])
+        return post_from_hash(fields, id, liked=liked is not None, bookmarked=bookmarked is not None)
 
 
 def new_id(operation: str | None) -> str:

@@ -20,6 +20,7 @@ from plaza.core.clock import Clock
 from plaza.core.errors import Invalid, NotFound, PlazaError, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.http.problem_details import invalid_from_msgspec
+from plaza.core.number_parsing import parse_int
 from plaza.core.passwords import is_supported_hash
 from plaza.core.tokens import Role, is_username
 from plaza.social import keys as k
@@ -218,7 +219,7 @@ class Sync:
         if known[0] is not None and known[:2] != [id, me]:
             raise Invalid("A comment with this id exists on another post or by another user.", field="id")
         created, told = self._since(record.created_at)
-        if known[:3] == [id, me, record.content] and record.created_at in (None, int(known[3])):
+        if known[:3] == [id, me, record.content] and record.created_at in (None, parse_int(known[3])):
             return "unchanged"
         keys = [k.POST(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
         if self.valkey.clustered:

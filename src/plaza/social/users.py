@@ -9,6 +9,7 @@ from plaza.core.auth import Actor, Auth
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden
 from plaza.core.functions import Functions
+from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, PageResult, ids_in_sorted_set, page_by_position
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.tokens import Role
@@ -29,7 +30,7 @@ class Users:
             fields = await self.valkey.call("HGETALL", USER(name))
             if not fields:
                 raise _no_user(name)
-            return user_from_hash(fields, private=True)
+            return user_from_hash(fields, name, private=True)
         (user,) = await self.public_profiles(viewer, [name])
         if user is None:
             raise _no_user(name)
@@ -46,7 +47,8 @@ class Users:
         if viewer is not None and names:
             hidden = [a is not None or b is not None for a, b in zip(replies[-2], replies[-1], strict=True)]
         profiles = replies[: len(names)]
-        return [None if hides else public_user(values) for values, hides in zip(profiles, hidden, strict=True)]
+        rows = zip(names, profiles, hidden, strict=True)
+        return [None if hides else public_user(values, name) for name, values, hides in rows]
 
     async def visible(self, viewer: Actor | None, names: Sequence[str]) -> list[bool]:
         """Tell which users the viewer may see. Two round trips; much cheaper than `public_profiles`."""
@@ -72,7 +74,7 @@ class Users:
         reply = await self.functions.run(
             "social_change_profile", [USER(name)], name, len(values) // 2, *values, *removed
         )
-        return user_from_hash(pairs_to_dict(reply), private=True)
+        return user_from_hash(pairs_to_dict(reply), name, private=True)
 
     async def set_role(self, actor: Actor, name: str, role: Role) -> User:
         """Set a user's role, and revoke the access tokens that carry the old one. Three round trips.
@@ -84,7 +86,7 @@ class Users:
         changed, profile = await self.functions.run("social_change_role", [USER(name)], name, role, at)
         if changed:
             await self.auth.revoke_access_tokens(name, at)
-        return user_from_hash(pairs_to_dict(profile))
+        return user_from_hash(pairs_to_dict(profile), name)
 
     async def _require_stored_admin(self, actor: Actor) -> None:
         """Raise `Forbidden` if the actor has a profile with another role. Without a profile the token counts."""
@@ -101,8 +103,8 @@ class Users:
         if on:
             await self.auth.revoke_tokens(name)
         fields = pairs_to_dict(reply)
-        user = user_from_hash(fields)
-        user.suspended_at = int(fields["suspended_at"]) if "suspended_at" in fields else None
+        user = user_from_hash(fields, name)
+        user.suspended_at = parse_int(fields["suspended_at"]) if "suspended_at" in fields else None
         return user
 
     async def newest(self, viewer: Actor, role: Role, page: Page) -> PageResult[User]:

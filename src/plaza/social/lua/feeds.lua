@@ -4,14 +4,16 @@
 -- KEYS posts, users   ARGV number of posts, profile fields separated by commas ('' for none), post fields, …
 -- Reply {values of each post}, {values of each profile}
 query('posts_and_profiles', function(keys, args)
-  local count, wanted, posts, cards, seen, author_at = tonumber(args[1]), split(args[2]), {}, {}, {}, nil
+  local count, wanted, posts, profiles, seen, author_at = tonumber(args[1]), split(args[2]), {}, {}, {}, nil
   for i = 3, #args do
     if args[i] == 'user_id' then author_at = i - 2 end
   end
   local function show(user)
     if #wanted == 0 or seen[user] then return end
     seen[user] = true
-    cards[#cards + 1] = redis.call('HMGET', user, unpack(wanted))
+    local values = redis.call('HMGET', user, unpack(wanted))
+    if exists(user) then values[1] = string.sub(user, #key.user('') + 1) end -- also if the field is missing
+    profiles[#profiles + 1] = values
   end
   for i = count + 1, #keys do show(keys[i]) end
   for i = 1, count do
@@ -19,7 +21,7 @@ query('posts_and_profiles', function(keys, args)
     posts[i] = values
     if values[author_at] then show(key.user(values[author_at])) end
   end
-  return {posts, cards}
+  return {posts, profiles}
 end)
 
 -- posts_hidden: tell which posts are hidden from a viewer because of their authors. One server only.

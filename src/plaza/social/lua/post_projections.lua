@@ -18,12 +18,14 @@ local cached_states = {}
 
 -- Returns the state from the values of a post's fields, in the order of post_state, and caches it.
 local function cache_state(id, f)
-  local facts = {
-    author = f[1], created = tonumber(f[2]), hashtags = f[3] or '', tags = split(f[3]), shown = not f[4],
-    points = (f[5] or 0) * LIKE_POINTS + (f[6] or 0) * COMMENT_POINTS + (f[7] or 0) * BOOKMARK_POINTS, version = f[8] or '0',
+  local state = {
+    author = f[1], created = math.floor(finite(f[2], 0)), dated = finite(f[2], nil) ~= nil, hashtags = f[3] or '', tags = split(f[3]), shown = not f[4],
+    points = math.floor(finite(f[5], 0)) * LIKE_POINTS + math.floor(finite(f[6], 0)) * COMMENT_POINTS
+      + math.floor(finite(f[7], 0)) * BOOKMARK_POINTS,
+    version = finite(f[8], 0),
   }
-  if not CLUSTERED then cached_states = {[id] = facts} end
-  return facts
+  if not CLUSTERED then cached_states = {[id] = state} end
+  return state
 end
 
 -- Returns what projections need of a post; nil if it does not exist.
@@ -49,9 +51,15 @@ local function is_ranked(post, at)
   return post and post.shown and #post.tags > 0 and at - post.created <= RANKED_MS
 end
 
+-- Adds a post to a list by its time. Without a valid `created_at` it keeps the score that another service gave it.
+local function add_by_time(list, post, id)
+  if post.dated then return {'ZADD', list, post.created, id} end
+  return {'ZADD', list, 'NX', 0, id}
+end
+
 projection('shown', function(id)
   local post = post_state(id)
-  if post and post.shown then return {'ZADD', key.explore_feed(), post.created, id} end
+  if post and post.shown then return add_by_time(key.explore_feed(), post, id) end
   return {'ZREM', key.explore_feed(), id}
 end)
 
@@ -64,7 +72,7 @@ end
 
 projection('tagged', function(id, tag)
   local post = post_state(id)
-  if post and post.shown and has_tag(post, tag) then return {'ZADD', key.hashtag_posts(tag), post.created, id} end
+  if post and post.shown and has_tag(post, tag) then return add_by_time(key.hashtag_posts(tag), post, id) end
   return {'ZREM', key.hashtag_posts(tag), id}
 end)
 
@@ -130,7 +138,7 @@ command('update_points', function(keys, args)
   local user, points, name, id, counted = keys[1], keys[2], args[1], args[2], tonumber(args[3])
   local before = tonumber(redis.call('HGET', points, id) or 0)
   if before == counted then return end
-  local role = redis.call('HGET', user, 'role')
+  local role = role_of(user)
   if counted > 0 and not role then return end -- the author was deleted, and the post will be
   if counted == 0 then redis.call('HDEL', points, id) else redis.call('HSET', points, id, text(counted)) end
   local total = redis.call('HINCRBY', points, 'total', text(counted - before))

@@ -45,14 +45,14 @@ command('update_authored', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
   local told = args[5] ~= 'quiet' and exists(followers)
-  local role, latest = unpack(redis.call('HMGET', user, 'role', 'version'))
+  local role, latest = role_of(user), redis.call('HGET', user, 'version')
   if created == '' then
     if redis.call('ZREM', posts, id) == 1 and told then project('drop', id, name) end
   elseif not role then
     project('withdraw_post', name, id)
   else
     redis.call('ZADD', posts, created, id)
-    if tonumber(version) < tonumber(latest or 0) then project('styled', name, id) end
+    if finite(version, 0) < finite(latest, 0) then project('styled', name, id) end
     if told then project('push', id, created) end
   end
   if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
@@ -61,8 +61,8 @@ end)
 -- restyle_post: copy the author's profile to a post, unless the post has a newer version.
 -- KEYS post   ARGV id, version, avatar, display_name, role
 command('restyle_post', function(keys, args)
-  local id, known = unpack(redis.call('HMGET', keys[1], 'id', 'user_version'))
-  if not id or tonumber(known or 0) >= tonumber(args[2]) then return 0 end
+  local id, known = unpack(redis.call('HMGET', keys[1], 'user_id', 'user_version'))
+  if not id or finite(known, 0) >= finite(args[2], 0) then return 0 end
   redis.call('HSET', keys[1], 'user_version', args[2], 'avatar', args[3], 'display_name', args[4], 'user_role', args[5])
   return 1
 end)
@@ -72,7 +72,7 @@ local function write_post(post, user, args)
   local id, author, content, media, tags, created, at = unpack(args)
   local style = {unpack(args, 8)}
   if user then style = redis.call('HMGET', user, 'version', 'avatar', 'display_name', 'role') end
-  if not style[1] and not style[4] then fail('no_profile', 'You have no profile. Register first.') end
+  if not style[1] and not style[4] and not (user and exists(user)) then fail('no_profile', 'You have no profile. Register first.') end
   redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')
@@ -165,7 +165,7 @@ command('ban_post', function(keys, args)
     redis.call('HSET', post, 'banned', 'true', 'banned_at', at, 'banned_by', by)
   elseif by == '' and banned then
     redis.call('HDEL', post, 'banned', 'banned_at', 'banned_by')
-    project('push', id, created)
+    project('push', id, finite(created, 0))
   else
     return redis.call('HGETALL', post)
   end
@@ -335,7 +335,7 @@ end)
 
 projection('comment_of', function(comment, name)
   local author, created = unpack(redis.call('HMGET', key.comment(comment), 'username', 'created_at'))
-  if author == name then return {'ZADD', key.user_comments(name), created, comment} end
+  if author == name then return {'ZADD', key.user_comments(name), finite(created, 0), comment} end
   return {'ZREM', key.user_comments(name), comment}
 end)
 

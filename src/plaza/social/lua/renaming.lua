@@ -51,10 +51,10 @@ end)
 -- have copied it: keep the higher version.
 local function copy_profile(user, name, posts, followers, following, fields)
   if not exists(user) then redis.call('HSET', user, unpack(fields)) end
-  local version, changes = tonumber(redis.call('HGET', user, 'version') or 0), {}
+  local version, changes = finite(redis.call('HGET', user, 'version'), 0), {}
   for _, field in ipairs(redis.call('HKEYS', user)) do changes[field] = false end
   for i = 1, #fields, 2 do changes[fields[i]] = fields[i + 1] end
-  if version > tonumber(changes.version or 0) then changes.version = text(version) end
+  if version > finite(changes.version, 0) then changes.version = text(version) end
   changes.username, changes.postCount = name, text(redis.call('ZCARD', posts))
   changes.followerCount = text(redis.call('SCARD', followers))
   changes.followingCount = text(redis.call('SCARD', following))

@@ -103,8 +103,8 @@ end)
 -- repair_style: a post's copy of its author's profile.   name, post
 projection('restyled', function(name, id)
   local p = redis.call('HMGET', key.user(name), 'version', 'avatar', 'display_name', 'role')
-  if not p[4] then return nil end
-  return perform('force_restyle_post', {key.post(id)}, {name, p[1] or '0', p[2] or '', p[3] or '', p[4], id})
+  if not exists(key.user(name)) then return nil end
+  return perform('force_restyle_post', {key.post(id)}, {name, p[1] or '0', p[2] or '', p[3] or '', p[4] or 'user', id})
 end)
 command('repair_style', function(keys, args) project('restyled', args[2], args[3]) end)
 
@@ -112,13 +112,13 @@ command('repair_style', function(keys, args) project('restyled', args[2], args[3
 projection('ahead', function(id, name)
   local author, known = unpack(redis.call('HMGET', key.post(id), 'user_id', 'user_version'))
   if author ~= name then return nil end
-  return perform('catch_up', {key.user(name)}, {name, tonumber(known) or 0})
+  return perform('catch_up', {key.user(name)}, {name, finite(known, 0)})
 end)
 
 -- catch_up: raise a profile's version.   KEYS user   ARGV name, version of a post
 command('catch_up', function(keys, args)
-  local version = tonumber(redis.call('HGET', keys[1], 'version'))
-  if not version or version >= tonumber(args[2]) then return end
+  local version = finite(redis.call('HGET', keys[1], 'version'), 0)
+  if not exists(keys[1]) or version >= tonumber(args[2]) then return end
   redis.call('HSET', keys[1], 'version', text(args[2] + 1))
   project('restyle', args[1])
 end)
@@ -128,7 +128,7 @@ end)
 command('force_restyle_post', function(keys, args)
   local author, known = unpack(redis.call('HMGET', keys[1], 'user_id', 'user_version'))
   if author ~= args[1] then return end
-  if (tonumber(known) or 0) > tonumber(args[2]) then return project('ahead', args[6], author) end
+  if finite(known, 0) > finite(args[2], 0) then return project('ahead', args[6], author) end
   redis.call('HSET', keys[1], 'user_version', args[2], 'avatar', args[3], 'display_name', args[4], 'user_role', args[5])
 end)
 
@@ -140,7 +140,7 @@ local function repair_comments(id, created)
     if there[comment] then redis.call('LREM', comments, -1, comment) end
     there[comment] = true
     if not redis.call('ZSCORE', recent, comment) then
-      redis.call('ZADD', recent, (not CLUSTERED and redis.call('HGET', key.comment(comment), 'created_at')) or created,
+      redis.call('ZADD', recent, (not CLUSTERED and finite(redis.call('HGET', key.comment(comment), 'created_at'), nil)) or created,
         comment)
     end
   end
@@ -151,7 +151,7 @@ end
 
 local function repair_counters(post, id)
   local author, created, banned = unpack(redis.call('HMGET', post, 'user_id', 'created_at', 'banned'))
-  repair_comments(id, created)
+  repair_comments(id, finite(created, 0))
   redis.call('HSET', post, 'id', id, 'username', author,
     'likesCount', redis.call('SCARD', key.post_likes(id)),
     'bookmarksCount', redis.call('SCARD', key.post_bookmarks(id)),

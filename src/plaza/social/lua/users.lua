@@ -32,17 +32,28 @@ local function update_time(recent, member, at, told)
   return true
 end
 
+-- Returns a user's role. Another service may have written the profile: without a valid role it is `user`.
+local ROLES = {user = true, model = true, admin = true}
+local function role_of(user)
+  local role = redis.call('HGET', user, 'role')
+  if ROLES[role] then return role end
+  return exists(user) and 'user' or nil
+end
+
 projection('leader', function(name)
   local board = key.models_top_engagement()
-  if redis.call('HGET', key.user(name), 'role') ~= 'model' then return {'ZREM', board, name} end
+  if role_of(key.user(name)) ~= 'model' then return {'ZREM', board, name} end
   return {'ZADD', board, redis.call('HGET', key.user_points(name), 'total') or 0, name}
 end)
 
+-- Without a valid `created_at`, a user keeps the score that a registry has, or gets 0.
 projection('registries', function(name)
-  local role, created = unpack(redis.call('HMGET', key.user(name), 'role', 'created_at'))
+  local role = role_of(key.user(name))
+  local created = finite(redis.call('HGET', key.user(name), 'created_at'), nil)
   local function entry(registry, wanted)
-    if role == wanted then return {'ZADD', registry, created, name} end
-    return {'ZREM', registry, name}
+    if role ~= wanted then return {'ZREM', registry, name} end
+    if created then return {'ZADD', registry, text(math.floor(created)), name} end
+    return {'ZADD', registry, 'NX', 0, name}
   end
   return {entry(key.users_regular(), 'user'), entry(key.users_models(), 'model'), projections.leader(name)}
 end)
@@ -180,7 +191,7 @@ local function change_profile(user, name, changes)
     restyle = restyle or (differs and COPIED_FIELDS[field] or false)
   end
   if restyle then
-    redis.call('HINCRBY', user, 'version', 1)
+    redis.call('HSET', user, 'version', text(math.floor(finite(redis.call('HGET', user, 'version'), 0)) + 1))
     project('restyle', name)
   end
   return changed
