@@ -163,7 +163,7 @@ async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
     async def dies(name: str) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(social.auth.revocations, "note", dies)
+    monkeypatch.setattr(social.auth.revocations, "revoke", dies)
     for work in (social.deletion.delete(ana, "ana"), social.users.suspend(ADMIN, "bob", on=True)):
         with pytest.raises(ConnectionError):
             await work

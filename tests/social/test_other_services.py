@@ -113,3 +113,64 @@ async def test_missing_and_invalid_fields_are_shown_as_far_as_possible_and_break
     await social.jobs.rescore()
     await social.posts.delete(Actor("lea", "user"), id)
     assert await redis_client.zscore(k.EXPLORE_FEED(), id) is None
+
+
+async def test_a_like_of_another_service_is_shown_counted_and_listed(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+) -> None:
+    id = await post(social, bob, "#tea")
+    assert not (await social.posts.get(ana, id)).isLiked
+    await social.feeds.explore(ana, Page())  # cached from here on
+    await redis_client.sadd(k.POST_LIKES(id), "ana")
+    await redis_client.hincrby(k.POST(id), "likesCount", 1)
+    assert (await social.posts.get(ana, id)).isLiked
+    assert (await social.feeds.explore(ana, Page())).items[0].post.isLiked
+    assert [user.id for user in (await social.engagements.likes(bob, id, Page())).items] == ["ana"]
+    await true()
+
+
+async def test_liking_again_after_another_service_changes_nothing_and_completes_the_index(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+) -> None:
+    id = await post(social, bob, "#tea")
+    await redis_client.sadd(k.POST_LIKES(id), "ana")  # its writer died before HINCRBY
+    again = await social.engagements.like(ana, id)
+    assert (again.changed, again.isLiked, again.likesCount) == (False, True, 1)
+    await true()
+    await redis_client.srem(k.POST_LIKES(id), "ana")
+    assert not (await social.posts.get(ana, id)).isLiked
+    assert (await social.engagements.likes(bob, id, Page())).items == []
+    await true()
+
+
+async def test_a_follow_of_another_service_is_listed_and_in_the_home_feed(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+) -> None:
+    cat = await social.person("cat")
+    posts = [await post(social, bob), await post(social, cat)]
+    await social.relations.follow(ana, "cat")
+    assert await home_ids(social, ana) == posts[1:]
+    await redis_client.sadd(k.USER_FOLLOWING("ana"), "bob")
+    await redis_client.sadd(k.USER_FOLLOWERS("bob"), "ana")
+    await redis_client.hincrby(k.USER("ana"), "followingCount", 1)
+    await redis_client.hincrby(k.USER("bob"), "followerCount", 1)
+    assert {user.id for user in (await social.relations.followers(None, "bob", Page())).items} == {"ana"}
+    assert {user.id for user in (await social.relations.following(None, "ana", Page())).items} == {"bob", "cat"}
+    assert await home_ids(social, ana) == posts[::-1]
+    assert not (await social.relations.follow(ana, "bob")).changed
+    await redis_client.delete(k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana"))
+    await true()
+    await redis_client.srem(k.USER_FOLLOWING("ana"), "cat")
+    await redis_client.srem(k.USER_FOLLOWERS("cat"), "ana")
+    assert await home_ids(social, ana) == posts[:1]
+    assert (await social.relations.followers(None, "cat", Page())).items == []
+    await true()
+
+
+async def test_deleting_a_post_deletes_likes_that_only_another_service_knows(
+    social: Social, bob: Actor, redis_client: Any
+) -> None:
+    id = await post(social, bob)
+    await redis_client.sadd(k.POST_LIKES(id), *(f"u{n}" for n in range(250)))
+    await social.posts.delete(bob, id)
+    assert not await redis_client.exists(k.POST_LIKES(id))

@@ -44,7 +44,9 @@ class Engagements:
 
     async def likes(self, viewer: Actor | None, id: str, page: Page) -> PageResult[User]:
         """List the users who like a post, latest first. Three round trips; four on a cluster."""
-        await self.posts.get(viewer, id)
+        keys = [POST(id), POST_LIKES(id), POST_LIKES_RECENT(id)]
+        completed = self.functions.run("social_complete_likes", keys, id, self.clock.now_ms())
+        await asyncio.gather(self.posts.get(viewer, id), completed)
         return await self.posts.users.page_of(viewer, POST_LIKES_RECENT(id), page)
 
     async def bookmark(self, actor: Actor, id: str) -> Engagement:

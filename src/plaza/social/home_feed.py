@@ -79,7 +79,7 @@ class HomeFeed:
         if not self.valkey.clustered:
             keys.append(EXPLORE_FEED())
         now = self.clock.now_ms()
-        kind, *reply = await self.functions.run("social_home_open", keys, now, HOME_SECONDS, *place, count)
+        kind, *reply = await self.functions.run("social_home_open", keys, now, HOME_SECONDS, *place, count, me)
         if kind == "merge":
             kind, *reply = await self._merge(me, now, float(reply[0]), reply[1], (*place, count))
         if kind == "gone":  # it expired between two commands

@@ -22,12 +22,12 @@ from plaza.core.valkey import Arg, ReplyError
 from plaza.core.wrong_type import find_wrong_types, is_wrong_type
 from plaza.social.keys import (
     POST,
+    POST_LIKES,
     USER,
     USER_BLOCKED,
     USER_BLOCKED_BY,
     USER_BOOKMARKED,
     USER_FOLLOWING,
-    USER_LIKED,
     USER_MUTED,
 )
 from plaza.social.model import POST_FIELDS, PUBLIC_FIELDS, FeedItem, Post, User, post_from_values, public_user
@@ -89,7 +89,11 @@ class PostReader:
         names = loaded.authors()
         missing = [id for id in ids if id not in loaded.posts]
         missing_authors = [name for name in names if name not in loaded.profiles] if view.users else []
-        commands = [*_flag_commands(view, ids), *_relation_commands(view, names), *self._hidden_query(view, missing)]
+        commands = [
+            *self._flag_queries(view, ids),
+            *_relation_commands(view, names),
+            *self._hidden_query(view, missing),
+        ]
         if missing or missing_authors:
             replies = await self._load_missing(view, loaded, missing, missing_authors, commands)
         else:
@@ -147,9 +151,21 @@ class PostReader:
         flags = (int(view.feed), int(view.followed))
         return [self.functions.query_command("social_posts_hidden", [*keys, *map(POST, posts)], *flags)]
 
+    def _flag_queries(self, view: ReadView, ids: Sequence[str]) -> list[Command]:
+        """Return the reads of the viewer's likes and bookmarks: documented keys, because other services write them."""
+        if view.viewer is None:
+            return []
+        me = view.viewer.name
+        liked = self.functions.query_command("social_liked", [POST_LIKES(id) for id in ids], me)
+        return [liked, ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
+
     async def _from_cluster(self, view: ReadView, ids: Sequence[str]) -> list[FeedItem | None]:
         commands: list[Command] = [("HMGET", POST(id), *POST_FIELDS) for id in ids]
-        replies = await self.valkey.batch([*commands, *_flag_commands(view, ids)])
+        flags: list[Command] = []
+        if view.viewer is not None:
+            me = view.viewer.name
+            flags = [*(("SISMEMBER", POST_LIKES(id), me) for id in ids), ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
+        replies = await self.valkey.batch([*commands, *flags])
         loaded = LoadedPosts.from_values(ids, replies[: len(ids)], [])
         names = loaded.authors()
         profiles: list[Command] = [("HMGET", USER(name), *PUBLIC_FIELDS) for name in names] if view.users else []
@@ -159,7 +175,13 @@ class PostReader:
             for name, values in zip(names, author_replies[: len(profiles)], strict=False)
             if (profile := public_user(values, name))
         }
-        return _items(view, ids, loaded, replies[len(ids) :], _hidden(view, names, author_replies[len(profiles) :]))
+        return _items(
+            view,
+            ids,
+            loaded,
+            [replies[len(ids) : -1], replies[-1]],
+            _hidden(view, names, author_replies[len(profiles) :]),
+        )
 
 
 @dataclass(slots=True)
@@ -185,13 +207,6 @@ class LoadedPosts:
 
     def authors(self) -> list[str]:
         return list({post.user_id: None for post in self.posts.values()})
-
-
-def _flag_commands(view: ReadView, ids: Sequence[str]) -> list[Command]:
-    if view.viewer is None:
-        return []
-    me = view.viewer.name
-    return [("ZMSCORE", USER_LIKED(me), *ids), ("ZMSCORE", USER_BOOKMARKED(me), *ids)]
 
 
 def _relation_commands(view: ReadView, names: Sequence[str]) -> list[Command]:
@@ -230,8 +245,8 @@ def _items(
         if post is None or post.banned or post.user_id in hidden or id in hidden:
             items.append(None)
             continue
-        if like is not None or mark is not None:
+        if like or mark is not None:
             post = copy(post)  # the cached one is shared by all viewers
-            post.isLiked, post.isBookmarked = like is not None, mark is not None
+            post.isLiked, post.isBookmarked = bool(like), mark is not None
         items.append(FeedItem(post, loaded.profiles.get(post.user_id)))
     return items

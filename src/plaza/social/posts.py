@@ -24,7 +24,6 @@ from plaza.social.keys import (
     USER_BLOCKED,
     USER_BLOCKED_BY,
     USER_BOOKMARKED,
-    USER_LIKED,
 )
 from plaza.social.model import DeletionResult, NewPost, NoProfile, Post, PostEdit, post_from_hash
 from plaza.social.post_reader import PostReader, ReadView
@@ -168,9 +167,10 @@ class Posts:
 
     async def _with_flags(self, actor: Actor, id: str, fields: dict[str, str]) -> Post:
         """Return a post from its hash, with the caller's flags. One round trip."""
-        keys = USER_LIKED(actor.name), USER_BOOKMARKED(actor.name)
-        liked, bookmarked = await self.valkey.batch([("ZSCORE", key, id) for key in keys])
-        return post_from_hash(fields, id, liked=liked is not None, bookmarked=bookmarked is not None)
+        liked, bookmarked = await self.valkey.batch(
+            [("SISMEMBER", POST_LIKES(id), actor.name), ("ZSCORE", USER_BOOKMARKED(actor.name), id)]
+        )
+        return post_from_hash(fields, id, liked=bool(liked), bookmarked=bookmarked is not None)
 
 
 def new_id(operation: str | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
@@ -12,6 +14,7 @@ from plaza.social.keys import (
     USER,
     USER_BLOCKED,
     USER_BLOCKED_BY,
+    USER_FOLLOWERS,
     USER_FOLLOWERS_RECENT,
     USER_FOLLOWING,
     USER_FOLLOWING_RECENT,
@@ -89,12 +92,16 @@ class Relations:
 
     async def followers(self, viewer: Actor | None, name: str, page: Page) -> PageResult[User]:
         """List a user's followers, latest first. Three round trips."""
-        await self.users.get(viewer, name)
+        keys = [USER_FOLLOWERS(name), USER_FOLLOWERS_RECENT(name)]
+        completed = self.functions.run("social_complete_followers", keys, name, self.clock.now_ms())
+        await asyncio.gather(self.users.get(viewer, name), completed)
         return await self.users.page_of(viewer, USER_FOLLOWERS_RECENT(name), page)
 
     async def following(self, viewer: Actor | None, name: str, page: Page) -> PageResult[User]:
         """List the users that a user follows, latest first. Three round trips."""
-        await self.users.get(viewer, name)
+        keys = [USER(name), USER_FOLLOWING(name), USER_FOLLOWING_RECENT(name), TMP_HOME_STATE(name)]
+        completed = self.functions.run("social_complete_following", keys, name, self.clock.now_ms())
+        await asyncio.gather(self.users.get(viewer, name), completed)
         return await self.users.page_of(viewer, USER_FOLLOWING_RECENT(name), page)
 
     async def blocked(self, actor: Actor, page: Page) -> PageResult[User]:

@@ -98,11 +98,13 @@ local function merge_explore(home, state, following, explore, at)
 end
 
 -- home_open: return a page of a home feed after merging new posts; or what the caller must do first.
--- KEYS home, state, following, recent, explore (one server)   ARGV now, TTL in seconds, score, post, count
+-- KEYS home, state, following, recent, explore (one server)   ARGV now, TTL in seconds, score, post, count, name
 -- Reply {'page', floor, rows}, or {'build', follows, names}, or {'merge', upto, names}
 command('home_open', function(keys, args)
   local home, state, following, recent, explore = unpack(keys)
-  local follows, at = follows_version(recent), now(args[1])
+  local at = now(args[1])
+  complete_following(key.user(args[6]), following, recent, state, args[6], text(at))
+  local follows = follows_version(recent)
   if redis.call('HGET', state, 'follows') ~= follows or not is_own_home(home, state) then
     return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)}
   end

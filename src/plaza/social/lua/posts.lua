@@ -174,7 +174,8 @@ command('ban_post', function(keys, args)
 end)
 
 projection('liking', function(id, name)
-  local since = redis.call('ZSCORE', key.post_likes_recent(id), name)
+  local since = redis.call('SISMEMBER', key.post_likes(id), name) == 1
+    and (redis.call('ZSCORE', key.post_likes_recent(id), name) or 0)
   if since then return {'ZADD', key.user_liked(name), since, id} end
   return {'ZREM', key.user_liked(name), id}
 end)
@@ -193,11 +194,33 @@ command('like', function(keys, args)
     redis.call('HSET', post, 'likesCount', size)
     project('liking', id, name)
     project_engagement(id, author, tags, at)
+  elseif redis.call('ZADD', recent, 'NX', since, name) == 1 then -- another service added the like
+    redis.call('HSET', post, 'likesCount', size)
+    project('liking', id, name)
+    project_engagement(id, author, tags, at)
   elseif update_time(recent, name, since, args[5]) then
     project('liking', id, name)
     changed = 2
   end
   return {changed, size}
+end)
+
+-- complete_likes: index the likes that another service wrote.   KEYS post, likes, recent   ARGV id, now
+command('complete_likes', function(keys, args)
+  local post, likes, recent, id, at = keys[1], keys[2], keys[3], args[1], args[2]
+  local changed = complete_index(likes, recent, at)
+  local author = redis.call('HGET', post, 'user_id')
+  if #changed == 0 or not author then return end
+  redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes))
+  for _, name in ipairs(changed) do project('liking', id, name) end
+  project_engagement(id, author, tags_of(post), at)
+end)
+
+-- liked: tell which posts a user likes. One server only.   KEYS likes, …   ARGV name   Reply {1 or 0, …}
+query('liked', function(keys, args)
+  local flags = {}
+  for i, likes in ipairs(keys) do flags[i] = redis.call('SISMEMBER', likes, args[1]) end
+  return flags
 end)
 
 -- unlike: a banned post can be unliked too.   KEYS post, likes, recent   ARGV id, name, now   Reply {changed, likes}
@@ -356,7 +379,9 @@ end, 1)
 
 -- Deletes a batch of likes, bookmarks and comments of a deleted post. Returns how many are left.
 local function purge(id, likes, likes_recent, bookmarks, comments, comments_recent)
-  for _, name in ipairs(redis.call('ZRANGE', likes_recent, 0, PURGE_BATCH - 1)) do
+  local names = redis.call('ZRANGE', likes_recent, 0, PURGE_BATCH - 1)
+  if #names == 0 then names = redis.call('SRANDMEMBER', likes, PURGE_BATCH) end -- likes of another service
+  for _, name in ipairs(names) do
     redis.call('SREM', likes, name)
     redis.call('ZREM', likes_recent, name)
     project('liking', id, name)
@@ -365,8 +390,10 @@ local function purge(id, likes, likes_recent, bookmarks, comments, comments_rece
     redis.call('SREM', bookmarks, name)
     project('unbookmarked', id, name)
   end
-  for _, comment in ipairs(redis.call('ZRANGE', comments_recent, 0, PURGE_BATCH - 1)) do
-    redis.call('LREM', comments, 1, comment)
+  local listed = redis.call('ZRANGE', comments_recent, 0, PURGE_BATCH - 1)
+  if #listed == 0 then listed = redis.call('LRANGE', comments, 0, PURGE_BATCH - 1) end
+  for _, comment in ipairs(listed) do
+    redis.call('LREM', comments, 0, comment)
     redis.call('ZREM', comments_recent, comment)
     project('commented', id, comment)
   end

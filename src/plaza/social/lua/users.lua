@@ -270,9 +270,33 @@ command('suspend', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
+-- Another service adds members to a documented set and does not know Plaza's index beside it. This completes the index:
+-- new members get the time `at`, members that were removed leave. Returns the members that changed. Comparing the sizes
+-- is cheap; it misses as many additions as removals, which the audit finds, and so are sets above the limit.
+local MAX_COMPLETED = 10000
+local function complete_index(set, index, at)
+  local size = redis.call('SCARD', set)
+  if size == redis.call('ZCARD', index) or size > MAX_COMPLETED then return {} end
+  local changed, members = {}, {}
+  for _, member in ipairs(redis.call('SMEMBERS', set)) do
+    members[member] = true
+    if redis.call('ZADD', index, 'NX', at, member) == 1 then changed[#changed + 1] = member end
+  end
+  for _, member in ipairs(redis.call('ZRANGE', index, 0, -1)) do
+    if not members[member] then
+      redis.call('ZREM', index, member)
+      changed[#changed + 1] = member
+    end
+  end
+  return changed
+end
+
 -- The follower's `:following` is source data; this updates the followed user's side from it.
 projection('follower', function(me, target)
-  local since = redis.call('ZSCORE', key.user_following_recent(me), target) or ''
+  local since = ''
+  if redis.call('SISMEMBER', key.user_following(me), target) == 1 then
+    since = redis.call('ZSCORE', key.user_following_recent(me), target) or '0'
+  end
   return perform('update_follower', {key.user(target), key.user_followers(target), key.user_followers_recent(target)},
     {target, me, since})
 end)
@@ -298,15 +322,69 @@ command('follow', function(keys, args)
   require_profile(user)
   require_visible_user(other, blocked, blocked_by, target)
   if redis.call('SADD', following, target) == 0 then
-    if not update_time(recent, target, at, args[4]) then return 0 end
+    local completed = redis.call('ZADD', recent, 'NX', at, target) == 1 -- another service added the follow
+    if completed then
+      redis.call('HDEL', state, 'follows')
+      redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
+    elseif not update_time(recent, target, at, args[4]) then
+      return 0
+    end
     project('follower', me, target)
-    return 2
+    return completed and 0 or 2
   end
   redis.call('ZADD', recent, at, target)
   redis.call('HDEL', state, 'follows') -- the home feed was built without this follow
   redis.call('HSET', user, 'followingCount', redis.call('SCARD', following))
   project('follower', me, target)
   return 1
+end)
+
+local function complete_following(user, following, recent, state, me, at)
+  local changed = complete_index(following, recent, at)
+  if #changed == 0 then return end
+  redis.call('HDEL', state, 'follows')
+  set_count(user, 'followingCount', redis.call('SCARD', following))
+  for _, target in ipairs(changed) do project('follower', me, target) end
+end
+
+-- complete_following: index the follows that another service wrote.
+-- KEYS user, following, recent, home state   ARGV name, now
+command('complete_following', function(keys, args)
+  complete_following(keys[1], keys[2], keys[3], keys[4], args[1], text(now(args[2])))
+end)
+
+projection('complete_follower', function(target, me, at)
+  return perform('complete_follow', {key.user(me), key.user_following(me), key.user_following_recent(me)},
+    {me, target, at})
+end, 2)
+
+-- complete_followers: index the followers that another service wrote, from each follower's side.
+-- KEYS followers, recent   ARGV name, now
+command('complete_followers', function(keys, args)
+  local followers, recent, name, at = keys[1], keys[2], args[1], text(now(args[2]))
+  local size = redis.call('SCARD', followers)
+  if size == redis.call('ZCARD', recent) or size > MAX_COMPLETED then return end
+  local members = {}
+  for _, follower in ipairs(redis.call('SMEMBERS', followers)) do
+    members[follower] = true
+    if not redis.call('ZSCORE', recent, follower) then project('complete_follower', name, follower, at) end
+  end
+  for _, follower in ipairs(redis.call('ZRANGE', recent, 0, -1)) do
+    if not members[follower] then project('complete_follower', name, follower, at) end
+  end
+end)
+
+-- complete_follow: index one follow. A member of `:followers` whose `:following` does not say so is left to the audit.
+-- KEYS user, following, recent   ARGV name, target, now
+command('complete_follow', function(keys, args)
+  local user, following, recent, me, target, at = keys[1], keys[2], keys[3], args[1], args[2], args[3]
+  if redis.call('SISMEMBER', following, target) == 1 then
+    redis.call('ZADD', recent, 'NX', at, target)
+  elseif redis.call('ZREM', recent, target) == 0 then
+    return
+  end
+  set_count(user, 'followingCount', redis.call('SCARD', following))
+  project('follower', me, target)
 end)
 
 -- unfollow   KEYS user, following, recent   ARGV me, target   Reply 1, or 0 if nothing changed
