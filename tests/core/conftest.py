@@ -1,4 +1,4 @@
-"""The connection is tested on both loops: asyncio's own, and uvloop, which serves in production."""
+"""The connection is tested on both event loops: asyncio's own, and uvloop, as in production."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 
 @pytest.fixture
-async def garden(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
-    """A database with the test domain's tables and one bed with five free places."""
+async def sample_sql(sql_settings: Settings, busy_disk: None) -> AsyncIterator[Sql]:
+    """A database with the sample tables, and one bed with five free places."""
     sql = await Sql.open(sql_settings, with_garden())
     async with sql.begin() as tx:
         await tx.execute(BEDS.insert().values(id=1, name="roses", free=5))

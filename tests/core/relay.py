@@ -1,4 +1,4 @@
-"""Stands between a client and a real server, and does on demand what networks do."""
+"""A TCP relay between a client and a server that can cut, delay and split the data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Relay:
         if self.refuse:
             writer.transport.abort()
             return
-        self._writers.add(writer)  # here, since a task that is cancelled before its first step runs no line of its own
+        self._writers.add(writer)  # here, since a task that is cancelled before its first step runs no code
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -83,7 +83,7 @@ class Relay:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         allowed = self.cut_after
-        passed = self.passed = 0  # its own: another connection may be counting too
+        passed = self.passed = 0  # per connection
         sizes = itertools.cycle(self.pieces)
         while data := await reader.read(_CHUNK):
             if allowed is not None:
@@ -94,7 +94,7 @@ class Relay:
                 passed = self.passed = passed + len(data[:size])
                 data = data[size:]
                 await writer.drain()
-                await asyncio.sleep(0)  # so that who reads does so now
+                await asyncio.sleep(0)  # so that the reader runs now
             if passed == allowed:
                 writer.close()
                 await writer.wait_closed()

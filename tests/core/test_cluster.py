@@ -1,4 +1,4 @@
-"""The same words on a real cluster: routing, and what happens while slots and primaries move."""
+"""The connection on a cluster: routing, and calls while slots and primaries move."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def valkey(cluster: Cluster) -> AsyncIterator[Valkey]:
 
 @pytest.fixture(scope="module")
 def changing() -> Iterator[Cluster]:
-    """A cluster of our own, with replicas, whose slots and primaries we may move about."""
+    """A cluster with replicas, whose slots and primaries the tests move."""
     with running_cluster(3, 1) as cluster:
         yield cluster
 
@@ -57,7 +57,7 @@ async def moving(changing: Cluster) -> AsyncIterator[Valkey]:
     await valkey.close()
 
 
-async def test_slots_are_those_of_the_server(valkey: Valkey) -> None:
+async def test_slots_match_those_of_the_server(valkey: Valkey) -> None:
     keys = ["", "a", "{a}b", "a{}b", "{}", "a{b", "a}b{c}", "{{a}}", "é{ü}", "x" * 500, "post:{1}:likes", "{a}{b}"]
     assert await valkey.batch([["CLUSTER", "KEYSLOT", key] for key in keys]) == [key_slot(key) for key in keys]
     odd = [b"\xff{\xfe}", b"\xff", b"{a}b"]
@@ -82,7 +82,7 @@ async def test_slots_are_those_of_the_server(valkey: Valkey) -> None:
         (["FUNCTION", "LOAD", "x"], None),
     ],
 )
-def test_the_key_of_a_command_is_found(command: list[Any], key: Any) -> None:
+def test_the_first_key_of_a_command_is_found(command: list[Any], key: Any) -> None:
     assert first_key(command) == key
 
 
@@ -93,13 +93,13 @@ async def test_commands_go_to_the_node_of_their_key(valkey: Valkey, cluster: Clu
     assert await asyncio.gather(*(valkey.call("GET", key) for key in KEYS)) == KEYS
     with cluster.redis_client() as redis_client:
         assert [redis_client.get(key) for key in KEYS] == KEYS
-    for node in cluster.nodes:  # each was asked what it holds, and was not asked what it does not
+    for node in cluster.nodes:  # each node was only asked for its own keys
         with node.redis_client() as redis_client:
             assert redis_client.dbsize() > 0
             assert "moved" not in str(redis_client.info("errorstats")).lower()
 
 
-async def test_a_batch_is_split_by_node_and_answered_in_order(valkey: Valkey) -> None:
+async def test_a_batch_is_split_by_node_and_its_replies_are_in_order(valkey: Valkey) -> None:
     used = RequestUsage()
     REQUEST_USAGE.set(used)
     assert await valkey.batch([["SET", key, key] for key in KEYS]) == ["OK"] * 30
@@ -118,7 +118,7 @@ async def test_a_batch_raises_its_first_error_or_returns_all(valkey: Valkey) -> 
     assert answers[1].code == "WRONGTYPE"
 
 
-async def test_multi_works_in_one_slot_and_is_refused_across_slots(valkey: Valkey) -> None:
+async def test_multi_works_in_one_slot_and_fails_across_slots(valkey: Valkey) -> None:
     assert await valkey.multi([["SET", "{a}x", 1], ["INCR", "{a}y"], ["GET", "{a}x"]]) == ["OK", 1, "1"]
     with pytest.raises(ReplyError, match="one slot") as caught:
         await valkey.multi([["SET", "a", 1], ["SET", "b", 1]])
@@ -126,7 +126,7 @@ async def test_multi_works_in_one_slot_and_is_refused_across_slots(valkey: Valke
     assert await valkey.call("EXISTS", "a") == 0
 
 
-async def test_functions_are_loaded_on_every_primary_and_go_by_their_first_key(valkey: Valkey) -> None:
+async def test_functions_are_on_every_primary_and_routed_by_their_first_key(valkey: Valkey) -> None:
     assert len(valkey.primaries()) == 3
     for primary in valkey.primaries():
         await primary.call("FUNCTION", "LOAD", ECHO)
@@ -136,10 +136,10 @@ async def test_functions_are_loaded_on_every_primary_and_go_by_their_first_key(v
         assert await valkey.fcall("t_get", [key], read_only=True) == key
 
 
-async def test_messages_published_at_one_node_reach_subscribers_of_another(valkey: Valkey) -> None:
+async def test_messages_of_one_node_reach_subscribers_of_another(valkey: Valkey) -> None:
     async with valkey.subscribe("news") as messages, within_time_limit():
         for n, primary in enumerate(valkey.primaries()):
-            # Between nodes a message may be lost while they still connect to each other, so it is said again.
+            # A message may be lost while the nodes still connect to each other, so it is sent again.
             said = asyncio.create_task(_repeatedly(primary, "PUBLISH", "news", n))
             while await anext(messages) != ("news", str(n)):
                 pass
@@ -155,7 +155,7 @@ async def test_blocking_reads_go_to_the_node_of_their_key(valkey: Valkey) -> Non
             assert await waiting == [key, "x"]
 
 
-async def test_tracked_reads_are_followed_by_news_from_every_node(valkey: Valkey) -> None:
+async def test_every_node_sends_invalidations_of_tracked_reads(valkey: Valkey) -> None:
     news: list[str] = []
     valkey.on_invalidate(lambda keys: news.extend(keys or ["everything"]))
     await valkey.batch([["SET", key, 0] for key in KEYS])
@@ -165,7 +165,7 @@ async def test_tracked_reads_are_followed_by_news_from_every_node(valkey: Valkey
     assert sorted(news) == sorted(KEYS)
 
 
-async def test_what_would_harm_others_is_refused_before_it_is_sent(valkey: Valkey) -> None:
+async def test_commands_forbidden_on_a_shared_connection_are_not_sent(valkey: Valkey) -> None:
     for harm in (["SUBSCRIBE", "news"], ["multi"], ["XREAD", "BLOCK", "0", "STREAMS", "k", "$"]):
         with pytest.raises(ReplyError, match="shared connection"):
             await valkey.call(*harm)
@@ -175,7 +175,7 @@ async def test_what_would_harm_others_is_refused_before_it_is_sent(valkey: Valke
             await valkey.multi([harm])
 
 
-async def test_a_moved_slot_is_followed_and_learnt(moving: Valkey, changing: Cluster) -> None:
+async def test_a_moved_slot_is_followed_and_remembered(moving: Valkey, changing: Cluster) -> None:
     await moving.call("SET", "k0", "v")
     await moving.batch([["SET", key, key] for key in KEYS[1:]])
     with Moved(changing, "k0") as move:
@@ -185,8 +185,10 @@ async def test_a_moved_slot_is_followed_and_learnt(moving: Valkey, changing: Clu
         assert await moving.call("GET", "k0") == "v"
         assert used.trips == 2
         assert await moving.call("GET", "k0") == "v"
-        assert used.trips == 3  # the second time it knew
-    answers = await moving.batch([["GET", key] for key in KEYS])  # it has moved back, and we do not know yet
+        assert used.trips == 3  # the second time without a redirection
+    answers = await moving.batch(
+        [["GET", key] for key in KEYS]
+    )  # it has moved back, which the client does not know yet
     assert answers == ["v", *KEYS[1:]]
 
 
@@ -198,16 +200,16 @@ async def test_multi_and_raw_follow_a_moved_slot(moving: Valkey, changing: Clust
     assert await moving.call("GET", "k0", raw=True) == b"w"
 
 
-async def test_half_a_slot_elsewhere_is_asked_for_there(moving: Valkey, changing: Cluster) -> None:
+async def test_a_migrating_slot_is_read_on_both_nodes(moving: Valkey, changing: Cluster) -> None:
     await moving.batch([["SET", "{a}x", 1], ["SET", "{a}y", 2]])
     with Moved(changing, "{a}x") as move:
-        move.some("{a}x")  # x is over there already, y is not; the slot is still here
+        move.some("{a}x")  # x has moved, y has not; the slot has not
         assert await moving.call("GET", "{a}x") == "1"
         assert await moving.call("GET", "{a}y") == "2"
         assert await moving.batch([["GET", "{a}x"], ["GET", "{a}y"], ["GET", "{a}x"]]) == ["1", "2", "1"]
         assert await moving.multi([["INCR", "{a}x"], ["GET", "{a}x"]]) == [2, "2"]
         assert await moving.call("INCR", "{a}x", raw=True) == 3
-        # Keys of one command on both sides cannot be had until they are together: the wait is bounded.
+        # A command with keys on both nodes fails until they are on one: the wait is bounded.
         both = asyncio.ensure_future(moving.call("MGET", "{a}x", "{a}y"))
         await asyncio.sleep(0.1)
         assert not both.done()
@@ -215,13 +217,13 @@ async def test_half_a_slot_elsewhere_is_asked_for_there(moving: Valkey, changing
         assert await both == ["3", "2"]
 
 
-async def test_closing_fails_what_still_waits_for_a_slot(changing: Cluster) -> None:
+async def test_closing_fails_calls_that_wait_for_a_slot(changing: Cluster) -> None:
     await _until(lambda: _agreed(changing))
     valkey = await connect_for_test(changing.url)
     await valkey.batch([["SET", "{a}x", 1], ["SET", "{a}y", 2]])
     with Moved(changing, "{a}x") as move:
         move.some("{a}x")
-        both = ["MGET", "{a}x", "{a}y"]  # one here, one there: told to try again
+        both = ["MGET", "{a}x", "{a}y"]  # one on each node: TRYAGAIN
         waiting = [asyncio.ensure_future(valkey.call(*both)), asyncio.ensure_future(valkey.batch([both, ["PING"]]))]
         await asyncio.sleep(0.1)
         assert not any(call.done() for call in waiting)
@@ -231,7 +233,7 @@ async def test_closing_fails_what_still_waits_for_a_slot(changing: Cluster) -> N
         assert all(isinstance(answer, ConnectionLost) for answer in answers)
 
 
-async def test_a_key_on_the_move_is_not_kept(moving: Valkey, changing: Cluster) -> None:
+async def test_a_key_of_a_migrating_slot_is_not_cached(moving: Valkey, changing: Cluster) -> None:
     kept: dict[str, str] = {}
 
     def forget(keys: list[str] | None) -> None:
@@ -259,12 +261,12 @@ async def test_a_planned_failover_fails_no_call(moving: Valkey, changing: Cluste
     while _primary_of(changing, "k0") is before or done < 50:
         done += 1
         assert done < 2000
-        if done % 500 == 0:  # a replica that was not ready gives up, and must be asked again
+        if done % 500 == 0:  # a replica that was not ready gives up, so try again
             _ask(replica, "CLUSTER", "FAILOVER")
         assert await moving.call("INCR", "k0") == done
         assert (await moving.batch([["GET", "k0"], ["GET", "k1"]]))[0] == str(done)
         await asyncio.sleep(0.01)
-    assert None in news  # whoever tracked our keys is not the one who sees them change any more
+    assert None in news  # another node tracks the keys now
 
 
 async def test_libraries_are_on_the_replica_that_takes_over(moving: Valkey, changing: Cluster) -> None:
@@ -283,9 +285,11 @@ async def test_libraries_are_on_the_replica_that_takes_over(moving: Valkey, chan
 
         def taken_over() -> bool:
             nonlocal asked
-            if time.monotonic() - asked > 10:  # one that got no votes gives up after 5 s, and must be asked again
+            if time.monotonic() - asked > 10:  # without votes it gives up after 5 s, so try again
                 asked = time.monotonic()
-                with contextlib.suppress(redis.ResponseError):  # it is a primary, and others do not know yet
+                with contextlib.suppress(
+                    redis.ResponseError
+                ):  # it is a primary already, and the others do not know yet
                     _ask(replica, "CLUSTER", "FAILOVER", "FORCE")
             return _primary_of(changing, box) is not before
 
@@ -296,7 +300,7 @@ async def test_libraries_are_on_the_replica_that_takes_over(moving: Valkey, chan
         use_layout(Layout.PLAIN)
 
 
-async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valkey, changing: Cluster) -> None:
+async def test_a_dead_primary_is_replaced_in_bounded_time(moving: Valkey, changing: Cluster) -> None:
     await moving.batch([["SET", key, key] for key in KEYS])
     await _until(lambda: _replicated(changing))
     dead = _primary_of(changing, "k0")
@@ -308,7 +312,7 @@ async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valke
         valkey.on_invalidate(news.append)
         dead.stop(signal.SIGKILL)
 
-        assert await valkey.batch([["GET", key] for key in there]) == there  # others do not suffer
+        assert await valkey.batch([["GET", key] for key in there]) == there  # other nodes are not affected
         with pytest.raises(ConnectionLost):
             await valkey.call("GET", "k0")
         with pytest.raises(ConnectionLost) as alone:
@@ -316,9 +320,9 @@ async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valke
         with pytest.raises(ConnectionLost) as together:
             await valkey.batch([["GET", "k0"], ["GET", there[0]]])
         assert not alone.value.may_have_run
-        assert together.value.may_have_run  # its other part did
+        assert together.value.may_have_run  # its other part ran
 
-        for node in changing.nodes:  # until here nobody has taken it for dead, however slow we were
+        for node in changing.nodes:  # until here no node considers it dead, however slow the test is
             if node is not dead:
                 _ask(node, "CONFIG", "SET", "cluster-node-timeout", 1000)
         assert await _eventually(lambda: valkey.call("GET", "k0")) == "k0"
@@ -333,7 +337,7 @@ async def test_a_primary_that_dies_is_replaced_within_bounded_time(moving: Valke
 
 @settings(max_examples=20)
 @given(st.lists(st.sampled_from(KEYS), max_size=60))
-def test_any_batch_is_put_together_in_its_order(session_cluster: Cluster, keys: list[str]) -> None:
+def test_any_batch_returns_its_replies_in_order(session_cluster: Cluster, keys: list[str]) -> None:
     async def scenario() -> None:
         valkey = await connect_for_test(session_cluster.url)
         try:
@@ -348,13 +352,13 @@ def test_any_batch_is_put_together_in_its_order(session_cluster: Cluster, keys: 
     asyncio.run(scenario())
 
 
-async def test_a_cluster_that_is_not_there_is_reported_at_once() -> None:
+async def test_an_unreachable_cluster_fails_at_once() -> None:
     with pytest.raises(ConnectionLost, match="No node"):
         await connect("valkey+cluster://127.0.0.1:1,127.0.0.1:2", queue_timeout=0.2)
 
 
 class Moved:
-    """Moves the slot of a key to the next primary and, at the end, back."""
+    """Moves the slot of a key to the next primary, and back at the end."""
 
     def __init__(self, cluster: Cluster, key: str) -> None:
         self.cluster = cluster
@@ -417,13 +421,13 @@ def _table(cluster: Cluster) -> Any:
 
 
 def _agreed(cluster: Cluster) -> bool:
-    """Whether all nodes say the same of who has which slots: news of a move reaches the others a moment later."""
+    """Whether all nodes agree on the slots: they learn of a move a moment later."""
     tables = [sorted((row[0], row[1], row[2][1]) for row in _ask(node, "CLUSTER", "SLOTS")) for node in cluster.nodes]
     return all(table == tables[0] for table in tables)
 
 
 def _replicated(cluster: Cluster) -> bool:
-    """Whether every primary has a replica that has all of its data."""
+    """Whether every primary has an up-to-date replica."""
     infos = [_ask(node, "INFO", "replication") for node in _primaries(cluster)]
     return all(
         info["connected_slaves"] == 1

@@ -1,4 +1,4 @@
-"""Connections of their own: messages, and commands that wait on the server."""
+"""Dedicated connections: subscriptions, and commands that block on the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def valkey(server: Server) -> AsyncIterator[Valkey]:
 
 
 async def blocked(valkey: Valkey, count: int) -> None:
-    """Wait until so many clients wait on the server."""
+    """Wait until so many clients are blocked on the server."""
 
     async def so_many() -> bool:
         return f"blocked_clients:{count}\r\n" in await valkey.call("INFO", "clients")
@@ -32,7 +32,7 @@ async def blocked(valkey: Valkey, count: int) -> None:
 
 
 async def drain(messages: Subscription) -> list[tuple[str, str]]:
-    """Read to the end, into a list that outlives the error it ends with."""
+    """Read until the error, which gets the messages read so far."""
     read = []
     try:
         while True:
@@ -42,20 +42,20 @@ async def drain(messages: Subscription) -> list[tuple[str, str]]:
         raise
 
 
-async def test_messages_arrive_in_order_from_the_moment_of_subscribing(valkey: Valkey) -> None:
+async def test_messages_arrive_in_order_after_subscribing(valkey: Valkey) -> None:
     async with valkey.subscribe("news", "weather") as messages:
         for i in range(100):
             assert await valkey.call("PUBLISH", "news" if i % 2 else "weather", f"é {i}") == 1
         received = [await anext(messages) for _ in range(100)]
     assert received == [("news" if i % 2 else "weather", f"é {i}") for i in range(100)]
 
-    async def nobody_listens() -> bool:
+    async def no_subscriber() -> bool:
         return bool(await valkey.call("PUBLISH", "news", "gone") == 0)
 
-    await eventually(nobody_listens)
+    await eventually(no_subscriber)
 
 
-async def test_a_gap_in_messages_is_never_silent(server: Server) -> None:
+async def test_lost_messages_raise_an_error(server: Server) -> None:
     async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey, within_time_limit():
         async with valkey.subscribe("news") as messages:
             await valkey.call("PUBLISH", "news", "one")
@@ -63,13 +63,13 @@ async def test_a_gap_in_messages_is_never_silent(server: Server) -> None:
             relay.cut()
             with pytest.raises(ConnectionLost) as caught:
                 await drain(messages)
-            assert caught.value.extra["read"] == [("news", "one")]  # what arrived is not lost
+            assert caught.value.extra["read"] == [("news", "one")]  # messages that arrived are not lost
         async with valkey.subscribe("news") as messages:
             await valkey.call("PUBLISH", "news", "two")
             assert await anext(messages) == ("news", "two")
 
 
-async def test_a_subscriber_too_far_behind_is_told(valkey: Valkey) -> None:
+async def test_a_subscriber_with_too_many_unread_messages_fails(valkey: Valkey) -> None:
     async with valkey.subscribe("news") as messages:
         await valkey.batch([["PUBLISH", "news", i] for i in range(MAX_UNREAD_MESSAGES + 10)])
         await eventually(lambda: messages.unread == MAX_UNREAD_MESSAGES)
@@ -78,7 +78,7 @@ async def test_a_subscriber_too_far_behind_is_told(valkey: Valkey) -> None:
         assert len(caught.value.extra["read"]) == MAX_UNREAD_MESSAGES
 
 
-async def test_a_subscription_that_is_refused_says_why(server: Server) -> None:
+async def test_the_error_of_a_refused_subscription_has_the_reason(server: Server) -> None:
     with server.redis_client() as redis_client:
         redis_client.execute_command("ACL", "SETUSER", "quiet", "on", ">pw", "~*", "+@all", "resetchannels")
         async with await connect_for_test(f"valkey://quiet:pw@127.0.0.1:{server.port}") as valkey:
@@ -88,9 +88,9 @@ async def test_a_subscription_that_is_refused_says_why(server: Server) -> None:
         redis_client.execute_command("ACL", "DELUSER", "quiet")
 
 
-async def test_a_command_that_waits_holds_up_nobody_else(valkey: Valkey) -> None:
-    async with valkey.blocking() as alone:
-        waiting = asyncio.create_task(alone.call("BLPOP", "list", 10))
+async def test_a_blocking_command_blocks_no_other_caller(valkey: Valkey) -> None:
+    async with valkey.blocking() as connection:
+        waiting = asyncio.create_task(connection.call("BLPOP", "list", 10))
         await blocked(valkey, 1)
         assert await valkey.call("PING") == "PONG"
         assert not waiting.done()
@@ -98,37 +98,37 @@ async def test_a_command_that_waits_holds_up_nobody_else(valkey: Valkey) -> None
         assert await waiting == ["list", "x"]
 
 
-async def test_waiting_in_vain_is_not_an_error(valkey: Valkey) -> None:
-    async with valkey.blocking() as alone:
-        assert await alone.call("BLPOP", "list", 0.05) is None
+async def test_a_blocking_command_without_result_is_not_an_error(valkey: Valkey) -> None:
+    async with valkey.blocking() as connection:
+        assert await connection.call("BLPOP", "list", 0.05) is None
         await valkey.call("XGROUP", "CREATE", "stream", "group", "$", "MKSTREAM")
         read = ("XREADGROUP", "GROUP", "group", "me", "BLOCK", 50, "STREAMS", "stream", ">")
-        assert await alone.call(*read) is None
+        assert await connection.call(*read) is None
         await valkey.call("XADD", "stream", "1-1", "field", "value")
-        assert await alone.call(*read) == {"stream": [["1-1", ["field", "value"]]]}
+        assert await connection.call(*read) == {"stream": [["1-1", ["field", "value"]]]}
 
 
-async def test_a_wait_that_was_given_up_takes_nothing(valkey: Valkey) -> None:
-    async with valkey.blocking() as alone:
-        waiting = asyncio.create_task(alone.call("BLPOP", "list", 0))
+async def test_a_cancelled_blocking_command_takes_no_element(valkey: Valkey) -> None:
+    async with valkey.blocking() as connection:
+        waiting = asyncio.create_task(connection.call("BLPOP", "list", 0))
         await blocked(valkey, 1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await blocked(valkey, 0)
         await valkey.call("RPUSH", "list", "x")
         assert await valkey.call("LLEN", "list") == 1
-        assert await alone.call("BLPOP", "list", 1) == ["list", "x"]  # and the connection serves again
+        assert await connection.call("BLPOP", "list", 1) == ["list", "x"]  # the connection works again
 
 
-async def test_a_wait_is_bounded_by_its_own_words_also_if_the_server_stops(server: Server) -> None:
-    async with await connect_for_test(server.url, timeout=1) as valkey, valkey.blocking() as alone:
-        assert await alone.call("PING") == "PONG"
+async def test_a_blocking_command_times_out_if_the_server_hangs(server: Server) -> None:
+    async with await connect_for_test(server.url, timeout=1) as valkey, valkey.blocking() as connection:
+        assert await connection.call("PING") == "PONG"
         server.pause()
         try:
             started = time.monotonic()
             async with within_time_limit():
                 with pytest.raises(CallTimeout):
-                    await alone.call("BLPOP", "list", 0.2)
+                    await connection.call("BLPOP", "list", 0.2)
             assert time.monotonic() - started > 1.1, "its own time and then some"
         finally:
             server.resume()
@@ -147,5 +147,5 @@ async def test_a_wait_is_bounded_by_its_own_words_also_if_the_server_stops(serve
         (["XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "block", 0, "STREAMS", "a", ">"], UNLIMITED_SECONDS),
     ],
 )
-def test_how_long_a_command_may_wait_is_read_from_it(command: list[str], seconds: float) -> None:
+def test_the_blocking_time_is_read_from_the_command(command: list[str], seconds: float) -> None:
     assert server_wait_seconds(command) == seconds

@@ -1,4 +1,4 @@
-"""However calls, cancellations, timeouts and broken connections interleave, nobody gets another's reply."""
+"""No call gets another's reply, however calls, cancellations, timeouts and broken connections interleave."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from tests.timeouts import connect_with_retries, within_time_limit
 Step = tuple[str, int]
 STEPS = st.lists(
     st.one_of(
-        st.tuples(
-            st.just("call"), st.sampled_from([0, 500, 3000, 40_000])
-        ),  # an echo of so many bytes more than its token
+        st.tuples(st.just("call"), st.sampled_from([0, 500, 3000, 40_000])),  # an echo with so many extra bytes
         st.tuples(st.just("raw"), st.just(0)),
         st.tuples(st.just("batch"), st.integers(1, 5)),
         st.tuples(st.just("multi"), st.integers(1, 3)),
@@ -29,7 +27,7 @@ STEPS = st.lists(
         st.tuples(st.just("hurried"), st.integers(0, 3)),  # a timeout of so many milliseconds
         st.tuples(st.just("cancel"), st.integers(0, 30)),
         st.tuples(st.just("cut"), st.just(0)),
-        st.tuples(st.just("dying"), st.integers(150, 4000)),  # connections from now on die after so many bytes
+        st.tuples(st.just("dying"), st.integers(150, 4000)),  # connections break after so many bytes from now on
         st.tuples(st.just("healthy"), st.just(0)),
         st.tuples(st.just("pieces"), st.integers(0, 2)),
         st.tuples(st.just("tick"), st.integers(0, 3)),
@@ -92,11 +90,11 @@ async def play(server: Server, steps: list[Step]) -> None:
 
 @settings(max_examples=120)
 @given(steps=STEPS)
-def test_nobody_ever_gets_anothers_reply(session_server: Server, steps: list[Step]) -> None:
+def test_no_call_gets_the_reply_of_another(session_server: Server, steps: list[Step]) -> None:
     asyncio.run(play(session_server, steps))
 
 
 @settings(max_examples=120)
 @given(steps=STEPS)
-def test_nobody_ever_gets_anothers_reply_on_uvloop(session_server: Server, steps: list[Step]) -> None:
+def test_no_call_gets_the_reply_of_another_on_uvloop(session_server: Server, steps: list[Step]) -> None:
     uvloop.run(play(session_server, steps))

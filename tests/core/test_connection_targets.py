@@ -1,4 +1,4 @@
-"""The ways to Valkey: URLs, credentials, databases, TLS, unix sockets. No secret is ever in a text."""
+"""URLs, credentials, databases, TLS and unix sockets. No error or repr contains a secret."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ QUOTED = "p%40ss%2Fw%C3%B6rd%3A%7B1%7D"
         ("valkey:///1", Address(host="127.0.0.1", database=1)),
     ],
 )
-def test_a_url_names_an_address(url: str, expected: Address) -> None:
+def test_a_url_is_parsed_to_an_address(url: str, expected: Address) -> None:
     assert parse_url(url) == ([expected], False)
 
 
-def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
+def test_a_cluster_url_has_some_of_its_nodes() -> None:
     nodes, clustered = parse_url("valkey+cluster://ana:pw@a:1,b,[::1]:3")
     assert clustered
     assert all(node.tls for node in parse_url("rediss+cluster://a:1,b:2")[0])
@@ -76,12 +76,12 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
         ("unix://", "has no socket path"),
     ],
 )
-def test_a_url_that_makes_no_sense_is_refused_with_the_reason(url: str, reason: str) -> None:
+def test_an_invalid_url_is_rejected_with_the_reason(url: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         parse_url(url)
 
 
-def test_every_limit_is_in_the_docs_with_its_default() -> None:
+def test_the_docs_have_every_option_with_its_default() -> None:
     page = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
     for limit in fields(ConnectionOptions):
         assert f"| `{limit.name}` | {limit.default} |" in page
@@ -93,7 +93,7 @@ async def test_the_first_example_of_the_docs_runs(server: Server) -> None:
     like = "server.register_function('social_like', function(keys, args) return keys[2] .. args[1] end)"
     with server.redis_client() as redis_client:
         redis_client.function_load(f"#!lua name=example\n{like}")
-    # Each line that says what it answers becomes a check of that.
+    # A line with its result in a comment becomes an assertion.
     checked = re.sub(r"^    (await .*)  # ([\[{].*[\]}]).*$", r"    assert \1 == \2", example, flags=re.MULTILINE)
     assert checked.count("assert") == 3
     names: dict[str, Any] = {}
@@ -101,7 +101,7 @@ async def test_the_first_example_of_the_docs_runs(server: Server) -> None:
     await names["run"]()
 
 
-def test_no_text_of_an_address_holds_its_password() -> None:
+def test_the_text_of_an_address_has_no_password() -> None:
     [address], _ = parse_url(f"valkey://ana:{QUOTED}@h")
     assert SECRET not in repr(address) + str(address)
     with pytest.raises(SettingError) as caught:
@@ -112,10 +112,10 @@ def test_no_text_of_an_address_holds_its_password() -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that lets in only who knows a password, also by a unix socket."""
+    """A server that requires a password, also by a unix socket."""
     users = tmp_path_factory.mktemp("acl") / "users.acl"
     users.write_text(
-        "user default on nopass ~* &* +@all\n"  # for the fixture's own ping; we never use it here
+        "user default on nopass ~* &* +@all\n"  # for the fixture's own ping
         f"user ana on >{SECRET} ~* &* +@all\n"
         "user plain on >pw ~* &* +@all -client|tracking\n"
     )
@@ -124,7 +124,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-async def test_a_user_and_password_let_us_in(guarded: Server) -> None:
+async def test_a_user_and_password_are_accepted(guarded: Server) -> None:
     async with await connect_for_test(f"valkey://ana:{QUOTED}@127.0.0.1:{guarded.port}") as valkey:
         assert await valkey.call("ACL", "WHOAMI") == "ana"
         assert await valkey.call("ACL", "WHOAMI", raw=True) == b"ana"
@@ -133,7 +133,7 @@ async def test_a_user_and_password_let_us_in(guarded: Server) -> None:
         assert SECRET not in repr(valkey)
 
 
-async def test_a_password_alone_is_the_default_users() -> None:
+async def test_a_password_alone_is_for_the_default_user() -> None:
     with running_server() as server:
         with server.redis_client() as redis_client:
             redis_client.config_set("requirepass", "pw")
@@ -142,12 +142,12 @@ async def test_a_password_alone_is_the_default_users() -> None:
         await connection_error(server.url, "NOAUTH")
 
 
-async def test_a_wrong_password_is_a_clear_error_without_it(guarded: Server) -> None:
+async def test_the_error_of_a_wrong_password_does_not_contain_it(guarded: Server) -> None:
     error = await connection_error(f"valkey://ana:wrong-{QUOTED}@127.0.0.1:{guarded.port}", "WRONGPASS")
     assert SECRET not in repr(error) + str(error) + error.detail
 
 
-async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) -> None:
+async def test_a_user_without_permission_to_track_can_do_everything_else(guarded: Server) -> None:
     async with await connect_for_test(f"valkey://plain:pw@127.0.0.1:{guarded.port}") as valkey:
         assert await valkey.call("PING") == "PONG"
         with pytest.raises(ReplyError, match="tracking mode"):
@@ -158,7 +158,7 @@ async def test_a_user_who_may_not_track_keys_can_do_all_else(guarded: Server) ->
         assert asked == ["0", "PONG"]
 
 
-async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:
+async def test_databases_are_separate(guarded: Server) -> None:
     async with await connect_for_test(f"{guarded.url}/3") as three, await connect_for_test(guarded.url) as zero:
         await three.call("SET", "where", "three")
         assert await zero.call("GET", "where") is None
@@ -167,11 +167,11 @@ async def test_each_database_is_a_place_of_its_own(guarded: Server) -> None:
             assert await alone.call("GET", "where") == "three"
 
 
-async def test_a_database_that_is_not_there_is_a_clear_error(guarded: Server) -> None:
+async def test_a_missing_database_is_a_clear_error(guarded: Server) -> None:
     await connection_error(f"{guarded.url}/99", "DB index is out of range")
 
 
-async def test_a_unix_socket_serves_as_well(guarded: Server) -> None:
+async def test_a_unix_socket_works(guarded: Server) -> None:
     path = guarded.options[guarded.options.index("--unixsocket") + 1]
     async with await connect_for_test(f"unix://ana:{QUOTED}@{path}?db=1") as valkey:
         assert await valkey.call("ACL", "WHOAMI") == "ana"
@@ -188,7 +188,7 @@ class Tls:
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    """A certificate that its owner signed, for 127.0.0.1."""
+    """A self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "plaza test")])
     now = datetime.datetime.now(datetime.UTC)
@@ -210,8 +210,8 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     return Tls(context, pem)
 
 
-# The server in the wheel is built without TLS, so a relay that ends TLS stands before it.
-async def test_tls_with_a_certificate_we_trust(server: Server, tls: Tls) -> None:
+# The server in the wheel is built without TLS, so a relay terminates TLS.
+async def test_tls_with_a_trusted_certificate(server: Server, tls: Tls) -> None:
     async with (
         Relay(server.port, tls.server) as relay,
         await connect_for_test(f"rediss://127.0.0.1:{relay.port}/2?ssl_ca_certs={tls.authority}") as valkey,
@@ -221,7 +221,7 @@ async def test_tls_with_a_certificate_we_trust(server: Server, tls: Tls) -> None
         assert await valkey.call("GET", "k", raw=True) == b"x" * 500_000
 
 
-async def test_tls_with_a_certificate_we_do_not_trust_is_refused(server: Server, tls: Tls) -> None:
+async def test_tls_with_an_untrusted_certificate_fails(server: Server, tls: Tls) -> None:
     async with Relay(server.port, tls.server) as relay:
         await connection_error(f"rediss://127.0.0.1:{relay.port}", "certificate verify failed")
         elsewhere = f"rediss://localhost:{relay.port}?ssl_ca_certs={tls.authority}"

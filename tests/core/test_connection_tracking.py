@@ -1,4 +1,4 @@
-"""Tracked reads: what was kept is dropped the moment it changes, and nothing stale can slip in between."""
+"""Tracked reads: cached values are dropped when they change, and never stale."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 
 class Cache:
-    """A cache as a service would have one: filled by tracked reads, emptied by the news."""
+    """A cache as in a service: filled by tracked reads, emptied by invalidations."""
 
     def __init__(self, valkey: Valkey) -> None:
         self.valkey = valkey
@@ -46,17 +46,17 @@ async def valkey(server: Server) -> AsyncIterator[Valkey]:
         yield valkey
 
 
-async def test_a_kept_value_is_dropped_when_anyone_changes_it(valkey: Valkey, server: Server) -> None:
+async def test_a_cached_value_is_dropped_when_a_client_changes_it(valkey: Valkey, server: Server) -> None:
     cache = Cache(valkey)
     with server.redis_client() as redis_client:
         redis_client.set("k", "one")
         assert await cache.get("k") == "one"
         assert cache.kept == {"k": "one"}
         redis_client.set("k", "two")
-        await valkey.call("PING")  # the news travels on the same connection, ahead of this answer
+        await valkey.call("PING")  # the invalidation arrives on the same connection, before this reply
         assert cache.kept == {}
         assert await cache.get("k") == "two"
-        await valkey.call("SET", "k", "three")  # our own changes count as well
+        await valkey.call("SET", "k", "three")  # own changes are reported too
         assert cache.kept == {}
 
 
@@ -69,8 +69,8 @@ async def test_only_tracked_reads_are_tracked(valkey: Valkey) -> None:
     assert cache.news == [["a"]]
 
 
-async def test_a_change_right_behind_a_read_leaves_nothing_stale(valkey: Valkey, server: Server) -> None:
-    """Reads and changes race, also within one packet: what is kept in the end is what is there."""
+async def test_a_change_right_after_a_read_leaves_nothing_stale(valkey: Valkey, server: Server) -> None:
+    """Reads and changes race, also within one packet; the cached value is the stored one in the end."""
     cache = Cache(valkey)
 
     async def reader() -> None:
@@ -80,7 +80,7 @@ async def test_a_change_right_behind_a_read_leaves_nothing_stale(valkey: Valkey,
     async def writer() -> None:
         for i in range(400):
             await other.call("SET", f"k{i % 7}", i)
-            # On one connection a read and the change behind it come back in one packet.
+            # On one connection the reply and the invalidation arrive in one packet.
             await asyncio.gather(cache.get(f"k{i % 7}"), valkey.call("INCR", f"k{i % 7}"))
 
     async with await connect_for_test(server.url) as other:
@@ -91,7 +91,7 @@ async def test_a_change_right_behind_a_read_leaves_nothing_stale(valkey: Valkey,
         assert value == await valkey.call("GET", key)
 
 
-async def test_emptying_the_server_drops_everything(valkey: Valkey) -> None:
+async def test_flushing_the_server_drops_everything(valkey: Valkey) -> None:
     cache = Cache(valkey)
     await valkey.call("SET", "k", 1)
     await cache.get("k")
@@ -100,7 +100,7 @@ async def test_emptying_the_server_drops_everything(valkey: Valkey) -> None:
     assert cache.kept == {}
 
 
-async def test_a_lost_connection_drops_everything_and_tracking_goes_on(server: Server) -> None:
+async def test_a_lost_connection_drops_everything_and_tracking_continues(server: Server) -> None:
     async with Relay(server.port) as relay, await connect_for_test(relay.url) as valkey, within_time_limit():
         cache = Cache(valkey)
         await valkey.call("SET", "k", 1)
@@ -113,7 +113,7 @@ async def test_a_lost_connection_drops_everything_and_tracking_goes_on(server: S
         assert cache.news == [None, ["k"]]
 
 
-async def test_a_listener_that_fails_keeps_the_news_from_nobody(valkey: Valkey) -> None:
+async def test_a_failing_listener_does_not_stop_the_others(valkey: Valkey) -> None:
     failures: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
 
@@ -129,7 +129,7 @@ async def test_a_listener_that_fails_keeps_the_news_from_nobody(valkey: Valkey) 
     assert [type(failure) for failure in failures] == [ZeroDivisionError]
 
 
-async def test_a_listener_can_stop(valkey: Valkey) -> None:
+async def test_a_listener_can_be_removed(valkey: Valkey) -> None:
     cache = Cache(valkey)
     await valkey.call("SET", "k", 1)
     await cache.get("k")
@@ -138,7 +138,7 @@ async def test_a_listener_can_stop(valkey: Valkey) -> None:
     assert cache.news == []
 
 
-async def test_a_failure_to_keep_is_the_readers_and_nobody_elses(valkey: Valkey) -> None:
+async def test_a_failing_store_callback_fails_only_its_own_call(valkey: Valkey) -> None:
     def keep(reply: Any) -> Any:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""The promises of `tests/conftest.py` itself, on which every other test stands."""
+"""The fixtures of `tests/conftest.py`, which all other tests need."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.postgres import Postgres
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-async def test_each_test_meets_an_empty_valkey(redis_client: Any, turn: int) -> None:
+async def test_each_test_gets_an_empty_valkey(redis_client: Any, turn: int) -> None:
     for i in range(20):  # enough names to reach every primary
         assert await redis_client.get(f"left-behind:{i}") is None
         await redis_client.set(f"left-behind:{i}", turn)
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-async def test_each_test_has_a_database_of_its_own(postgres: Postgres, turn: int) -> None:
+async def test_each_test_gets_a_new_database(postgres: Postgres, turn: int) -> None:
     import asyncpg
 
     async with postgres.database() as url:

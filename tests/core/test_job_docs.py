@@ -1,4 +1,4 @@
-"""What docs/jobs.md and docs/sql.md show is code that runs, and numbers that hold."""
+"""The examples in docs/jobs.md and docs/sql.md run, and their numbers match the code."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("page", ["jobs.md", "sql.md"])
-def test_the_examples_run(page: str) -> None:
+def test_the_examples_of_the_docs_run(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
         exec(compile(block, page, "exec"), {})
 
 
-def test_the_numbers_are_those_of_the_code() -> None:
-    async def nothing(_: Any) -> None:
+def test_the_numbers_in_the_docs_match_the_code() -> None:
+    async def handle(_: Any) -> None:
         return None
 
-    timer, consumer = Timer("a", 1, nothing), Consumer("a", "b", nothing)
+    timer, consumer = Timer("a", 1, handle), Consumer("a", "b", handle)
     assert (leases.LEASE_SECONDS, timer.retry_seconds, timer.timeout_seconds) == (30, 5, 3600)
     assert (consumer.stale_seconds, consumer.retry_seconds, consumer.max_tries) == (60, 1, 5)
     assert (events.MAX_EVENTS, events.MAX_DEAD_EVENTS, timers.POLL_SECONDS) == (1_000_000, 10_000, 15)

@@ -1,4 +1,4 @@
-"""A key is declared once, and Python, Lua, the documents' names and the cluster's agree about it."""
+"""A key is declared once; its names in Python, Lua, the documents and on a cluster agree."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def layout(request: pytest.FixtureRequest) -> Iterator[Layout]:
     use_layout(Layout.PLAIN)
 
 
-def test_a_plain_name_is_the_documents_and_a_clusters_has_braces_round_the_owner() -> None:
+def test_a_plain_name_is_documented_and_a_cluster_name_has_braces() -> None:
     assert LIKES.name(Layout.PLAIN, POST) == f"post:{POST}:likes"
     assert LIKES.name(Layout.BRACES, POST) == f"post:{{{POST}}}:likes"
     assert VIEWING.name(Layout.BRACES, "e", "s", "home") == "{e}#s#home#Start"
     assert FEED.name(Layout.BRACES) == FEED.name(Layout.PLAIN) == "explore:feed"
 
 
-def test_lua_names_keys_as_python_does(layout: Layout, server: Server) -> None:
+def test_lua_and_python_build_the_same_names(layout: Layout, server: Server) -> None:
     redis_client = server.redis_client()
     for name, key in CATALOGUE:
         parts = [f"p{i}" for i in range(len(key.parts))]
@@ -59,7 +59,7 @@ def test_lua_names_keys_as_python_does(layout: Layout, server: Server) -> None:
         assert redis_client.eval(script, 0) == key(*parts)
 
 
-def test_every_name_is_recognised_as_its_own_family_and_gives_its_parts_back(layout: Layout) -> None:
+def test_every_name_matches_its_family_and_parts(layout: Layout) -> None:
     for key, parts in [
         (LIKES, (POST,)),
         (FEED, ()),
@@ -75,12 +75,12 @@ def test_every_name_is_recognised_as_its_own_family_and_gives_its_parts_back(lay
 
 
 @given(st.text(max_size=60))
-def test_a_name_nobody_declared_is_unknown_and_a_recognised_one_is_written_back_the_same(name: str) -> None:
+def test_a_matched_name_can_be_built_again_and_others_are_unknown(name: str) -> None:
     match = CATALOGUE.match(name, Layout.PLAIN)
     assert match is None or match.key.name(Layout.PLAIN, *match.parts) == name
 
 
-def test_joined_catalogues_refuse_two_meanings_of_one_name() -> None:
+def test_joining_catalogues_fails_on_two_keys_of_one_name() -> None:
     other = Catalogue("other", {"likes": Key("x:<post>", "set", "Something else.")}, {"post": SHAPES["post"]})
     with pytest.raises(AssertionError, match="likes"):
         join_catalogues([CATALOGUE, other])
@@ -88,6 +88,6 @@ def test_joined_catalogues_refuse_two_meanings_of_one_name() -> None:
         join_catalogues([CATALOGUE, Catalogue("other", {}, {"post": "[0-9]+"})])
 
 
-def test_an_owner_that_is_no_part_of_the_pattern_is_a_mistake() -> None:
+def test_an_owner_must_be_a_part_of_the_pattern() -> None:
     with pytest.raises(AssertionError, match="no part user"):
         Key("post:<post>", "hash", "A post.", owner="user")

@@ -1,4 +1,4 @@
-"""Migrations, each promise on SQLite and on PostgreSQL."""
+"""Migrations, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ from tests.processes import run_program
 from tests.timeouts import within_time_limit
 
 
-async def test_each_domain_is_migrated_on_a_branch_of_its_own(garden: Sql) -> None:
-    async with garden.read() as tx:
+async def test_each_domain_is_migrated_on_its_own_branch(sample_sql: Sql) -> None:
+    async with sample_sql.read() as tx:
         heads = (await tx.execute(text("SELECT version_num FROM alembic_version"))).scalars().all()
     assert {"core_0001", "garden_0002"} <= set(heads)
 
 
-async def test_a_database_at_an_older_revision_is_brought_forward_and_keeps_its_rows(
-    sql_settings: Settings, tmp_path: Path
-) -> None:
+async def test_an_older_database_is_upgraded_and_keeps_its_rows(sql_settings: Settings, tmp_path: Path) -> None:
     older = tmp_path / "older"
     older.mkdir()
     (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
@@ -48,20 +46,18 @@ async def test_a_database_at_an_older_revision_is_brought_forward_and_keeps_its_
     await sql.close()
 
 
-async def test_a_database_newer_than_the_code_is_refused_and_left_alone(
-    garden: Sql, sql_settings: Settings, tmp_path: Path
+async def test_a_database_newer_than_the_code_is_rejected_and_unchanged(
+    sample_sql: Sql, sql_settings: Settings, tmp_path: Path
 ) -> None:
     older = tmp_path / "older"
     older.mkdir()
     (older / "garden_0001_beds.py").write_text((FOLDER / "garden_0001_beds.py").read_text())
     with pytest.raises(SettingError, match=r"newer than this Plaza.*garden_0002.*backup"):
         await Sql.open(sql_settings, [*migrate.migration_folders(), older])
-    assert await free(garden) == 5
+    assert await free(sample_sql) == 5
 
 
-async def test_a_migration_that_fails_half_way_leaves_the_database_as_it_was(
-    sql_settings: Settings, tmp_path: Path
-) -> None:
+async def test_a_failed_migration_leaves_the_database_unchanged(sql_settings: Settings, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "one.py").write_text(
@@ -82,7 +78,7 @@ async def test_a_migration_that_fails_half_way_leaves_the_database_as_it_was(
     await sql.close()
 
 
-async def test_many_processes_that_start_at_once_migrate_once(sql_settings: Settings, tmp_path: Path) -> None:
+async def test_processes_that_start_together_migrate_once(sql_settings: Settings, tmp_path: Path) -> None:
     counting = tmp_path / "counting"
     counting.mkdir()
     (counting / "one.py").write_text(
@@ -94,7 +90,7 @@ async def test_many_processes_that_start_at_once_migrate_once(sql_settings: Sett
         def upgrade() -> None:
             with open({str(tmp_path / "ran")!r}, "a") as file:
                 file.write(f"{{os.getpid()}}\\n")
-            time.sleep(0.3)  # long enough for the others to meet us here
+            time.sleep(0.3)  # long enough for the other processes to arrive
             op.execute("CREATE TABLE counted (id int)")
         """)
     )
@@ -118,8 +114,8 @@ async def test_many_processes_that_start_at_once_migrate_once(sql_settings: Sett
     assert len((tmp_path / "ran").read_text().splitlines()) == 1
 
 
-async def test_migrations_make_the_tables_that_the_code_declares(sql: Sql) -> None:
-    """A column that was added to a `Table` and to no migration, or the other way round, is found here."""
+async def test_migrations_create_the_tables_that_the_code_declares(sql: Sql) -> None:
+    """Finds a column that is in a `Table` and in no migration, or the reverse."""
     declared: dict[int, MetaData] = {}
     for found in pkgutil.walk_packages(plaza.__path__, "plaza."):
         if ".migrations" not in found.name and not found.name.endswith("__main__"):
@@ -140,9 +136,7 @@ async def test_migrations_make_the_tables_that_the_code_declares(sql: Sql) -> No
         assert await tx.run_sync(differences) == []
 
 
-async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
-    sql_settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_for_a_migration_is_bounded(sql_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if sql_settings.database_url:
             other = await Sql.open(sql_settings)
@@ -158,7 +152,7 @@ async def test_whoever_waits_for_a_migration_gives_up_in_the_end(
 
 
 @pytest.mark.parametrize("there", [b"This is no database, and long enough to be looked at.", None])
-async def test_a_file_that_cannot_be_used_is_told_to_the_operator(tmp_path: Path, there: bytes | None) -> None:
+async def test_an_unusable_file_is_an_error_for_the_operator(tmp_path: Path, there: bytes | None) -> None:
     if there is None:
         (tmp_path / "var").touch()
     else:

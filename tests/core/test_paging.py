@@ -1,4 +1,4 @@
-"""Pages, on one server and on a cluster."""
+"""Paging, on one server and on a cluster."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ async def functions(valkey: Valkey) -> Functions:
     return functions
 
 
-async def everything(ids: Sequence[str]) -> list[str | None]:
+async def load_all(ids: Sequence[str]) -> list[str | None]:
     return list(ids)
 
 
-def without(hidden: set[str]) -> Any:
+def load_without(hidden: set[str]) -> Any:
     async def load(ids: Sequence[str]) -> list[str | None]:
         return [None if id in hidden else id for id in ids]
 
@@ -52,10 +52,10 @@ async def add(valkey: Valkey, *rows: tuple[str, float]) -> None:
     await valkey.call("ZADD", KEY, *(part for id, score in rows for part in (repr(score), id)))
 
 
-class Reader:
-    """Reads a list page by page, as a client does that knows nothing but the cursor."""
+class ListReader:
+    """Reads a list page by page, as a client that only has the cursor."""
 
-    def __init__(self, functions: Functions, *, load: Any = everything, newest_first: bool = True) -> None:
+    def __init__(self, functions: Functions, *, load: Any = load_all, newest_first: bool = True) -> None:
         self.after = ids_in_sorted_set(functions, KEY, newest_first=newest_first)
         self.load = load
 
@@ -73,32 +73,32 @@ class Reader:
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
-async def test_all_pages_together_are_the_list_also_among_equal_times(functions: Functions, newest_first: bool) -> None:
-    rows = [(f"p{i}", float(i // 7)) for i in range(100)]  # seven to a moment
+async def test_all_pages_together_are_the_list_also_with_equal_scores(functions: Functions, newest_first: bool) -> None:
+    rows = [(f"p{i}", float(i // 7)) for i in range(100)]  # seven per score
     rows += [("ünï", 3.0), ("p1", 0.1 + 0.2), ("Z", 3.0), ("", 3.0)]
     await add(functions.valkey, *rows)
     command = "ZREVRANGE" if newest_first else "ZRANGE"
     whole = await functions.valkey.call(command, KEY, 0, -1)
     for limit in (1, 7, 20, 100):
-        assert await Reader(functions, newest_first=newest_first).rest(limit) == whole
+        assert await ListReader(functions, newest_first=newest_first).rest(limit) == whole
 
 
-async def test_a_page_says_its_limit_its_count_and_where_it_ends(functions: Functions) -> None:
+async def test_a_page_has_its_limit_count_and_cursor(functions: Functions) -> None:
     await add(functions.valkey, *((f"p{i}", float(i)) for i in range(6)))
-    reader = Reader(functions)
+    reader = ListReader(functions)
     first = await reader.page(4)
     assert (first.pagination.limit, first.pagination.count) == (4, 4)
     second = await reader.page(4, first.pagination.next_cursor)
     assert (second.items, second.pagination.count, second.pagination.next_cursor) == (["p1", "p0"], 2, None)
-    assert (await reader.page(6)).pagination.next_cursor is None  # it ends exactly here
+    assert (await reader.page(6)).pagination.next_cursor is None  # the list ends exactly here
 
 
-async def test_what_is_added_or_removed_meanwhile_repeats_and_skips_nothing(functions: Functions) -> None:
+async def test_additions_and_removals_between_pages_repeat_and_skip_nothing(functions: Functions) -> None:
     chance = random.Random(5)
     stays = {f"s{i}": float(chance.randrange(20)) for i in range(200)}
     goes = {f"g{i}": float(chance.randrange(20)) for i in range(200)}
     await add(functions.valkey, *stays.items(), *goes.items())
-    reader, read, cursor = Reader(functions), [], None
+    reader, read, cursor = ListReader(functions), [], None
     waiting = list(goes)
     chance.shuffle(waiting)
     while True:
@@ -107,7 +107,7 @@ async def test_what_is_added_or_removed_meanwhile_repeats_and_skips_nothing(func
         cursor = paged.pagination.next_cursor
         if cursor is None:
             break
-        # The last item itself goes too: a place outlives what stood there.
+        # The last item is removed too: a position outlives its item.
         removed, waiting = {read[-1], *waiting[:8]} - set(stays), waiting[8:]
         await functions.valkey.call("ZREM", KEY, "nobody", *removed)
         await add(functions.valkey, *((f"n{chance.random()}", float(chance.randrange(20))) for _ in range(5)))
@@ -115,37 +115,37 @@ async def test_what_is_added_or_removed_meanwhile_repeats_and_skips_nothing(func
     assert set(stays) <= set(read), "skipped"
 
 
-async def test_an_item_that_moves_does_not_take_the_reader_along(functions: Functions) -> None:
+async def test_a_changed_score_does_not_move_the_cursor(functions: Functions) -> None:
     await add(functions.valkey, *((f"p{i}", float(i)) for i in range(9)))
-    reader = Reader(functions)
+    reader = ListReader(functions)
     first = await reader.page(3)
     await add(functions.valkey, (first.items[-1], 100.0))
     assert await reader.rest(3, first.pagination.next_cursor) == [f"p{i}" for i in range(5, -1, -1)]
 
 
-async def test_a_hundred_thousand_items_of_one_moment_are_found_in_one_round_trip(functions: Functions) -> None:
+async def test_paging_among_100_000_equal_scores_takes_one_round_trip(functions: Functions) -> None:
     for first in range(0, 100_000, 10_000):
         await add(functions.valkey, *((f"p{i:06}", 1.0) for i in range(first, first + 10_000)))
     await functions.valkey.call("ZREM", KEY, "p050000")
     cursor = encode_cursor(Position(paging.list_checksum(KEY), 1.0, "p050000"))
     usage = RequestUsage()
     mark = REQUEST_USAGE.set(usage)
-    paged = await Reader(functions).page(3, cursor)
+    paged = await ListReader(functions).page(3, cursor)
     REQUEST_USAGE.reset(mark)
     assert paged.items == ["p049999", "p049998", "p049997"]
     assert usage.trips == 1
 
 
-async def test_a_page_is_filled_from_further_on_when_items_are_hidden(functions: Functions) -> None:
+async def test_a_page_is_filled_when_items_are_hidden(functions: Functions) -> None:
     await add(functions.valkey, *((f"p{i:03}", float(i)) for i in range(300)))
     hidden = {f"p{i:03}" for i in range(300) if i % 10}
-    reader = Reader(functions, load=without(hidden))
+    reader = ListReader(functions, load=load_without(hidden))
     first = await reader.page(5)
     assert first.items == ["p290", "p280", "p270", "p260", "p250"]
     assert first.items + await reader.rest(5, first.pagination.next_cursor) == [f"p{i:03}" for i in range(290, -1, -10)]
 
 
-async def test_at_most_a_thousand_ids_are_looked_through_for_a_page(functions: Functions) -> None:
+async def test_a_page_reads_at_most_a_thousand_ids(functions: Functions) -> None:
     await add(functions.valkey, *((f"p{i:04}", float(i)) for i in range(2_500)))
     looked_at: list[str] = []
 
@@ -153,7 +153,7 @@ async def test_at_most_a_thousand_ids_are_looked_through_for_a_page(functions: F
         looked_at.extend(ids)
         return [id if id == "p0000" else None for id in ids]
 
-    reader = Reader(functions, load=load)
+    reader = ListReader(functions, load=load)
     paged = await reader.page(20)
     assert (paged.items, len(looked_at), len(set(looked_at))) == ([], 1_000, 1_000)
     assert paged.pagination.next_cursor is not None, "there is more, so the client may go on"
@@ -161,9 +161,9 @@ async def test_at_most_a_thousand_ids_are_looked_through_for_a_page(functions: F
     assert sorted(looked_at) == sorted({f"p{i:04}" for i in range(2_500)}), "each was looked at once"
 
 
-async def test_an_offset_counts_what_the_reader_sees(functions: Functions) -> None:
+async def test_an_offset_counts_visible_items(functions: Functions) -> None:
     await add(functions.valkey, *((f"p{i:03}", float(i)) for i in range(100)))
-    reader = Reader(functions, load=without({"p099", "p097", "p050"}))
+    reader = ListReader(functions, load=load_without({"p099", "p097", "p050"}))
     whole = await reader.rest(100)
     assert (await reader.page(10, offset=10)).items == whole[10:20]
     after_offset = await reader.page(10, offset=10)
@@ -172,7 +172,7 @@ async def test_an_offset_counts_what_the_reader_sees(functions: Functions) -> No
     assert (await reader.page(10, offset=200)).items == []
 
 
-async def test_what_an_offset_passes_over_is_counted_in_steps_and_not_loaded(functions: Functions) -> None:
+async def test_items_skipped_by_an_offset_are_counted_and_not_loaded(functions: Functions) -> None:
     await add(functions.valkey, *((f"p{i:04}", float(i)) for i in range(2_500)))
     loaded: list[int] = []
     counted: list[int] = []
@@ -181,12 +181,12 @@ async def test_what_an_offset_passes_over_is_counted_in_steps_and_not_loaded(fun
         loaded.append(len(ids))
         return list(ids)
 
-    async def sees(ids: Sequence[str]) -> list[bool]:
+    async def visible(ids: Sequence[str]) -> list[bool]:
         counted.append(len(ids))
         return [int(id[1:]) % 2 == 0 for id in ids]
 
     after = ids_in_sorted_set(functions, KEY)
-    found = await page_by_position(KEY, Page(20, None, 900), after, load, sees)
+    found = await page_by_position(KEY, Page(20, None, 900), after, load, visible)
     assert found.items[0] == "p0699", "behind the 900th that is seen"
     assert (sum(loaded), max(counted) <= 250) == (20, True)
     unseen = await page_by_position(KEY, Page(20, None, 1_000), after, load, lambda ids: _none(ids))
@@ -198,9 +198,9 @@ async def _none(ids: Sequence[str]) -> list[bool]:
     return [False] * len(ids)
 
 
-async def test_a_cursor_and_an_offset_together_are_refused(functions: Functions) -> None:
+async def test_a_cursor_with_an_offset_is_rejected(functions: Functions) -> None:
     await add(functions.valkey, *((f"p{i}", float(i)) for i in range(9)))
-    reader = Reader(functions)
+    reader = ListReader(functions)
     cursor = (await reader.page(2)).pagination.next_cursor
     with pytest.raises(Invalid) as refused:
         await reader.page(2, cursor, offset=1)
@@ -208,14 +208,14 @@ async def test_a_cursor_and_an_offset_together_are_refused(functions: Functions)
 
 
 @pytest.mark.parametrize("cursor", ["x", "AAAA", "é", "%", encode_cursor(Position(1, 1.0, "a")), "A" * 511])
-async def test_what_is_no_cursor_of_this_list_is_refused_by_name(functions: Functions, cursor: str) -> None:
+async def test_an_invalid_cursor_is_rejected_with_its_field(functions: Functions, cursor: str) -> None:
     with pytest.raises(Invalid) as refused:
-        await Reader(functions).page(2, cursor)
+        await ListReader(functions).page(2, cursor)
     assert refused.value.extra == {"field": "cursor"}
 
 
 class Ranking:
-    """A list by a moving score."""
+    """A list by a changing score."""
 
     def __init__(self, valkey: Valkey, clock: ManualClock, count: int) -> None:
         self.ids = [f"p{i:04}" for i in range(count)]
@@ -228,12 +228,12 @@ class Ranking:
         return self.ids[:count]
 
     async def page(
-        self, limit: int, cursor: str | None = None, load: Any = everything, offset: int = 0
+        self, limit: int, cursor: str | None = None, load: Any = load_all, offset: int = 0
     ) -> PageResult[str]:
         return await self.snapshots.page(self.name, Page(limit, cursor, offset), self.best, load)
 
 
-async def test_later_pages_read_the_list_as_the_first_page_found_it(valkey: Valkey, clock: ManualClock) -> None:
+async def test_later_pages_read_the_snapshot_of_the_first_page(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 50)
     before = list(ranking.ids)
     paged = await ranking.page(20)
@@ -246,7 +246,7 @@ async def test_later_pages_read_the_list_as_the_first_page_found_it(valkey: Valk
     assert ranking.asked == 1
 
 
-async def test_a_snapshot_holds_a_thousand_ids_and_then_ends(valkey: Valkey, clock: ManualClock) -> None:
+async def test_a_snapshot_has_at_most_a_thousand_ids(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 1_500)
     paged = await ranking.page(100)
     read = paged.items
@@ -256,7 +256,7 @@ async def test_a_snapshot_holds_a_thousand_ids_and_then_ends(valkey: Valkey, clo
     assert read == ranking.ids[:1_000]
 
 
-async def test_a_snapshot_serves_for_ten_minutes_and_is_then_gone(
+async def test_a_snapshot_cursor_expires_after_ten_minutes(
     valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     ranking = Ranking(valkey, clock, 50)
@@ -271,7 +271,7 @@ async def test_a_snapshot_serves_for_ten_minutes_and_is_then_gone(
     assert 600 < await redis_client.ttl(key) <= 660, "Valkey drops it by itself"
 
 
-async def test_a_snapshot_that_valkey_lost_is_gone_not_the_end_of_the_list(
+async def test_a_lost_snapshot_is_an_error_not_the_end_of_the_list(
     valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     ranking = Ranking(valkey, clock, 50)
@@ -296,9 +296,7 @@ async def test_readers_of_an_unchanged_list_share_one_snapshot(
     assert (await ranking.page(20, first.pagination.next_cursor)).items == ranking.ids[20:40]
 
 
-async def test_a_list_that_fits_on_its_first_page_leaves_nothing_in_valkey(
-    valkey: Valkey, clock: ManualClock, redis_client: Any
-) -> None:
+async def test_a_list_of_one_page_stores_no_snapshot(valkey: Valkey, clock: ManualClock, redis_client: Any) -> None:
     ranking = Ranking(valkey, clock, 20)
     assert (await ranking.page(20)).pagination.next_cursor is None
     assert await redis_client.exists(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))) == 0
@@ -306,7 +304,7 @@ async def test_a_list_that_fits_on_its_first_page_leaves_nothing_in_valkey(
 
 async def test_pages_of_a_snapshot_are_filled_too(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 300)
-    load = without({id for i, id in enumerate(ranking.ids) if i % 3})
+    load = load_without({id for i, id in enumerate(ranking.ids) if i % 3})
     paged = await ranking.page(20, load=load)
     read = list(paged.items)
     assert len(read) == 20
@@ -317,7 +315,7 @@ async def test_pages_of_a_snapshot_are_filled_too(valkey: Valkey, clock: ManualC
     assert (await ranking.page(20, load=load, offset=30)).items == ranking.ids[::3][30:50]
 
 
-async def test_a_cursor_of_another_reader_s_list_is_refused(valkey: Valkey, clock: ManualClock) -> None:
+async def test_a_cursor_of_another_viewer_is_rejected(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
     ranking.name = "ranked for ana"
@@ -325,7 +323,7 @@ async def test_a_cursor_of_another_reader_s_list_is_refused(valkey: Valkey, cloc
         await ranking.page(20, cursor)
 
 
-async def test_a_forged_cursor_gives_no_list_the_snapshot_of_another(valkey: Valkey, clock: ManualClock) -> None:
+async def test_a_forged_cursor_cannot_read_another_snapshot(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
     assert cursor is not None

@@ -1,4 +1,4 @@
-"""SQL, each promise on SQLite and on PostgreSQL."""
+"""SQL, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ from tests.timeouts import within_time_limit
 from tests.waiting import eventually
 
 
-async def test_a_transaction_is_kept_whole_or_not_at_all(garden: Sql) -> None:
-    async with garden.begin() as tx:
+async def test_a_transaction_is_atomic(sample_sql: Sql) -> None:
+    async with sample_sql.begin() as tx:
         await tx.execute(PLANTS.insert().values(bed=1, name="ivy"))
         await tx.execute(update(BEDS).values(free=4))
 
     async def fail_half_way() -> None:
-        async with garden.begin() as tx:
+        async with sample_sql.begin() as tx:
             await tx.execute(PLANTS.insert().values(bed=1, name="moss"))
             await tx.execute(update(BEDS).values(free=3))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await fail_half_way()
-    async with garden.read() as tx:
+    async with sample_sql.read() as tx:
         assert (await tx.execute(select(PLANTS.c.name))).scalars().all() == ["ivy"]
-    assert await free(garden) == 4
+    assert await free(sample_sql) == 4
 
 
-async def test_a_hundred_writers_at_once_queue_and_none_fails(garden: Sql) -> None:
+async def test_a_hundred_concurrent_writers_queue_and_none_fails(sample_sql: Sql) -> None:
     async def take_and_give_back() -> None:
-        async with garden.begin() as tx:
+        async with sample_sql.begin() as tx:
             await tx.execute(update(BEDS).values(free=BEDS.c.free - 1))
             await asyncio.sleep(0)  # others run here
             await tx.execute(update(BEDS).values(free=BEDS.c.free + 2))
 
     await asyncio.gather(*(take_and_give_back() for _ in range(100)))
-    assert await free(garden) == 105
+    assert await free(sample_sql) == 105
 
 
-async def test_writers_of_other_processes_queue_too(garden: Sql, sql_settings: Settings) -> None:
+async def test_writers_of_other_processes_queue_too(sample_sql: Sql, sql_settings: Settings) -> None:
     program = f"""
         import asyncio
         from pathlib import Path
@@ -74,7 +74,7 @@ async def test_writers_of_other_processes_queue_too(garden: Sql, sql_settings: S
             )
             for _ in range(50):
                 async with sql.begin() as tx:
-                    # A read that turns into a write: what fails at once in SQLite if the transaction began as a reader.
+                    # A read, then a write: this fails at once in SQLite if the transaction began as a reader.
                     have = (await tx.execute(text("SELECT free FROM beds FOR UPDATE" if sql.dialect == "postgresql"
                                                   else "SELECT free FROM beds"))).scalar_one()
                     await tx.execute(text("UPDATE beds SET free = :n"), {{"n": have + 1}})
@@ -83,49 +83,49 @@ async def test_writers_of_other_processes_queue_too(garden: Sql, sql_settings: S
         asyncio.run(main())
     """
     await asyncio.gather(*(run_program(program) for _ in range(2)))
-    assert await free(garden) == 105
+    assert await free(sample_sql) == 105
 
 
-async def test_a_reader_waits_for_no_writer_and_sees_one_moment(garden: Sql) -> None:
-    async with garden.begin() as writer:
+async def test_a_reader_never_waits_for_a_writer_and_sees_one_snapshot(sample_sql: Sql) -> None:
+    async with sample_sql.begin() as writer:
         await writer.execute(update(BEDS).values(free=1))
-        async with garden.read() as reader:
+        async with sample_sql.read() as reader:
             assert (await reader.execute(select(BEDS.c.free))).scalar_one() == 5
             await writer.commit()
             assert (await reader.execute(select(BEDS.c.free))).scalar_one() == 5
-    assert await free(garden) == 1
+    assert await free(sample_sql) == 1
 
 
-async def test_a_read_cannot_write(garden: Sql) -> None:
+async def test_a_read_cannot_write(sample_sql: Sql) -> None:
     with pytest.raises(exc.DBAPIError, match=r"(?i)read-?only"):
-        async with garden.read() as tx:
+        async with sample_sql.read() as tx:
             await tx.execute(update(BEDS).values(free=0))
-    assert await free(garden) == 5
+    assert await free(sample_sql) == 5
 
 
-async def test_constraints_hold_and_stay_what_they_are(garden: Sql) -> None:
+async def test_constraint_errors_are_not_converted(sample_sql: Sql) -> None:
     for statement in (
         PLANTS.insert().values(bed=99, name="a plant in no bed"),
         BEDS.insert().values(name="roses", free=1),
         update(BEDS).values(free=-1),
     ):
         with pytest.raises(exc.IntegrityError):
-            async with garden.begin() as tx:
+            async with sample_sql.begin() as tx:
                 await tx.execute(statement)
 
 
-async def test_an_insert_of_what_is_there_can_update_it(garden: Sql) -> None:
-    insert = garden.insert(BEDS).values(id=1, name="roses", free=9)
-    async with garden.begin() as tx:
+async def test_an_insert_can_update_an_existing_row(sample_sql: Sql) -> None:
+    insert = sample_sql.insert(BEDS).values(id=1, name="roses", free=9)
+    async with sample_sql.begin() as tx:
         await tx.execute(insert.on_conflict_do_update(index_elements=["id"], set_={"free": insert.excluded.free}))
-    assert await free(garden) == 9
+    assert await free(sample_sql) == 9
 
 
-async def test_a_cancelled_writer_leaves_nothing_and_lets_the_next_one_in(garden: Sql) -> None:
+async def test_a_cancelled_writer_is_rolled_back_and_unblocks_the_next(sample_sql: Sql) -> None:
     inside = asyncio.Event()
 
     async def stall() -> None:
-        async with garden.begin() as tx:
+        async with sample_sql.begin() as tx:
             await tx.execute(update(BEDS).values(free=0))
             inside.set()
             await asyncio.sleep(60)
@@ -135,14 +135,14 @@ async def test_a_cancelled_writer_leaves_nothing_and_lets_the_next_one_in(garden
     writer.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writer
-    async with within_time_limit(), garden.begin() as tx:
+    async with within_time_limit(), sample_sql.begin() as tx:
         await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
-    assert await free(garden) == 6
+    assert await free(sample_sql) == 6
 
 
-async def test_cancelling_writers_at_any_point_never_wedges_the_database(garden: Sql) -> None:
+async def test_cancelling_writers_never_blocks_the_database(sample_sql: Sql) -> None:
     async def write() -> None:
-        async with garden.begin() as tx:
+        async with sample_sql.begin() as tx:
             await tx.execute(update(BEDS).values(free=BEDS.c.free + 1))
 
     for round_ in range(30):
@@ -153,35 +153,35 @@ async def test_cancelling_writers_at_any_point_never_wedges_the_database(garden:
             writer.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
     async with within_time_limit():
-        before = await free(garden)
+        before = await free(sample_sql)
         await write()
-    assert await free(garden) == before + 1
+    assert await free(sample_sql) == before + 1
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_statement_whose_caller_is_gone_ends_with_its_thread(tmp_path: Path, times: int) -> None:
+async def test_the_statement_of_a_cancelled_caller_ends_with_its_thread(tmp_path: Path, times: int) -> None:
     before, tasks = set(threading.enumerate()), asyncio.all_tasks()
     sql = await Sql.open(Settings(data_dir=tmp_path))
 
-    async def count_for_ever() -> None:
+    async def count_without_end() -> None:
         async with sql.read() as tx:
             await tx.execute(
                 text("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i FROM n) SELECT count(*) FROM n")
             )
 
-    reader = asyncio.create_task(count_for_ever())
+    reader = asyncio.create_task(count_without_end())
     await asyncio.sleep(0.05)
-    for _ in range(times):  # from the second on it meets what tidies up after the first
+    for _ in range(times):  # the second cancellation interrupts the clean-up of the first
         reader.cancel()
         await asyncio.sleep(0)
     async with within_time_limit():
         await asyncio.gather(reader, return_exceptions=True)
         await sql.close()
         await eventually(lambda: set(threading.enumerate()) <= before)
-        await eventually(lambda: asyncio.all_tasks() <= tasks)  # whoever tidies up after it is done as well
+        await eventually(lambda: asyncio.all_tasks() <= tasks)  # the clean-up has ended too
 
 
-async def test_closing_waits_for_a_thread_that_cannot_be_broken_off(tmp_path: Path) -> None:
+async def test_closing_waits_for_a_thread_that_cannot_be_interrupted(tmp_path: Path) -> None:
     connections, begun, ended = SqliteConnections(tmp_path / "file.sqlite"), threading.Event(), threading.Event()
 
     def nap() -> None:
@@ -199,11 +199,11 @@ async def test_closing_waits_for_a_thread_that_cannot_be_broken_off(tmp_path: Pa
     assert ended.is_set()
 
 
-async def test_ping_answers(garden: Sql) -> None:
-    await garden.ping()
+async def test_ping_answers(sample_sql: Sql) -> None:
+    await sample_sql.ping()
 
 
-async def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:
+async def test_sqlite_is_configured_for_durable_commits(tmp_path: Path) -> None:
     sql = await Sql.open(Settings(data_dir=tmp_path))
     async with sql.begin() as tx:
         asked = [(await tx.execute(text(f"PRAGMA {name}"))).scalar() for name in ("journal_mode", "synchronous")]
@@ -212,7 +212,7 @@ async def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> 
     assert (asked, references) == (["wal", 2], 1)
 
 
-async def test_a_locked_sqlite_is_unavailable_not_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_locked_sqlite_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql_module, "BUSY_WAIT_MS", 50)
     mine, theirs = await Sql.open(Settings(data_dir=tmp_path)), await Sql.open(Settings(data_dir=tmp_path))
     async with theirs.begin():
@@ -249,7 +249,7 @@ async def test_a_lost_connection_is_unavailable_and_the_next_call_recovers(postg
             await lose_it_half_way()
         assert caught.value.status == 503
         await sql.ping()
-        await postgres.run(end_all)  # idle in the pool this time: nobody needs to notice
+        await postgres.run(end_all)  # idle in the pool this time, so no caller notices
         await sql.ping()
         await sql.close()
 
@@ -272,7 +272,7 @@ async def test_a_deadlock_is_unavailable_so_that_the_caller_tries_again(postgres
         await sql.close()
 
 
-async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
+async def test_a_slow_statement_is_cancelled_by_the_server(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql_module, "STATEMENT_SECONDS", 0.5)
@@ -284,9 +284,7 @@ async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
         await sql.close()
 
 
-async def test_a_server_that_falls_silent_is_given_up(
-    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_server_times_out(postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql_module, "STATEMENT_SECONDS", 1)
     monkeypatch.setattr(sql_module, "SILENCE_SECONDS", 1)
     async with postgres.database() as url:
@@ -309,19 +307,19 @@ async def sleep_in(sql: Sql, seconds: float) -> None:
         await tx.execute(text("SELECT pg_sleep(:s)"), {"s": seconds})
 
 
-async def test_no_database_is_unavailable_and_its_password_is_nowhere(tmp_path: Path) -> None:
+async def test_an_unreachable_database_is_unavailable_without_its_password(tmp_path: Path) -> None:
     url = f"postgresql://plaza:hunter2@127.0.0.1:{free_port()}/plaza"
     with pytest.raises(Unavailable, match=r"PostgreSQL at 127\.0\.0\.1:\d+/plaza cannot be used now") as caught:
         await Sql.open(Settings(data_dir=tmp_path, database_url=url))
-    assert "hunter2" not in everything_said(caught.value)
+    assert "hunter2" not in full_text(caught.value)
 
 
-async def test_an_operator_hears_what_postgresql_minds(postgres: Postgres, tmp_path: Path) -> None:
+async def test_the_operator_sees_the_error_of_postgresql(postgres: Postgres, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match='database "missing" does not exist'):
         await Sql.open(Settings(data_dir=tmp_path, database_url=postgres.url("missing")))
 
 
-async def test_of_several_hosts_one_that_answers_is_used(postgres: Postgres, tmp_path: Path) -> None:
+async def test_one_reachable_host_of_several_is_used(postgres: Postgres, tmp_path: Path) -> None:
     async with postgres.database() as url:
         several = url.replace("host=", "host=/nowhere,") + "&port=5432,5432"
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=several))
@@ -329,7 +327,7 @@ async def test_of_several_hosts_one_that_answers_is_used(postgres: Postgres, tmp
         await sql.close()
 
 
-async def test_nobody_else_can_read_the_sqlite_file(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_sqlite_file(tmp_path: Path) -> None:
     sql = await Sql.open(Settings(data_dir=tmp_path))
     async with sql.begin() as tx:
         await tx.execute(text("INSERT INTO fences (lease, token) VALUES ('a', 1)"))
@@ -349,15 +347,15 @@ async def test_nobody_else_can_read_the_sqlite_file(tmp_path: Path) -> None:
         "postgresql://plaza:hunter2@127.0.0.1/plaza?sslmode=hunter2",
     ],
 )
-async def test_a_wrong_database_url_is_refused_without_repeating_it(tmp_path: Path, url: str) -> None:
+async def test_the_error_of_a_wrong_database_url_does_not_contain_it(tmp_path: Path, url: str) -> None:
     with pytest.raises(SettingError, match="PLAZA_DATABASE_URL") as caught:
         await Sql.open(Settings(data_dir=tmp_path, database_url=url))
-    assert "hunter2" not in everything_said(caught.value)
+    assert "hunter2" not in full_text(caught.value)
 
 
-async def test_what_a_statement_was_given_is_not_in_its_error(garden: Sql) -> None:
+async def test_parameters_are_not_in_the_error_of_a_statement(sample_sql: Sql) -> None:
     with pytest.raises(exc.IntegrityError) as caught:
-        async with garden.begin() as tx:
+        async with sample_sql.begin() as tx:
             await tx.execute(PLANTS.insert().values(bed=99, name="hunter2"))
     assert "hunter2" not in str(caught.value)
 
@@ -366,8 +364,8 @@ def open_to_others(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode & 0o077 for file in folder.iterdir()}
 
 
-def everything_said(error: BaseException | None) -> str:
-    """An error with all it was raised from, as a log would show it."""
+def full_text(error: BaseException | None) -> str:
+    """Return an error with its causes, as a log shows it."""
     said = ""
     while error is not None:
         said += f"{error!r} {error} "

@@ -1,4 +1,4 @@
-"""Whoever writes rows under a name that is being given up commits before they are moved, or not at all."""
+"""A row of a username that is being renamed or deleted is committed before its rows move, or never."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def authors(sql: Sql) -> list[str]:
 
 
 @in_pairs
-async def test_a_row_that_is_being_written_is_waited_for_and_moved(
+async def test_renaming_waits_for_a_row_in_progress_and_moves_it(
     notes: Sql, valkey: Valkey, clock: ManualClock
 ) -> None:
     since, written, go_on = clock.now_ms(), asyncio.Event(), asyncio.Event()
@@ -53,7 +53,7 @@ async def test_a_row_that_is_being_written_is_waited_for_and_moved(
     writing = asyncio.create_task(write())
     await written.wait()
     renaming = asyncio.create_task(rename())
-    # Time for one that does not wait to pass by; one that waits is never done here, however slow the machine.
+    # Enough time for code that does not wait. Code that waits is never done here, on any machine.
     done, _ = await asyncio.wait({renaming}, timeout=0.2)
     go_on.set()
     await asyncio.gather(writing, renaming)
@@ -62,7 +62,7 @@ async def test_a_row_that_is_being_written_is_waited_for_and_moved(
 
 
 @in_pairs
-async def test_who_comes_later_is_refused_and_the_next_of_that_name_is_not(
+async def test_a_later_writer_is_rejected_and_the_next_owner_of_the_name_is_not(
     notes: Sql, valkey: Valkey, clock: ManualClock
 ) -> None:
     since = clock.now_ms()
