@@ -70,6 +70,8 @@ class Checkout:
             reply = await self._start_for_account(visit.user)
         checkout = _OpenCheckout.from_lua(reply)
         quantities = cart_lines(checkout.lines)
+        if not quantities and checkout.lines:
+            raise EmptyCart("No line of the cart can be ordered. Remove the invalid lines.")
         if not quantities:
             return visit, await self._repeated_order(checkout)
         try:
@@ -92,7 +94,8 @@ class Checkout:
 
     async def _start(self, call: SessionCall) -> list[Any]:
         args = (*call.args, secrets.token_hex(16))
-        reply: list[Any] = await self._functions.run_deferred("shop_start_checkout", call.keys, *args)
+        # Not deferred: on a cluster the account's cart must have the changes by other services.
+        reply: list[Any] = await self._functions.run("shop_start_checkout", call.keys, *args)
         return reply
 
     async def _start_for_account(self, username: str) -> list[Any]:

@@ -13,7 +13,8 @@ from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
 from plaza.core.tokens import USERNAME
 from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE, TOKEN, USER_SESSION_TOKENS
 
-QUANTITY: Final = "[1-9][0-9]{0,2}"
+# Plaza writes 1 to 999; other services may write more.
+QUANTITY: Final = "[1-9][0-9]{0,8}"
 
 VIEWED_ITEMS = Key(
     "viewed:<token>",
@@ -32,8 +33,8 @@ VIEWED_ITEMS = Key(
 CART = Key(
     "cart:<token>",
     "hash",
-    "The cart of a session. For a signed-in session it is a copy of the account's cart.",
-    contains="item id → quantity, 1 to 999",
+    "The cart of a session. For a signed-in session it is a copy of the account's cart, which follows changes here.",
+    contains="item id → quantity",
     owner="token",
     element_regex="<item>",
     value_regex=QUANTITY,
@@ -61,7 +62,7 @@ ACCOUNT_CART = Key(
     "shop:account:<username>:cart",
     "hash",
     "A user's cart. All sessions of the user show it, and it stays for the next login.",
-    contains="item id → quantity, 1 to 999",
+    contains="item id → quantity",
     owner="username",
     element_regex="<item>",
     value_regex=QUANTITY,

@@ -7,7 +7,7 @@ from plaza.core.functions import Library
 from plaza.sessions.library import LIBRARY as SESSIONS
 from plaza.sessions.session_store import SessionData
 from plaza.shop.keys import CART, CATALOGUE, VIEWED_ITEMS
-from plaza.shop.model import MAX_LINES, MAX_MERGED_LINES, MAX_MERGES, MAX_QUANTITY, MAX_VIEWED_ITEMS
+from plaza.shop.model import MAX_CHANGE_BATCHES, MAX_LINES, MAX_MERGED_LINES, MAX_MERGES, MAX_QUANTITY, MAX_VIEWED_ITEMS
 
 LIBRARY = Library.read(
     "shop",
@@ -20,6 +20,7 @@ LIBRARY = Library.read(
     base=SESSIONS,
     constants={
         "ITEM_VIEWS": ITEM_VIEWS(),  # it has no part, so the name is the same in both layouts
+        "MAX_CHANGE_BATCHES": MAX_CHANGE_BATCHES,
         "MAX_LINES": MAX_LINES,
         "MAX_MERGED_LINES": MAX_MERGED_LINES,
         "MAX_MERGES": MAX_MERGES,

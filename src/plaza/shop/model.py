@@ -22,6 +22,8 @@ MAX_MERGED_LINES: Final = 500
 # The merges that an account remembers, so that a repeated merge counts once.
 MAX_MERGES: Final = 50
 MAX_VIEWED_ITEMS: Final = 25
+# Changes of a cart by another service that a session remembers until the account has them, on a cluster.
+MAX_CHANGE_BATCHES: Final = 5
 
 ItemId = Annotated[int, Meta(ge=1, lt=10**16, description="Id of an item.")]
 _PRICE: Final = described_pattern(
@@ -37,9 +39,9 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Description = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
 
 
-# `ItemId` and `Quantity` above 0, as they are written in keys.
+# Ids of items and quantities as they are written in keys. Other services may write quantities above 999.
 _ITEM_ID = re.compile(r"[1-9][0-9]{0,15}")
-_QUANTITY = re.compile(r"[1-9][0-9]{0,2}")
+_QUANTITY = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class OutOfStock(Conflict):

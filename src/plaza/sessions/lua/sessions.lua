@@ -15,9 +15,10 @@
 -- A package that keeps data per session adds to these lists:
 --   data_keys    a function of the token that returns a key's name; the key is deleted with the session
 --   on_replace   f(keys, change) when a login replaces a session; change = {token, new_token, user, username, keeps_data}
---   on_admit     f(username, token) when a user has one session more
+--   on_sign_in   f(keys) when a session gets a user
+--   on_admit     f(username, token) when a user has one session more, at the node of the user
 
-local data_keys, on_replace, on_admit = {}, {}, {}
+local data_keys, on_replace, on_sign_in, on_admit = {}, {}, {}, {}
 
 local function session_keys(token)
   local keys = {key.session_state(token)}
@@ -117,7 +118,10 @@ local function adopt(keys, args, login, recent)
   local user, seen = login or '', text(math.min(recent or tonumber(at), tonumber(at)))
   redis.call('HSET', keys[1], 'user', user, 'since', seen, 'seen', seen)
   project('seen', token)
-  if login then project('user_session', token, login) end
+  if login then
+    for _, hook in ipairs(on_sign_in) do hook(keys) end
+    project('user_session', token, login)
+  end
   return user, seen, seen
 end
 
@@ -130,7 +134,11 @@ local function follow_login(keys, token, user, login, at)
   end
   -- Another service has signed in a guest, or another user.
   redis.call('HSET', keys[1], 'user', login, 'since', at)
-  if user ~= '' then project('user_session', token, user) end
+  if user == '' then
+    for _, hook in ipairs(on_sign_in) do hook(keys) end
+  else
+    project('user_session', token, user)
+  end
   project('user_session', token, login)
   return login
 end
@@ -192,6 +200,7 @@ end)
 command('open_session', function(keys, args)
   local token, at, username = unpack(args)
   redis.call('HSET', keys[1], 'user', username, 'since', at, 'seen', at)
+  for _, hook in ipairs(on_sign_in) do hook(keys) end
   project('seen', token)
   project('login', token)
   project('user_session', token, username)

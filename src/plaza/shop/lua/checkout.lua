@@ -18,6 +18,7 @@ command('start_checkout', function(keys, args)
   if not entered then return reply end
   local user = reply[2]
   if user == '' then return append_checkout(reply, keys[1], keys[2], args[9]) end
+  take_changes(keys, args[1], user)
   if CLUSTERED then
     reply[5] = 'account'
     return reply
@@ -34,7 +35,7 @@ command('start_account_checkout', function(keys, args)
 end)
 
 local function subtract(cart, item, qty)
-  local left = (redis.call('HGET', cart, item) or 0) - qty
+  local left = (tonumber(redis.call('HGET', cart, item) or 0) or 0) - qty
   if left > 0 then redis.call('HSET', cart, item, text(left)) else redis.call('HDEL', cart, item) end
 end
 

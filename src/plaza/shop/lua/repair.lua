@@ -12,8 +12,11 @@ command('copy_to_session', function(keys, args) project('cart_copy', args[1], ar
 
 -- repair_session: what is derived from a session.   token
 command('repair_session', function(keys, args)
-  repair_session(args[2])
-  project('cart_copy_of_session', args[2])
+  local token = args[2]
+  repair_session(token)
+  local user, moved = unpack(redis.call('HMGET', keys[1], 'user', 'moved'))
+  if user and user ~= '' and not moved then take_changes(session_keys(token), token, user) end
+  project('cart_copy_of_session', token)
 end)
 
 -- repair_account: every session of a user has a copy of the cart.   username
