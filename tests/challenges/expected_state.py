@@ -58,10 +58,8 @@ async def expected(world: World, today: int) -> dict[str, Any]:
     liked: dict[str, Any] = defaultdict(set)
     preference: dict[str, Counter[str]] = defaultdict(Counter)
     for r in rows["reaction"]:
-        if r.post_id in pool:
-            liked[LIKED_POSTS(r.username)].add(str(r.post_id))
-        if r.challenge_id in ongoing:
-            preference[CLGS_PREFERENCE(r.username)][str(r.challenge_id)] += 1
+        liked[LIKED_POSTS(r.username)].add(str(r.post_id))
+        preference[CLGS_PREFERENCE(r.username)][str(r.challenge_id)] += 1
     days: dict[str, list[int]] = defaultdict(lambda: [0] * 5)
     for t in rows["tracking"]:
         days[t.username][challenges[t.challenge_id].category - 1] += 1

@@ -12,14 +12,15 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import func, select, true
+from sqlalchemy import delete, func, or_, select, true
 
 from plaza.challenges import keys as k
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.daily_job.table_state import JobState
 from plaza.challenges.model import CATEGORIES, format_clg_info, is_id
 from plaza.challenges.projection import BATCH, ChallengeProjections
-from plaza.challenges.tables import CHALLENGE, DELETE_LOG, POST, REACTION, TABLES, TRACKING, pool_condition
+from plaza.challenges.queries import log_rows
+from plaza.challenges.tables import CHALLENGE, DELETE_LOG, POST, REACTION, REFERENCES, TABLES, TRACKING, pool_condition
 from plaza.core.invariants import Violation
 from plaza.core.valkey import ReplyError, scan_pages
 
@@ -177,7 +178,7 @@ class ContributionCheck(_Reader):
         return await _users_pending(self, TRACKING, "tracking", ids, last_run)
 
     async def repair(self, id: str) -> None:
-        await self.projections.update_contributions([id], "exact")
+        await self.projections.update_contributions([id])
 
 
 class ReactionsCheck(_Reader):
@@ -220,6 +221,7 @@ class ChallengesInspector:
     def __init__(self, projections: ChallengeProjections, daily_job: DailyJob) -> None:
         self._projections = projections
         self._daily_job = daily_job
+        self._reader = _Reader(projections)
         self._checks: dict[str, ProjectionCheck] = {
             check.name: check
             for check in (
@@ -231,17 +233,25 @@ class ChallengesInspector:
         }
 
     async def inspect(self) -> AsyncIterator[Violation]:
-        """Yield differences that persist. Nothing is compared on a day on which the daily job has not run yet."""
+        """Yield orphaned rows, and differences that persist.
+
+        Nothing is compared on a day on which the daily job has not run yet.
+        """
+        async for violation in self._check_references():
+            yield violation
         last_run = await JobState.read(self._projections.valkey)
         if last_run.day != self._projections.today():
             return
         async for violation in self._check_job(last_run):
             yield violation
         for check in self._checks.values():
+            reported: set[str] = set()  # an id that SQL and Valkey both have comes twice
             try:
                 async for ids in check.pages():
                     for violation in await self._differences(check, ids, last_run):
-                        yield violation
+                        if violation.member not in reported:
+                            reported.add(violation.member)
+                            yield violation
             except ReplyError:
                 continue  # a key of another type, which the audit reports by itself
 
@@ -250,8 +260,40 @@ class ChallengesInspector:
         name, _, id = violation.repair.partition(" ")
         if name == "roll":
             await self._daily_job.run()
+        elif name == "orphan":
+            table, _, row = id.partition(" ")
+            await self._delete_orphan(table, int(row))
         else:
             await self._checks[name].repair(id)
+
+    async def _check_references(self) -> AsyncIterator[Violation]:
+        """Yield rows whose parent row is missing. SQLite lets a client that leaves foreign keys off delete a parent."""
+        for name, column, parent in REFERENCES:
+            orphaned = ~select(parent.c.id).where(parent.c.id == column).exists()
+            async for ids in self._reader.ids(column.table.c.id, orphaned, 0):
+                for id in ids:
+                    says = f"row {id} of table {column.table.name} refers to a missing {parent.name}"
+                    yield Violation(k.DB_LEN.pattern, "orphan", k.DB_LEN(), f"{name} {id}", says, f"orphan {name} {id}")
+
+    async def _delete_orphan(self, name: str, id: int) -> None:
+        """Delete a row if its parent is still missing, and update what is derived from it."""
+        table = TABLES[name]
+        orphaned = or_(
+            *(
+                ~select(parent.c.id).where(parent.c.id == column).exists()
+                for child, column, parent in REFERENCES
+                if child == name
+            )
+        )
+        async with self._projections.sql.begin() as tx:
+            rows = (await tx.execute(delete(table).where(table.c.id == id, orphaned).returning(table))).all()
+            await log_rows(tx, DELETE_LOG, name, rows)
+        if name == "post":
+            await self._projections.update_posts([row.id for row in rows])
+        elif name == "reaction":
+            await self._projections.update_reactions([(row.username, row.post_id, row.challenge_id) for row in rows])
+        elif name == "tracking":
+            await self._projections.update_contributions([row.username for row in rows])
 
     async def _differences(self, check: ProjectionCheck, ids: Sequence[str], last_run: JobState) -> list[Violation]:
         wrong = list(ids)
@@ -306,7 +348,7 @@ class ChallengesInspector:
         existing = select(func.count()).select_from(table).where(table.c.id <= up_to).scalar_subquery()
         removed = select(func.count()).select_from(DELETE_LOG)
         removed = removed.where(DELETE_LOG.c.table_name == name, DELETE_LOG.c.row_id <= up_to)
-        (row,) = await _Reader(self._projections).rows(select(existing, removed.scalar_subquery()))
+        (row,) = await self._reader.rows(select(existing, removed.scalar_subquery()))
         return int(row[0]) + int(row[1])
 
 

@@ -56,9 +56,10 @@ DB_CURSOR = Key(
     "hash",
     "The daily job's position in each table.",
     contains="table → last id read; `<table>:counted` → the last id included in `db_len`; `<table>:taken` → rows read "
-    "by an unfinished run; `day` → the day of the last run; `model` → the rows that the neighbours were computed from",
+    "by an unfinished run; `day` → the day of the last run; `format` → 2; `model` → the rows that the neighbours were "
+    "computed from",
     owner="counts",
-    element_regex="(?:clg|mmbr|post|reaction|tracking)(?::counted|:taken)?|day|model",
+    element_regex="(?:clg|mmbr|post|reaction|tracking)(?::counted|:taken)?|day|format|model",
     read=KeyAccess.ADMIN,
 )
 RECENT_POSTS = Key(
@@ -117,23 +118,23 @@ POST_CLG_PAIR = Key(
 LIKED_POSTS = Key(
     "<username>_liked_posts",
     "set",
-    "The posts in the pool that a user has reacted to.",
+    "The posts that a user has reacted to.",
     contains="post id",
     owner="username",
     element_regex="<count>",
-    invariants=(Formula("the user's rows in `reaction` whose posts are in the pool"),),
+    invariants=(Formula("the posts of the user's rows in `reaction`"),),
     read=KeyAccess.SELF,
     document="{user_id}_liked_posts",
 )
 CLGS_PREFERENCE = Key(
     "<username>_clgs_preference",
     "zset",
-    "The number of a user's reactions in each ongoing challenge.",
+    "The number of a user's reactions in each challenge.",
     contains="challenge id",
     score="the number of reactions",
     owner="username",
     element_regex="<count>",
-    invariants=(Formula("the number of the user's rows in `reaction`, by ongoing challenge"),),
+    invariants=(Formula("the number of the user's rows in `reaction`, by challenge"),),
     read=KeyAccess.SELF,
     document="{user_id}_clgs_preference",
 )

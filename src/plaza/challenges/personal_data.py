@@ -70,7 +70,7 @@ class ChallengesPersonalData:
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == username).values(creator=""))
         await self._projections.rewrite_users([username])
-        await self._projections.update_contributions([username], "exact")
+        await self._projections.update_contributions([username])
         await self._projections.valkey.call("DEL", CLG_SHOWN(username))
         async with self._sql.begin() as tx:  # the daily job needs the number of rows, but not the name
             for log in (DELETE_LOG, INSERT_LOG):
@@ -89,7 +89,7 @@ class ChallengesPersonalData:
             for log in (DELETE_LOG, INSERT_LOG):
                 await tx.execute(update(log).where(log.c.username == old).values(username=new))
         await self._projections.rewrite_users([old, new])
-        await self._projections.update_contributions([old, new], "exact")
+        await self._projections.update_contributions([old, new])
         await self._rename_shown(old, new)
 
     async def _rename_rows(self, old: str, new: str, name: str, table: Table, unique: Sequence[str]) -> bool:

@@ -3,9 +3,10 @@
 All writes of derived keys are here: after each change of SQL, in the daily job and in a rebuild. A write states a value
 (a post is in the pool or not, a user has n reactions in a challenge), not a change. So it can be repeated.
 
-Two concurrent writers could write in another order than they read. Challenges and posts never change, and tracked days
-are only added, so there the larger value wins. Reactions are added and removed: a writer takes a ticket *before* it
-reads; if a later ticket has written already, the command rejects the write, and the writer reads again.
+Two concurrent writers could write in another order than they read. Challenges and posts never change. A writer of
+tracked days reads them again after its write, and repeats the write if they have changed. A writer of reactions takes a
+ticket *before* it reads; if a later ticket has written already, the command rejects the write, and the writer reads
+again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from asyncio import gather
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, true
 
@@ -102,20 +103,23 @@ class ChallengeProjections:
                 "challenges_write_pool", pool_keys(category), today, self.max_post_age, int(may_go_back), *args
             )
 
-    async def update_contributions(self, names: Collection[str], mode: Literal["max", "exact"] = "max") -> None:
-        """Update `user_contribution` for these users."""
+    async def update_contributions(self, names: Collection[str]) -> None:
+        """Update `user_contribution` for these users.
+
+        After the write, SQL is read again. If another transaction has changed the days meanwhile, they are written
+        again, so of several concurrent writers the last one has read the last state.
+        """
         for batch in chunks(names, BATCH):
             written = await self._read_days(batch)
-            await self._write_days(mode, written)
-            # Deleting or renaming a user removes days. If that happened between the read and the write, write again.
-            while fewer := await self._read_fewer_days(written):
-                await self._write_days("exact", fewer)
-                written = fewer
+            await self._write_days(written)
+            while changed := await self._read_changed_days(written):
+                await self._write_days(changed)
+                written = changed
 
-    async def _read_fewer_days(self, written: Mapping[str, list[int]]) -> dict[str, list[int]]:
-        """The days of users who now have fewer in some category than was written."""
-        now = await self._read_days([name for name, days in written.items() if any(days)])
-        return {name: days for name, days in now.items() if any(map(int.__lt__, days, written[name]))}
+    async def _read_changed_days(self, written: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """The days of users who have other days now than were written."""
+        now = await self._read_days(list(written))
+        return {name: days for name, days in now.items() if days != written[name]}
 
     async def _read_days(self, names: Sequence[str]) -> dict[str, list[int]]:
         days = {name: [0] * CATEGORIES for name in names}
@@ -132,9 +136,9 @@ class ChallengeProjections:
                 days[row.username][row.category - 1] = row.days
         return days
 
-    async def _write_days(self, mode: str, days: Mapping[str, list[int]]) -> None:
+    async def _write_days(self, days: Mapping[str, list[int]]) -> None:
         args = [part for name, counts in days.items() for part in (name, ",".join(map(str, counts)))]
-        await self.functions.run("challenges_write_contributions", [USER_CONTRIBUTION()], mode, *args)
+        await self.functions.run("challenges_write_contributions", [USER_CONTRIBUTION()], *args)
 
     async def add_reactions(self, rows: Collection[Any]) -> None:
         """Write these rows of `reaction` if they still exist; a request that deletes one updates Valkey itself."""
@@ -210,26 +214,14 @@ class ChallengeProjections:
             .where(same.c.username == REACTION.c.username, same.c.challenge_id == REACTION.c.challenge_id)
             .scalar_subquery()
         )
-        pool_columns = (POST.c.day, POST.c.is_break, CHALLENGE.c.is_public, CHALLENGE.c.ends_day)
-        statement = (
-            select(
-                REACTION.c.username,
-                REACTION.c.post_id,
-                REACTION.c.challenge_id,
-                counted.label("reactions"),
-                *pool_columns,
-            )
-            .join(POST, REACTION.c.post_id == POST.c.id)
-            .join(CHALLENGE, REACTION.c.challenge_id == CHALLENGE.c.id)
-            .where(REACTION.c.id.in_(ids))
-        )
-        today = self.today()
+        columns = (REACTION.c.username, REACTION.c.post_id, REACTION.c.challenge_id)
+        statement = select(*columns, counted.label("reactions")).where(REACTION.c.id.in_(ids))
         posts: dict[str, dict[int, int]] = {name: {} for name in names}
         challenges: dict[str, dict[int, int]] = {name: {} for name in names}
         async with self.sql.read() as tx:
             for row in await tx.execute(statement):
-                posts[row.username][row.post_id] = int(in_pool(row, today, self.max_post_age))
-                challenges[row.username][row.challenge_id] = row.reactions if row.ends_day > today else 0
+                posts[row.username][row.post_id] = 1
+                challenges[row.username][row.challenge_id] = row.reactions
         return {name: _write_args("some", posts[name], challenges[name]) for name in names}
 
     async def _read_some(self, by_user: dict[str, list[ReactionRef]]) -> dict[str, list[Arg]]:
@@ -250,35 +242,24 @@ class ChallengeProjections:
         return {name: _write_args("all", dict.fromkeys(liked[name], 1), counts[name]) for name in names}
 
     async def read_reactions(self, names: Sequence[str]) -> tuple[dict[str, set[int]], dict[str, dict[int, int]]]:
-        """Users' reactions from SQL: liked posts in the pool, and counts by ongoing challenge."""
+        """Users' reactions from SQL: the posts they reacted to, and the number of reactions by challenge."""
         return await self._read_reactions(names, true(), true())
 
     async def _read_reactions(
         self, names: Sequence[str], of_posts: ColumnElement[bool], of_challenges: ColumnElement[bool]
     ) -> tuple[dict[str, set[int]], dict[str, dict[int, int]]]:
-        today = self.today()
-        oldest = today - self.max_post_age
-        in_posts = (
-            select(
-                REACTION.c.username, POST.c.id, POST.c.day, POST.c.is_break, CHALLENGE.c.is_public, CHALLENGE.c.ends_day
-            )
-            .select_from(REACTION)
-            .join(POST, REACTION.c.post_id == POST.c.id)
-            .join(CHALLENGE, POST.c.challenge_id == CHALLENGE.c.id)
-            .where(REACTION.c.username.in_(names), POST.c.day > oldest, of_posts)
-        )
+        by_user = REACTION.c.username.in_(names)
+        posts = select(REACTION.c.username, REACTION.c.post_id).where(by_user, of_posts)
         counted = (
             select(REACTION.c.username, REACTION.c.challenge_id, func.count().label("reactions"))
-            .join(CHALLENGE, REACTION.c.challenge_id == CHALLENGE.c.id)
-            .where(REACTION.c.username.in_(names), CHALLENGE.c.ends_day > today, of_challenges)
+            .where(by_user, of_challenges)
             .group_by(REACTION.c.username, REACTION.c.challenge_id)
         )
         liked: dict[str, set[int]] = {name: set() for name in names}
         counts: dict[str, dict[int, int]] = {name: {} for name in names}
         async with self.sql.read() as tx:
-            for row in await tx.execute(in_posts):
-                if in_pool(row, today, self.max_post_age):
-                    liked[row.username].add(row.id)
+            for row in await tx.execute(posts):
+                liked[row.username].add(row.post_id)
             for row in await tx.execute(counted):
                 counts[row.username][row.challenge_id] = row.reactions
         return liked, counts

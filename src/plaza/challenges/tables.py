@@ -143,5 +143,15 @@ def pool_condition(today: int, max_post_age: int) -> ColumnElement[bool]:
     return and_(recent, CHALLENGE.c.is_public.is_(True), CHALLENGE.c.ends_day > today)
 
 
+# The column of each table that refers to a parent row, and the parent. Children come before their parents.
+REFERENCES = (
+    ("reaction", REACTION.c.post_id, POST),
+    ("reaction", REACTION.c.challenge_id, CHALLENGE),
+    ("post", POST.c.challenge_id, CHALLENGE),
+    ("mmbr", MEMBER.c.challenge_id, CHALLENGE),
+    ("tracking", TRACKING.c.challenge_id, CHALLENGE),
+)
+
+
 # By their abbreviations in `db_len`. A table comes after the tables it references.
 TABLES = {"clg": CHALLENGE, "mmbr": MEMBER, "post": POST, "reaction": REACTION, "tracking": TRACKING}

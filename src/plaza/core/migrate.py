@@ -33,6 +33,14 @@ def migration_folders() -> list[Path]:
     return sorted(Path(plaza.__file__).parent.glob("*/migrations/versions"))
 
 
+def is_behind(connection: Connection, migration_folders: Sequence[Path]) -> bool:
+    """Return whether a migration has not run yet."""
+    if not migration_folders:
+        return False
+    heads = ScriptDirectory.from_config(_config(migration_folders)).get_heads()
+    return set(MigrationContext.configure(connection).get_current_heads()) != set(heads)
+
+
 def upgrade(connection: Connection, migration_folders: Sequence[Path]) -> None:
     """Upgrade every branch to its head, in the caller's transaction."""
     if not migration_folders:

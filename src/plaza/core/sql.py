@@ -243,15 +243,21 @@ async def _migrate_sqlite(file: Path, folders: Sequence[Path]) -> None:
         engine = _sqlite_engine(connections, "BEGIN IMMEDIATE", pragmas)
         try:
             async with _transaction(engine) as tx:
-                await tx.run_sync(migrate.upgrade, folders)
-                broken = (await tx.execute(text("PRAGMA foreign_key_check"))).first()
-                if broken is not None:
-                    raise SettingError(f"A migration left a broken reference in table {broken[0]}.")
+                if await tx.run_sync(migrate.is_behind, folders):
+                    # Rows that another program orphaned before are a matter for the audit, and stop no start.
+                    before = await _broken_references(tx)
+                    await tx.run_sync(migrate.upgrade, folders)
+                    for table, *_ in await _broken_references(tx) - before:
+                        raise SettingError(f"A migration left a broken reference in table {table}. Report this error.")
         except (Unavailable, exc.DBAPIError) as error:
             raise _unusable(file, error) from error
         finally:
             await engine.dispose()
             await connections.wait_closed()
+
+
+async def _broken_references(tx: AsyncConnection) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in await tx.execute(text("PRAGMA foreign_key_check"))}
 
 
 def _unusable(file: Path, error: Exception) -> Exception:

@@ -52,10 +52,10 @@ class Rebuild:
             await self._projections.rewrite_users(await self._users_in_valkey())
         elif name == "tracking":
             async for names, total in self._usernames(TRACKING):
-                await self._projections.update_contributions(names, "exact")
+                await self._projections.update_contributions(names)
                 progress("users with tracked days", len(names), total)
             stored = await self._valid_names(USER_CONTRIBUTION(), is_username)
-            await self._projections.update_contributions(stored, "exact")
+            await self._projections.update_contributions(stored)
 
     async def _challenges(self, today: int, progress: Progress) -> None:
         ongoing = select(CHALLENGE.c.id).where(CHALLENGE.c.ends_day > today)

@@ -26,7 +26,6 @@ from plaza.challenges.tables import (
     INSERT_LOG,
     LOGGED_TABLES,
     POST,
-    REACTION,
     TABLES,
     pool_condition,
 )
@@ -43,6 +42,8 @@ PARTS_BY_TABLE: Final = {
 }
 # The tables from which the neighbours of challenges are computed.
 TRAINING_TABLES: Final = ("clg", "mmbr", "reaction")
+# Until format 2, liked posts and preferences were limited to ongoing challenges: a run rebuilds them once.
+FORMAT: Final = "2"
 # How long a run waits for another process's run, which takes seconds.
 WAIT_SECONDS: Final = 30.0
 
@@ -115,7 +116,8 @@ class DailyJob:
             or last_run.params["max_post_age"] != str(self._projections.max_post_age)
         ):
             return set(PARTS_BY_TABLE["clg"])
-        return {part for name in tables.changed_tables(last_run) for part in PARTS_BY_TABLE[name]}
+        outdated = {"reaction"} if last_run.cursor.get("format") != FORMAT else set()
+        return outdated | {part for name in tables.changed_tables(last_run) for part in PARTS_BY_TABLE[name]}
 
     async def _miscounted_parts(self, today: int) -> set[str]:
         """The parts to rebuild because Valkey has another number of challenges or posts than the tables.
@@ -173,10 +175,10 @@ class DailyJob:
         await self._projections.update_reactions(
             [(row.username, row.post_id, row.challenge_id) for row in changed["reaction"]]
         )
-        await self._projections.update_contributions({row.username for row in changed["tracking"]}, "exact")
+        await self._projections.update_contributions({row.username for row in changed["tracking"]})
 
     async def _change_day(self, last: int, today: int, progress: Progress) -> None:
-        """Update challenges that ended since the last run, posts that became too old, and reactions to them.
+        """Update challenges that ended since the last run and posts that became too old.
 
         If the clock was set back, the same rows change in the other direction.
         """
@@ -195,20 +197,11 @@ class DailyJob:
         async for rows, total in fetch_in_batches(self._sql, join.where(moved), POST.c.id):
             await self._projections.update_posts([row.id for row in rows], today=today)
             progress("posts of other days", len(rows), total)
-        reacted = (
-            select(REACTION)
-            .join(POST, REACTION.c.post_id == POST.c.id)
-            .join(CHALLENGE, REACTION.c.challenge_id == CHALLENGE.c.id)
-            .where(or_(moved, ended))
-        )
-        async for rows, total in fetch_in_batches(self._sql, reacted, REACTION.c.id):
-            await self._write("reaction", rows, today)
-            progress("reactions of other days", len(rows), total)
 
     async def _finish(self, tables: TableState, today: int) -> None:
         """Write the parameters, counts and cursor. Counts and cursor change together: the next run compares them."""
         age = self._projections.max_post_age
-        cursor: list[str | int] = ["day", today]
+        cursor: list[str | int] = ["day", today, "format", FORMAT]
         for name, ceiling in tables.ceilings.items():
             cursor += [name, ceiling, f"{name}:counted", ceiling, f"{name}:taken", 0]
         counts = [part for pair in tables.counts.items() for part in pair]

@@ -78,20 +78,10 @@ command('write_reactions', function(keys, args)
 end)
 
 -- challenges_write_contributions: write the days that users have tracked.
--- KEYS user_contribution   ARGV 'exact', or 'max' if rows were only added; then per user: name, 'a,b,c,d,e'
---
--- Plaza only adds tracked days, so of two concurrent writers the larger number is the later one.
+-- KEYS user_contribution   ARGV per user: name, 'a,b,c,d,e'
 command('write_contributions', function(keys, args)
-  for i = 2, #args, 2 do
+  for i = 1, #args, 2 do
     local name, days = args[i], args[i + 1]
-    local stored = args[1] == 'max' and redis.call('HGET', keys[1], name)
-    if stored then
-      local largest, old = {}, stored:gmatch('%d+')
-      for number in days:gmatch('%d+') do
-        largest[#largest + 1] = text(math.max(tonumber(number), tonumber(old() or 0)))
-      end
-      days = table.concat(largest, ',')
-    end
     if days == '0,0,0,0,0' then
       redis.call('HDEL', keys[1], name)
     else

@@ -10,6 +10,7 @@ posts they reacted to and posts of ended challenges are left out, even if the po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -140,7 +141,7 @@ class Recommender:
         (days, preference, shown, popular), pools, hidden, neighbours = await self._batches(
             [
                 ["HGET", USER_CONTRIBUTION(), name],
-                ["ZRANGE", CLGS_PREFERENCE(name), 0, TOP_CHALLENGES - 1, "REV", "WITHSCORES"],
+                ["ZMSCORE", CLGS_PREFERENCE(name), *([challenge.id for challenge in own] or [0])],
                 ["HGETALL", CLG_SHOWN(name)],
                 ["ZRANGE", CLG_POPULAR(), 0, -1, "WITHSCORES"],
             ],
@@ -153,7 +154,7 @@ class Recommender:
             ids += [*(new + old)[:PER_CATEGORY], *any_]
         return ViewerProfile(
             days=parse_contribution(days),
-            reactions={int(id): int(float(count)) for id, count in preference if is_id(id)},
+            reactions=_most_reactions(own, preference[: len(own)]),
             shown={int(id): parse_shown(text) for id, text in shown.items()},
             pool=frozenset(valid_ids(ids)),
             popular={int(id): int(float(count)) for id, count in popular if is_id(id)},
@@ -222,6 +223,16 @@ class Recommender:
             commands.append(["HDEL", key, *expired])
         commands.append(["EXPIRE", key, age * 86_400])
         await self._valkey.batch(commands)
+
+
+def _most_reactions(own: Sequence[OwnChallenge], counts: Sequence[float | None]) -> dict[int, int]:
+    """The viewer's ongoing challenges with most reactions. Scores that another service wrote can be odd."""
+    found = [
+        (int(count), challenge.id)
+        for challenge, count in zip(own, counts, strict=True)
+        if count is not None and math.isfinite(count) and count >= 1
+    ]
+    return {id: count for count, id in sorted(found, key=lambda pair: -pair[0])[:TOP_CHALLENGES]}
 
 
 @lru_cache(TOP_CHALLENGES + MAX_SIMILAR)
