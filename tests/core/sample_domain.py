@@ -202,6 +202,12 @@ async def _slow(shelf: Shelf) -> dict[str, bool]:
     return {"done": True}
 
 
+@route.get("/costly", access=PUBLIC, limit_first=True)
+async def costly(shelf: Shelf) -> dict[str, bool]:
+    shelf.events.append("costly")
+    return {"done": True}
+
+
 @route.get("/trips/{count}", access=PUBLIC)
 async def trips(count: int, shelf: Shelf) -> dict[str, int]:
     assert shelf.valkey is not None

@@ -144,3 +144,22 @@ async def test_each_request_has_one_line_without_secrets_and_is_counted_by_its_t
     for _ in range(4):
         await limited.client.get("/me")
     assert 'plaza_http_rate_limited_total{kind="read"}' in (await limited.client.get("/metrics")).text
+
+
+async def test_a_refused_read_neither_runs_its_handler_nor_asks_valkey_again(limited: Limited) -> None:
+    for _ in range(4):
+        last = await limited.client.get("/trips/0")
+    is_problem(last, 429, "too_fast")
+    limited.tap.writes.clear()
+    refused = await limited.client.get("/trips/1")
+    is_problem(refused, 429, "too_fast")
+    assert refused.headers["ratelimit"].startswith('"read";r=0;')
+    assert limited.tap.writes == []
+    is_problem(await limited.client.get("/errors/gone", headers={"authorization": "Bearer wrong"}), 410, "gone")
+
+
+async def test_a_costly_read_is_counted_before_its_handler_runs(limited: Limited) -> None:
+    for _ in range(3):
+        assert (await limited.client.get("/costly")).status_code == 200
+    is_problem(await limited.client.get("/costly"), 429, "too_fast")
+    assert limited.shelf.events == ["costly"] * 3

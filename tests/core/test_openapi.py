@@ -93,16 +93,16 @@ def test_parameters_have_their_place_type_bounds_and_default(document: dict[str,
         "name": "limit",
         "in": "query",
         "required": False,
-        "description": "How many at most.",
+        "description": "The maximum number of items.",
         "schema": {
             "type": "integer",
             "minimum": 1,
             "maximum": 100,
             "default": 20,
-            "description": "How many at most.",
+            "description": "The maximum number of items.",
         },
     }
-    assert found["cursor"]["description"] == "`next_cursor` of the page before."
+    assert found["cursor"]["description"] == "`next_cursor` of the previous page."
     assert found["perShelf"]["schema"]["maximum"] == 9
     assert found["colour"]["schema"] == {"enum": ["blue", "red", None]} or "anyOf" in found["colour"]["schema"]
     [thing] = operation(document, "get", "/things/{thing}")["parameters"]

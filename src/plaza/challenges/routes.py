@@ -47,7 +47,7 @@ async def list_challenges(actor: Actor | None, page: Page, challenges: Challenge
     return await challenges.page(actor, page)
 
 
-@route.get("/challenges/recommendations", access=USER)
+@route.get("/challenges/recommendations", access=USER, limit_first=True)
 async def list_recommendations(actor: Actor, recommender: Recommender, limit: Limit = 20) -> Recommendations:
     """List recommended posts, each with a reason."""
     return await recommender.recommend(actor, limit)

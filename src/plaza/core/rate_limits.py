@@ -4,15 +4,17 @@ Every request counts against its address, and against its user if it has one. On
 a cluster the two keys are on different nodes: both are called at once, and if one refuses, the other gets its request
 back. In between, others may see one request too many, so a limit may be a little too strict, never too lax.
 
-The API key is not limited, because it belongs to trusted servers. Refused requests are not counted, so a client that
-keeps trying is accepted as soon as one that waits.
+API keys are not limited, because they belong to trusted servers. Refused requests are not counted, so a client that
+keeps trying is accepted as soon as one that waits. Each process remembers refusals and repeats them without Valkey.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -90,6 +92,9 @@ class RateLimited(TooFast):
         self.limit = limit
 
 
+# Refusals that a process remembers, so that a client that keeps trying costs no round trip and no work.
+MAX_REMEMBERED_REFUSALS: Final = 20_000
+
 # What a request counts against: the key of a user or an address, and its quota.
 Subject = tuple[str, Quota]
 
@@ -112,17 +117,21 @@ class Limiter:
         self._on = on
         self._policies = policies
         self._clock = clock  # None: Valkey's clock, which all processes share
+        self._refused_until: dict[str, float] = {}  # by key, in seconds of `_local_time`
 
     async def take(self, kind: str, name: str | None, address: str | None) -> LimitState | None:
         """Count one request, or raise `RateLimited`. None if the request is not limited. One round trip.
 
         For `auth`, `name` is the username that was tried, whether it exists or not.
         """
-        if not self._on or (name is not None and name.startswith(API_NAME)):
+        if not self._limits(name):
             return None
         subjects = self._subjects(kind, name, address)
-        (_, quota), (left, full_ms, wait_ms) = _scarcest(subjects, await self._count(subjects))
+        self._require_not_refused(kind, subjects)
+        states = await self._count(subjects)
+        (_, quota), (left, full_ms, wait_ms) = _scarcest(subjects, states)
         if wait_ms:
+            self._remember_refusals(subjects, states)
             seconds = -(-wait_ms // 1000)
             raise RateLimited(LimitState(kind, quota, 0, seconds), seconds)
         return LimitState(kind, quota, left, -(-full_ms // 1000))
@@ -132,7 +141,7 @@ class Limiter:
 
         One round trip.
         """
-        if not self._on or (name is not None and name.startswith(API_NAME)):
+        if not self._limits(name):
             return
         await asyncio.gather(
             *(
@@ -140,6 +149,39 @@ class Limiter:
                 for key, quota in self._subjects(kind, name, address)
             )
         )
+
+    def require_not_refused(self, kind: str, name: str | None, address: str | None) -> None:
+        """Raise `RateLimited` if this process knows that the request is one too many. No I/O."""
+        if self._refused_until and self._limits(name):
+            self._require_not_refused(kind, self._subjects(kind, name, address))
+
+    def _require_not_refused(self, kind: str, subjects: list[Subject]) -> None:
+        if not self._refused_until:
+            return
+        now = self._local_time()
+        for key, quota in subjects:
+            wait = self._refused_until.get(key, now) - now
+            if wait > 0:
+                seconds = math.ceil(wait)
+                raise RateLimited(LimitState(kind, quota, 0, seconds), seconds)
+
+    def _remember_refusals(self, subjects: list[Subject], states: list[SubjectState]) -> None:
+        if len(subjects) > 1 and self._functions.valkey.clustered:
+            return  # it may be due to a request that is about to be given back
+        now = self._local_time()
+        if len(self._refused_until) >= MAX_REMEMBERED_REFUSALS:
+            self._refused_until = {key: until for key, until in self._refused_until.items() if until > now}
+        if len(self._refused_until) >= MAX_REMEMBERED_REFUSALS:
+            self._refused_until.clear()
+        for (key, _), (_, _, wait_ms) in zip(subjects, states, strict=True):
+            if wait_ms:
+                self._refused_until[key] = now + wait_ms / 1000
+
+    def _limits(self, name: str | None) -> bool:
+        return self._on and not (name is not None and name.startswith(API_NAME))
+
+    def _local_time(self) -> float:
+        return time.monotonic() if self._clock is None else self._clock.now_ms() / 1000
 
     async def give_back(self, kind: str, name: str) -> None:
         """Undo the count of a user's request, for instance because the password was right."""
@@ -175,6 +217,7 @@ class Limiter:
 
     async def _give_back(self, subject: Subject) -> None:
         key, quota = subject
+        self._refused_until.pop(key, None)
         await self._functions.run("limits_give_back", [key], self._now(), quota.count, quota.seconds * 1000)
 
     def _now(self) -> str | int:

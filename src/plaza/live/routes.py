@@ -155,7 +155,7 @@ async def session_statistics_now(event: EventId, session: SessionId, figures: Au
     return await figures.session_statistics(session)
 
 
-@route.get(EVENT_PATH + "/statistics", access=ADMIN)
+@route.get(EVENT_PATH + "/statistics", access=ADMIN, limit_first=True)
 async def statistics(
     event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
 ) -> StatisticsRecords:
@@ -163,7 +163,7 @@ async def statistics(
     return StatisticsRecords(await figures.records(event, "", from_, to))
 
 
-@route.get(SESSION_PATH + "/statistics", access=ADMIN)
+@route.get(SESSION_PATH + "/statistics", access=ADMIN, limit_first=True)
 async def session_statistics(
     event: EventId,
     session: SessionId,
@@ -176,7 +176,7 @@ async def session_statistics(
     return StatisticsRecords(await figures.records(event, session, from_, to))
 
 
-@route.get(EVENT_PATH + "/overview", access=ADMIN)
+@route.get(EVENT_PATH + "/overview", access=ADMIN, limit_first=True)
 async def overview(event: EventId, figures: AudienceFigures) -> EventOverview:
     """Get all figures of an event and its sessions."""
     return await figures.overview(event)
@@ -194,7 +194,7 @@ async def stream(event: EventId, request: Request, streams: FigureStreams) -> Re
     return Response(streams.subscribe(event, request.headers.get("last-event-id")))
 
 
-@route.get(EVENT_PATH + "/attendance.csv", access=ADMIN, media_type="text/csv; charset=utf-8")
+@route.get(EVENT_PATH + "/attendance.csv", access=ADMIN, media_type="text/csv; charset=utf-8", limit_first=True)
 async def attendance_csv(event: EventId, viewing_sessions: ViewingSessions) -> Response[str]:
     """Download the attendance table: one row per viewing session, without addresses."""
     chunks: AsyncIterator[str] = attendance.csv_chunks(viewing_sessions, event)

@@ -167,7 +167,7 @@ async def delete_user(actor: Actor, username: Username, deletion: AccountDeletio
     return Response(DeletionResult(name, done), status=200 if done else 202)
 
 
-@route.get("/users/me/export", access=USER)
+@route.get("/users/me/export", access=USER, limit_first=True)
 async def export(actor: Actor, exports: AccountExport) -> dict[str, Any]:
     """Export everything Plaza stores about the caller."""
     return await exports.everything(actor)
@@ -308,7 +308,7 @@ async def newest_users(actor: Actor, page: Page, users: Users, role: Literal["us
     return UserPage(found.items, found.pagination)
 
 
-@route.get("/search/hashtags/top-posts", access=AUTHENTICATED)
+@route.get("/search/hashtags/top-posts", access=AUTHENTICATED, limit_first=True)
 async def top_posts(
     actor: Actor, hashtags: str, feeds: Feeds, per_tag: PerTag = 5, include_user: IncludeUser = True
 ) -> TopTags:

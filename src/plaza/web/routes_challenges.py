@@ -71,7 +71,7 @@ async def challenges(
     )
 
 
-@page.get("/challenges/for-you", access=USER)
+@page.get("/challenges/for-you", access=USER, limit_first=True)
 async def recommendations(request: Request, site: Site, recommender: Recommender) -> Response[str]:
     """List recommended challenge posts, each with its reason."""
     visitor = await site.visitors.from_request(request)

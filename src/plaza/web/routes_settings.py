@@ -121,7 +121,7 @@ async def change_password(
     return Response(status=303, headers=[*renewed.cookie, ("location", "/app/account?changed=password")])
 
 
-@page.get("/account/export", access=USER, media_type=JSON)
+@page.get("/account/export", access=USER, media_type=JSON, limit_first=True)
 async def export(request: Request, site: Site, exports: AccountExport) -> Response[bytes]:
     """Download all your data."""
     visitor = await site.visitors.from_request(request)

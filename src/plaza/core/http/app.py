@@ -173,13 +173,14 @@ class App:
         if self.limiter is None or bound.limit is None:
             return await self._run(request, bound, receive)
         name = await self.authorizer.limited_name(request, bound)
-        counted = self.limiter.take(bound.limit, name, request.address)
-        if not bound.safe:
-            request.limits = await counted
+        if not bound.safe or bound.route.limit_first:
+            request.limits = await self.limiter.take(bound.limit, name, request.address)
             return await self._run(request, bound, receive)
-        # A read too many does no harm, so a read does not wait for the limiter: its command is sent together with the
-        # handler's own, in one write, and its reply is awaited before the response.
-        limits = asyncio.ensure_future(counted)
+        # A read does not wait for the limiter: its command is sent together with the handler's own, in one write, and
+        # its reply is awaited before the response. Only the first read too many does its work: the process remembers
+        # the refusal.
+        self.limiter.require_not_refused(bound.limit, name, request.address)
+        limits = asyncio.ensure_future(self.limiter.take(bound.limit, name, request.address))
         try:
             return await self._run(request, bound, receive)
         finally:

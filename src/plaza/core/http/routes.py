@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     access: Required[Access]  # who may call it
     status: int  # of a successful response; 200
     limit: str | None  # the kind of rate limit it counts against; "read" for GET, else "write"
+    limit_first: bool  # a costly read: the rate limit is checked before the handler runs, not at the same time
     by_cookie: bool  # a page or its form: the session cookie identifies the caller, headers do not
     # An `Idempotency-Key` is honoured. "by_handler": the handler does it, because responses with tokens are not stored.
     idempotent: bool | Literal["by_handler"]
@@ -78,6 +79,7 @@ class Route:
     access: Access
     status: int = 200
     limit: str | None = None
+    limit_first: bool = False
     by_cookie: bool = False
     idempotent: bool | Literal["by_handler"] = False
     idempotency_scope: Callable[[Request], str] | None = None
