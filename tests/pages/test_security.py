@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyotp
 import pytest
 
+from plaza.accounts.second_factor import SecondFactors
 from plaza.app import Plaza, running
 from plaza.core.auth import Actor
 from plaza.core.rate_limits import POLICIES, Policy, Quota
@@ -219,6 +221,20 @@ async def test_a_wrong_password_keeps_the_username(guest: PageClient) -> None:
     response = await guest.submit("/app/sign-in", page="/app/sign-in", username="ana", password="wrong")
     assert response.status_code == 422
     assert 'value="ana"' in response.text
+
+
+async def test_sign_in_asks_for_the_code_of_a_second_factor(ana: PageClient, guest: PageClient, plaza: Plaza) -> None:
+    factors = plaza.get(SecondFactors)
+    totp = pyotp.TOTP((await factors.enrol(Actor("ana", "user"))).secret)
+    codes = await factors.confirm(Actor("ana", "user"), totp.now())
+    credentials = {"page": "/app/sign-in", "username": "ana", "password": "correct horse"}
+    assert 'name="code"' not in (await guest.get("/app/sign-in")).text
+    for code in ("", "000000", "1"):
+        refused = await guest.submit("/app/sign-in", **credentials, code=code)
+        assert refused.status_code == 422
+        assert 'name="code"' in refused.text, code
+    assert (await guest.submit("/app/sign-in", **credentials, code=codes[0])).status_code == 303
+    assert "Sign out" in (await guest.get("/app")).text
 
 
 async def test_forms_count_against_the_users_rate_limit(server: Server, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from plaza.web.security import is_same_origin, local_path
 LINE_FIELDS: Final = frozenset({"title", "link", "groups", "display_name"})
 TEXT_FIELDS: Final = frozenset({"content", "text", "bio", "links"})
 # A form with one of these is never shown again.
-SECRET_FIELDS: Final = frozenset({"password", "old", "new"})
+SECRET_FIELDS: Final = frozenset({"password", "old", "new", "code"})
 # How the sign-in form carries a draft in hidden fields.
 _PATH, _FIELD_PREFIX = "draft_path", "draft."
 

@@ -23,6 +23,7 @@ CSRF, NEXT, FORM_ID = "csrf", "next", "once"
 LABELS: Final = {
     "bio": "Bio",
     "category": "Category",
+    "code": "Code",
     "content": "Text",
     "display_name": "Display name",
     "duration": "Duration in days",

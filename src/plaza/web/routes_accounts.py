@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from plaza.core.domain import MfaRequired, WrongCode
 from plaza.core.errors import Conflict, Invalid, NotFound, PlazaError, TooFast, Unauthenticated
 from plaza.core.http.access import PUBLIC
 from plaza.core.http.request import Request
@@ -44,15 +45,19 @@ async def sign_in_page(request: Request, site: Site, next: str = HOME) -> Respon
 
 @page.post("/sign-in", access=PUBLIC, limit=None)  # attempts are limited per username
 async def submit_sign_in(request: Request, body: bytes, site: Site, user_sign_in: SignIn) -> Response[str]:
-    """Sign in with username and password."""
+    """Sign in with username, password and, if the account has a second factor, a code."""
     fields = forms.parse_form(body)
     next_path, draft = local_path(fields.get(forms.NEXT)), carried_draft(fields)
-    name, password = fields.get("username", ""), fields.get("password", "")
+    given = {"username": fields.get("username", ""), "password": fields.get("password", "")}
+    if fields.get("code"):
+        given["code"] = fields["code"]
     try:
-        login = forms.convert_fields({"username": name, "password": password}, Login)
+        login = forms.convert_fields(given, Login)
         visit = await user_sign_in.login(token_from(request), login, request.address)
     except (Unauthenticated, Invalid, TooFast) as error:
-        values = {"username": name, "problem": error.detail}
+        values = {"username": given["username"], "problem": error.detail, "needs_code": "code" in given}
+        if isinstance(error, MfaRequired | WrongCode):
+            values |= {"problem": f"{error.title}. Enter your password and a code.", "needs_code": True}
         return await sign_in.sign_in_page(request, site, next_path, status=_status(error), draft=draft, **values)
     visitor = await site.visitors.from_visit(request, visit)
     return sign_in.signed_in_response(request, site, visitor, next_path, draft)

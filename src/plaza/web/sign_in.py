@@ -27,6 +27,7 @@ async def sign_in_page(
     values: dict[str, Any] = {
         "username": "",
         "problem": "",
+        "needs_code": False,
         "hidden_fields": draft.hidden_fields() if draft else (),
         "accounts": await site.demo.accounts(visited_host(request)),
         **context,
