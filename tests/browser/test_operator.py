@@ -24,7 +24,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = ServerProcess(tmp_path_factory.mktemp("operator") / "var", PLAZA_DEMO="auto").wait_for("Ctrl-C stops it.")
     try:
         until(lambda: "town-hall" in server.get("/app/events", accept="text/html").text)
-        until(lambda: "moved in" in server.errors.read_text())
+        until(lambda: "demo_loaded" in server.errors.read_text())
         yield server.url
     finally:
         server.process.kill()
