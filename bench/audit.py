@@ -1,8 +1,8 @@
-"""How fast an audit is, and what it costs those beside it: `python -m bench audit`.
+"""Measures the audit's speed, and its effect on other clients: `python -m bench audit`.
 
-A million keys as the domains would have written them, audited whole by one process. A core is a core: what this process
-and Valkey burn is added up. Then a smaller keyspace is audited again and again beside callers who like and read, and
-their pace is compared with and without it, in turns.
+One process audits a million keys; the CPU time of this process and of Valkey are added. Then a smaller keyspace is
+audited repeatedly while other clients like and read, and their throughput is compared with and without the audit, in
+turns.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from plaza.social.engagements import Engagements
 from tests.servers import running_server
 
 KEYS = int(os.environ.get("BENCH_AUDIT_KEYS", "1000000"))
-SMALL = 50_000
-POSTS_EACH = 4  # per person, each with two likes
+SMALL_KEYS = 50_000
+POSTS_EACH = 4  # per user, each with two likes
 FOLLOWS_EACH = 3
-KEYS_EACH = 27  # what one person brings
-ROUNDS = 2  # of which the better counts: what else the machine does can only add
-CALLERS = 16
-SECONDS = 4.0
+KEYS_EACH = 27  # keys per user
+ROUNDS = 2  # the better one counts, because other load on the machine can only add
+CLIENTS = 16
+TURN_SECONDS = 4.0
 TURNS = 3
 
 Command = tuple[Any, ...]
 
 
-def person(i: int, people: int, now: int) -> Iterator[Command]:
-    """All keys of one person: profile, follows, posts with likes, an article, a session."""
-    name, created = f"person{i}", now - 40 * 86_400_000
-    others = [f"person{(i + n) % people}" for n in range(1, FOLLOWS_EACH + 1)]
-    fans = [f"person{(i - n) % people}" for n in range(1, FOLLOWS_EACH + 1)]
+def user_commands(i: int, users: int, now: int) -> Iterator[Command]:
+    """The commands that write all keys of one user: profile, follows, posts with likes, an article, a session."""
+    name, created = f"user{i}", now - 40 * 86_400_000
+    others = [f"user{(i + n) % users}" for n in range(1, FOLLOWS_EACH + 1)]
+    fans = [f"user{(i - n) % users}" for n in range(1, FOLLOWS_EACH + 1)]
     yield ("HSET", k.USER(name), "username", name, "role", "user", "created_at", created, "version", 1, "postCount",
            POSTS_EACH, "followerCount", FOLLOWS_EACH, "followingCount", FOLLOWS_EACH)  # fmt: skip
     yield ("ZADD", k.USERS_REGULAR(), created, name)
@@ -60,16 +60,16 @@ def person(i: int, people: int, now: int) -> Iterator[Command]:
     yield ("ZADD", k.USER_FOLLOWING_RECENT(name), *(part for one in others for part in (created, one)))
     yield ("ZADD", k.USER_FOLLOWERS_RECENT(name), *(part for one in fans for part in (created, one)))
     for n in range(POSTS_EACH):
-        yield from post(name, others[:2], str(UUID(int=i * POSTS_EACH + n + 1)), created + n)
+        yield from post_commands(name, others[:2], str(UUID(int=i * POSTS_EACH + n + 1)), created + n)
     yield ("HSET", k.USER_POINTS(name), "total", 6 * POSTS_EACH)
-    yield from article(name, i + 1, 1_700_000_000 + i)
+    yield from article_commands(name, i + 1, 1_700_000_000 + i)
     token = f"00000000-0000-4000-8000-{i:012X}"
     yield ("HSET", SESSION_STATE(token), "user", "", "since", 1_700_000_000, "seen", 1_700_000_000)
     yield ("HSET", s.CART(token), 1, 2)
     yield ("ZADD", RECENT_TOKENS(), 1_700_000_000, token)
 
 
-def post(name: str, likers: list[str], id: str, created: int) -> Iterator[Command]:
+def post_commands(name: str, likers: list[str], id: str, created: int) -> Iterator[Command]:
     yield ("HSET", k.POST(id), "id", id, "user_id", name, "username", name, "content", "Good morning #plaza",
            "created_at", created, "hashtags", "plaza", "likesCount", len(likers), "commentsCount", 0, "bookmarksCount",
            0, "user_version", 1, "avatar", "", "display_name", "", "user_role", "user")  # fmt: skip
@@ -83,7 +83,7 @@ def post(name: str, likers: list[str], id: str, created: int) -> Iterator[Comman
     yield ("HSET", k.USER_POINTS(name), id, 6)
 
 
-def article(name: str, id: int, at: int) -> Iterator[Command]:
+def article_commands(name: str, id: int, at: int) -> Iterator[Command]:
     member = f"article:{id}"
     yield ("HSET", a.ARTICLE(id), "title", "Title", "link", "https://example.com", "author", f"user:{name}", "time", at,
            "votes", 1)  # fmt: skip
@@ -97,14 +97,14 @@ def article(name: str, id: int, at: int) -> Iterator[Command]:
 
 
 async def fill(plaza: Plaza, keys: int) -> None:
-    people, now = keys // KEYS_EACH, plaza.core.clock.now_ms()
-    commands = (command for i in range(people) for command in person(i, people, now))
-    while some := list(islice(commands, 2_000)):
-        await plaza.core.valkey.batch(some)
+    users, now = keys // KEYS_EACH, plaza.core.clock.now_ms()
+    commands = (command for i in range(users) for command in user_commands(i, users, now))
+    while chunk := list(islice(commands, 2_000)):
+        await plaza.core.valkey.batch(chunk)
 
 
 @asynccontextmanager
-async def filled(keys: int) -> AsyncIterator[Plaza]:
+async def plaza_with_keys(keys: int) -> AsyncIterator[Plaza]:
     with running_server() as server, tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), valkey_url=server.url, rate_limits=False)
         async with running(settings) as plaza:
@@ -112,70 +112,71 @@ async def filled(keys: int) -> AsyncIterator[Plaza]:
             yield plaza
 
 
-async def burnt(plaza: Plaza) -> tuple[float, float]:
-    """CPU seconds of this process and of Valkey so far."""
+async def cpu_seconds(plaza: Plaza) -> tuple[float, float]:
+    """The CPU seconds of this process and of Valkey so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     info = await plaza.core.valkey.call("INFO", "cpu")
-    told = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-    return usage.ru_utime + usage.ru_stime, float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
+    statistics = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    return usage.ru_utime + usage.ru_stime, float(statistics["used_cpu_user"]) + float(statistics["used_cpu_sys"])
 
 
-async def whole() -> None:
+async def measure_speed() -> None:
     best: tuple[float, float, AuditReport] | None = None
-    async with filled(KEYS) as plaza:
+    async with plaza_with_keys(KEYS) as plaza:
         for _ in range(ROUNDS):
-            before = await burnt(plaza)
+            before = await cpu_seconds(plaza)
             report = await plaza.get(Audits).run()
-            after = await burnt(plaza)
+            after = await cpu_seconds(plaza)
             assert report.clean, report.groups
-            ours, theirs = after[0] - before[0], after[1] - before[1]
-            if best is None or ours + theirs < best[0] + best[1]:
-                best = ours, theirs, report
+            own_cpu, valkey_cpu = after[0] - before[0], after[1] - before[1]
+            if best is None or own_cpu + valkey_cpu < best[0] + best[1]:
+                best = own_cpu, valkey_cpu, report
     assert best is not None
-    ours, theirs, report = best
+    own_cpu, valkey_cpu, report = best
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rate = report.keys / report.seconds
     print(f"{report.keys:,} keys, {report.members:,} members in {report.seconds:.1f} s: {rate:,.0f} keys/s")
-    print(f"  CPU: {ours:.1f} s here, {theirs:.1f} s in Valkey: {report.keys / (ours + theirs):,.0f} keys/s per core,")
-    print(f"  a million keys in {1e6 * (ours + theirs) / report.keys:.0f} s of one core; {peak:.0f} MB at most here")
+    cpu = own_cpu + valkey_cpu
+    print(f"  CPU: {own_cpu:.1f} s here, {valkey_cpu:.1f} s in Valkey: {report.keys / cpu:,.0f} keys/s per core,")
+    print(f"  a million keys in {1e6 * cpu / report.keys:.0f} s of one core; {peak:.0f} MB peak memory here")
 
 
 async def traffic(plaza: Plaza, seconds: float) -> tuple[float, float]:
-    """Operations a second, and the 99th percentile of their time in ms."""
-    engagements, dice, times = plaza.get(Engagements), random.Random(1), list[float]()
+    """Operations per second, and their p99 in ms."""
+    engagements, rng, times = plaza.get(Engagements), random.Random(1), list[float]()
     until = time.perf_counter() + seconds
-    people = SMALL // KEYS_EACH
+    users = SMALL_KEYS // KEYS_EACH
 
-    async def caller() -> None:
+    async def client() -> None:
         while time.perf_counter() < until:
-            who, id = Actor(f"person{dice.randrange(people)}", "user"), str(UUID(int=dice.randrange(people) + 1))
-            began = time.perf_counter()
-            await (engagements.like(who, id) if dice.random() < 0.2 else engagements.posts.get(who, id))
-            times.append(time.perf_counter() - began)
+            user, id = Actor(f"user{rng.randrange(users)}", "user"), str(UUID(int=rng.randrange(users) + 1))
+            started = time.perf_counter()
+            await (engagements.like(user, id) if rng.random() < 0.2 else engagements.posts.get(user, id))
+            times.append(time.perf_counter() - started)
 
-    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
     return len(times) / seconds, sorted(times)[int(len(times) * 0.99)] * 1000
 
 
-async def beside() -> None:
-    """Callers in this process, the audit in another, as `plaza audit` beside a server would be."""
-    async with filled(SMALL) as plaza:
+async def measure_effect_on_clients() -> None:
+    """Clients run in this process and the audit in another, like `plaza audit` while a server runs."""
+    async with plaza_with_keys(SMALL_KEYS) as plaza:
         await traffic(plaza, 1.0)
         ratios, slow = [], []
         for _ in range(TURNS):
-            alone, p99_alone = await traffic(plaza, SECONDS)
+            alone, p99_alone = await traffic(plaza, TURN_SECONDS)
             command = (sys.executable, "-c", _AUDIT, plaza.core.settings.valkey_url)
             auditor = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
             assert auditor.stdout is not None
             await auditor.stdout.readline()
-            together, p99_together = await traffic(plaza, SECONDS)
-            auditor.send_signal(signal.SIGINT)  # so that it gives its lease back
+            together, p99_together = await traffic(plaza, TURN_SECONDS)
+            auditor.send_signal(signal.SIGINT)  # so that it releases its lease
             await auditor.wait()
             ratios.append(together / alone)
             slow.append(p99_together / p99_alone)
         turns = ", ".join(f"{ratio:.0%}" for ratio in ratios)
-        print(f"Beside an audit, callers do {sorted(ratios)[TURNS // 2]:.0%} of what they do alone (turns: {turns});")
-        print(f"  their 99th percentile is {sorted(slow)[TURNS // 2]:.1f} times as long")
+        print(f"During an audit, clients reach {sorted(ratios)[TURNS // 2]:.0%} of their throughput (turns: {turns});")
+        print(f"  their p99 is {sorted(slow)[TURNS // 2]:.1f} times as long")
 
 
 _AUDIT = """
@@ -188,7 +189,7 @@ from plaza.keyspace.audit import Audits
 async def main(url):
     with tempfile.TemporaryDirectory() as folder:
         async with running(Settings(data_dir=Path(folder), valkey_url=url)) as plaza:
-            print("go", flush=True)
+            print("started", flush=True)
             while True:
                 await plaza.get(Audits).run()
 
@@ -197,8 +198,8 @@ asyncio.run(main(sys.argv[1]))
 
 
 def main() -> None:
-    asyncio.run(whole())
-    asyncio.run(beside())
+    asyncio.run(measure_speed())
+    asyncio.run(measure_effect_on_clients())
 
 
 if __name__ == "__main__":

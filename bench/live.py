@@ -25,7 +25,7 @@ import psutil
 import redis
 import uvloop
 
-from bench.load import Caller, Measured, post, server
+from bench.load import LoadClient, Measured, post, server
 from bench.peers.live_servers import SECRET
 from plaza.core.auth import Auth
 from plaza.core.clock import ManualClock
@@ -64,7 +64,7 @@ async def load(port: int, requests: list[bytes]) -> None:
     share = len(requests) // CONNECTIONS
     callers = []
     for i in range(CONNECTIONS):
-        mine = Caller(itertools.cycle(requests[i * share : (i + 1) * share]), b"HTTP/1.1 200")
+        mine = LoadClient(itertools.cycle(requests[i * share : (i + 1) * share]), b"HTTP/1.1 200")
         _, caller = await loop.create_connection(lambda mine=mine: mine, "127.0.0.1", port)  # type: ignore[misc]
         callers.append(caller)
     for caller in callers:

@@ -1,4 +1,4 @@
-"""A load generator for HTTP/1.1 that costs little itself: one request, over and over, on many kept connections."""
+"""A cheap load generator for HTTP/1.1: repeats requests on many persistent connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Requests = bytes | Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a server process spent on some requests."""
+    """The time and CPU time that a server process spent on some requests."""
 
     requests: int
     seconds: float
@@ -36,12 +36,12 @@ class Measured:
         return self.requests / self.seconds
 
 
-class Caller(asyncio.Protocol):
-    """Sends a request, waits for the whole answer, and sends the next, until told to stop."""
+class LoadClient(asyncio.Protocol):
+    """Sends a request, waits for the complete response, and sends the next."""
 
     def __init__(self, requests: Iterator[bytes], expect: bytes) -> None:
         self.requests, self.expect = requests, expect
-        self.answers, self.left, self.buffer = 0, 0, b""
+        self.responses, self.left, self.buffer = 0, 0, b""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,15 +61,15 @@ class Caller(asyncio.Protocol):
         if len(self.buffer) < head + 4 + int(self.buffer[at : self.buffer.find(b"\r\n", at)]):
             return
         self.buffer = b""
-        self.answers += 1
-        if self.answers < self.left:
+        self.responses += 1
+        if self.responses < self.left:
             self.transport.write(next(self.requests))
         elif not self.done.done():
             self.done.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.done.done():
-            self.done.set_exception(error or ConnectionError("the server hung up"))
+            self.done.set_exception(error or ConnectionError("the server closed the connection"))
 
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
@@ -83,23 +83,23 @@ def request(method: str, path: str, body: bytes, *headers: str) -> bytes:
 
 
 async def load(port: int, request: Requests, expect: bytes, requests: int, connections: int = 64) -> None:
-    """Send one request over and over, or many in turn, shared out among the connections."""
+    """Send one request repeatedly, or several in turn, distributed over the connections."""
     turn = itertools.cycle([request] if isinstance(request, bytes) else request)
     loop = asyncio.get_running_loop()
-    callers = []
+    clients = []
     for _ in range(connections):
-        _, caller = await loop.create_connection(lambda: Caller(turn, expect), "127.0.0.1", port)
-        callers.append(caller)
-    for caller in callers:
-        caller.start(requests // connections)
-    await asyncio.gather(*(caller.done for caller in callers))
-    for caller in callers:
-        caller.transport.close()
+        _, client = await loop.create_connection(lambda: LoadClient(turn, expect), "127.0.0.1", port)
+        clients.append(client)
+    for client in clients:
+        client.start(requests // connections)
+    await asyncio.gather(*(client.done for client in clients))
+    for client in clients:
+        client.transport.close()
 
 
 @contextlib.contextmanager
 def server(*command: str) -> Iterator[tuple[int, psutil.Process]]:
-    """A server process that takes its port as last argument; gives the port and the process."""
+    """Start a server process that takes its port as last argument. Yields the port and the process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -118,9 +118,9 @@ def server(*command: str) -> Iterator[tuple[int, psutil.Process]]:
 
 
 def measure(port: int, process: psutil.Process, request: Requests, expect: bytes, requests: int) -> Measured:
-    """Load a server and see what its process spent."""
-    before, begun = process.cpu_times(), time.perf_counter()
+    """Load a server and measure its process."""
+    before, started = process.cpu_times(), time.perf_counter()
     uvloop.run(load(port, request, expect, requests))
     spent = process.cpu_times()
     cpu = spent.user + spent.system - before.user - before.system
-    return Measured(requests, time.perf_counter() - begun, cpu)
+    return Measured(requests, time.perf_counter() - started, cpu)

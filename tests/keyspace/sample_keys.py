@@ -1,7 +1,7 @@
-"""One key of every family in the catalogue, written by a plain client: what looks at the whole keyspace needs one.
+"""Writes one key of every declared family with a plain client, for tests of the whole keyspace.
 
-What a person called `ana` may not see holds a mark, and what nobody may another, so that any answer to her that has one
-is a leak, whatever the rule was that should have kept it.
+What the user `ana` may not read contains a mark, and secrets contain another. A response to her with a mark is a leak,
+whichever rule failed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ SECRET: Final = "not-for-anyone"
 POST: Final = "11111111-1111-4111-8111-111111111111"
 BANNED: Final = "22222222-2222-4222-8222-222222222222"
 
-# What ids look like. The first that fits the shape of a part stands for it, so a new family needs nothing here.
-_LIKELY: Final = (
+# Sample ids. The first that matches the shape of a part is used for it, so a new family needs no change here.
+_SAMPLE_IDS: Final = (
     "food",
     "5",
     POST,
@@ -45,26 +45,26 @@ def families() -> Iterator[Key]:
 
 def _id(part: str) -> str:
     shapes = {catalogue.shapes[part] for catalogue in catalogues() if part in catalogue.shapes}
-    fitting = [id for id in _LIKELY if all(re.fullmatch(shape, id) for shape in shapes)]
-    assert fitting, f"no id here is like a <{part}>: {shapes}"
-    return fitting[0]
+    matching = [id for id in _SAMPLE_IDS if all(re.fullmatch(shape, id) for shape in shapes)]
+    assert matching, f"no sample id matches <{part}>: {shapes}"
+    return matching[0]
 
 
 _ids: Final = {part: _id(part) for key in families() for part in key.parts}
 
 
 def parts_of(key: Key, **ids: str) -> tuple[str, ...]:
-    """Ids that fit a family; others than the usual ones by their part."""
+    """Ids for the parts of a family's name; `ids` overrides the sample ids."""
     return tuple(ids.get(part) or _ids[part] for part in key.parts)
 
 
 def is_open(access: KeyAccess, owner: str) -> bool:
-    """Whether ana may see what is marked so and is somebody's."""
+    """Whether ana may read a key of this access and owner."""
     return access is KeyAccess.PUBLIC or (access is KeyAccess.SELF and owner == "ana")
 
 
 async def write_all(client: Any) -> None:
-    """Every family for bob and for ana, and a banned post besides, with a comment on it."""
+    """Write every family for bob and for ana, and a banned post with a comment."""
     for key in families():
         for owner in ("bob", "ana") if "username" in key.parts else ("",):
             await _write(client, key, key(*parts_of(key, username=owner)), owner)
@@ -98,7 +98,7 @@ async def _write(client: Any, key: Key, name: str, owner: str, *, banned: bool =
 
 
 async def dump_all(client: Any) -> dict[str, Any]:
-    """All there is, as a plain client reads it."""
+    """All keys and their content."""
     found: dict[str, Any] = {}
     async for name in client.scan_iter(count=1000):
         kind = await client.type(name)

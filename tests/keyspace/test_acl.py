@@ -1,4 +1,4 @@
-"""The access rules that `plaza keys --acl` prints, held against Valkey's own judgement."""
+"""The ACL rules of `plaza keys --acl` allow what Plaza needs and no more, as judged by Valkey."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ READ: dict[str, list[Any]] = {
     "stream": ["TYPE"],
 }
 SOURCE = Path(__file__).parents[2] / "src" / "plaza"
-NASTY = ("me", "bob_liked_posts", "x_clgs_preference", "a.b-c", "u" * 30)
+AMBIGUOUS_USERNAMES = ("me", "bob_liked_posts", "x_clgs_preference", "a.b-c", "u" * 30)
 
 
 def names(key: Key, layout: Layout) -> set[str]:
-    """Names of a family, also of people whose own name looks like part of another."""
-    return {key.name(layout, *parts_of(key, username=name)) for name in NASTY}
+    """Names of a family, also for usernames that look like part of another name."""
+    return {key.name(layout, *parts_of(key, username=name)) for name in AMBIGUOUS_USERNAMES}
 
 
 @contextmanager
 def roles(node: redis.Redis, layout: Layout) -> Iterator[Any]:
-    """Asks Valkey whether a role may do something; the roles are there meanwhile."""
+    """Create the roles. Yields a function that asks Valkey whether a role may run a command."""
     for line in acl_lines(catalogues(), layout):
         _, name, *tokens = line.split(" ")
         node.execute_command("ACL", "SETUSER", name, *tokens)
@@ -60,9 +60,7 @@ def node(place: Server | Cluster) -> Iterator[redis.Redis]:
         yield client
 
 
-def test_roles_reach_the_keys_of_the_catalogue_and_the_reader_no_secret(
-    node: redis.Redis, place: Server | Cluster
-) -> None:
+def test_roles_access_declared_keys_and_the_reader_no_secret(node: redis.Redis, place: Server | Cluster) -> None:
     layout = Layout.BRACES if isinstance(place, Cluster) else Layout.PLAIN
     with roles(node, layout) as may:
         for key in families():
@@ -74,18 +72,18 @@ def test_roles_reach_the_keys_of_the_catalogue_and_the_reader_no_secret(
                 assert may("worker", command, name, *rest), name
                 assert not may("reader", "HSET", name, "f", "v")
         for role in ("service", "worker", "reader"):
-            for redis_client in ("other", "xuser:bob", "x:1:user:bob", "authx"):
-                assert not may(role, "GET", redis_client)
-                assert not may(role, "SET", redis_client, 1)
+            for undeclared in ("other", "xuser:bob", "x:1:user:bob", "authx"):
+                assert not may(role, "GET", undeclared)
+                assert not may(role, "SET", undeclared, 1)
 
 
-def test_roles_have_the_commands_they_need_and_none_that_harm(node: redis.Redis) -> None:
+def test_roles_have_the_commands_they_need_and_no_dangerous_ones(node: redis.Redis) -> None:
     with roles(node, Layout.PLAIN) as may:
-        harmful = [("FLUSHALL",), ("KEYS", "*"), ("CONFIG", "GET", "*"), ("SHUTDOWN",), ("DEBUG", "SLEEP", 1)]
-        harmful += [("ACL", "LIST"), ("REPLICAOF", "a", 1), ("MONITOR",), ("CLIENT", "KILL", "ID", 1), ("RANDOMKEY",)]
-        harmful += [("EVAL", "return 1", 0), ("PUBLISH", "a", "b"), ("FUNCTION", "FLUSH"), ("MODULE", "LIST")]
+        dangerous = [("FLUSHALL",), ("KEYS", "*"), ("CONFIG", "GET", "*"), ("SHUTDOWN",), ("DEBUG", "SLEEP", 1)]
+        dangerous += [("ACL", "LIST"), ("REPLICAOF", "a", 1), ("MONITOR",), ("CLIENT", "KILL", "ID", 1), ("RANDOMKEY",)]
+        dangerous += [("EVAL", "return 1", 0), ("PUBLISH", "a", "b"), ("FUNCTION", "FLUSH"), ("MODULE", "LIST")]
         for role in ("service", "worker", "reader"):
-            assert not any(may(role, *words) for words in harmful), role
+            assert not any(may(role, *words) for words in dangerous), role
             assert may(role, "PING")
         for words in (("SCAN", 0), ("XREADGROUP", "GROUP", "g", "c", "STREAMS", "events:posts", ">")):
             assert may("service", *words)
@@ -97,15 +95,15 @@ def test_roles_have_the_commands_they_need_and_none_that_harm(node: redis.Redis)
         assert not may("reader", "DUMP", "user:bob")
 
 
-def test_every_command_in_the_source_is_permitted_to_who_runs_it(node: redis.Redis) -> None:
-    """Also of jobs that run once a day, or only if a setting says so."""
+def test_every_command_in_the_source_is_allowed(node: redis.Redis) -> None:
+    """Also those of jobs that run rarely or depend on a setting."""
     known: dict[str, Any] = node.command()
     named = {name for path in SOURCE.rglob("*.py") for name in re.findall(r'call\(\s*"([A-Z]+)"', path.read_text())}
     named |= {name for path in SOURCE.rglob("*.lua") for name in re.findall(r"p?call\('([A-Z]+)'", path.read_text())}
-    whole = sorted(name for name in named if not known[name.lower()]["subcommands"])
-    assert {"BGREWRITEAOF", "ZADD", "HSET"} <= set(whole)
+    commands = sorted(name for name in named if not known[name.lower()]["subcommands"])
+    assert {"BGREWRITEAOF", "ZADD", "HSET"} <= set(commands)
     with roles(node, Layout.PLAIN) as may:
-        for name in whole:
+        for name in commands:
             words = [name, *["explore:feed"] * (abs(known[name.lower()]["arity"]) - 1)]
             assert may("service", *words), words
             assert may("worker", *words), words
@@ -116,7 +114,7 @@ def test_every_command_in_the_source_is_permitted_to_who_runs_it(node: redis.Red
 async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing it does is refused: Valkey's own log of refusals stays empty."""
+    """Valkey's ACL log stays empty."""
     file = tmp_path / "users.acl"
     lines = [line.replace(" reset off ", " reset on >secret ") for line in acl_lines(catalogues(), Layout.PLAIN)]
     file.write_text("\n".join(["user default on nopass ~* &* +@all", *lines]) + "\n")
@@ -126,12 +124,12 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
         monkeypatch.setenv("PLAZA_VALKEY_URL", as_worker.valkey_url)
         monkeypatch.setenv("PLAZA_DATA_DIR", str(tmp_path))
         async with running(settings) as plaza, running(as_worker) as other, client_of(plaza.app) as http:
-            work = [asyncio.create_task(some.worker.run()) for some in (plaza, other)]
-            await _live_a_little(http)
+            work = [asyncio.create_task(each.worker.run()) for each in (plaza, other)]
+            await _use_every_domain(http)
             await eventually(lambda: len(list(redis_client.scan_iter("job:*"))) >= 5)
-            for some in (plaza, other):
-                await some.get(DailyJob).run(rebuild_all=True)
-            assert await asyncio.to_thread(main, ["audit"]) in (0, 1)  # it could look; what it finds is its own affair
+            for each in (plaza, other):
+                await each.get(DailyJob).run(rebuild_all=True)
+            assert await asyncio.to_thread(main, ["audit"]) in (0, 1)  # it could run; its findings do not matter here
             assert await asyncio.to_thread(main, ["keys", "--memory"]) == 0
             for task in work:
                 task.cancel()
@@ -145,23 +143,24 @@ async def test_plaza_runs_as_service_and_worker_from_an_acl_file(
                 reader.hgetall("auth:ana")
 
 
-async def _live_a_little(http: Any) -> None:
-    """Something of every domain, by its routes."""
+async def _use_every_domain(http: Any) -> None:
+    """Call some routes of every domain."""
     ana = {"username": "ana", "password": "correct horse"}
     token = (await http.post("/auth/register", json=ana)).json()["access_token"]
-    hers = {"authorization": f"Bearer {token}"}
-    post = (await http.post("/posts", json={"content": "hello #tea"}, headers=hers)).json()["id"]
-    asked = [
-        await http.post(f"/posts/{post}/like", headers=hers),
-        await http.post(f"/posts/{post}/comments", json={"content": "me too"}, headers=hers),
-        await http.get("/feed/following", headers=hers),
-        await http.get("/feed/hashtag/tea/ranked", headers=hers),
-        await http.post("/articles", json={"title": "T", "link": "https://a.example", "groups": ["x"]}, headers=hers),
+    headers = {"authorization": f"Bearer {token}"}
+    post = (await http.post("/posts", json={"content": "hello #tea"}, headers=headers)).json()["id"]
+    article = {"title": "T", "link": "https://a.example", "groups": ["x"]}
+    responses = [
+        await http.post(f"/posts/{post}/like", headers=headers),
+        await http.post(f"/posts/{post}/comments", json={"content": "me too"}, headers=headers),
+        await http.get("/feed/following", headers=headers),
+        await http.get("/feed/hashtag/tea/ranked", headers=headers),
+        await http.post("/articles", json=article, headers=headers),
         await http.get("/groups/x/articles"),
-        await http.post("/analytics/events/e/heartbeat", json={"location": "hall"}, headers=hers),
+        await http.post("/analytics/events/e/heartbeat", json={"location": "hall"}, headers=headers),
         await http.post("/shop/login", json=ana),
         await http.get("/shop/cart"),
-        await http.post("/pipeline", json=[["HGETALL", "user:me"], ["HSET", "user:me", "a", "b"]], headers=hers),
-        await http.get("/challenges/recommendations", headers=hers),
+        await http.post("/pipeline", json=[["HGETALL", "user:me"], ["HSET", "user:me", "a", "b"]], headers=headers),
+        await http.get("/challenges/recommendations", headers=headers),
     ]
-    assert [answer.status_code for answer in asked if answer.status_code >= 300] == []
+    assert [response.status_code for response in responses if response.status_code >= 300] == []

@@ -1,4 +1,4 @@
-"""Somebody else wrote another type where Plaza has a key: who asks, who runs it and who measures it are told."""
+"""A key of the wrong type is reported in the response, in the log and in the metrics."""
 
 from __future__ import annotations
 
@@ -50,59 +50,59 @@ def logged_keys(logs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [line for line in logs if line["event"] == "key_wrong_type"]
 
 
-async def breaks(redis_client: Any, name: str) -> None:
+async def overwrite(redis_client: Any, name: str) -> None:
     await redis_client.delete(name)
-    await redis_client.set(name, "not what it should be")
+    await redis_client.set(name, "another type")
 
 
-async def test_a_damaged_key_is_told_by_its_family_logged_by_its_name_once_and_counted(
+async def test_a_wrong_type_is_returned_by_family_logged_once_by_name_and_counted(
     ana: httpx.AsyncClient, redis_client: Any
 ) -> None:
     id = (await ana.post("/posts", json={"content": "hello #tea"})).json()["id"]
-    await breaks(redis_client, POST_LIKES(id))
+    await overwrite(redis_client, POST_LIKES(id))
     before = wrong_type_count("post:<post>:likes")
     with capture_logs() as logs:
         for _ in range(2):
-            told = is_problem(await ana.post(f"/posts/{id}/like"), 500, "damaged_key")
-    assert told["family"] == "post:<post>:likes"
-    assert "`plaza audit`" in told["detail"]
-    assert id not in str({**told, "request_id": ""})
+            problem = is_problem(await ana.post(f"/posts/{id}/like"), 500, "damaged_key")
+    assert problem["family"] == "post:<post>:likes"
+    assert "`plaza audit`" in problem["detail"]
+    assert id not in str({**problem, "request_id": ""})
     assert [(line["key"], line["should_be"], line["found"]) for line in logged_keys(logs)] == [
         (POST_LIKES(id), "set", "string")
     ]
     assert wrong_type_count("post:<post>:likes") == before + 2
 
 
-async def test_a_key_that_a_request_does_not_name_is_found_too(ana: httpx.AsyncClient, redis_client: Any) -> None:
-    """On one server a function reaches `explore:feed` by itself; a list asks for it, in a batch of its own."""
-    await breaks(redis_client, EXPLORE_FEED())
+async def test_a_key_that_the_request_does_not_name_is_found_too(ana: httpx.AsyncClient, redis_client: Any) -> None:
+    """On one server a Lua function reads `explore:feed` by itself; a list reads it in a batch of its own."""
+    await overwrite(redis_client, EXPLORE_FEED())
     assert is_problem(await ana.get("/feed/explore"), 500, "damaged_key")["family"] == "explore:feed"
-    if not ana_is_on_a_cluster(redis_client):
-        told = is_problem(await ana.post("/posts", json={"content": "hello"}), 500, "damaged_key")
-        assert told["family"] == "explore:feed"
+    if not is_cluster(redis_client):
+        problem = is_problem(await ana.post("/posts", json={"content": "hello"}), 500, "damaged_key")
+        assert problem["family"] == "explore:feed"
     assert (await ana.get("/app")).status_code == 500
     assert (await ana.get("/articles")).status_code == 200
 
 
-def ana_is_on_a_cluster(redis_client: Any) -> bool:
+def is_cluster(redis_client: Any) -> bool:
     return type(redis_client).__name__ == "RedisCluster"
 
 
 @on_one_server
-async def test_what_opens_a_session_is_in_no_log(ana: httpx.AsyncClient, redis_client: Any) -> None:
+async def test_session_tokens_are_not_logged(ana: httpx.AsyncClient, redis_client: Any) -> None:
     token = (await ana.post("/shop/session")).cookies["plaza"]
-    await breaks(redis_client, CART(token))
+    await overwrite(redis_client, CART(token))
     with capture_logs() as logs:
-        told = is_problem(await ana.get("/shop/cart"), 500, "damaged_key")
-    assert told["family"] == "cart:<token>"
+        problem = is_problem(await ana.get("/shop/cart"), 500, "damaged_key")
+    assert problem["family"] == "cart:<token>"
     assert [line["key"] for line in logged_keys(logs)] == ["cart:<token>"]
-    assert token not in str(logs) + str(told)
+    assert token not in str(logs) + str(problem)
     assert await redis_client.exists(SESSION_STATE(token))
 
 
-async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.AsyncClient, redis_client: Any) -> None:
+async def test_one_damaged_post_does_not_remove_others_from_a_list(ana: httpx.AsyncClient, redis_client: Any) -> None:
     ids = [(await ana.post("/posts", json={"content": f"post {i}"})).json()["id"] for i in range(3)]
-    await breaks(redis_client, POST(ids[1]))
+    await overwrite(redis_client, POST(ids[1]))
     with capture_logs() as logs:
         for path in ("/feed/explore", "/users/ana/posts"):
             listed = (await ana.get(path)).json()["posts"]
@@ -113,14 +113,14 @@ async def test_one_damaged_post_does_not_take_the_others_from_a_list(ana: httpx.
 
 
 @on_one_server
-async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaza: Plaza, redis_client: Any) -> None:
-    await breaks(redis_client, EXPLORE_FEED())
+async def test_a_job_names_the_damaged_key_without_a_traceback(plaza: Plaza, redis_client: Any) -> None:
+    await overwrite(redis_client, EXPLORE_FEED())
 
-    async def look(_: object) -> None:
+    async def read(_: object) -> None:
         await plaza.core.valkey.call("ZCARD", EXPLORE_FEED())
 
     worker = Worker(
-        plaza.core.functions, [Timer("test.look", 3600, look)], explain=plaza.get(wrong_type.WrongTypeReporter).explain
+        plaza.core.functions, [Timer("test.read", 3600, read)], explain=plaza.get(wrong_type.WrongTypeReporter).explain
     )
     with capture_logs() as logs:
         running = asyncio.create_task(worker.run())
@@ -133,7 +133,7 @@ async def test_a_job_that_meets_a_damaged_key_says_which_and_shows_no_trace(plaz
 
 
 @on_one_server
-async def test_rights_that_an_operator_took_away_are_a_503_and_one_line(
+async def test_a_removed_permission_is_a_503_response_and_one_log_line(
     ana: httpx.AsyncClient, redis_client: Any
 ) -> None:
     await redis_client.execute_command("ACL", "SETUSER", "default", "-fcall")
