@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.social import keys as k
-from plaza.social.model import Profile
+from plaza.social.model import PostEdit, Profile
 from tests.social.conftest import Social
 
 
@@ -174,3 +175,46 @@ async def test_deleting_a_post_deletes_likes_that_only_another_service_knows(
     await redis_client.sadd(k.POST_LIKES(id), *(f"u{n}" for n in range(250)))
     await social.posts.delete(bob, id)
     assert not await redis_client.exists(k.POST_LIKES(id))
+
+
+async def write_documented_post(redis_client: Any, author: str, content: str, at: int, tags: list[str]) -> str:
+    """Write a post with exactly the documented fields and keys."""
+    id = str(uuid.uuid4())
+    fields = {"id": id, "user_id": author, "content": content, "media_url": "", "created_at": at}
+    fields |= {"username": author, "avatar": "", "display_name": "", "user_role": "user"}
+    fields |= {"likesCount": 0, "commentsCount": 0, "bookmarksCount": 0}
+    await redis_client.hset(k.POST(id), mapping=fields)
+    await redis_client.zadd(k.USER_POSTS(author), {id: at})
+    await redis_client.zadd(k.EXPLORE_FEED(), {id: at})
+    for tag in tags:
+        await redis_client.zadd(k.HASHTAG_POSTS(tag), {id: at})
+        await redis_client.zadd(k.HASHTAG_RANKED(tag), {id: 0})
+    await redis_client.hincrby(k.USER(author), "postCount", 1)
+    return id
+
+
+async def test_the_hashtags_of_a_post_of_another_service_are_those_of_its_text(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    tags, content = ["tea", "été", "привет"], "#Tea #ÉTÉ, no#tag #ПРИВЕТ… http://x/#y"
+    id = await write_documented_post(redis_client, "bob", content, social.clock.now_ms(), tags)
+    assert (await social.posts.get(ana, id)).hashtags == tags
+    await social.engagements.like(ana, id)
+    for tag in tags:
+        assert await redis_client.zscore(k.HASHTAG_RANKED(tag), id) == 3, tag
+    assert await redis_client.hexists(k.POST(id), "hashtags") == 0, "the documented hash stays as it was"
+    await social.functions.run("social_repair_post", [k.POST(id)], social.clock.now_ms(), id)
+    assert await redis_client.zscore(k.HASHTAG_POSTS("tea"), id) is not None
+    await social.posts.edit(bob, id, PostEdit("#coffee"))
+    assert await redis_client.zscore(k.HASHTAG_POSTS("tea"), id) is None
+    await social.posts.delete(bob, id)
+    assert await redis_client.zscore(k.HASHTAG_POSTS("coffee"), id) is None
+
+
+async def test_a_post_stays_under_a_hashtag_that_only_another_service_gave_it(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    id = await write_documented_post(redis_client, "bob", "no tag here", social.clock.now_ms(), ["tea"])
+    await social.functions.run("social_repair_tagged", [k.POST(id)], social.clock.now_ms(), id, "tea")
+    assert await redis_client.zscore(k.HASHTAG_POSTS("tea"), id) is not None
+    assert [item.post.id for item in (await social.feeds.hashtag(ana, "tea", Page())).items] == [id]

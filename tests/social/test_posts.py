@@ -312,3 +312,14 @@ async def test_a_thousand_things_at_once_leave_every_counter_true(social: Social
     for _ in range(5):
         await asyncio.gather(*(something() for _ in range(200)))
     await true()
+
+
+async def test_a_hashtag_of_the_list_stays_when_the_text_loses_it(social: Social, ana: Actor, true: Any) -> None:
+    post = await social.posts.create(ana, NewPost("off to #Paris", hashtags=["paris", "été"]))
+    edited = await social.posts.edit(ana, post.id, PostEdit("off to Rome"))
+    assert set(edited.hashtags) == {"paris", "été"}
+    again = await social.posts.edit(ana, post.id, PostEdit("#été and #rome"))
+    assert set(again.hashtags) == {"été", "rome", "paris"}
+    last = await social.posts.edit(ana, post.id, PostEdit("nothing"))
+    assert set(last.hashtags) == {"paris", "été"}
+    await true()

@@ -13,6 +13,7 @@ from plaza.core.keyspace import Key
 from plaza.core.number_parsing import parse_int
 from plaza.core.tokens import ROLES
 from plaza.social import keys as k
+from plaza.social.hashtags import MAX_TAGS, tags_in
 from plaza.social.model import RANKED_MS, points, score
 
 # A stored score may be off by 2%. The rest allows for clock differences and the time between read and check.
@@ -38,19 +39,30 @@ REPAIR_OWNERS = {
     "commented": k.COMMENT,
 }
 
-_POST_FIELDS = ("user_id", "created_at", "hashtags", "banned", "likesCount", "commentsCount", "bookmarksCount")
+_POST_FIELDS = (
+    "user_id",
+    "created_at",
+    "content",
+    "hashtags",
+    "banned",
+    "likesCount",
+    "commentsCount",
+    "bookmarksCount",
+)
 
 
 class PostState:
     """The fields of a post that the invariants compare."""
 
-    __slots__ = ("author", "created", "points", "shown", "tags")
+    __slots__ = ("author", "created", "has_tags_field", "points", "shown", "tags")
 
     def __init__(self, values: Sequence[str | None]) -> None:
-        author, created, tags, banned, *counts = values
+        author, created, content, tags, banned, *counts = values
         self.author = author
         self.created = parse_int(created, None)  # None if another service left it out
-        self.tags = [tag for tag in (tags or "").split(",") if tag]
+        # A post that another service wrote has no `hashtags`: its tags are those of the text and the hashtag keys.
+        self.has_tags_field = tags is not None
+        self.tags = tags_in(content or "")[:MAX_TAGS] if tags is None else [tag for tag in tags.split(",") if tag]
         self.shown = banned is None
         likes, comments, bookmarks = map(parse_int, counts)
         self.points = points(likes, comments, bookmarks)
@@ -94,7 +106,7 @@ def _explored(entry: Entry, post: PostState) -> str | None:
 
 
 def _tagged(entry: Entry, post: PostState) -> str | None:
-    if entry.parts[0] not in post.tags:
+    if post.has_tags_field and entry.parts[0] not in post.tags:
         return f"has {entry.member}, which does not have the hashtag"
     return _explored(entry, post)
 
@@ -120,7 +132,7 @@ def _ranked(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     post, due = PostState(replies[0]), replies[1]
     if post.author is None:
         return f"has {entry.member}, which does not exist"
-    if not post.shown or entry.parts[0] not in post.tags:
+    if not post.shown or (post.has_tags_field and entry.parts[0] not in post.tags):
         return f"has {entry.member}, which is banned or does not have the hashtag"
     if due is not None and float(due) <= now:
         return None  # due: a worker will rescore it

@@ -355,6 +355,11 @@ POST = Key(
         HashField("created_at", f"creation time, {MS}", value_regex="<ms>", required=True),
         HashField("edited_at", f"time of the last edit, {MS}; absent if never edited", value_regex="<ms>"),
         HashField("hashtags", "hashtags, lower case, separated by commas", value_regex=r"[^\s{}:#]*"),
+        HashField(
+            "listed_hashtags",
+            "hashtags of the list that are also in the text, separated by commas; absent if none",
+            value_regex=r"[^\s{}:#]+",
+        ),
         HashField("username", "the author's username", value_regex="<username>", required=True),
         HashField("avatar", "the author's avatar"),
         HashField("display_name", "the author's display name"),

@@ -8,7 +8,7 @@ from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_
 from plaza.social.keys import CATALOGUE
 from plaza.social.model import BOOKMARK_POINTS, COMMENT_POINTS, HOUR_MS, LIKE_POINTS, RANKED_MS
 
-_NOUNS = ("users", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
+_NOUNS = ("users", "hashtags", "post_projections", "posts", "bulk_import", "feeds", "renaming", "repair")
 
 _CONSTANTS: dict[str, int] = {
     "HOUR_MS": HOUR_MS,

@@ -13,7 +13,7 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Pagination
 from plaza.core.tokens import ROLES, Role
 from plaza.core.validation_messages import described_pattern
-from plaza.social.hashtags import MAX_TAG_CHARACTERS
+from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS, tags_in
 from plaza.social.keys import PRIVATE, UUID
 
 # Line breaks and tabs are allowed in longer texts. `\Z`, because `$` accepts a line break at the end.
@@ -377,7 +377,7 @@ def post_from_values(values: Sequence[str | None], id: str, *, liked: bool, book
         user_role=role if role in ROLES else "user",
         content=content or "",
         media_url=media or None,
-        hashtags=tags.split(",") if tags else [],
+        hashtags=tags_in(content or "")[:MAX_TAGS] if tags is None else [tag for tag in tags.split(",") if tag],
         created_at=parse_int(created),
         likesCount=parse_int(likes),
         commentsCount=parse_int(comments),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import Forbidden, NotFound
 from plaza.core.functions import Functions
 from plaza.core.sequences import pairs_to_dict
-from plaza.social.hashtags import all_tags, tags_in
+from plaza.social.hashtags import all_tags, normalize_tag, tags_in
 from plaza.social.keys import (
     POST,
     POST_BOOKMARKS,
@@ -67,6 +67,7 @@ class Posts:
             [POST(id), *author_keys],
             id, actor.name, new.content, new.media_url or "", ",".join(tags), now, now, *profile,
         )  # fmt: skip
+        await self.store_listed_tags(id, new.content, new.hashtags)
         if len(reply) > 3:  # an earlier run of the operation created it
             return post_from_hash(pairs_to_dict(reply), id, liked=False, bookmarked=False)
         avatar, display_name, role = reply
@@ -89,16 +90,31 @@ class Posts:
 
     async def edit(self, actor: Actor, id: str, edit: PostEdit) -> Post:
         """Change the text of the caller's post; the old text is kept, tags follow the new one. Three round trips."""
-        content, hashtags = await self.valkey.call("HMGET", POST(id), "content", "hashtags")
+        content, hashtags, also_listed = await self.valkey.call(
+            "HMGET", POST(id), "content", "hashtags", "listed_hashtags"
+        )
         if content is None:
             raise no_post(id)
-        in_text = set(tags_in(content))
-        listed = [tag for tag in (hashtags or "").split(",") if tag and tag not in in_text]
+        in_text = {*tags_in(content)} - {*_split(also_listed)}
+        listed = [tag for tag in _split(hashtags) if tag not in in_text]
         tags = all_tags(edit.content, listed)
         keys, args = [POST(id), POST_EDITS(id)], (id, actor.name, edit.content, ",".join(tags), self.clock.now_ms())
         async with self._hide_forbidden(actor, id):
             reply = await self.functions.run("social_edit_post", keys, *args)
+        await self.store_listed_tags(id, edit.content, listed, replace=also_listed is not None)
         return await self._with_flags(actor, id, pairs_to_dict(reply))
+
+    async def store_listed_tags(self, id: str, content: str, listed: Sequence[str], *, replace: bool = False) -> None:
+        """Store which tags of the list are also in the text, so that they stay when the text is edited.
+
+        One round trip, and only if there are any, which is rare.
+        """
+        in_text = set(tags_in(content))
+        both = [tag for tag in map(normalize_tag, listed) if tag in in_text]
+        if both:
+            await self.valkey.call("HSET", POST(id), "listed_hashtags", ",".join(dict.fromkeys(both)))
+        elif replace:
+            await self.valkey.call("HDEL", POST(id), "listed_hashtags")
 
     async def delete(self, actor: Actor, id: str) -> DeletionResult:
         """Delete a post. Its likes, bookmarks and comments are deleted in batches of 100, one round trip each."""
@@ -176,6 +192,10 @@ class Posts:
 def new_id(operation: str | None) -> str:
     """Return a UUID: random, or the same one for every run of an operation."""
     return str(uuid.UUID(hex=operation, version=4) if operation else uuid.uuid4())
+
+
+def _split(tags: str | None) -> list[str]:
+    return [tag for tag in (tags or "").split(",") if tag]
 
 
 def no_post(id: str) -> NotFound:

@@ -188,6 +188,8 @@ class Sync:
             [k.POST(id), k.POST_EDITS(id), k.POST_LIKES(id), k.POST_BOOKMARKS(id), k.POST_COMMENTS(id), *author],
             id, record.username, record.content, record.media_url or "", ",".join(tags), created, now, *style,
         )  # fmt: skip
+        if status != "unchanged":
+            await self.posts.store_listed_tags(id, record.content, record.hashtags, replace=status == "updated")
         return status
 
     async def _created(self, record: PostRecord) -> str:

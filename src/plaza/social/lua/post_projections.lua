@@ -5,12 +5,6 @@
 -- leaves time for the worker.
 local RESCORE_MS = 54000
 
-local function split(joined)
-  local parts = {}
-  for part in string.gmatch(joined or '', '[^,]+') do parts[#parts + 1] = part end
-  return parts
-end
-
 -- On one server the projections of one command all use the same state of the post, so it is read once. A command that
 -- changes the post calls project_engagement() or project_everything(), which drop the cached state. On a cluster a
 -- projection may be computed again at any time, so nothing is cached.
@@ -19,7 +13,8 @@ local cached_states = {}
 -- Returns the state from the values of a post's fields, in the order of post_state, and caches it.
 local function cache_state(id, f)
   local state = {
-    author = f[1], created = math.floor(finite(f[2], 0)), dated = finite(f[2], nil) ~= nil, hashtags = f[3] or '', tags = split(f[3]), shown = not f[4],
+    author = f[1], created = math.floor(finite(f[2], 0)), dated = finite(f[2], nil) ~= nil, shown = not f[4],
+    tags = f[3] and split(f[3]) or tags_in(redis.call('HGET', key.post(id), 'content')), has_tags_field = f[3] ~= false,
     points = math.floor(finite(f[5], 0)) * LIKE_POINTS + math.floor(finite(f[6], 0)) * COMMENT_POINTS
       + math.floor(finite(f[7], 0)) * BOOKMARK_POINTS,
     version = finite(f[8], 0),
@@ -70,8 +65,12 @@ local function has_tag(post, tag)
   return false
 end
 
+-- Without the field `hashtags`, another service may have listed the post under a tag that is not in its text: it stays.
 projection('tagged', function(id, tag)
   local post = post_state(id)
+  if post and post.shown and not post.has_tags_field and not has_tag(post, tag) then
+    return {'ZADD', key.hashtag_posts(tag), 'XX', post.created, id}
+  end
   if post and post.shown and has_tag(post, tag) then return add_by_time(key.hashtag_posts(tag), post, id) end
   return {'ZREM', key.hashtag_posts(tag), id}
 end)
@@ -79,6 +78,9 @@ end)
 projection('ranked', function(id, tag, at)
   local post = post_state(id)
   at = tonumber(at)
+  if post and post.shown and not post.has_tags_field and not has_tag(post, tag) then
+    return {'ZADD', key.hashtag_ranked(tag), 'XX', engagement_score(post.points, post.created, at), id}
+  end
   if is_ranked(post, at) and has_tag(post, tag) then
     return {'ZADD', key.hashtag_ranked(tag), engagement_score(post.points, post.created, at), id}
   end
@@ -91,7 +93,7 @@ projection('due', function(id, at)
   at = tonumber(at)
   if not is_ranked(post, at) then return {{'ZREM', key.ranking_due(), id}, {'HDEL', key.ranking_posts(), id}} end
   return {
-    {'HSET', key.ranking_posts(), id, text(post.created) .. '|' .. text(post.points) .. '|' .. post.hashtags},
+    {'HSET', key.ranking_posts(), id, text(post.created) .. '|' .. text(post.points) .. '|' .. table.concat(post.tags, ',')},
     {'ZADD', key.ranking_due(), math.floor(next_due(post.points, post.created, at)), id},
   }
 end, 1)
@@ -101,10 +103,6 @@ projection('pointed', function(id, author)
   local counted = post and post.author == author and post.shown and post.points or 0
   return perform('update_points', {key.user(author), key.user_points(author)}, {author, id, counted})
 end)
-
-local function tags_of(post)
-  return split(redis.call('HGET', post, 'hashtags'))
-end
 
 local function project_ranks(id, tags, at)
   for _, tag in ipairs(tags) do project('ranked', id, tag, at) end

@@ -94,16 +94,16 @@ end)
 -- Returns the author and the tags of a visible post; fails if it is missing, banned or hidden by a block.
 -- Sync (`from`) may also write to a banned post.
 local function require_post(post, blocked, blocked_by, from)
-  local author, banned, tags = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags'))
+  local author, banned = unpack(redis.call('HMGET', post, 'user_id', 'banned'))
   local hidden = author and blocked
     and (redis.call('ZSCORE', blocked, author) or redis.call('ZSCORE', blocked_by, author))
   if not author or (banned and not from) or hidden then fail('not_found', 'No post has this id.') end
-  return author, split(tags)
+  return author, tags_of(post)
 end
 
 -- Changes the text and the tags of a post and keeps the old ones. Returns false if nothing changed.
 local function rewrite_post(post, edits, id, author, content, tags, at)
-  local before, old_tags = unpack(redis.call('HMGET', post, 'content', 'hashtags'))
+  local before, old_tags = redis.call('HGET', post, 'content'), table.concat(tags_of(post), ',')
   if before == content and old_tags == tags then return false end
   redis.call('RPUSH', edits, cjson.encode({content = before, hashtags = old_tags, ['until'] = tonumber(at)}))
   redis.call('HSET', post, 'content', content, 'hashtags', tags, 'edited_at', at)
@@ -159,7 +159,7 @@ end)
 -- KEYS post   ARGV id, admin ('' ends it), now   Reply the post
 command('ban_post', function(keys, args)
   local post, id, by, at = keys[1], args[1], args[2], args[3]
-  local author, banned, tags, created = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'hashtags', 'created_at'))
+  local author, banned, created = unpack(redis.call('HMGET', post, 'user_id', 'banned', 'created_at'))
   if not author then fail('not_found', 'No post has this id.') end
   if by ~= '' and not banned then
     redis.call('HSET', post, 'banned', 'true', 'banned_at', at, 'banned_by', by)
@@ -169,7 +169,7 @@ command('ban_post', function(keys, args)
   else
     return redis.call('HGETALL', post)
   end
-  project_everything(id, author, split(tags), at)
+  project_everything(id, author, tags_of(post), at)
   return redis.call('HGETALL', post)
 end)
 
@@ -407,11 +407,11 @@ end
 command('delete_post', function(keys, args)
   local post, likes, likes_recent, bookmarks, comments, comments_recent, edits = unpack(keys)
   local id, who, at = args[1], args[2], args[3]
-  local author, tags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
+  local author, tags = redis.call('HGET', post, 'user_id'), tags_of(post)
   if author and who ~= '' and who ~= author then fail('forbidden', 'Only its author or an admin can delete a post.') end
   if author then
     redis.call('DEL', post, edits)
-    project_everything(id, author, split(tags), at)
+    project_everything(id, author, tags, at)
     project('authored', id, author)
     project('unpushed', id)
   end

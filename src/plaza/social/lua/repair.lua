@@ -162,10 +162,10 @@ end
 -- repair_post: counters, feeds, ranks and sums of a post; deletes what is left of a deleted one.   post
 command('repair_post', function(keys, args)
   local post, at, id = keys[1], args[1], args[2]
-  local author, tags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
+  local author = redis.call('HGET', post, 'user_id')
   if author then
     repair_counters(post, id)
-    project_everything(id, author, split(tags), at)
+    project_everything(id, author, tags_of(post), at)
     project('authored', id, author)
     return
   end
@@ -194,7 +194,7 @@ end)
 command('repair_like', function(keys, args)
   local post, at, id, name = keys[1], unpack(args)
   local likes, recent = key.post_likes(id), key.post_likes_recent(id)
-  local author, tags = unpack(redis.call('HMGET', post, 'user_id', 'hashtags'))
+  local author = redis.call('HGET', post, 'user_id')
   if not author then redis.call('SREM', likes, name) end
   if redis.call('SISMEMBER', likes, name) == 0 then
     redis.call('ZREM', recent, name)
@@ -204,7 +204,7 @@ command('repair_like', function(keys, args)
   project('liking', id, name)
   if author then
     redis.call('HSET', post, 'likesCount', redis.call('SCARD', likes))
-    project_engagement(id, author, split(tags), at)
+    project_engagement(id, author, tags_of(post), at)
   end
 end)
 
