@@ -1,6 +1,6 @@
-"""`python -m bench` runs every bench, `python -m bench wire http` those named.
+"""`python -m bench` runs every benchmark, `python -m bench connection http` only these.
 
-A bench is a module of this package with a `main`; the others are what benches share.
+A benchmark is a module of this package with a `main`; the other modules are helpers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def main(names: list[str]) -> None:
     known = [module.name for module in pkgutil.iter_modules(bench.__path__) if module.name != "__main__"]
     for name in names or known:
         if name not in known:
-            raise SystemExit(f"There is no bench {name!r}; there are {', '.join(known)}.")
+            raise SystemExit(f"Unknown benchmark {name!r}. Choose from {', '.join(known)}.")
         run = getattr(import_module(f"bench.{name}"), "main", None)
         if run is not None:
             run()

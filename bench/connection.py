@@ -1,7 +1,7 @@
-"""Our connection beside redis-py (asyncio, hiredis) and valkey-glide: `python -m bench connection`.
+"""Compares our connection with redis-py (asyncio, hiredis) and valkey-glide: `python -m bench connection`.
 
-One server, one loop (uvloop), 64 callers. `page` is what a list costs: the ids of a page in one round trip, then the
-twenty hashes they name in a second.
+One server, one loop (uvloop), 64 callers. `page` is a list: the ids of a page in one round trip, then their twenty
+hashes in a second one.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ async def redis_page(client: Any) -> list[Any]:
     async with client.pipeline(transaction=False) as pipe:
         for i in ids:
             pipe.hgetall(f"post:{i}")
-        answers: list[Any] = await pipe.execute()
-    return answers
+        replies: list[Any] = await pipe.execute()
+    return replies
 
 
 async def glide_page(client: GlideClient) -> list[Any]:
@@ -51,15 +51,15 @@ async def glide_page(client: GlideClient) -> list[Any]:
     return await client.exec(batch, raise_on_error=True) or []
 
 
-async def of_valkey(server: Server, operation: Operation, count: int) -> str:
-    """What the server itself spends: no client can be faster than that."""
+async def server_cpu(server: Server, operation: Operation, count: int) -> str:
+    """Return the server's own CPU time, the lower limit for any client."""
     assert server.process is not None
     process = psutil.Process(server.process.pid)
     before = process.cpu_times()
     await measure(operation, count)
     after = process.cpu_times()
-    spent = after.user + after.system - before.user - before.system
-    return f"Valkey itself {spent / count * 1e6:.1f} µs"
+    seconds = after.user + after.system - before.user - before.system
+    return f"Valkey itself {seconds / count * 1e6:.1f} µs"
 
 
 async def run(server: Server) -> dict[str, dict[str, Cost]]:
@@ -83,8 +83,8 @@ async def run(server: Server) -> dict[str, dict[str, Cost]]:
         "valkey-glide": (lambda: glide_page(glide), 1_280),
     }
     results = {"single": await compare(single), "page": await compare(page)}
-    show(f"GET, 64 callers ({await of_valkey(server, *single['plaza'])})", results["single"], "plaza")
-    title = f"a page: ZREVRANGE, then 20 HGETALL in one batch, 64 callers ({await of_valkey(server, *page['plaza'])})"
+    show(f"GET, 64 callers ({await server_cpu(server, *single['plaza'])})", results["single"], "plaza")
+    title = f"a page: ZREVRANGE, then 20 HGETALL in one batch, 64 callers ({await server_cpu(server, *page['plaza'])})"
     show(title, results["page"], "plaza")
     await ours.close()
     await theirs.aclose()

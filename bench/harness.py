@@ -1,8 +1,8 @@
-"""What benches share: many callers at once, what they cost this process, and a table of contenders side by side.
+"""Measures operations with many concurrent callers, and prints a table that compares implementations.
 
-Contenders take turns, round by round, on the same server and the same loop, and the best round of each counts: what
-else the machine does can only add. CPU is that of this whole process with all its threads, so a client that works in a
-thread of its own is charged for it.
+The implementations take turns, round by round, on the same server and loop, and the best round of each counts, because
+other work on the machine can only add. CPU is that of this process with all its threads, so a client that works in
+threads is measured completely.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Operation = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one operation took: CPU of this process in µs, and how many were done in a second."""
+    """The cost of one operation: CPU of this process in µs, and operations per second."""
 
     cpu_us: float
     per_second: float
 
 
 async def measure(operation: Operation, count: int, callers: int = CALLERS) -> Cost:
-    """Do an operation `count` times, from many callers at once."""
+    """Run an operation `count` times, from many concurrent callers."""
     left = iter(range(count))
 
     async def caller() -> None:
@@ -37,12 +37,12 @@ async def measure(operation: Operation, count: int, callers: int = CALLERS) -> C
             await operation()
 
     gc.collect()
-    used, began = _cpu(), time.perf_counter()
+    cpu_before, started = _cpu_seconds(), time.perf_counter()
     await asyncio.gather(*(caller() for _ in range(callers)))
-    return Cost((_cpu() - used) / count * 1e6, count / (time.perf_counter() - began))
+    return Cost((_cpu_seconds() - cpu_before) / count * 1e6, count / (time.perf_counter() - started))
 
 
-def _cpu() -> float:
+def _cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -50,24 +50,24 @@ def _cpu() -> float:
 async def compare(
     contenders: Mapping[str, tuple[Operation, int]], rounds: int = ROUNDS, callers: int = CALLERS
 ) -> dict[str, Cost]:
-    """The best round of each contender; each says how often to do its operation, so that slow ones end too."""
+    """Return the best round of each contender, given its operation and how often to run it per round."""
     best: dict[str, Cost] = {}
     for round in range(rounds + 1):
         for name, (operation, count) in contenders.items():
             cost = await measure(operation, count, callers)
-            if round == 0:  # warms up connections and caches, and counts for nothing
+            if round == 0:  # warm-up of connections and caches
                 continue
-            known = best.get(name, cost)
-            best[name] = Cost(min(known.cpu_us, cost.cpu_us), max(known.per_second, cost.per_second))
+            so_far = best.get(name, cost)
+            best[name] = Cost(min(so_far.cpu_us, cost.cpu_us), max(so_far.per_second, cost.per_second))
     return best
 
 
 def show(title: str, costs: Mapping[str, Cost], ours: str) -> None:
-    """A table whose last columns say how many times better ours is."""
-    mine = costs[ours]
+    """Print a table whose last columns compare the others with `ours`."""
+    own = costs[ours]
     print(title)
     print(f"  {'':28}{'CPU µs/op':>12}{'ops/s':>12}{'our CPU':>10}{'our ops/s':>12}")
     for name, cost in costs.items():
-        ratios = "" if name == ours else f"{cost.cpu_us / mine.cpu_us:9.1f}×{mine.per_second / cost.per_second:11.1f}×"
+        ratios = "" if name == ours else f"{cost.cpu_us / own.cpu_us:9.1f}×{own.per_second / cost.per_second:11.1f}×"
         print(f"  {name:28}{cost.cpu_us:12.1f}{cost.per_second:12,.0f}{ratios}")
     print()
