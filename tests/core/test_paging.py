@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -81,6 +82,14 @@ async def test_all_pages_together_are_the_list_also_with_equal_scores(functions:
     whole = await functions.valkey.call(command, KEY, 0, -1)
     for limit in (1, 7, 20, 100):
         assert await ListReader(functions, newest_first=newest_first).rest(limit) == whole
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_infinite_scores_of_other_services_do_not_break_paging(functions: Functions, newest_first: bool) -> None:
+    rows = [(f"p{i}", score) for i, score in enumerate([math.inf, math.inf, 3.5, 1e300, -math.inf, -math.inf, 0.0])]
+    await add(functions.valkey, *rows)
+    found = await ListReader(functions, newest_first=newest_first).rest(2)
+    assert sorted(found) == [f"p{i}" for i in range(7)]
 
 
 async def test_a_page_has_its_limit_count_and_cursor(functions: Functions) -> None:

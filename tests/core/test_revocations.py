@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from plaza.core.auth import USER, Auth
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Unauthenticated, Unavailable
 from plaza.core.keys import TOKEN_CUTOFFS
+from plaza.core.number_parsing import MAX_TIME_MS
 from plaza.core.revocations import MAX_SKEW_MS, NOT_REVOKED, Revocations
 from plaza.core.settings import Settings
 from tests.servers import Cluster, Server, running_server
@@ -190,6 +192,15 @@ async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read
         with operator.pipeline() as both:
             both.client_kill_filter(_type="normal", skipme=True).zadd(TOKEN_CUTOFFS(), {"ana": hours_ago[0]}).execute()
         await until(lambda: there.revocations.revoked_ms("ana") == hours_ago[0])
+
+
+async def test_an_infinite_time_revokes_permanently_and_later_changes_are_noticed(
+    there: Auth, redis_client: Any, clock: ManualClock
+) -> None:
+    await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": math.inf})
+    await until(lambda: there.revocations.revoked_ms("ana") == MAX_TIME_MS)
+    await redis_client.zadd(TOKEN_CUTOFFS(), {"bob": clock.now_ms()})
+    await until(lambda: there.revocations.revoked_ms("bob") == clock.now_ms())
 
 
 async def test_a_time_long_past_and_a_removal_are_noticed_too(

@@ -220,6 +220,18 @@ async def test_setting_next_at_to_zero_runs_a_job_now(timers: Timers, tidy: Tidy
     assert tidy.runs == 2
 
 
+@pytest.mark.parametrize("next_at", ["soon", "", "nan", "inf"])
+async def test_an_unreadable_next_at_makes_a_job_due(
+    timers: Timers, tidy: Tidy, redis_client: Any, next_at: str
+) -> None:
+    timer = Timer("tidy", HOUR, tidy)
+    await timers.run_if_due(timer)
+    await redis_client.hset(core.JOB("tidy"), "next_at", next_at)
+    await timers.run_if_due(timer)
+    assert tidy.runs == 2
+    assert int(await redis_client.hget(core.JOB("tidy"), "next_at")) > 0
+
+
 async def test_a_shorter_interval_applies_at_once(timers: Timers, tidy: Tidy, clock: ManualClock) -> None:
     await timers.run_if_due(Timer("tidy", 24 * HOUR, tidy))
     clock.advance(seconds=60)

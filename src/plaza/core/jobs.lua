@@ -51,7 +51,7 @@ command('start', function(keys, args)
   local left = redis.call('PTTL', lease)
   if left ~= -2 then return {'', left} end
   local known = redis.call('HMGET', job, 'state', 'next_at')
-  local due = tonumber(known[2] or t)
+  local due = finite(known[2], t) -- an operator may have written anything
   if known[1] == 'running' then
     -- Its worker died. The job itself may be the cause, so from the second time on it waits as after a failure.
     local failures = redis.call('HINCRBY', job, 'failures', 1)
@@ -76,7 +76,7 @@ command('finish', function(keys, args)
   if has_lease(lease, args[2]) then redis.call('DEL', lease) end
   local due
   if args[7] == 'done' then
-    local grid = tonumber(args[4]) or tonumber(redis.call('HGET', job, 'next_at') or t)
+    local grid = tonumber(args[4]) or finite(redis.call('HGET', job, 'next_at'), t)
     due = next_due(t, grid, every)
     redis.call('HSET', job, 'result', args[8], 'error', '', 'failures', 0)
   else

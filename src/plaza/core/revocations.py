@@ -13,15 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.keys import TOKEN_CUTOFFS
+from plaza.core.number_parsing import MAX_TIME_MS
+from plaza.core.sequences import pairs
 from plaza.core.tokens import MAX_TOKEN_AGE_SECONDS
-from plaza.core.valkey import ReplyError, Valkey
+from plaza.core.valkey import ReplyError, Valkey, scan_pages
 
 NOT_REVOKED: Final = -1
 
@@ -155,25 +157,22 @@ class Revocations:
             page = ("LIMIT", offset, self._page_size, "WITHSCORES")
             rows = await self._valkey.call("ZRANGE", TOKEN_CUTOFFS(), since, "+inf", "BYSCORE", *page)
             for username, score in rows:
-                self._put(self._revoked_ms, username, int(score))
+                self._put(self._revoked_ms, username, _as_ms(score))
             offset, found = offset + self._page_size, len(rows)
         return size
 
     async def _read_all(self) -> None:
         assert self._valkey is not None
         self._needs_full_read = False  # before reading: a connection lost during the read sets it again
-        self._own, fresh, cursor = {}, {}, "0"
+        self._own, fresh = {}, {}
         self._read_ms = self._clock.now_ms()
         oldest = self._read_ms - MAX_TOKEN_AGE_SECONDS * 1000
         try:
             await self._valkey.call("ZREMRANGEBYSCORE", TOKEN_CUTOFFS(), "-inf", oldest)
             await self._valkey.tracked("ZCARD", TOKEN_CUTOFFS())
-            while True:
-                cursor, flat = await self._valkey.call("ZSCAN", TOKEN_CUTOFFS(), cursor, "COUNT", self._page_size)
-                for username, score in _pairs(flat):
-                    fresh[username] = int(float(score))
-                if cursor in ("0", 0):
-                    break
+            async for page in scan_pages(self._valkey, "ZSCAN", TOKEN_CUTOFFS(), count=self._page_size):
+                for username, score in pairs(page):
+                    fresh[username] = _as_ms(score)
         except BaseException:
             self._needs_full_read = True
             raise
@@ -186,6 +185,6 @@ class Revocations:
         into[username] = max(at, into.get(username, NOT_REVOKED))
 
 
-def _pairs(flat: list[Any]) -> list[tuple[str, Any]]:
-    # ZSCAN answers one flat list, whatever the protocol.
-    return list(zip(flat[::2], flat[1::2], strict=True))
+def _as_ms(score: str | float) -> int:
+    """Return a score as a time. An operator may write `+inf`, which revokes a name permanently."""
+    return int(min(max(float(score), 0), MAX_TIME_MS))

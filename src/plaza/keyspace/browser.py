@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from plaza.core.errors import Invalid, NotFound
 from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess, Layout
+from plaza.core.sequences import pairs
 from plaza.core.valkey import Valkey
 from plaza.keyspace.families import KeyFamilies, KeyFamily
 
@@ -142,7 +143,7 @@ class KeyBrowser:
         most = SHOWN_MEMBERS
         if kind == "hash":
             found = await self._valkey.call("HSCAN", key, 0, "COUNT", most)
-            return _pairs(found[1])[:most]
+            return pairs(found[1])[:most]
         if kind == "zset":
             found = await self._valkey.call("ZRANGE", key, 0, most - 1, "REV", "WITHSCORES")
             return [(member, f"{score:.17g}") for member, score in found]
@@ -220,10 +221,6 @@ def _parse_cursor(cursor: str, nodes: int) -> tuple[int, str]:
     if found is None or int(found[1]) >= nodes:
         raise Invalid("Invalid cursor. Request the first page again.", field="cursor")
     return int(found[1]), found[2]
-
-
-def _pairs(flat: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _rows(key: Key, content: Iterable[tuple[str, str]]) -> list[KeyRow]:

@@ -20,6 +20,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.paging import Page, PageResult, Position, list_checksum, page_by_position
+from plaza.core.sequences import chunks, pairs
 from plaza.social.keys import (
     EXPLORE_FEED,
     HOME_SECONDS,
@@ -88,7 +89,7 @@ class HomeFeed:
             reply = await self._build(me, now, reply[0], await self._following(me, reply[1]), (*place, count))
         floor, rows = reply
         name = list_checksum(TMP_HOME(me))
-        found = [(id, Position(name, float(at), id)) for id, at in zip(rows[::2], rows[1::2], strict=True)]
+        found = [(id, Position(name, float(at), id)) for id, at in pairs(rows)]
         if not floor:
             return found
         # Below its floor the cached feed is not complete.
@@ -137,7 +138,7 @@ class HomeFeed:
 
     async def _posted_since(self, names: list[str], since: str) -> list[Found]:
         found: list[Found] = []
-        for batch in _batches(names):
+        for batch in chunks(names, BATCH):
             commands: list[Command] = [
                 ("ZRANGE", USER_POSTS(name), "+inf", since, "BYSCORE", "REV", "LIMIT", 0, DEPTH, "WITHSCORES")
                 for name in batch
@@ -165,12 +166,12 @@ class HomeFeed:
         # Three times the average share: few users posted more, and only those are read again.
         each = min(depth, 3 * depth // max(len(names), 1) + 5)
         merge = ThresholdMerge(depth, after)
-        for batch in _batches(names):
+        for batch in chunks(names, BATCH):
             merge.take(batch, each, await self.valkey.batch(merge.commands(batch, each)))
             await asyncio.sleep(0)
         while rest := merge.unfinished():
             each = min(depth, each * 8) if each < depth else each * 2
-            for batch in _batches(rest):
+            for batch in chunks(rest, BATCH):
                 merge.take(batch, each, await self.valkey.batch(merge.commands(batch, each)))
         return merge.result()
 
@@ -211,10 +212,6 @@ class ThresholdMerge:
     def result(self) -> tuple[list[Found], bool]:
         posts = sorted((p for p in self.found.values() if p.score >= self.threshold), reverse=True)
         return posts, len(posts) == len(self.found) and not self.open and self.threshold == float("-inf")
-
-
-def _batches(names: Sequence[str]) -> list[Sequence[str]]:
-    return [names[first : first + BATCH] for first in range(0, len(names), BATCH)]
 
 
 def _number(score: float) -> str:

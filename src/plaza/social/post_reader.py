@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from plaza.core.auth import Actor
 from plaza.core.functions import Functions
+from plaza.core.sequences import chunks
 from plaza.core.tracking_cache import TrackingCache
 from plaza.core.valkey import Arg, ReplyError
 from plaza.core.wrong_type import find_wrong_types, is_wrong_type
@@ -66,8 +67,8 @@ class PostReader:
         just now (`listed`): then invalidations have arrived.
         """
         found: list[FeedItem | None] = []
-        for first in range(0, len(ids), MAX_POSTS_PER_READ):
-            found += await self._read_valid(view, ids[first : first + MAX_POSTS_PER_READ], listed)
+        for chunk in chunks(ids, MAX_POSTS_PER_READ):
+            found += await self._read_valid(view, chunk, listed)
         return found
 
     async def _read_valid(self, view: ReadView, ids: Sequence[str], listed: bool) -> list[FeedItem | None]:

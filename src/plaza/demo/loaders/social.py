@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from plaza.core.errors import Conflict
+from plaza.core.sequences import chunks
 from plaza.demo.generator import CommunityPlan, GeneratedPost
 from plaza.social.bulk_import import BulkImport
 from plaza.social.sync import MAX_RECORDS, Kind, Sync
@@ -59,8 +60,8 @@ class SocialLoader:
         return len(records)
 
     async def _take(self, kind: Kind, records: Sequence[Any]) -> int:
-        for first in range(0, len(records), MAX_RECORDS):
-            for result in await self._sync.apply(kind, records[first : first + MAX_RECORDS]):
+        for chunk in chunks(records, MAX_RECORDS):
+            for result in await self._sync.apply(kind, chunk):
                 if result.status == "error":
                     raise Conflict(f"A {kind} of the community was refused: {result.error}")
         return len(records)

@@ -14,6 +14,7 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.invariants import Inspector, Invariants
 from plaza.core.keyspace import Catalogue
+from plaza.core.sequences import chunks
 from plaza.keyspace.audit import outbox_invariant
 from plaza.keyspace.audit.basic_invariants import UNKNOWN
 from plaza.keyspace.audit.declared_invariants import bind
@@ -90,8 +91,8 @@ class _Pass:
         report.total = await scanner.total()
         async for suspicions in scanner.pages():
             report.suspicions += len(suspicions)
-            for first in range(0, len(suspicions), CONCURRENT_RECHECKS):
-                await asyncio.gather(*map(self._recheck, suspicions[first : first + CONCURRENT_RECHECKS]))
+            for chunk in chunks(suspicions, CONCURRENT_RECHECKS):
+                await asyncio.gather(*map(self._recheck, chunk))
             report.keys, report.members = scanner.keys, scanner.members
             self._report_progress()
         for inspector in auditor.inspectors:

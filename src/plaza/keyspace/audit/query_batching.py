@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
+from plaza.core.sequences import chunks
 from plaza.keyspace.families import KeyFamily
 
 # The command for one member → the command for many members of the same key.
@@ -85,7 +86,7 @@ class QueryBatch:
                 ((member, slot),) = members.items()
                 single[name, key, member] = slot
                 continue
-            for chunk in _chunks(list(members.items())):
+            for chunk in chunks(members.items(), CHUNK_SIZE):
                 multi.append((_MULTI_COMMANDS[name], key, *(member for member, _ in chunk)))
                 multi_slots.append([slot for _, slot in chunk])
         has_errors = False
@@ -102,10 +103,10 @@ class QueryBatch:
     async def _read_existence(self, send: Send, replies: list[Any], one_server: bool) -> None:
         single = list(self._existence.items())
         if one_server:  # on a cluster the keys are in different slots
-            chunks = list(_chunks(single))
-            counts = await send([("EXISTS", *(key for key, _ in chunk)) for chunk in chunks])
+            groups = list(chunks(single, CHUNK_SIZE))
+            counts = await send([("EXISTS", *(key for key, _ in chunk)) for chunk in groups])
             single = []
-            for chunk, count in zip(chunks, counts, strict=True):
+            for chunk, count in zip(groups, counts, strict=True):
                 if count == len(chunk):
                     for _, slot in chunk:
                         replies[slot] = 1
@@ -113,8 +114,3 @@ class QueryBatch:
                     single += chunk
         for (_, slot), reply in zip(single, await send([("EXISTS", key) for key, _ in single]), strict=True):
             replies[slot] = reply
-
-
-def _chunks(items: list[Any]) -> Iterator[list[Any]]:
-    for first in range(0, len(items), CHUNK_SIZE):
-        yield items[first : first + CHUNK_SIZE]

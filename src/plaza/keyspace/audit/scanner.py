@@ -15,6 +15,8 @@ from typing import Any
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
+from plaza.core.sequences import chunks
+from plaza.core.valkey import scan_pages
 from plaza.keyspace.audit import basic_invariants
 from plaza.keyspace.audit.key_reader import as_commands, first_read, next_chunks, parse_chunk
 from plaza.keyspace.audit.query_batching import QueryBatch
@@ -92,14 +94,10 @@ class Scanner:
         """The suspicions of each page."""
         await self._throttle.begin()
         for node in self._valkey.primaries():
-            cursor: str | int = "0"
-            while True:
-                cursor, names = await node.call("SCAN", cursor, "COUNT", PAGE_KEYS)
+            async for names in scan_pages(node, "SCAN", count=PAGE_KEYS):
                 async for suspicions in self._page(names):
                     yield suspicions
                 await self._throttle.rest()
-                if str(cursor) == "0":
-                    break
 
     async def _page(self, names: Sequence[str]) -> AsyncIterator[list[Suspicion]]:
         suspicions: list[Suspicion] = []
@@ -203,8 +201,7 @@ class Scanner:
     async def _send(self, commands: Sequence[Command]) -> list[Any]:
         replies: list[Any] = []
         size = BATCH_COMMANDS_BUSY if self._throttle.busy else BATCH_COMMANDS
-        for first in range(0, len(commands), size):
-            chunk = commands[first : first + size]
+        for chunk in chunks(commands, size):
             self._throttle.count_own(sum(COMMANDS_PER_QUERY if command[0] == "ASK" else 1 for command in chunk))
             replies += await self._valkey.batch(as_commands(self._functions, chunk), return_errors=True)
         return replies

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from plaza.core.functions import Functions, Library
 from plaza.core.keyspace import Catalogue, HiddenWhile, Key, KeyAccess
+from plaza.core.sequences import pairs
 from plaza.core.valkey import Arg, NotReady, ReplyError
 from plaza.keyspace.proxy.access_rules import AccessRules, Caller, TargetKey
 from plaza.keyspace.proxy.commands import ParsedCommand, Refused, parse_command
@@ -192,8 +193,7 @@ def _readable_names(target: TargetKey, names: list[bytes]) -> list[bytes]:
 
 
 def _readable_pairs(target: TargetKey, flat: list[bytes]) -> list[bytes]:
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [part for name, value in pairs if target.can_read_field(_text(name)) for part in (name, value)]
+    return [part for name, value in pairs(flat) if target.can_read_field(_text(name)) for part in (name, value)]
 
 
 def _text(name: bytes) -> str:
