@@ -31,27 +31,37 @@ def markdown(catalogues: Iterable[Catalogue]) -> str:
 
 def _section(key: Key) -> str:
     lines = [f"### `{key.pattern}`\n", f"{key.help}\n"]
-    lines += [f"- **{label}**: {text}" for label, text in _attributes(key)]
+    lines += [f"- **{_LABELS.get(name, name)}**: {text}" for name, text in _attributes(key)]
     if key.fields:
         lines += ["", "| field | meaning | read by | written by |", "|---|---|---|---|"]
         lines += [f"| `{f.name}` | {f.help} | {f.read.value} | {f.write.value} |" for f in key.fields]
     return "\n".join(lines) + "\n"
 
 
+# Attributes with another label in the Markdown page than in the JSON records, whose names are fixed.
+_LABELS = {
+    "holds": "content",
+    "looks_like": "shape",
+    "lives": "lifetime",
+    "always": "invariants",
+    "documented_as": "documented as",
+}
+
+
 def _attributes(key: Key) -> list[tuple[str, str]]:
-    """Label and text of each attribute that the key has."""
+    """Name and text of each attribute that the key has."""
     attributes = [
         ("type", key.type),
         ("owner", f"`<{key.owner}>`" if key.owner else "none"),
         ("holds", key.contains),
-        ("looks like", _shape(key)),
+        ("looks_like", _shape(key)),
         ("score", key.score),
         ("lives", key.lifetime),
         ("always", "; ".join(map(str, key.invariants))),
         ("proxy", _access(key)),
-        ("documented as", f"`{key.document}`" if key.document else ""),
+        ("documented_as", f"`{key.document}`" if key.document else ""),
     ]
-    return [(label, text) for label, text in attributes if text]
+    return [(name, text) for name, text in attributes if text]
 
 
 def _shape(key: Key) -> str:
@@ -64,14 +74,15 @@ def _access(key: Key) -> str:
     if key.read is key.write is KeyAccess.NONE:
         return "closed"
     hidden = f"; {key.hidden}" if key.hidden else ""
-    return f"read by {key.read.value}, written by {key.write.value}{hidden}"
+    written = "read-only" if key.write is KeyAccess.NONE else f"written by {key.write.value}"
+    return f"read by {key.read.value}, {written}{hidden}"
 
 
 def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:
     """The catalogue as JSON-compatible records."""
     return [
         {"domain": catalogue.domain, "name": name, "pattern": key.pattern, "help": key.help}
-        | {label.replace(" ", "_"): text for label, text in _attributes(key)}
+        | dict(_attributes(key))
         # Without the backticks of the Markdown page.
         | {"owner": key.owner or None, "documented_as": key.document or None}
         | ({"fields": {f.name: f.help for f in key.fields}} if key.fields else {})
@@ -83,7 +94,7 @@ def records(catalogues: Iterable[Catalogue]) -> list[dict[str, Any]]:
 def show(catalogues: Sequence[Catalogue], console: Console) -> None:
     """Print the catalogue as a table. A documented name that differs from the pattern is shown below it."""
     table = Table(title="Keys", title_justify="left")
-    for column in ("domain", "key", "type", "holds", "lives"):
+    for column in ("domain", "key", "type", "content", "lifetime"):
         table.add_column(column, overflow="fold")
     for catalogue in catalogues:
         for _, key in catalogue:
