@@ -10,7 +10,7 @@ run: install
 	@exec $(BIN)/plaza serve
 
 # Two processes, one test file each at a time: most tests wait for servers, and each process starts its own.
-test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready check
+test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
 
 # The checks that need no server: style, types, imports between packages.
@@ -32,7 +32,7 @@ site: .venv/.test-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site tests/upstash/node_modules
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site tests/*/node_modules
 
 .venv/.created:
 	$(PYTHON) -m venv .venv
@@ -55,10 +55,10 @@ clean:
 	else echo "The tests need Chromium: install Debian's package 'chromium', then run this again."; exit 1; fi
 	@touch $@
 
-# Node and Upstash's TypeScript client for the proxy tests: Node is Debian's package, the client is pinned.
-tests/upstash/node_modules/.ready: tests/upstash/package.json
+# Node's packages for tests: Upstash's TypeScript client and an OpenID provider. Node is Debian's package, these are pinned.
+tests/%/node_modules/.ready: tests/%/package.json
 	@command -v npm >/dev/null || if [ "$$(id -u)" = 0 ]; then \
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes nodejs npm >/dev/null; \
 	else echo "The tests need Node: install Debian's packages 'nodejs' and 'npm', then run this again."; exit 1; fi
-	npm install --prefix tests/upstash --no-package-lock --no-audit --no-fund --silent
+	npm install --prefix tests/$* --no-package-lock --no-audit --no-fund --silent
 	@touch $@

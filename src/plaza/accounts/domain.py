@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from plaza.accounts import routes, routes_openid
 from plaza.accounts.emails import STREAM, Emails, MailJob
 from plaza.accounts.library import LIBRARY
+from plaza.accounts.openid import OpenIdSignIn
+from plaza.accounts.openid_client import OpenIdClient
 from plaza.accounts.personal_data import AccountsPersonalData
-from plaza.accounts.routes import route
 from plaza.accounts.second_factor import SecondFactors
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import Encryption
+from plaza.core.errors import SettingError
 from plaza.core.events import Consumer, Events
 from plaza.core.leases import Lease
 from plaza.core.mail import open_mailer
+from plaza.core.settings import Settings
 from plaza.core.timers import Timer
 
 
@@ -45,7 +49,17 @@ def _build_last(core: Core, second_factors: SecondFactors, log: SqlSecurityLog, 
     public_url = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
     job = MailJob(emails, mailer, public_url)
     proof = SignInProof(provided.passwords, second_factors)
-    return Parts([emails, proof], consumers=[Consumer(STREAM, "mailer", job.handle)])
+    openid = OpenIdSignIn(core.valkey, _openid_client(settings, public_url), provided.passwords)
+    return Parts([emails, proof, openid], consumers=[Consumer(STREAM, "mailer", job.handle)])
 
 
-DOMAIN = Domain(LIBRARY, [route], build)
+def _openid_client(settings: Settings, public_url: str) -> OpenIdClient | None:
+    if not settings.oidc_issuer:
+        return None
+    if not (settings.oidc_client_id and settings.oidc_client_secret):
+        raise SettingError("PLAZA_OIDC_ISSUER needs PLAZA_OIDC_CLIENT_ID and PLAZA_OIDC_CLIENT_SECRET.")
+    redirect_uri = f"{public_url}/auth/oidc/callback"
+    return OpenIdClient(settings.oidc_issuer, settings.oidc_client_id, settings.oidc_client_secret, redirect_uri)
+
+
+DOMAIN = Domain(LIBRARY, [routes.route, routes_openid.route], build)

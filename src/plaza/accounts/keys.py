@@ -10,6 +10,8 @@ from plaza.core.tokens import USERNAME
 # A reset link opens an account, so it lives an hour. A verification link only confirms an address.
 RESET_SECONDS: Final = 3_600
 VERIFY_SECONDS: Final = 86_400
+# The time that a user has to sign in at the provider.
+STATE_SECONDS: Final = 600
 
 ACCOUNT_EMAIL = Key(
     "accounts:<username>:email",
@@ -51,8 +53,43 @@ ONE_TIME_LINK = Key(
     read=KeyAccess.NONE,
 )
 
+OPENID_STATE = Key(
+    "accounts:openid:<state_digest>",
+    "string",
+    "A sign-in at the OpenID provider that has begun, by the SHA-256 of its state. Reading deletes it.",
+    contains="JSON: nonce, verifier, next",
+    owner="state_digest",
+    ttl_seconds=STATE_SECONDS,
+    read=KeyAccess.NONE,
+)
+IDENTITY = Key(
+    "accounts:identity:<identity_digest>",
+    "string",
+    "The user of an identity at the OpenID provider, by the SHA-256 of issuer and subject.",
+    contains="username",
+    element_regex="<username>",
+    owner="identity_digest",
+    read=KeyAccess.NONE,
+)
+ACCOUNT_IDENTITIES = Key(
+    "accounts:<username>:identities",
+    "set",
+    "The identities that a user signs in with.",
+    contains="SHA-256 of issuer and subject",
+    element_regex="<identity_digest>",
+    owner="username",
+    invariants=(Reference("accounts:identity:<identity_digest>"),),
+    read=KeyAccess.NONE,
+)
+
 CATALOGUE = Catalogue.from_module(
     "accounts",
     globals(),
-    {"username": USERNAME, "address_digest": "[0-9a-f]{64}", "link_digest": "[0-9a-f]{64}"},
+    {
+        "username": USERNAME,
+        "address_digest": "[0-9a-f]{64}",
+        "link_digest": "[0-9a-f]{64}",
+        "state_digest": "[0-9a-f]{64}",
+        "identity_digest": "[0-9a-f]{64}",
+    },
 )

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from plaza.accounts.keys import ACCOUNT_EMAIL, ACCOUNT_MFA, ADDRESS_USERS
+from plaza.accounts.keys import ACCOUNT_EMAIL, ACCOUNT_IDENTITIES, ACCOUNT_MFA, ADDRESS_USERS, IDENTITY
 from plaza.accounts.model import digest
 from plaza.accounts.security_log import SqlSecurityLog
 from plaza.core.valkey import Valkey
 
 
 class AccountsPersonalData:
-    """A user's verified address and second factor."""
+    """A user's verified address, second factor and identities at the OpenID provider."""
 
     def __init__(self, valkey: Valkey, log: SqlSecurityLog) -> None:
         self._valkey = valkey
@@ -31,7 +31,7 @@ class AccountsPersonalData:
         }
 
     async def delete(self, username: str) -> None:
-        """Delete both, and the name in the security log.
+        """Delete all of it, and the name in the security log.
 
         The index goes first: a second run after a crash still finds it by the hash.
         """
@@ -40,12 +40,16 @@ class AccountsPersonalData:
             await self._valkey.call("SREM", ADDRESS_USERS(digest(address)), username)
         await self._valkey.call("DEL", ACCOUNT_EMAIL(username))
         await self._valkey.call("DEL", ACCOUNT_MFA(username))
+        for identity in await self._valkey.call("SMEMBERS", ACCOUNT_IDENTITIES(username)):
+            await self._valkey.call("DEL", IDENTITY(identity))
+        await self._valkey.call("DEL", ACCOUNT_IDENTITIES(username))
         await self._log.anonymize(username)
 
     async def rename(self, old: str, new: str) -> None:
-        """Move both to a new username. Repeatable."""
+        """Move all of it to a new username. Repeatable."""
         await self._log.rename(old, new)
         await self._move_second_factor(old, new)
+        await self._move_identities(old, new)
         fields = await self._valkey.call("HGETALL", ACCOUNT_EMAIL(old))
         if not fields:
             return
@@ -60,3 +64,9 @@ class AccountsPersonalData:
         if fields:
             await self._valkey.call("HSET", ACCOUNT_MFA(new), *(part for pair in fields.items() for part in pair))
             await self._valkey.call("DEL", ACCOUNT_MFA(old))
+
+    async def _move_identities(self, old: str, new: str) -> None:
+        for identity in await self._valkey.call("SMEMBERS", ACCOUNT_IDENTITIES(old)):
+            await self._valkey.call("SADD", ACCOUNT_IDENTITIES(new), identity)
+            await self._valkey.call("SET", IDENTITY(identity), new)
+        await self._valkey.call("DEL", ACCOUNT_IDENTITIES(old))

@@ -64,6 +64,9 @@ class CredentialStore(SignInCheck, Protocol):
     async def has_password(self, username: str, password: str, address: str | None) -> bool:
         """Whether this is a user's password. Wrong ones count as failed sign-ins."""
 
+    async def create(self, username: str, profile: Mapping[str, str]) -> bool:
+        """Create an account without a password; False if the username is taken."""
+
     async def get_email(self, username: str) -> str | None:
         """Return the address in a user's profile; None without one."""
 

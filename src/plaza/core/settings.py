@@ -62,6 +62,9 @@ class Settings:
     public_url: str = setting(
         "", "URL under which users reach Plaza, for links in mails. Empty: `http://` and the address it listens on."
     )
+    oidc_issuer: str = setting("", "Address of an OpenID provider that users may sign in with. Empty: none.")
+    oidc_client_id: str = setting("", "Plaza's client id at that provider.")
+    oidc_client_secret: str = setting("", "Plaza's client secret at that provider.")
     smtp_url: str = setting(
         "",
         "Mail server: `smtp://user:password@host:587?from=plaza@example.org` or `smtps://…`. "

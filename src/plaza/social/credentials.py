@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 from plaza.core.auth import Actor
@@ -14,7 +15,8 @@ from plaza.core.rate_limits import Limiter
 from plaza.core.security_log import LogEntry, SecurityLog
 from plaza.core.tokens import ROLES
 from plaza.core.tracking_cache import TrackingCache
-from plaza.social.keys import AUTH_USER, USER
+from plaza.social.keys import AUTH_USER, USER, USER_LEAVING, USER_RENAMING
+from plaza.social.model import UsernameTaken
 
 # Users whose role is cached until it changes: about 200 bytes each.
 MAX_CACHED_ACTORS: Final = 20_000
@@ -86,6 +88,16 @@ class Credentials:
             return False
         # Hashing takes a tenth of a second. The password may have been changed meanwhile, and all sessions ended.
         return bool(await self._valkey.call("HGET", AUTH_USER(username), "password_hash") == stored)
+
+    async def create(self, username: str, profile: Mapping[str, str]) -> bool:
+        """Create an account without a password; False if the username is taken. One round trip."""
+        keys = [USER(username), AUTH_USER(username), USER_LEAVING(username), USER_RENAMING(username)]
+        fields = [part for name, value in profile.items() if value for part in (name, value)]
+        try:
+            await self._functions.run("social_register", keys, username, "", "", "", "", "", *fields)
+        except UsernameTaken:
+            return False
+        return True
 
     async def get_email(self, username: str) -> str | None:
         """Return the address in a user's profile; None without one. One round trip."""

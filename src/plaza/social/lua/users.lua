@@ -104,7 +104,7 @@ end
 
 -- register: create an account and its first session.
 -- KEYS user, auth, leaving, renaming
--- ARGV name, now, password_hash, family, token, id of the idempotent request ('' for none), field, value, …
+-- ARGV name, now, password_hash ('' for none: another provider signs the user in), family, token, id of the idempotent request ('' for none), field, value, …
 -- Reply the profile
 command('register', function(keys, args)
   local user, auth = unpack(keys)
@@ -112,7 +112,7 @@ command('register', function(keys, args)
   if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'This username is taken. Choose another one.') end
   redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
     'created_at', text(at), 'version', 1, unpack(args, 7))
-  redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5])
+  if args[3] ~= '' then redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5]) end
   if args[6] ~= '' then redis.call('HSET', auth, 'registered', args[6]) end
   project('registries', name)
   return redis.call('HGETALL', user)

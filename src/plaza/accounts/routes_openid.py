@@ -1,0 +1,63 @@
+"""The HTTP routes of signing in with an OpenID provider. Browsers follow them; they answer with redirects."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from plaza.accounts.keys import STATE_SECONDS
+from plaza.accounts.openid import OpenIdSignIn
+from plaza.accounts.openid_client import SignInRefused
+from plaza.accounts.security_log import SqlSecurityLog
+from plaza.core.http.access import PUBLIC
+from plaza.core.http.request import Request
+from plaza.core.http.responses import Response
+from plaza.core.http.routes import Routes
+from plaza.core.security_log import LogEntry
+from plaza.sessions.cookies import set_cookie, token_from
+from plaza.sessions.service import Sessions
+from plaza.sessions.sign_in import SignIn
+
+route = Routes("accounts")
+
+HOME: Final = "/app"
+# Only pages of this site: an open redirect would lend its name to others.
+_PAGE: Final = re.compile(r"/app(?:[/?][!-\[\]-~]*)?")
+_COOKIE: Final = "plaza_openid"
+_COOKIE_PATTERN: Final = re.compile(rf"(?:^|;\s*){_COOKIE}=([\w-]{{10,100}})(?:;|$)")
+
+
+@route.get("/auth/oidc/start", access=PUBLIC, status=303)
+async def start_openid(request: Request, openid: OpenIdSignIn, next: str = HOME) -> Response[None]:
+    """Start a sign-in with the OpenID provider. Redirects the browser to it."""
+    started = await openid.start(next if _PAGE.fullmatch(next) else HOME)
+    return Response(
+        status=303,
+        headers=[_state_cookie(request, started.state, STATE_SECONDS), ("location", started.url)],
+    )
+
+
+@route.get("/auth/oidc/callback", access=PUBLIC, status=303, ignores_unknown_query=True)
+async def finish_openid(
+    request: Request,
+    openid: OpenIdSignIn,
+    sign_in: SignIn,
+    sessions: Sessions,
+    log: SqlSecurityLog,
+    state: str = "",
+    code: str = "",
+) -> Response[None]:
+    """Finish a sign-in with the OpenID provider. Starts a session and redirects to the page."""
+    cookie = _COOKIE_PATTERN.search(request.headers.get("cookie", ""))
+    if cookie is None or not code:
+        raise SignInRefused
+    username, page = await openid.finish(state, cookie[1], code)
+    visit = await sign_in.admit(token_from(request), username)
+    await log.record(LogEntry(username, "sign_in", username, request.address or "", "openid"))
+    session = set_cookie(request, visit.token, sessions.limits.absolute_seconds)
+    return Response(status=303, headers=[session, _state_cookie(request, "", 0), ("location", page)])
+
+
+def _state_cookie(request: Request, state: str, seconds: int) -> tuple[str, str]:
+    secure = "; Secure" if request.secure else ""
+    return "set-cookie", f"{_COOKIE}={state}; Path=/auth/oidc; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
