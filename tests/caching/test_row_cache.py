@@ -12,8 +12,9 @@ import pytest
 
 from plaza.caching.connection import connect
 from plaza.caching.keys import CACHED_ROW, ROW_DELAYS, ROW_SCHEDULE, ROW_STATE
+from plaza.caching.library import BRIEF_SECONDS
 from plaza.caching.row_cache import RowCache
-from plaza.caching.row_store import BRIEF_SECONDS, DUE_LEASE_SECONDS, RowData
+from plaza.caching.row_store import DUE_LEASE_SECONDS, RowData
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
@@ -106,6 +107,40 @@ async def test_another_service_can_schedule_a_row_by_the_documented_keys(
     await redis_client.zadd(ROW_SCHEDULE(), {"9": 0})
     await rows.worker.copy_due()
     assert json.loads(await redis_client.get(CACHED_ROW("9")))["qty"] == 4
+
+
+async def test_a_row_unscheduled_by_another_service_is_cached_briefly_again(
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
+) -> None:
+    table.put("1", qty=5)
+    await rows.schedule("1", 10)
+    await rows.worker.copy_due()
+    assert await redis_client.pttl(CACHED_ROW("1")) == -1
+    await redis_client.zrem(ROW_DELAYS(), "1")
+    await redis_client.zrem(ROW_SCHEDULE(), "1")
+    await redis_client.delete(CACHED_ROW("1"))
+    assert (await rows.get("1")) is not None
+    assert 0 < await redis_client.pttl(CACHED_ROW("1")) <= BRIEF_SECONDS * 1000
+    await rows.put("1", {**table.rows["1"], "version": 9})
+    assert 0 < await redis_client.pttl(CACHED_ROW("1")) <= BRIEF_SECONDS * 1000
+    assert await redis_client.hget(ROW_STATE("1"), "delay") is None
+
+
+async def test_a_row_that_another_service_only_removed_from_the_schedule_does_not_stay_stale(
+    rows: RowCache, table: Table, clock: ManualClock, redis_client: Any
+) -> None:
+    table.put("1", qty=5)
+    await rows.schedule("1", 10)
+    await rows.worker.copy_due()
+    await redis_client.zrem(ROW_DELAYS(), "1")
+    await redis_client.zrem(ROW_SCHEDULE(), "1")
+    table.put("1", qty=4)
+    clock.advance(seconds=20)
+    await rows.worker.copy_due()
+    row = await rows.get("1")
+    assert row is not None
+    assert (row.data["qty"], row.stale) == (4, False)
+    assert 0 < await redis_client.pttl(CACHED_ROW("1")) <= BRIEF_SECONDS * 1000
 
 
 async def test_an_invalid_id_in_the_schedule_is_removed_and_delays_no_row(

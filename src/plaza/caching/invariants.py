@@ -19,44 +19,30 @@ def _check_views(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     return None if entry.value <= 0 else f"has {entry.member} at {entry.value}, and views count down from 0"
 
 
-def _read_schedule_of_row(entry: Entry) -> Sequence[Command]:
-    if "delay" not in entry.value:
-        return ()
-    item = entry.parts[0]
-    return (("ZSCORE", ROW_DELAYS(), item), ("ZSCORE", ROW_SCHEDULE(), item))
+def _read_delay_of_row(entry: Entry) -> Sequence[Command]:
+    return (("ZSCORE", ROW_DELAYS(), entry.parts[0]),) if "delay" in entry.value else ()
 
 
 def _check_row(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    return "has a `delay` but is not in `delay:` and `schedule:`" if None in replies else None
+    return "has a `delay` but is not in `delay:`" if None in replies else None
 
 
-# Other services may schedule rows by writing these two sets only. The row's state follows when a worker copies it.
+# `delay:` decides. Other services may schedule rows by writing `delay:` and `schedule:` only; the state of the row
+# follows when a worker copies it. A worker also removes a row with a delay of 0 or less, or without one, when it is
+# due.
 def _read_due_time(entry: Entry) -> Sequence[Command]:
     return (("ZSCORE", ROW_SCHEDULE(), entry.member),)
 
 
 def _check_delay(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    if entry.value <= 0:
-        return f"has {entry.member} at {entry.value}, which should have left the cache"
     return f"has {entry.member}, which is not scheduled" if replies[0] is None else None
-
-
-def _read_delay(entry: Entry) -> Sequence[Command]:
-    return (("ZSCORE", ROW_DELAYS(), entry.member),)
-
-
-def _check_due_time(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    if replies[0] is not None or entry.value * 1000 <= now:
-        return None  # a worker removes it when it is due
-    return f"has {entry.member}, which has no delay"
 
 
 INVARIANTS = Invariants(
     [
         Invariant("score", ITEM_VIEWS, _no_reads, _check_views),
-        Invariant("schedule", ROW_STATE, _read_schedule_of_row, _check_row, per_key=True),
+        Invariant("schedule", ROW_STATE, _read_delay_of_row, _check_row, per_key=True),
         Invariant("schedule", ROW_DELAYS, _read_due_time, _check_delay),
-        Invariant("schedule", ROW_SCHEDULE, _read_delay, _check_due_time),
     ],
     REPAIRS,
 )

@@ -44,7 +44,7 @@ ROW_STATE = Key(
         HashField("busy", "which reader loads it from the database, and until when", KeyAccess.ADMIN),
         HashField("removed", "when it left the cache, Unix milliseconds", KeyAccess.ADMIN),
     ),
-    invariants=(Formula("with a `delay`, the item is in `delay:` and `schedule:`"),),
+    invariants=(Formula("with a `delay`, the item is in `delay:`"),),
     repair="row <item>",
     lifetime="while it is scheduled; else an hour",
     ttl_seconds=3600,
@@ -70,8 +70,6 @@ ROW_SCHEDULE = Key(
     contains="item id",
     score="Unix seconds",
     element_regex="<item>",
-    invariants=(Formula("each is in `delay:` too"),),
-    repair="row <item>",
     document="schedule:",
     read=KeyAccess.ADMIN,
 )

@@ -16,8 +16,6 @@ from plaza.core.functions import Functions
 
 # The time that one reader has to load a row alone. After that another reader may load it.
 LOAD_LEASE_MS: Final = 5_000
-# How long a row that is not scheduled is fresh; `row_cache.lua` has the same number.
-BRIEF_SECONDS: Final = 5.0
 # A worker that dies delays its rows by this long.
 DUE_LEASE_SECONDS: Final = 15.0
 DUE_BATCH: Final = 500
@@ -116,13 +114,20 @@ class RowStore:
         await self.functions.run("caching_release_row", row_keys(id), reader)
 
     async def fill(
-        self, id: str, data: RowData | None, *, reader: str = "", delay: str = "", since_ms: str = ""
+        self, id: str, data: RowData | None, *, reader: str = "", delay: str | None = None, since_ms: str = ""
     ) -> None:
-        """Store what the database has. None: the row does not exist."""
+        """Store what the database has; None: no such row. One round trip; two on a cluster without a delay."""
         json = b"" if data is None else _encode(data)
         version = "" if data is None else data.get("version", "")
-        args = (json, version, self.now(), delay, reader, since_ms)
+        if delay is None:
+            delay = await self._read_delay(id) if self.functions.valkey.clustered else "?"
+        args = (id, json, version, self.now(), delay, reader, since_ms)
         await self.functions.run("caching_fill_row", row_keys(id), *args)
+
+    async def _read_delay(self, id: str) -> str:
+        """Return the seconds between two copies, or an empty string if the row is not scheduled."""
+        delay, due = await self.functions.valkey.batch([("ZSCORE", ROW_DELAYS(), id), ("ZSCORE", ROW_SCHEDULE(), id)])
+        return "" if delay is None or due is None or float(delay) <= 0 else repr(float(delay))
 
     async def schedule(self, id: str, delay: float) -> None:
         """Copy a row every `delay` seconds, beginning now; 0 or less removes it from the cache."""

@@ -10,9 +10,9 @@ from typing import Final
 import jinja2
 from markupsafe import Markup
 
+from plaza.caching.library import BRIEF_SECONDS
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import CachedPage, ServedPage, page_etag, page_hash
-from plaza.caching.row_store import BRIEF_SECONDS
 from plaza.sessions.keys import LOGIN_TOKENS
 from plaza.shop.items import Items, page_tag
 from plaza.shop.model import Item

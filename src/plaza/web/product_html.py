@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
+from plaza.caching.library import BRIEF_SECONDS
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import CachedPage, page_hash
-from plaza.caching.row_store import BRIEF_SECONDS
 from plaza.shop.items import page_tag
 from plaza.shop.model import Item
 from plaza.web import assets

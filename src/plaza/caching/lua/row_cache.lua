@@ -1,13 +1,16 @@
 -- Cached database rows. An item owns `inv:<item>`, the copy, and `shop:row:<item>`, its state.
 -- A scheduled row stays until a worker copies it again. Any other row expires after a few seconds; its last version
 -- stays in `old` and is served while one reader loads the row from the database.
+--
+-- `delay:` and `schedule:` are source data; other services write them by the document. A row is scheduled while it is in both.
 
-local BRIEF_MS = 5000 -- how long a row that is not scheduled is fresh
 local NONE_MS = 2000 -- how long a missing row is remembered as missing
 local OLD_MS = 3600000 -- how long an expired row may still be served
 local REMOVED_MS = 60000 -- longer than any database read
 -- A worker copies a scheduled row within a second of its due time. After that readers are told that it is stale.
 local LATE_MS = 1000
+-- After that a reader loads it: the worker is down, or another service has removed the row from the schedule.
+local MAX_LATE_MS = 5000
 
 -- Reply {json or false, '1' if stale, why}. `why` is '', 'late' (the worker must copy it), 'expired' or 'missing' (a reader
 -- should load it) or 'none' (the database has no such row).
@@ -16,7 +19,7 @@ local function read_row(inv, row, at)
   local fresh_until, old, none_until, delay = unpack(redis.call('HMGET', row, 'until', 'old', 'none', 'delay'))
   if json then
     if not fresh_until or tonumber(fresh_until) >= at then return {json, '0', ''} end
-    return {json, '1', delay and 'late' or 'expired'}
+    return {json, '1', delay and tonumber(fresh_until) + MAX_LATE_MS >= at and 'late' or 'expired'}
   end
   if none_until and tonumber(none_until) >= at then return {false, '0', 'none'} end
   if old then return {old, '1', 'expired'} end
@@ -60,20 +63,34 @@ command('release_row', function(keys, args)
   release_row(keys[2], args[1])
 end)
 
+-- Returns the seconds between two copies of a row, or nil if it is not scheduled.
+local function scheduled_delay(item)
+  local delay = redis.call('ZSCORE', key.row_delays(), item)
+  if delay and tonumber(delay) > 0 and redis.call('ZSCORE', key.row_schedule(), item) then return delay end
+end
+
+-- Turns a row into one that is not scheduled.
+local function forget_schedule(inv, row)
+  redis.call('HDEL', row, 'delay', 'due')
+  if redis.call('PTTL', inv) == -1 then redis.call('PEXPIRE', inv, BRIEF_MS) end
+  if redis.call('PTTL', row) == -1 then redis.call('PEXPIRE', row, OLD_MS) end
+end
+
 -- fill_row: store a row as the database has it.
--- KEYS inv, row   ARGV json ('' if there is no such row), version or '', now_ms, delay or '', reader or '', since_ms or ''
--- `reader` claimed the row; `delay` and `since_ms`, the start of the copy, are given by a worker.
--- Reply 1 if it was written
+-- KEYS inv, row
+-- ARGV item, json ('' if there is no such row), version or '', now_ms, delay, reader or '', since_ms or ''
+-- `delay` is '' if the row is not scheduled, and '?' on one server to look it up. `reader` claimed the row. `since_ms`, the start of
+-- the copy, is given by a worker.   Reply 1 if it was written
 command('fill_row', function(keys, args)
-  local inv, row = keys[1], keys[2]
-  local json, version, at, delay, reader, since = args[1], args[2], now(args[3]), args[4], args[5], args[6]
+  local inv, row, item = keys[1], keys[2], args[1]
+  local json, version, at, delay, reader, since = args[2], args[3], now(args[4]), args[5], args[6], args[7]
   if reader == '' then
     -- The caller has just written the row to the database, so it is newer than what a reader loads now.
     redis.call('HDEL', row, 'busy')
   elseif not release_row(row, reader) and json == '' then
     return 0
   end
-  local stored_version, stored_delay, removed = unpack(redis.call('HMGET', row, 'version', 'delay', 'removed'))
+  local stored_version, removed = unpack(redis.call('HMGET', row, 'version', 'removed'))
   if since ~= '' and removed and tonumber(since) <= tonumber(removed) then return 0 end
   -- A slow reader must not replace a newer version.
   if version ~= '' and stored_version and tonumber(stored_version) > tonumber(version) then return 0 end
@@ -83,7 +100,7 @@ command('fill_row', function(keys, args)
     redis.call('PEXPIRE', row, NONE_MS)
     return 1
   end
-  if delay == '' then delay = stored_delay or '' end
+  if delay == '?' then delay = scheduled_delay(item) or '' end
   if version ~= '' then redis.call('HSET', row, 'version', version) end
   if delay ~= '' then
     redis.call('SET', inv, json)
@@ -92,7 +109,7 @@ command('fill_row', function(keys, args)
     redis.call('PERSIST', row)
   else
     redis.call('SET', inv, json, 'PX', BRIEF_MS)
-    redis.call('HDEL', row, 'none')
+    redis.call('HDEL', row, 'none', 'delay', 'due')
     redis.call('HSET', row, 'at', text(at), 'until', text(at + BRIEF_MS), 'old', json)
     redis.call('PEXPIRE', row, OLD_MS)
   end

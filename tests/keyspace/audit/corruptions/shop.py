@@ -33,7 +33,7 @@ async def a_popularity_score_is_invalid(client: Any, community: SampleCommunity)
     await client.zadd(c.ITEM_VIEWS(), {community.items[2]: 3})
 
 
-@corruptions.found_as("shop:row:<item>", "schedule")
+@corruptions.found_as("delay:", "schedule")
 async def a_row_is_missing_in_the_schedule(client: Any, community: SampleCommunity) -> None:
     await client.zrem(c.ROW_SCHEDULE(), community.items[0])
 
