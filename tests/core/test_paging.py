@@ -228,12 +228,16 @@ class Ranking:
 
     def __init__(self, valkey: Valkey, clock: ManualClock, count: int) -> None:
         self.ids = [f"p{i:04}" for i in range(count)]
-        self.asked = 0
+        self.counts: list[int] = []
         self.snapshots = Snapshots(valkey, clock)
         self.name = "ranked"
 
+    @property
+    def asked(self) -> int:
+        return len(self.counts)
+
     async def best(self, count: int) -> list[str]:
-        self.asked += 1
+        self.counts.append(count)
         return self.ids[:count]
 
     async def page(
@@ -242,17 +246,55 @@ class Ranking:
         return await self.snapshots.page(self.name, Page(limit, cursor, offset), self.best, load)
 
 
-async def test_later_pages_read_the_snapshot_of_the_first_page(valkey: Valkey, clock: ManualClock) -> None:
-    ranking = Ranking(valkey, clock, 50)
-    before = list(ranking.ids)
+async def test_pages_of_a_changing_list_repeat_and_skip_nothing(valkey: Valkey, clock: ManualClock) -> None:
+    ranking = Ranking(valkey, clock, 300)
+    before = set(ranking.ids)
     paged = await ranking.page(20)
-    read = paged.items
+    read = list(paged.items)
     while paged.pagination.next_cursor:
         random.shuffle(ranking.ids)
         paged = await ranking.page(20, paged.pagination.next_cursor)
         read += paged.items
-    assert read == before
-    assert ranking.asked == 1
+    assert len(read) == len(before)
+    assert set(read) == before
+    assert ranking.asked == 2
+
+
+async def test_pages_after_the_second_read_its_snapshot(valkey: Valkey, clock: ManualClock) -> None:
+    ranking = Ranking(valkey, clock, 80)
+    first = await ranking.page(20)
+    moved = ranking.ids.pop(70)
+    ranking.ids.insert(0, moved)
+    second = await ranking.page(20, first.pagination.next_cursor)
+    assert second.items == [moved, *ranking.ids[21:40]]
+    expected = ranking.ids[40:60]
+    random.shuffle(ranking.ids)
+    assert (await ranking.page(20, second.pagination.next_cursor)).items == expected
+
+
+async def test_a_first_page_stores_nothing_and_reads_few_ids(
+    valkey: Valkey, clock: ManualClock, redis_client: Any
+) -> None:
+    ranking = Ranking(valkey, clock, 1_000)
+    paged = await ranking.page(20)
+    assert paged.items == ranking.ids[:20]
+    assert ranking.counts == [20 + paging.FILL_STEP + 1]
+    assert len(paged.pagination.next_cursor or "") < 200
+    key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids[20:]))
+    assert await redis_client.exists(key) == 0
+    assert len((await ranking.page(100)).pagination.next_cursor or "") <= 1_024
+    await ranking.page(20, paged.pagination.next_cursor)
+    assert await redis_client.exists(key) == 1
+
+
+async def test_a_first_page_with_many_hidden_items_stores_a_snapshot(valkey: Valkey, clock: ManualClock) -> None:
+    ranking = Ranking(valkey, clock, 600)
+    load = load_without(set(ranking.ids[:300]))
+    first = await ranking.page(20, load=load)
+    assert first.items == ranking.ids[300:320]
+    expected = ranking.ids[320:340]
+    random.shuffle(ranking.ids)
+    assert (await ranking.page(20, first.pagination.next_cursor, load=load)).items == expected
 
 
 async def test_a_snapshot_has_at_most_a_thousand_ids(valkey: Valkey, clock: ManualClock) -> None:
@@ -275,8 +317,8 @@ async def test_a_snapshot_cursor_expires_after_ten_minutes(
     clock.advance(seconds=0.001)
     with pytest.raises(Gone):
         await ranking.page(20, cursor)
-    key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))
-    assert await redis_client.lrange(key, 0, -1) == ranking.ids
+    key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids[20:]))
+    assert await redis_client.lrange(key, 0, -1) == ranking.ids[20:]
     assert 600 < await redis_client.ttl(key) <= 660, "Valkey drops it by itself"
 
 
@@ -284,8 +326,9 @@ async def test_a_lost_snapshot_is_an_error_not_the_end_of_the_list(
     valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     ranking = Ranking(valkey, clock, 50)
-    cursor = (await ranking.page(20)).pagination.next_cursor
-    await redis_client.delete(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids)))
+    cursor = (await ranking.page(10)).pagination.next_cursor
+    cursor = (await ranking.page(20, cursor)).pagination.next_cursor
+    await redis_client.delete(SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids[10:])))
     with pytest.raises(Gone):
         await ranking.page(20, cursor)
 
@@ -294,15 +337,16 @@ async def test_readers_of_an_unchanged_list_share_one_snapshot(
     valkey: Valkey, clock: ManualClock, redis_client: Any
 ) -> None:
     ranking = Ranking(valkey, clock, 50)
-    first = await ranking.page(20)
-    key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids))
+    first = (await ranking.page(10)).pagination.next_cursor
+    second = await ranking.page(20, first)
+    key = SNAPSHOT(paging._snapshot_id(ranking.name, ranking.ids[10:]))
     await redis_client.pexpire(key, 500_000)
-    await ranking.page(20)
+    await ranking.page(20, first)
     assert await redis_client.pttl(key) <= 500_000, "not written again within a minute"
     clock.advance(seconds=60)
-    await ranking.page(20)
+    await ranking.page(20, first)
     assert await redis_client.pttl(key) > 600_000, "but in time for the newest reader's ten minutes"
-    assert (await ranking.page(20, first.pagination.next_cursor)).items == ranking.ids[20:40]
+    assert (await ranking.page(20, second.pagination.next_cursor)).items == ranking.ids[30:]
 
 
 async def test_a_list_of_one_page_stores_no_snapshot(valkey: Valkey, clock: ManualClock, redis_client: Any) -> None:
@@ -335,6 +379,7 @@ async def test_a_cursor_of_another_viewer_is_rejected(valkey: Valkey, clock: Man
 async def test_a_forged_cursor_cannot_read_another_snapshot(valkey: Valkey, clock: ManualClock) -> None:
     ranking = Ranking(valkey, clock, 50)
     cursor = (await ranking.page(20)).pagination.next_cursor
+    cursor = (await ranking.page(20, cursor)).pagination.next_cursor
     assert cursor is not None
     mark = decode_cursor(cursor, ranking.name, SnapshotPosition)
     ranking.name = "of another kind"

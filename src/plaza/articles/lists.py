@@ -41,7 +41,7 @@ class ArticleLists:
         self._snapshots = snapshots
 
     async def list_articles(self, viewer: Actor | None, query: ArticlesQuery) -> ArticlesPage:
-        """A page of all articles. Two round trips, and one more to store a new snapshot."""
+        """A page of all articles. Two round trips, and one more if a second page stores a snapshot."""
         return await self._page(RANKINGS[query.order](), viewer, query, None)
 
     async def list_group(self, viewer: Actor | None, group: str, query: ArticlesQuery) -> ArticlesPage:
@@ -62,7 +62,7 @@ class ArticleLists:
         await self._functions.run("articles_repair_group", [GROUP(group)], "", group, id)
 
     async def list_groups(self, page: Page) -> GroupsPage:
-        """Groups that have articles, largest first. Two round trips, and one more to store a new snapshot."""
+        """Groups that have articles, largest first. Round trips as `list_articles`."""
         first_names = self._first_members(GROUPS(), None)
         paged = await self._snapshots.page("groups", page, first_names, self._load_groups)
         return GroupsPage(paged.items, paged.pagination)

@@ -155,7 +155,7 @@ IDEMPOTENCY_DAY = Key(
 SNAPSHOT = Key(
     "snapshot:<snapshot>",
     "list",
-    "The ids of a list by a changing score, as of its first page.",
+    "The ids of a list by a changing score, as of its second page, without those of the first.",
     contains="id, best first; at most 1,000",
     lifetime="11 minutes",
     ttl_seconds=660,

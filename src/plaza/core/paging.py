@@ -2,8 +2,8 @@
 
 A list ordered by time is read by *position*: the cursor has the score and id of the last item read, and the next page
 starts after that position, whether or not the item still exists. A list ordered by a changing score cannot be read
-like this, because items overtake each other between two pages. Its first page stores a *snapshot* of the ids, and later
-pages read that.
+like this, because items overtake each other between two pages. Its second page stores a *snapshot* of the ids that the
+first page did not show, and later pages read that.
 
 Some items are hidden from a viewer (banned, blocked, deleted meanwhile). They are skipped, and the page is filled with
 the items after them.
@@ -42,6 +42,10 @@ MAX_IDS_READ: Final = 1_000
 SNAPSHOT_SIZE: Final = 1_000
 SNAPSHOT_MS: Final = 600_000
 
+# Ids of a first page that its cursor can hold, 5 bytes each. With more, the snapshot is stored with the first page.
+MAX_SEEN_IDS: Final = 120
+SEEN_ID_BYTES: Final = 5
+
 # Readers of an unchanged list share one snapshot. To outlive their cursors, it lives a minute longer than they do, and
 # is written again after a minute.
 REWRITE_MS: Final = 60_000
@@ -60,7 +64,7 @@ class Page(msgspec.Struct, frozen=True):
     """The query parameters of a list. A handler takes it as `page: Page`."""
 
     limit: Annotated[int, Meta(ge=1, le=100, description="The maximum number of items.")] = 20
-    cursor: Annotated[str, Meta(max_length=512, description="`next_cursor` of the previous page.")] | None = None
+    cursor: Annotated[str, Meta(max_length=1_024, description="`next_cursor` of the previous page.")] | None = None
     offset: Annotated[int, Meta(ge=0, le=1000, description="The number of items to skip, instead of a cursor.")] = 0
 
 
@@ -97,10 +101,21 @@ class SnapshotPosition(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     made_ms: int
 
 
-Cursor = Position | SnapshotPosition
+class FirstPagePosition(msgspec.Struct, frozen=True, array_like=True, tag="f"):
+    """The end of a first page by a changing score. `seen` has its ids as hashes; the second page omits them."""
+
+    list: int
+    made_ms: int
+    seen: Annotated[bytes, Meta(max_length=MAX_SEEN_IDS * SEEN_ID_BYTES)]
+
+
+Cursor = Position | SnapshotPosition | FirstPagePosition
 
 # Returns at most so many ids after a position, each with its own position. None is the start of the list.
 FetchIds = Callable[[P | None, int], Awaitable[Sequence[tuple[str, P]]]]
+
+# Returns the first ids of a list now, at most so many.
+FirstIds = Callable[[int], Awaitable[Sequence[str]]]
 
 # Returns the items of ids, in the same order; None for a missing or hidden item.
 LoadItems = Callable[[Sequence[str]], Awaitable[Sequence[T | None]]]
@@ -118,12 +133,19 @@ def encode_cursor(cursor: Cursor) -> str:
 
 def decode_cursor(text: str, name: str, kind: type[C]) -> C:
     """Return the cursor of a list. Raises `Invalid` if it is not a cursor, or belongs to another list."""
+    cursor = _decode_cursor(text, name)
+    if not isinstance(cursor, kind):
+        raise _of_another_list()
+    return cursor
+
+
+def _decode_cursor(text: str, name: str) -> Cursor:
     try:
         cursor = _decode(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
         raise Invalid("Invalid cursor. Request the first page again.", field="cursor") from error
-    if not isinstance(cursor, kind) or cursor.list != list_checksum(name):
-        raise Invalid("This cursor belongs to another list. Request the first page again.", field="cursor")
+    if cursor.list != list_checksum(name):
+        raise _of_another_list()
     if isinstance(cursor, Position) and math.isnan(cursor.score):
         raise Invalid("Invalid cursor. Request the first page again.", field="cursor")
     return cursor
@@ -165,7 +187,7 @@ async def fill_page(
 ) -> tuple[list[T], P | None]:
     """Return the items of a page, and the position where it stopped if there may be more."""
     if start is not None and page.offset:
-        raise Invalid("Send a cursor or an offset, not both.", field="offset")
+        raise _cursor_and_offset()
     found: list[T] = []
     position, ids_read = start, 0
     if page.offset:
@@ -231,28 +253,59 @@ class Snapshots:
         self,
         name: str,
         page: Page,
-        ids: Callable[[int], Awaitable[Sequence[str]]],
+        ids: FirstIds,
         load: LoadItems[T],
         visible: CheckVisible | None = None,
     ) -> PageResult[T]:
-        """Return a page. `ids(n)` returns the first n ids now; it is called only for the first page.
+        """Return a page. `ids(n)` returns the first n ids now; it is called for the first and the second page.
+
+        Most readers read only the first page, so it stores nothing: its cursor has the hashes of the ids it showed. The
+        second page stores a snapshot of the other ids, and later pages read that. So no id is shown twice, and none is
+        skipped that is in the list throughout.
 
         If the list depends on the viewer, `name` must contain the viewer.
         """
-        if page.cursor:
-            position = decode_cursor(page.cursor, name, SnapshotPosition)
-            if not position.snapshot.startswith(_id_prefix(name)):
-                raise Invalid("This cursor belongs to another list. Request the first page again.", field="cursor")
-            if self._clock.now_ms() - position.made_ms > SNAPSHOT_MS:
-                raise _gone()
-            return _paged(page, *await fill_page(page, self._stored_ids(position), position, load))
+        if not page.cursor:
+            return await self._first_page(name, page, ids, load, visible)
+        position = _decode_cursor(page.cursor, name)
+        if isinstance(position, Position):
+            raise _of_another_list()
+        if self._clock.now_ms() - position.made_ms > SNAPSHOT_MS:
+            raise _gone()
+        if isinstance(position, FirstPagePosition):
+            if page.offset:
+                raise _cursor_and_offset()
+            return await self._second_page(name, page, position, ids, load)
+        if not position.snapshot.startswith(_id_prefix(name)):
+            raise _of_another_list()
+        return _paged(page, *await fill_page(page, self._stored_ids(position), position, load))
+
+    async def _first_page(
+        self, name: str, page: Page, ids: FirstIds, load: LoadItems[T], visible: CheckVisible | None
+    ) -> PageResult[T]:
         now = self._clock.now_ms()
-        current = (await ids(SNAPSHOT_SIZE))[:SNAPSHOT_SIZE]
-        snapshot = _snapshot_id(name, current)
-        items, stopped = await fill_page(page, _in_memory(name, snapshot, now, current), None, load, visible)
-        if stopped is not None:
-            await self._store(snapshot, current, now)
-        return _paged(page, items, stopped)
+        window = await _Window.read(ids, SNAPSHOT_SIZE if page.offset else page.limit + FILL_STEP + 1)
+        items, stopped = await fill_page(page, window.after, None, load, visible)
+        if stopped is None:
+            return _paged(page, items, None)
+        if stopped < MAX_SEEN_IDS:
+            seen = b"".join(map(_short_hash, window.ids[: stopped + 1]))
+            return _paged(page, items, FirstPagePosition(list_checksum(name), now, seen))
+        await window.read_all()
+        snapshot = await self._store(name, window.ids, now)
+        return _paged(page, items, SnapshotPosition(list_checksum(name), snapshot, stopped, now))
+
+    async def _second_page(
+        self, name: str, page: Page, position: FirstPagePosition, ids: FirstIds, load: LoadItems[T]
+    ) -> PageResult[T]:
+        size, flat = SEEN_ID_BYTES, position.seen
+        seen = {flat[start : start + size] for start in range(0, len(flat), size)}
+        unseen = [id for id in await ids(SNAPSHOT_SIZE) if _short_hash(id) not in seen][: SNAPSHOT_SIZE - len(seen)]
+        items, stopped = await fill_page(page, _Window(ids, unseen, complete=True).after, None, load)
+        if stopped is None:
+            return _paged(page, items, None)
+        snapshot = await self._store(name, unseen, self._clock.now_ms())
+        return _paged(page, items, SnapshotPosition(position.list, snapshot, stopped, position.made_ms))
 
     def _stored_ids(self, position: SnapshotPosition) -> FetchIds[SnapshotPosition]:
         async def after(start: SnapshotPosition | None, count: int) -> list[tuple[str, SnapshotPosition]]:
@@ -265,9 +318,11 @@ class Snapshots:
 
         return after
 
-    async def _store(self, snapshot: str, ids: Sequence[str], now: int) -> None:
+    async def _store(self, name: str, ids: Sequence[str], now: int) -> str:
+        """Store a snapshot unless this process has just done so. Returns its id."""
+        snapshot = _snapshot_id(name, ids)
         if now - self._written.get(snapshot, -REWRITE_MS) < REWRITE_MS:
-            return
+            return snapshot
         key = SNAPSHOT(snapshot)
         lifetime = SNAPSHOT_MS + REWRITE_MS
         await self._valkey.multi([("DEL", key), ("RPUSH", key, *ids), ("PEXPIRE", key, lifetime)])
@@ -275,16 +330,40 @@ class Snapshots:
         self._written.move_to_end(snapshot)
         if len(self._written) > MAX_REMEMBERED_SNAPSHOTS:
             self._written.popitem(last=False)
+        return snapshot
 
 
-def _in_memory(name: str, snapshot: str, now: int, ids: Sequence[str]) -> FetchIds[SnapshotPosition]:
-    start_of_list = SnapshotPosition(list_checksum(name), snapshot, 0, now)
+class _Window:
+    """The first ids of a list, as far as a page needs them. Positions are indexes."""
 
-    async def after(start: SnapshotPosition | None, count: int) -> list[tuple[str, SnapshotPosition]]:
-        first = 0 if start is None else start.index + 1
-        return [(id, _move(start_of_list, first + i)) for i, id in enumerate(ids[first : first + count])]
+    def __init__(self, fetch: FirstIds, ids: Sequence[str], *, complete: bool) -> None:
+        self._fetch = fetch
+        self.ids = list(ids)
+        self._complete = complete
+        self._used = 0
 
-    return after
+    @classmethod
+    async def read(cls, fetch: FirstIds, count: int) -> _Window:
+        count = min(count, SNAPSHOT_SIZE)
+        ids = (await fetch(count))[:count]
+        return cls(fetch, ids, complete=len(ids) < count or count == SNAPSHOT_SIZE)
+
+    async def after(self, start: int | None, count: int) -> list[tuple[str, int]]:
+        first = 0 if start is None else start + 1
+        if first + count > len(self.ids):
+            await self.read_all()
+        found = self.ids[first : first + count]
+        self._used = first + len(found)
+        return [(id, first + i) for i, id in enumerate(found)]
+
+    async def read_all(self) -> None:
+        """Read the rest of the list. The order may have changed; ids that were used already keep their place."""
+        if not self._complete:
+            used = self.ids[: self._used]
+            known = set(used)
+            rest = [id for id in await self._fetch(SNAPSHOT_SIZE) if id not in known]
+            self.ids = [*used, *rest][:SNAPSHOT_SIZE]
+            self._complete = True
 
 
 def _move(position: SnapshotPosition, index: int) -> SnapshotPosition:
@@ -299,6 +378,18 @@ def _snapshot_id(name: str, ids: Sequence[str]) -> str:
 def _id_prefix(name: str) -> str:
     """Return a prefix per list, so that a forged cursor cannot read another list's ids, which are of another type."""
     return f"{list_checksum(name):08x}"
+
+
+def _short_hash(id: str) -> bytes:
+    return hashlib.blake2b(id.encode(), digest_size=SEEN_ID_BYTES).digest()
+
+
+def _of_another_list() -> Invalid:
+    return Invalid("This cursor belongs to another list. Request the first page again.", field="cursor")
+
+
+def _cursor_and_offset() -> Invalid:
+    return Invalid("Send a cursor or an offset, not both.", field="offset")
 
 
 def _gone() -> Gone:

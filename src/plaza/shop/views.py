@@ -70,6 +70,6 @@ class Views:
         return [part for item, at in viewed for part in (item, repr(at))]
 
     async def popular(self, page: Page) -> ItemsPage:
-        """Return items, the most viewed first. Two round trips, and one more to store a new snapshot."""
+        """Return items, the most viewed first. Two round trips, and one more if the second page stores a snapshot."""
         paged = await self._snapshots.page("shop popular", page, self._item_views.most_viewed, self._items.read_many)
         return ItemsPage(paged.items, paged.pagination)

@@ -73,7 +73,7 @@ class Feeds:
         return await self._by_time(ReadView(viewer, users), HASHTAG_POSTS(require_tag(tag, "tag")), page)
 
     async def ranked(self, viewer: Actor | None, tag: str, page: Page, *, users: bool = True) -> PageResult[FeedItem]:
-        """List the posts with a hashtag, best first, ranked as of the first page. Three round trips on one server."""
+        """List the posts with a hashtag, best first. Two round trips; three if a second page stores a snapshot."""
         key = HASHTAG_RANKED(require_tag(tag, "tag"))
         view = ReadView(viewer, users)
         load, seen = partial(self.reader.items, view), partial(self.reader.visible, view)
@@ -105,7 +105,7 @@ class Feeds:
         return items
 
     async def top_models(self, viewer: Actor, page: Page) -> PageResult[TopModel]:
-        """List the models by engagement, ranked as of the first page. Three round trips."""
+        """List the models by engagement. Three round trips, and one more if a second page stores a snapshot."""
         key = MODELS_TOP_ENGAGEMENT()
 
         async def load(names: Sequence[str]) -> list[TopModel | None]:
