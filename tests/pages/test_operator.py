@@ -114,6 +114,14 @@ async def test_a_key_is_shown_with_its_documentation(plaza: Plaza, admin: PageCl
     assert (await admin.get("/app/operator/keys?q=leaderboard+zset")).status_code == 200
 
 
+async def test_a_key_is_found_by_its_name(admin: PageClient) -> None:
+    page = (await admin.get("/app/operator/keys?q=user:ana")).text
+    assert '<a href="/app/operator/keys/user/key?name=user%3Aana"><code>user:ana</code></a>' in page
+    for name in ("user:missing", "auth:ana", "no such key"):
+        page = (await admin.get("/app/operator/keys", params={"q": name})).text
+        assert "no key has this name" in page, name
+
+
 async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, admin: PageClient) -> None:
     assert "No events yet" in (await admin.get("/app/operator/live")).text
     live = plaza.get(LiveService)
@@ -164,9 +172,9 @@ async def test_health_shows_figures_and_runs_an_audit(plaza: Plaza, admin: PageC
     assert "strange" in await eventually(lambda: _with(admin, "findings."))
     # A finding about a session may contain its token, so it is counted and not shown.
     token = "0A1B2C3D-0000-4000-8000-00000000000F"
-    await plaza.core.valkey.call("ZADD", "recent:", 1, token)
+    await plaza.core.valkey.call("SET", f"viewed:{token}", "not a sorted set")
     await admin.submit("/app/operator/health/audit", page="/app/operator/health")
-    assert "recent:" in await eventually(lambda: _with(admin, "recent:"))
+    assert "viewed:" in await eventually(lambda: _with(admin, "viewed:"))
     assert token not in (await admin.get("/app/operator/health")).text
     async with admin.stream("GET", "/app/operator/health/stream") as stream:
         line = await anext(line async for line in stream.aiter_lines() if line.startswith("data: "))

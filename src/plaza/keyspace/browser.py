@@ -100,6 +100,16 @@ class KeyBrowser:
             raise NotFound("No such key family.")
         return found
 
+    async def find_family(self, key: str) -> str | None:
+        """The name of the family of an existing key; None if there is no such key or its content is secret.
+
+        At most one round trip.
+        """
+        found = self._families.match(key)
+        if found is None or not is_readable(found[0].key) or not await self._valkey.call("EXISTS", key):
+            return None
+        return next(name for name, family in self._named.items() if family is found[0])
+
     async def list_keys(self, name: str, cursor: str = "") -> KeyPage:
         """A page of a family's keys. Scans at most `MAX_SCANNED_KEYS` keys, in short steps."""
         family = self.family(name)

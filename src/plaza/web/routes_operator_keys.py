@@ -18,7 +18,7 @@ page = PageRoutes()
 
 @page.get("/operator/keys", access=ADMIN)
 async def families(request: Request, site: Site, keyspace: KeyBrowser, q: str = "") -> Response[str]:
-    """List the key families by domain; `q` filters them."""
+    """List the key families by domain; `q` filters them, or is the name of a key."""
     visitor = await site.visitors.from_request(request)
     found = [
         (catalogue.domain, [(name, key) for name, key in catalogue if _matches(key, q)])
@@ -28,6 +28,7 @@ async def families(request: Request, site: Site, keyspace: KeyBrowser, q: str = 
     found.sort(key=lambda pair: not any(key.document for _, key in pair[1]))
     domains = [(domain, keys) for domain, keys in found if keys]
     context: dict[str, Any] = {"tabs": operator_tabs("Keys"), "domains": domains, "q": q}
+    context["family_of_key"] = await keyspace.find_family(q) if q else None
     return site.page(request, visitor, "operator-keys.html", section=SECTION, **context)
 
 
