@@ -119,6 +119,14 @@ async def test_hashing_leaves_the_loop_to_others(passwords: Passwords) -> None:
     assert turns > 5
 
 
+async def test_forty_simultaneous_logins_are_all_checked() -> None:
+    passwords = Passwords(threads=2)
+    stored = await passwords.hash("a password")
+    checks = await asyncio.gather(*(passwords.check(stored, "a password") for _ in range(40)))
+    assert all(check.matches for check in checks)
+    passwords.close()
+
+
 async def test_beyond_its_bound_a_check_is_refused_at_once_and_room_comes_back() -> None:
     passwords = Passwords(threads=1, waiting=2)
     free = threading.Event()

@@ -111,6 +111,21 @@ async def test_twenty_concurrent_checkouts_of_one_cart_make_one_order(both: Shop
 
 
 @in_pairs
+async def test_a_refused_checkout_consumes_no_order_id(both: Shop) -> None:
+    item = await create_item_in(both, qty=2)
+    ids = []
+    for _ in range(2):
+        buyer, loser = await both.guest_token(), await both.guest_token()
+        await both.carts.put(loser, item.id, 3)
+        for _ in range(3):
+            with pytest.raises(OutOfStock):
+                await both.checkout.check_out(loser)
+        await both.carts.put(buyer, item.id, 1)
+        ids.append((await both.checkout.check_out(buyer))[1].id)
+    assert ids[1] == ids[0] + 1
+
+
+@in_pairs
 async def test_without_enough_stock_nothing_changes(both: Shop) -> None:
     one, two = await create_item_in(both, qty=5), await create_item_in(both, qty=1)
     token = await both.guest_token()

@@ -39,8 +39,8 @@ MAX_ARGON2_PASSES: Final = 10
 MAX_ARGON2_LANES: Final = 8
 
 THREADS: Final = min(4, os.cpu_count() or 1)
-# About a second of waiting for the last one.
-MAX_WAITING: Final = 32
+# About two seconds of waiting for the last one, on two cores.
+MAX_WAITING: Final = 128
 
 _ARGON2 = re.compile(
     r"\$argon2(?:id|i|d)\$v=1[69]\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+"

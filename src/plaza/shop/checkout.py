@@ -132,22 +132,21 @@ class Checkout:
         async with self._sql.begin() as tx:
             if visit.user is not None:
                 await lock_username(tx, self._functions.valkey, visit.user, visit.since_ms)
-            id = await self._insert_order(tx, visit.buyer, cart, now)
-            # In the order of ids, so that two carts with the same items cannot deadlock.
-            sold = [(await _take_stock(tx, item, quantities[item]), quantities[item]) for item in sorted(quantities)]
+            sold = await _take_all(tx, cart, quantities)
+            total = sum(row.price * qty for row, qty in sold)
+            # Last: PostgreSQL does not reuse the id of an order that is rolled back.
+            id = await self._insert_order(tx, visit.buyer, cart, now, total)
             lines = [
                 {"order_id": id, "item_id": row.id, "name": row.name, "price": row.price, "qty": qty}
                 for row, qty in sold
             ]
             await tx.execute(insert(LINES), lines)
-            total = sum(row.price * qty for row, qty in sold)
-            await tx.execute(update(ORDERS).where(ORDERS.c.id == id).values(total=total))
         items = [order_line(row.id, row.name, row.price, qty) for row, qty in sold]
         return Order(id, now / 1000, items, price_text(total)), [row_data(row) for row, _ in sold]
 
-    async def _insert_order(self, tx: AsyncConnection, buyer: str, cart: str, now_ms: int) -> int:
-        """Insert the order of a cart. Of two concurrent checkouts the second waits here for the first."""
-        values = {"cart": cart, "buyer": buyer, "created_ms": now_ms, "total": 0}
+    async def _insert_order(self, tx: AsyncConnection, buyer: str, cart: str, now_ms: int, total: int) -> int:
+        """Insert the order of a cart, unless a concurrent checkout with other lines has inserted it."""
+        values = {"cart": cart, "buyer": buyer, "created_ms": now_ms, "total": total}
         statement = self._sql.insert(ORDERS).values(values).on_conflict_do_nothing(index_elements=["cart"])
         id = (await tx.execute(statement.returning(ORDERS.c.id))).scalar()
         if id is None:
@@ -155,16 +154,35 @@ class Checkout:
         return int(id)
 
 
+async def _take_all(tx: AsyncConnection, cart: str, quantities: dict[int, int]) -> list[tuple[Any, int]]:
+    """Take the stock of every line. Return the rows of the items, as they are then, with their quantities.
+
+    Of two concurrent checkouts of a cart the second waits here for the first, and then finds its order.
+    """
+    sold = []
+    for item in sorted(quantities):  # in the order of ids, so that two carts with the same items cannot deadlock
+        row = await _take_stock(tx, item, quantities[item])
+        if row is None:
+            await _refuse_ordered(tx, cart)
+            left = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == item))).scalar() or 0
+            detail = "There is not enough of an item left. Reduce its quantity."
+            raise OutOfStock(detail, id=item, wanted=quantities[item], left=left)
+        sold.append((row, quantities[item]))
+    await _refuse_ordered(tx, cart)
+    return sold
+
+
+async def _refuse_ordered(tx: AsyncConnection, cart: str) -> None:
+    if (await tx.execute(select(ORDERS.c.id).where(ORDERS.c.cart == cart))).scalar() is not None:
+        raise _AlreadyOrdered
+
+
 async def _take_stock(tx: AsyncConnection, item: int, qty: int) -> Any:
-    """Take pieces of an item out of stock, if there are enough. Return its row as it is then."""
+    """Take pieces of an item out of stock. Return its row as it is then, or None if there are not enough."""
     statement = (
         update(ITEMS)
         .where(ITEMS.c.id == item, ITEMS.c.qty >= qty)
         .values(qty=ITEMS.c.qty - qty, version=ITEMS.c.version + 1)
         .returning(ITEMS)
     )
-    row = (await tx.execute(statement)).one_or_none()
-    if row is None:
-        left = (await tx.execute(select(ITEMS.c.qty).where(ITEMS.c.id == item))).scalar() or 0
-        raise OutOfStock("There is not enough of an item left. Reduce its quantity.", id=item, wanted=qty, left=left)
-    return row
+    return (await tx.execute(statement)).one_or_none()
