@@ -185,7 +185,9 @@ Made from the code by `make docs`; a test fails when it is stale.
 `GET /metrics` returns these for Prometheus. With several processes (`PLAZA_WORKERS`) any of them returns the metrics
 of all: counters and histograms are summed, including processes that have ended since the last start; gauges only over
 running ones.
-Durations are in seconds. A route is its template, so the number of series is bounded.
+They are computed at most once a second.
+`PLAZA_METRICS_ACCESS=admin` restricts them to admins and API keys. Durations are in seconds. A route is its template, so
+the number of series is bounded.
 With one process, `process_*` (memory, CPU time, open files) are included.
 
 Useful expressions:

@@ -24,6 +24,7 @@ API_KEY_CHARACTERS = 16
 
 Fsync = Literal["everysec", "always"]
 LiveAddress = Literal["full", "truncated", "hashed"]
+MetricsAccess = Literal["public", "admin"]
 DemoMode = Literal["auto", "on", "off"]
 
 
@@ -77,6 +78,9 @@ class Settings:
     )
     workers: int = setting(1, "Number of API processes.")
     rate_limits: bool = setting(True, "`off` disables rate limits, for load tests.")
+    metrics_access: MetricsAccess = setting(
+        "public", "Who may read `/metrics`: `public`, or `admin` for admins and API keys."
+    )
     cors_origins: tuple[str, ...] = setting(
         (), "Origins whose pages may send requests, separated by commas; `*` for all."
     )

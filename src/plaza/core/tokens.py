@@ -108,7 +108,11 @@ class Tokens:
             raise invalid()
         try:
             claims = msgspec.json.decode(self._payload(token), type=Claims)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # the payload is not JSON, or has other claims
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            RecursionError,
+        ):  # the payload is not JSON, or has other claims
             raise invalid() from None
         if not is_username(claims.username):
             raise invalid()
@@ -123,7 +127,11 @@ class Tokens:
         for verifier in self._verifiers:
             try:
                 payload = self._jws.decode(token, verifier.key, algorithms=[verifier.algorithm])
-            except (jwt.PyJWTError, ValueError):  # ValueError: a header that is valid base64 but not text
+            except (
+                jwt.PyJWTError,
+                ValueError,
+                RecursionError,
+            ):  # ValueError: a header that is valid base64 but not text
                 continue
             assert isinstance(payload, bytes)
             return payload

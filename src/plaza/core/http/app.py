@@ -16,12 +16,12 @@ import structlog
 from plaza import __version__
 from plaza.core import metrics
 from plaza.core.auth import Auth
-from plaza.core.errors import MethodNotAllowed, NotFound, PlazaError, TooLarge
+from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError, TooLarge
 from plaza.core.http import meta_routes
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.headers import Cors, standard_headers, with_headers
-from plaza.core.http.meta_routes import ApiDocs
+from plaza.core.http.meta_routes import ApiDocs, MetricsCache
 from plaza.core.http.openapi import describe
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
 from plaza.core.http.request import Request
@@ -132,6 +132,7 @@ class App:
         """The response to a request, also if an error occurs."""
         bound = None
         try:
+            _require_host(request)
             node = self._find(request)
             method = request.scope["method"]
             if method == "OPTIONS":
@@ -298,10 +299,10 @@ def make_app(
     - `security_log`: records the writes of admins.
     - `draining`: set by `App.drain`, for others that need to know.
     """
-    groups = (*routes, meta_routes.route)
+    groups = (*routes, meta_routes.routes_for(settings.metrics_access))
     bound_routes: list[BoundRoute] = []
     api_docs = ApiDocs(lambda: describe(groups, bound_routes, __version__))
-    provided = {**(services or {}), ApiDocs: api_docs}
+    provided = {**(services or {}), ApiDocs: api_docs, MetricsCache: MetricsCache()}
     bound_routes += [BoundRoute(route, provided) for group in groups for route in group.routes]
     active_limiter = limiter if settings.rate_limits else None
     return App(
@@ -317,6 +318,16 @@ def make_app(
         draining=draining,
         security_log=security_log,
     )
+
+
+def _require_host(request: Request) -> None:
+    """Refuse a request without exactly one `Host` (RFC 9112, 3.2). Proxies might read another one than Plaza.
+
+    `Request` joins headers that are sent twice by a comma, which is in no host name.
+    """
+    host = request.headers.get("host")
+    if (host is None and request.scope.get("http_version") != "1.0") or (host is not None and "," in host):
+        raise BadRequest("Send exactly one Host header.")
 
 
 def _methods(node: RouteNode[BoundRoute]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -12,11 +14,15 @@ from typing import Any
 
 from plaza.core import metrics
 from plaza.core.errors import NotFound
-from plaza.core.http.access import PUBLIC
+from plaza.core.http.access import ADMIN, PUBLIC
 from plaza.core.http.headers import PAGE_POLICY
 from plaza.core.http.request import Request
 from plaza.core.http.responses import JSON, Response, encode
 from plaza.core.http.routes import Routes
+from plaza.core.settings import MetricsAccess
+
+METRICS_PATH = "/metrics"
+METRICS_SECONDS = 1.0
 
 route = Routes("system")
 
@@ -66,11 +72,34 @@ class ApiDocs:
         return CachedFile(encode(self._describe()), JSON)
 
 
-@route.get("/metrics", access=PUBLIC, limit=None, media_type=metrics.CONTENT_TYPE)
-async def show_metrics() -> Response[str]:
+class MetricsCache:
+    """The text of `/metrics`, computed at most once a second: adding up the files of many processes takes time."""
+
+    def __init__(self) -> None:
+        self._text = b""
+        self._expires_s = 0.0
+        self._lock = asyncio.Lock()
+
+    async def text(self) -> bytes:
+        async with self._lock:  # of concurrent requests, one computes
+            if time.monotonic() >= self._expires_s:
+                self._text = await asyncio.to_thread(metrics.exposition)  # the event loop must not wait for it
+                self._expires_s = time.monotonic() + METRICS_SECONDS
+            return self._text
+
+
+@route.get(METRICS_PATH, access=PUBLIC, limit=None, media_type=metrics.CONTENT_TYPE)
+async def show_metrics(cache: MetricsCache) -> Response[str]:
     """Get the metrics in the Prometheus text format."""
-    # Adding up the files of many processes takes time, and the event loop must not wait for it.
-    return Response(await asyncio.to_thread(metrics.exposition))
+    return Response(await cache.text())
+
+
+def routes_for(metrics_access: MetricsAccess) -> Routes:
+    """The routes, with the access to metrics that the settings say."""
+    routes = Routes(route.tag)
+    access = {"public": PUBLIC, "admin": ADMIN}[metrics_access]
+    routes.routes = [replace(each, access=access) if each.template == METRICS_PATH else each for each in route.routes]
+    return routes
 
 
 @route.get("/openapi.json", access=PUBLIC, limit=None)

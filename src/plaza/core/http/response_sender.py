@@ -21,6 +21,9 @@ from plaza.core.wrong_type import ExplainError
 _ONE_TRIP = b'valkey;desc="1 round trip";dur='
 _TRIPS = b'valkey;desc="%d round trips";dur='
 
+# A year: browsers then use https only.
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
+
 log = structlog.get_logger("plaza.http")
 
 
@@ -61,6 +64,8 @@ class ResponseSender:
         headers.append((b"server-timing", trips + b"%.3f, total;dur=%.3f" % (usage.seconds * 1000, total * 1000)))
         if request.limits is not None:
             headers += [(name.encode(), value.encode()) for name, value in request.limits.headers()]
+        if request.secure:
+            headers.append(_HSTS)
         if self._cors is not None:
             headers += self._cors.headers(request.headers)
         if self._draining.is_set():
