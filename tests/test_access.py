@@ -22,7 +22,7 @@ from tests.servers import Server
 from tests.timeouts import TIME_LIMIT_SECONDS
 
 PASSWORD = "correct horse"
-USERS = {"ana": "user", "root": "admin"}
+USERS = {"ana": "user", "rita": "admin"}
 FORBIDDEN = {access.NOT_A_USER, access.NOT_A_KEY, access.NOT_AN_ADMIN}
 
 # The kinds of callers, each with the status it gets on a route of each access; None if it is accepted.
@@ -53,7 +53,7 @@ class Callers:
 
     async def sign_in(self) -> None:
         """Start a session of a guest, a user and an admin."""
-        for kind, name in (("guest session", ""), ("user session", "ana"), ("admin session", "root")):
+        for kind, name in (("guest session", ""), ("user session", "ana"), ("admin session", "rita")):
             self.http.cookies.clear()
             if name:
                 body = {"username": name, "password": PASSWORD}
@@ -77,7 +77,7 @@ class Callers:
         if kind == "viewer token":
             token = (await self.http.post("/analytics/viewer-token")).json()["token"]
         else:
-            tokens: dict[str, tuple[str, Role]] = {"user token": ("ana", "user"), "admin token": ("root", "admin")}
+            tokens: dict[str, tuple[str, Role]] = {"user token": ("ana", "user"), "admin token": ("rita", "admin")}
             token = auth.issue(*tokens[kind]) if kind in tokens else "wrong"
         return {"authorization": f"Bearer {token}"}
 

@@ -130,7 +130,8 @@ async def test_deleting_an_account_deletes_its_articles_and_votes(
         export = (await client.get("/users/me/export", headers=ana)).json()
         assert [article["id"] for article in export["articles"]["articles"]] == [1]
         assert len(export["articles"]["votes"]) == 2
-        assert (await client.delete("/users/me", headers=ana)).status_code == 200
+        confirmed = {"password": body["password"]}
+        assert (await client.request("DELETE", "/users/me", json=confirmed, headers=ana)).status_code == 200
         assert (await client.get("/articles/1")).status_code == 404
         assert (await client.get("/articles/2")).json()["votes"] == 1
     assert await redis_client.smembers(ARTICLE_UP(2)) == {"user:ben"}

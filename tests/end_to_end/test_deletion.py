@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.end_to_end.user_traces import traces, wanderer
+from tests.end_to_end.user_traces import ACCOUNT, traces, wanderer
 from tests.processes import plaza
 from tests.timeouts import TIME_LIMIT_SECONDS
 
@@ -29,7 +29,8 @@ def test_who_leaves_is_named_nowhere_in_all_five_domains_and_the_tables(tmp_path
             assert traces(data, "passenger") == []
             assert passing.get("/whoami").status_code == 401
         assert client.get(f"/posts/{post}").json()["likesCount"] == 1, "her own"
-        assert client.delete("/users/me").status_code == 200
+        confirmed = {"password": ACCOUNT["password"]}
+        assert client.request("DELETE", "/users/me", json=confirmed).status_code == 200
         assert traces(data, "wanderer") == []
         checked = plaza(data, "audit")
         assert checked.returncode == 0, checked.stdout

@@ -130,6 +130,13 @@ def test_a_redirect_to_any_page_is_allowed(wanted: str) -> None:
     assert local_path(wanted) == wanted
 
 
+async def test_signing_up_on_the_way_to_a_page_beyond_ascii_works(guest: PageClient) -> None:
+    fields = {"username": "ana", "password": "correct horse", "next": "/app/people/€?q=ü%20x"}
+    response = await guest.submit("/app/sign-up", page="/app/sign-up", **fields)
+    assert response.status_code == 303
+    assert response.headers["location"] == "/app/people/%E2%82%AC?q=%C3%BC%20x"
+
+
 async def test_sign_in_leads_back_to_the_previous_page(guest: PageClient) -> None:
     response = await guest.post("/app/posts", data={"content": "hello", "next": "/app?cursor=x"})
     assert response.headers["location"] == "/app/sign-in?next=%2Fapp%3Fcursor%3Dx"

@@ -198,7 +198,7 @@ async def test_a_large_account_is_left_to_the_worker(
     me = await busy_life(social, "zoe")
     monkeypatch.setattr(deletion_module, "MAX_POSTS_IN_REQUEST", 3)
     mine = social.token(me)
-    answer = await http.delete("/users/me", headers=mine)
+    answer = await http.request("DELETE", "/users/me", json={"password": "correct horse"}, headers=mine)
     assert (answer.status_code, answer.json()) == (202, {"id": "zoe", "deleted": False})
     assert (await http.get("/whoami", headers=mine)).status_code == 401
     assert (await http.get("/users/zoe")).status_code == 404

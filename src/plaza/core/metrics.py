@@ -186,8 +186,8 @@ Made from the code by `make docs`; a test fails when it is stale.
 of all: counters and histograms are summed, including processes that have ended since the last start; gauges only over
 running ones.
 They are computed at most once a second.
-`PLAZA_METRICS_ACCESS=admin` restricts them to admins and API keys. Durations are in seconds. A route is its template, so
-the number of series is bounded.
+`PLAZA_METRICS_ACCESS=admin` restricts them to admins and API keys. Durations are in seconds. A route is its template,
+so the number of series is bounded.
 With one process, `process_*` (memory, CPU time, open files) are included.
 
 Useful expressions:

@@ -39,6 +39,8 @@ from plaza.social.model import (
 
 REFRESH_MS: Final = 30 * 86_400_000
 
+# Names that look official. Other systems may sync such users, and operators may have them.
+RESERVED_USERNAMES: Final = frozenset({"admin", "support", "system", "root", "plaza"})
 # Refresh token families of one user; beyond this the one with the earliest expiry ends.
 MAX_SESSIONS: Final = 20
 
@@ -133,6 +135,8 @@ class Accounts:
     ) -> SignedIn:
         """Register an account and sign in. One round trip, besides the limit's."""
         require_username(new.username)
+        if new.username.lower() in RESERVED_USERNAMES:
+            raise Invalid("This username is reserved. Choose another one.", field="username")
         await self.limiter.take("auth", new.username, address)
         stamp, now = self.auth.issue_time_ms(new.username), self.clock.now_ms()
         hashed = await self.passwords.hash_new(new.password, new.username)

@@ -8,7 +8,7 @@ from typing import Final
 
 from plaza.core.auth import Actor
 from plaza.core.domain import MfaRequired, SecondFactor, WrongCode
-from plaza.core.errors import Unavailable
+from plaza.core.errors import Forbidden, Unavailable
 from plaza.core.functions import Functions
 from plaza.core.passwords import Passwords
 from plaza.core.rate_limits import Limiter
@@ -70,6 +70,18 @@ class Credentials:
         if self._log is not None:
             with contextlib.suppress(Unavailable):
                 await self._log.record(LogEntry(username, "sign_in", username, address or "", result))
+
+    async def require_own_password(
+        self, actor: Actor, username: str, password: str | None, address: str | None
+    ) -> None:
+        """Raise `Forbidden` if the actor acts on the own account without its password. Three round trips.
+
+        An account without a password (its tokens come from another issuer) needs none.
+        """
+        if actor.name != username or await self._valkey.call("HGET", AUTH_USER(username), "password_hash") is None:
+            return
+        if password is None or not await self.has_password(username, password, address):
+            raise Forbidden("This needs your password. Send it as `password`.", field="password")
 
     async def require_code(self, username: str, code: str | None, address: str | None) -> None:
         """Raise `MfaRequired` or `WrongCode` unless the account has no second factor or this is its code."""

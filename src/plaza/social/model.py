@@ -161,6 +161,12 @@ class PasswordChange(msgspec.Struct, forbid_unknown_fields=True):
     new: Password
 
 
+class PasswordConfirmation(msgspec.Struct, forbid_unknown_fields=True):
+    """The password of an account, for an action that a stolen token must not do."""
+
+    password: str | None = None
+
+
 class NewRole(msgspec.Struct, forbid_unknown_fields=True):
     role: Role
 

@@ -14,6 +14,7 @@ from plaza.core.http.responses import Response
 from plaza.core.http.routes import ParameterName, Routes
 from plaza.core.paging import Page
 from plaza.social.comments import Comments
+from plaza.social.credentials import Credentials
 from plaza.social.deletion import AccountDeletion
 from plaza.social.engagements import Engagements
 from plaza.social.export import AccountExport
@@ -29,6 +30,7 @@ from plaza.social.model import (
     NewComment,
     NewPost,
     NewRole,
+    PasswordConfirmation,
     Post,
     PostEdit,
     PostId,
@@ -160,9 +162,20 @@ async def change_user(actor: Actor, username: Username, body: Profile, users: Us
 
 
 @route.delete("/users/{username}", access=AUTHENTICATED, other_responses={202: DeletionResult})
-async def delete_user(actor: Actor, username: Username, deletion: AccountDeletion) -> Response[DeletionResult]:
-    """Delete an account and all its data (the user or an admin). Beyond 1,000 posts, 202 and deletion continues."""
+async def delete_user(
+    actor: Actor,
+    username: Username,
+    body: PasswordConfirmation,
+    request: Request,
+    credentials: Credentials,
+    deletion: AccountDeletion,
+) -> Response[DeletionResult]:
+    """Delete an account and all its data (the user or an admin). Beyond 1,000 posts, 202 and deletion continues.
+
+    To delete your own account, send its password.
+    """
     name = resolve_username(actor, username)
+    await credentials.require_own_password(actor, name, body.password, request.address)
     done = await deletion.delete(actor, name)
     return Response(DeletionResult(name, done), status=200 if done else 202)
 

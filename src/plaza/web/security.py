@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hmac
 import re
+import string
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
+from urllib.parse import quote
 
 from plaza.core.errors import Forbidden, Unauthenticated
 from plaza.core.http.problem_details import CrossOrigin
@@ -71,4 +73,7 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
 
 def local_path(path: str | None, default: str = HOME) -> str:
     """Return `path` if it is a page under `/app`, else `default`. `//evil.example` and `/\\evil.example` are not."""
-    return path if path is not None and _LOCAL.fullmatch(path) else default
+    if path is None or not _LOCAL.fullmatch(path):
+        return default
+    # A header can only carry ASCII.
+    return path if path.isascii() else quote(path, safe=string.punctuation, errors="replace")
