@@ -13,7 +13,8 @@ from plaza.app import running
 from plaza.core.domain import Domain, Parts
 from plaza.core.keyspace import Layout, use_layout
 from plaza.core.settings import Settings
-from plaza.serve import Shutdown, background_worker
+from plaza.serve import background_worker
+from plaza.shutdown import Shutdown
 from tests.core.ledger import BOX_ITEMS, LIBRARY
 from tests.servers import Cluster, Server
 from tests.timeouts import within_time_limit

@@ -7,6 +7,8 @@ means that the command ran and failed.
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -86,9 +88,6 @@ def _worker(given: argparse.Namespace) -> int:
 
 def _exit_with_sigpipe() -> NoReturn:
     """End by SIGPIPE without a message, as other programs do when their reader is gone (`plaza keys | head`)."""
-    import os
-    import signal
-
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
     raise SystemExit(141)

@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 import uvicorn
@@ -38,63 +37,16 @@ from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse_url
 from plaza.demo.service import may_load_demo, request_demo
+from plaza.shutdown import DRAIN_SECONDS, Shutdown, StartInterrupted, completes_before
+from plaza.supervisor import Supervisor
 from plaza.valkey_discovery import open_connection, wait_for_server
 
 T = TypeVar("T")
 
 log = structlog.get_logger("plaza.serve")
 
-# Requests still open this long after a signal are aborted. They take milliseconds; only a slow client takes longer.
-DRAIN_SECONDS = 5
 # Longer than reverse proxies keep idle connections (60 s is usual), so that the proxy closes first.
 KEEP_ALIVE_SECONDS = 75
-
-
-class StartInterrupted(Exception):
-    """A signal arrived before the start was complete."""
-
-
-class Shutdown:
-    """Why and when this process stops: on a signal, or when something failed for good."""
-
-    def __init__(self) -> None:
-        self.requested = asyncio.Event()
-        self.forced = asyncio.Event()  # by a second signal: do not wait for open requests
-        self.exit_status = 0
-
-    def handle_signals(self) -> None:
-        """Request a shutdown on SIGINT, SIGTERM and SIGHUP."""
-        loop = asyncio.get_running_loop()
-        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # `nohup` ignores SIGHUP, which is respected. A script's `&` ignores SIGINT, which is not.
-            if sig != signal.SIGHUP or signal.getsignal(sig) is not signal.SIG_IGN:
-                loop.add_signal_handler(sig, self._on_signal)
-
-    def _on_signal(self) -> None:
-        (self.forced if self.requested.is_set() else self.requested).set()
-
-    def fail(self, reason: str) -> None:
-        """Print the reason and request a shutdown with exit status 1."""
-        print(f"plaza: {reason}", file=sys.stderr, flush=True)
-        self.exit_status = 1
-        self.requested.set()
-
-    async def run_unless_requested(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of some work; raises `StartInterrupted` as soon as a shutdown is requested."""
-        task = asyncio.ensure_future(work)
-        if await completes_before(task, self.requested):
-            return task.result()
-        task.cancel()
-        await asyncio.wait({task})
-        raise StartInterrupted
-
-
-async def completes_before(work: asyncio.Future[Any], event: asyncio.Event) -> bool:
-    """Wait for some work or an event, whichever comes first. Returns whether the work is done."""
-    waiting = asyncio.ensure_future(event.wait())
-    await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    return work.done()
 
 
 def serve(settings: Settings, *, empty: bool = False) -> int:
@@ -115,8 +67,6 @@ async def _serve(settings: Settings, sock: socket.socket, *, may_load_demo: bool
             if settings.workers == 1:
                 await run_api(settings, sock, shutdown, on_ready, with_worker=True)
             else:
-                from plaza.supervisor import Supervisor  # a single process does not need it
-
                 await Supervisor(settings, sock, shutdown).run(on_ready)
     return shutdown.exit_status
 

@@ -20,7 +20,7 @@ from plaza.core import metrics
 from plaza.core.process.child import Backoff, spawn, terminate
 from plaza.core.process.shared_memory_dir import SharedMemoryDir
 from plaza.core.settings import Settings
-from plaza.serve import DRAIN_SECONDS, Shutdown, completes_before
+from plaza.shutdown import DRAIN_SECONDS, Shutdown, completes_before
 from plaza.worker import STOP_SECONDS
 
 log = structlog.get_logger("plaza.supervisor")

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _request_death_signal() -> None:
-    import ctypes
+    import ctypes  # only here: it is slow to load
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0) != 0:
