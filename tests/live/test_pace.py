@@ -15,7 +15,7 @@ from plaza.live import keys
 from plaza.live.history import AudienceHistory
 from plaza.live.model import HeartbeatPace
 from plaza.live.statistics import AudienceFigures
-from plaza.live.viewers import HeartbeatThrottle
+from plaza.live.throttle import HeartbeatThrottle
 from plaza.live.viewing_sessions import ViewingSessions
 from tests.live.conftest import ViewerActions
 

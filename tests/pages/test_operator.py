@@ -125,7 +125,7 @@ async def test_a_key_is_found_by_its_name(admin: PageClient) -> None:
 async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, admin: PageClient) -> None:
     assert "No events yet" in (await admin.get("/app/operator/live")).text
     live = plaza.get(LiveService)
-    await live.declare("night", EventDeclaration("Harvest <night>", ["stage"]))
+    await live.declare("night", EventDeclaration("Harvest <night>", ["stage"], ["press"]))
     for n, country in enumerate(("DE", "DE", "NZ")):
         await live.beat(Viewer(f"~v{n}", "198.18.0.1", country), "night", Heartbeat("web", "stage", ["press"]))
     ended = plaza.core.clock.now_ms() - 2 * SLOT_MS

@@ -88,11 +88,14 @@ class Settings:
         (),
         "Addresses or networks of proxies whose `X-Forwarded-For` and country header are trusted, separated by commas.",
     )
-    geoip: Path | None = setting(None, "GeoIP file that gives a viewer's country.")
+    geoip: Path | None = setting(None, "MaxMind DB file (`.mmdb`) that gives a viewer's country.")
     live_address: LiveAddress = setting(
-        "full", "How a viewer's address is stored: `full`, `truncated` or `hashed` with a daily salt."
+        "truncated", "How a viewer's address is stored: `full`, `truncated` or `hashed` with a daily salt."
     )
     live_retention_days: int = setting(30, "Days after the last heartbeat of an event until its raw keys are deleted.")
+    live_max_events: int = setting(
+        10_000, "Events with raw keys, above which heartbeats create no more undeclared events."
+    )
     live_open: bool = setting(True, "`off` refuses heartbeats for events that were not declared.")
     live_alive_seconds: int = setting(
         65, "How long a viewer counts as present after a heartbeat; longer while clients are asked to send fewer."

@@ -34,6 +34,7 @@ def build(core: Core) -> Parts:
     return Parts(
         [
             live,
+            history,
             EventSchedule(core.valkey, live, figures),
             ViewerAuthenticator(core.auth, geo, settings, clock),
             figures,

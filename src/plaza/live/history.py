@@ -256,6 +256,12 @@ class AudienceHistory:
             await tx.execute(moved.on_conflict_do_nothing())
             await tx.execute(delete(VIEWINGS).where(c.viewer == old))
 
+    async def delete_session(self, event: str, session: str) -> None:
+        """Delete the viewing sessions, records and totals of a session."""
+        async with self._sql.begin() as tx:
+            for table in (VIEWINGS, RECORDS, TOTALS):
+                await tx.execute(delete(table).where(table.c.event == event, table.c.session == session))
+
     async def delete_viewer(self, viewer: str) -> None:
         """Delete a viewer's viewing sessions. Delete them in Valkey first."""
         await wait_for_shared_locks(self._sql, _VIEWINGS_LOCK)

@@ -103,6 +103,7 @@ _AUDIENCE_FIELDS = (
     HashField("peak_at", "when that was, Unix milliseconds", KeyAccess.ADMIN),
     HashField("slot", "the latest five minutes with a heartbeat and no record yet: start / 300,000", KeyAccess.ADMIN),
     HashField("recorded", "the latest five minutes with a record: start / 300,000", KeyAccess.ADMIN),
+    HashField("last_group", "the largest number of a group, after a group was deleted", KeyAccess.ADMIN),
     HashField("followed", "when heartbeats of another service were last counted, Unix milliseconds", KeyAccess.ADMIN),
     HashField("window", "how long a heartbeat counts, milliseconds, if longer than the setting", KeyAccess.ADMIN),
     HashField("window_until", "until when this window is promised to a viewer", KeyAccess.ADMIN),
@@ -131,6 +132,7 @@ SESSION_INFO = Key(
     owner="session",
     fields=(
         *_AUDIENCE_FIELDS,
+        HashField("declared", "1 if an admin declared the session", KeyAccess.ADMIN),
         HashField("event", "the one event it belongs to", KeyAccess.ADMIN, value_regex="<event>"),
     ),
     lifetime=RETENTION + "; of a declared session, permanent",

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from plaza.core.errors import Conflict, Forbidden
+from plaza.core.errors import Conflict, Forbidden, TooFast, TooLarge
 from plaza.core.validation_messages import described_pattern
 
 # The default window is 65 s: two missed heartbeats and 5 s of grace, so a short network loss does not end a viewing
@@ -27,9 +27,16 @@ UNKNOWN_COUNTRY: Final = "ZZ"
 MAX_GROUPS_PER_HEARTBEAT: Final = 20
 MAX_SESSIONS: Final = 1_000
 MAX_PLACES: Final = 10_000
+# Any viewer can create sessions and places of an undeclared event, so it has lower limits.
+MAX_UNDECLARED_SESSIONS: Final = 50
+MAX_UNDECLARED_PLACES: Final = 200
+# The ids and groups in the heartbeat that creates an undeclared event, in UTF-8.
+MAX_NEW_EVENT_BYTES: Final = 1_024
 # Viewers can claim any group, so claimed groups have a lower limit than groups from tokens.
 MAX_CLAIMED_GROUPS: Final = 200
 MAX_GROUPS: Final = 1_000
+# A score has room for this many numbers of groups: see SCORE_SHIFT.
+MAX_GROUP_NUMBER: Final = 2**11 - 1
 # Places one viewer can watch at once. One more ends the place with the oldest heartbeat.
 MAX_OPEN_PLACES: Final = 20
 
@@ -48,6 +55,22 @@ UnixMs = Annotated[int, Meta(ge=0, le=4_102_444_800_000, description="Unix milli
 
 class EventUndeclared(Forbidden):
     title, code = "Only declared events are accepted", "event_undeclared"
+
+
+class SessionUndeclared(Forbidden):
+    title, code = "Only declared sessions are accepted", "session_undeclared"
+
+
+class TooManyEvents(Conflict):
+    title, code = "There are too many undeclared events", "too_many_events"
+
+
+class TooManyNewEvents(TooFast):
+    title, code = "Too many new events", "too_many_new_events"
+
+
+class NewEventTooLarge(TooLarge):
+    title, code = "The names of the new event are too long", "new_event_too_large"
 
 
 class SessionOfAnotherEvent(Conflict):
@@ -82,6 +105,7 @@ class EventDeclaration(Struct, forbid_unknown_fields=True):
 
     title: Annotated[str, Meta(max_length=500)] | None = None
     sessions: Annotated[list[SessionId], Meta(max_length=MAX_SESSIONS)] = []
+    groups: Annotated[list[Id], Meta(max_length=MAX_CLAIMED_GROUPS, description="Groups that viewers can claim.")] = []
 
 
 class HeartbeatResult(Struct):
@@ -128,6 +152,7 @@ class Viewer:
     address: str  # in the form that is stored
     country: str
     groups: tuple[str, ...] | None = None  # from the token; None if the token has no `groups` claim
+    client: str = ""  # whose new events are limited: the address, of IPv6 the network; empty for no limit
 
 
 def effective_groups(viewer: Viewer, claimed: list[str]) -> tuple[list[str], bool]:

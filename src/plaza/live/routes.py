@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from importlib.resources import files
 
 from plaza.core.auth import Actor
+from plaza.core.errors import NotFound
 from plaza.core.http.access import ADMIN, PUBLIC, VIEWER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.core.http.routes import Routes
 from plaza.live import attendance
+from plaza.live.history import AudienceHistory
 from plaza.live.model import (
     AudienceStatistics,
     EventDeclaration,
@@ -18,6 +20,7 @@ from plaza.live.model import (
     EventOverview,
     Heartbeat,
     HeartbeatResult,
+    Id,
     LeaveRequest,
     LeaveResult,
     LiveEvent,
@@ -57,6 +60,21 @@ async def declare(event: EventId, body: EventDeclaration, live: LiveService) -> 
 async def declared(event: EventId, live: LiveService) -> LiveEvent:
     """Get an event with its title and sessions, declared or seen."""
     return await live.get_event(event)
+
+
+@route.delete(SESSION_PATH, access=ADMIN, status=204)
+async def delete_session(event: EventId, session: SessionId, live: LiveService, history: AudienceHistory) -> None:
+    """Delete a session of an event with all its figures."""
+    await history.delete_session(event, session)
+    if not await live.delete_session(event, session):
+        raise NotFound("This event has no such session.")
+
+
+@route.delete(EVENT_PATH + "/groups/{group}", access=ADMIN, status=204)
+async def delete_group(event: EventId, group: Id, live: LiveService) -> None:
+    """Delete a group of an event and its sessions. Its viewers stay."""
+    if not await live.delete_group(event, group):
+        raise NotFound("This event has no such group.")
 
 
 @route.post(EVENT_PATH + "/heartbeat", access=VIEWER, limit=None)

@@ -15,6 +15,7 @@ from plaza.live.statistics import AudienceFigures
 # More than a page shows, because undeclared events among them are skipped.
 MAX_EVENTS_READ: Final = 100
 MAX_EVENTS_SHOWN: Final = 30
+MAX_SESSIONS_SHOWN: Final = 50
 
 
 class ScheduledEvent(Struct):
@@ -44,4 +45,6 @@ class EventSchedule:
     async def get_event(self, event: str) -> ScheduledEvent | None:
         """Return a declared event; None if the event is not declared. One round trip."""
         known, watching = await asyncio.gather(self._live.get_event(event), self._figures.alive(event))
-        return ScheduledEvent(event, known.title or event, known.sessions, watching) if known.declared else None
+        if not known.declared:
+            return None
+        return ScheduledEvent(event, known.title or event, known.sessions[:MAX_SESSIONS_SHOWN], watching)

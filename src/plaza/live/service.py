@@ -11,26 +11,34 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from plaza.core.clock import Clock
+from plaza.core.errors import Conflict, Forbidden, TooFast, TooLarge
 from plaza.core.functions import Functions
+from plaza.core.rate_limits import Quota
+from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
 from plaza.live import keys
 from plaza.live.model import (
+    MAX_NEW_EVENT_BYTES,
+    MAX_SESSIONS,
     EventDeclaration,
-    EventUndeclared,
     Heartbeat,
     HeartbeatPace,
     HeartbeatResult,
     LeaveRequest,
     LeaveResult,
     LiveEvent,
-    SessionOfAnotherEvent,
     TooManyPlaces,
     Viewer,
     effective_groups,
 )
+from plaza.live.throttle import HeartbeatThrottle
 
 # Every heartbeat needs the names of its keys. The names of this many places are cached.
 MAX_CACHED_PLACES = 4096
+MAX_PLACES_PER_CALL = 50
+VIEWERS_PER_CALL = 1_000
+# New undeclared events of one address. A site has a few events a day; more need a declaration.
+NEW_EVENTS = Quota(20, 3600)
 
 
 class LiveService:
@@ -46,6 +54,9 @@ class LiveService:
         self._keys: dict[tuple[str, str, str], list[str]] = {}
         # On a cluster: sessions and their events, so that each is claimed once per process.
         self._owners: dict[str, str] = {}
+        self._new_events = HeartbeatThrottle(clock) if settings.rate_limits else None
+        self._max_events = settings.live_max_events
+        self._event_count = 0  # as of the last event that this process created
 
     async def beat(self, viewer: Viewer, event: str, beat: Heartbeat) -> HeartbeatResult:
         """Write a heartbeat. One round trip; on a cluster two with a session, three if the session is new here."""
@@ -65,18 +76,39 @@ class LiveService:
             interval,
             self._window_ms,
             self._only_declared,
+            self._new_event_refusal(viewer, event, session, beat.location, groups),
         )
         names = self._place_keys(event, session, beat.location)
         if session and self._valkey.clustered:
             async with self._claimed(event, [session]):
-                alive, _ = await self._functions.run("live_beat", names, *args)
-            session_alive = await self._functions.run("live_session_beat", keys.session_audience(session), *args)
+                alive, _, is_new, counted_groups = await self._functions.run("live_beat", names, *args)
+            session_args = (*args[:7], counted_groups, "1", *args[9:])
+            session_alive = await self._functions.run(
+                "live_session_beat", keys.session_audience(session), *session_args
+            )
         else:
-            alive, session_alive = await self._functions.run("live_beat", names, *args)
+            alive, session_alive, is_new, _ = await self._functions.run("live_beat", names, *args)
+        if is_new:
+            await self._count_new_event(viewer)
         self.pace.update(event, alive, now)
         return HeartbeatResult(
             alive=alive, session_alive=session_alive if session else None, next_heartbeat_ms=interval
         )
+
+    def _new_event_refusal(self, viewer: Viewer, event: str, session: str, location: str, groups: list[str]) -> str:
+        """Return why this heartbeat may not create an undeclared event; empty if it may."""
+        if sum(len(text.encode()) for text in (event, session, location, *groups)) > MAX_NEW_EVENT_BYTES:
+            return "bytes"
+        if self._event_count >= self._max_events:
+            return "total"
+        if self._new_events is not None and viewer.client:
+            return "client" if self._new_events.wait_seconds(viewer.client, NEW_EVENTS) > 0 else ""
+        return ""
+
+    async def _count_new_event(self, viewer: Viewer) -> None:
+        if self._new_events is not None and viewer.client:
+            self._new_events.take(viewer.client, NEW_EVENTS)
+        self._event_count = await self._valkey.call("ZCARD", keys.LIVE_EVENTS())
 
     async def leave(self, viewer: Viewer, event: str, request: LeaveRequest) -> LeaveResult:
         """End a viewing session now. One round trip; on a cluster two with a session."""
@@ -91,17 +123,78 @@ class LiveService:
         return LeaveResult(ended=bool(ended))
 
     async def declare(self, event: str, declaration: EventDeclaration) -> LiveEvent:
-        """Declare an event, or add a title or sessions to it. One round trip; on a cluster three."""
+        """Declare an event, or add a title, sessions or groups to it. Up to five round trips.
+
+        It takes sessions from undeclared events, and makes room for its sessions by deleting undeclared ones.
+        """
         sessions = list(dict.fromkeys(declaration.sessions))
+        await self._take_over(event, sessions)
+        try:
+            declared = await self._declare(event, declaration.title, sessions)
+        except TooManyPlaces:
+            if not await self._delete_undeclared_sessions(event, sessions):
+                raise
+            declared = await self._declare(event, declaration.title, sessions)
+        if declaration.groups:
+            await self._functions.run("live_declare_groups", keys.event_audience(event), *declaration.groups)
+        return declared
+
+    async def _declare(self, event: str, new_title: str | None, sessions: Sequence[str]) -> LiveEvent:
         names = [keys.EVENT_INFO(event), keys.EVENT_SESSIONS(event)]
-        title = "" if declaration.title is None else f"={declaration.title}"
+        title = "" if new_title is None else f"={new_title}"
         if not self._valkey.clustered:
             names += map(keys.SESSION_INFO, sessions)
         async with self._claimed(event, sessions if self._valkey.clustered else ()):
-            new_title, all_sessions = await self._functions.run(
+            stored_title, all_sessions = await self._functions.run(
                 "live_declare", names, event, self._clock.now_ms(), title, *sessions
             )
-        return LiveEvent(id=event, title=new_title, declared=True, sessions=sorted(all_sessions))
+        if self._valkey.clustered:
+            await self._valkey.batch([("HSET", keys.SESSION_INFO(session), "declared", 1) for session in sessions])
+        return LiveEvent(id=event, title=stored_title, declared=True, sessions=sorted(all_sessions))
+
+    async def _take_over(self, event: str, sessions: Sequence[str]) -> None:
+        """Remove sessions from other events that are not declared. Their audiences start again."""
+        if not sessions:
+            return
+        owners = await self._valkey.batch([("HGET", keys.SESSION_INFO(session), "event") for session in sessions])
+        taken = [
+            (session, owner) for session, owner in zip(sessions, owners, strict=True) if owner not in (None, event)
+        ]
+        for session, owner in taken:
+            if not await self._valkey.call("HEXISTS", keys.EVENT_INFO(owner), "declared"):
+                await self.delete_session(owner, session)
+
+    async def _delete_undeclared_sessions(self, event: str, sessions: Sequence[str]) -> int:
+        """Delete as many undeclared sessions as these sessions need. Returns how many."""
+        known = sorted(await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)))
+        flags = await self._valkey.batch([("HGET", keys.SESSION_INFO(session), "declared") for session in known])
+        undeclared = [s for s, flag in zip(known, flags, strict=True) if not flag and s not in sessions]
+        surplus = len({*known, *sessions}) - MAX_SESSIONS
+        for session in undeclared[:surplus]:
+            await self.delete_session(event, session)
+        return min(surplus, len(undeclared))
+
+    async def delete_session(self, event: str, session: str) -> bool:
+        """Delete a session with its audience and places. Returns False if it is not one of the event."""
+        names = keys.event_keys(event)
+        places = [p for p in await self._valkey.call("HKEYS", keys.EVENT_ROOMS(event)) if p.startswith(f"{session}#")]
+        for batch in chunks(places, MAX_PLACES_PER_CALL):
+            await self._functions.run("live_delete_places", names, event, *batch)
+        deleted = await self._functions.run("live_delete_session", keys.session_audience(session), event)
+        listed = await self._valkey.call("SREM", keys.EVENT_SESSIONS(event), session)
+        self._owners.pop(session, None)
+        return bool(deleted or listed)
+
+    async def delete_group(self, event: str, group: str) -> bool:
+        """Delete a group of an event and its sessions. Returns False if the event does not have it."""
+        sessions = await self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event))
+        found = False
+        for audience in (keys.event_audience(event), *map(keys.session_audience, sessions)):
+            gone = 0
+            while not gone:
+                existed, gone = await self._functions.run("live_delete_group", audience, group, VIEWERS_PER_CALL)
+                found = found or bool(existed)
+        return found
 
     async def get_event(self, event: str) -> LiveEvent:
         """Return an event. One round trip."""
@@ -135,7 +228,7 @@ class LiveService:
             for failed in (claim for claim in claims if isinstance(claim, BaseException)):
                 raise failed
             yield
-        except (EventUndeclared, SessionOfAnotherEvent, TooManyPlaces):
+        except (Conflict, Forbidden, TooFast, TooLarge):
             infos = [keys.SESSION_INFO(session) for session in newly_claimed]
             await asyncio.gather(*(self._functions.run("live_unclaim", [info], event) for info in infos))
             raise

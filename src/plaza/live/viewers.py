@@ -19,12 +19,13 @@ from msgspec import DecodeError, Struct, json
 
 from plaza.core.auth import USER, Actor, Auth
 from plaza.core.clock import Clock
-from plaza.core.errors import TooFast, Unauthenticated
+from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
-from plaza.core.rate_limits import POLICIES, Quota, address_subject
+from plaza.core.rate_limits import POLICIES, address_subject
 from plaza.core.settings import Settings
 from plaza.live.geo import GeoLocator
 from plaza.live.model import Viewer
+from plaza.live.throttle import HeartbeatThrottle
 
 # An event may last for days. A viewer who returns later counts as a new viewer.
 TOKEN_SECONDS = 7 * 86_400
@@ -97,27 +98,6 @@ class ViewerTokens:
             raise Unauthenticated("The viewer token is not valid.") from None
 
 
-class HeartbeatThrottle:
-    """Limits heartbeats in this process: a burst of `quota.count`, then one at a time as the quota refills."""
-
-    _MAX_SUBJECTS = 200_000
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._refilled_at: dict[str, float] = {}  # when a subject's quota is full again, Unix seconds
-
-    def take(self, subject: str, quota: Quota) -> None:
-        """Count one heartbeat, or raise `TooFast`."""
-        now = self._clock.now_s()
-        refilled_at = max(self._refilled_at.get(subject, now), now) + quota.seconds / quota.count
-        wait = refilled_at - now - quota.seconds
-        if wait > 0:
-            raise TooFast("Too many heartbeats. Wait for `next_heartbeat_ms`.", retry_after=max(1.0, wait))
-        if len(self._refilled_at) >= self._MAX_SUBJECTS:
-            self._refilled_at = {name: at for name, at in self._refilled_at.items() if at > now}
-        self._refilled_at[subject] = refilled_at
-
-
 class ViewerAuthenticator:
     """Identifies the viewer of a request, and turns them into a `Viewer`."""
 
@@ -135,7 +115,8 @@ class ViewerAuthenticator:
             self._throttle.take(actor.name, policy.user)
             self._throttle.take(f"@{address_subject(address)}", policy.address)
         country = self._geo.country(address, request.headers, request.proxied)
-        return Viewer(actor.name, await self._geo.stored_address(address), country, actor.groups)
+        stored, client = await self._geo.stored_address(address), address_subject(address)
+        return Viewer(actor.name, stored, country, actor.groups, client)
 
     def actor(self, headers: Mapping[str, str]) -> Actor | None:
         """Return the viewer of a viewer token, or the user of a user token. No I/O."""

@@ -175,9 +175,12 @@ local function number_groups(a, groups, max_groups)
     local number = tonumber(known[i] or '')
     if not number then
       local count = redis.call('HLEN', a.group_names)
-      if count < max_groups then
-        number = count + 1
+      -- Numbers of deleted groups are not used again.
+      local next_number = math.max(count, tonumber(redis.call('HGET', a.info, 'last_group') or 0)) + 1
+      if count < max_groups and next_number <= MAX_GROUP_NUMBER then
+        number = next_number
         redis.call('HSET', a.group_names, name, number)
+        if number > count + 1 then redis.call('HSET', a.info, 'last_group', number) end
       end
     end
     if number then

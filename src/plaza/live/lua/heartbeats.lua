@@ -45,17 +45,36 @@ local function finish_viewing(e, user, place, start, stop)
   return redis.call('ZADD', e.finished, stop, user .. '#' .. text(start) .. '#' .. place) == 1
 end
 
-local function require_place(e, v, info)
-  if v.only_declared and not info.declared then
+-- Why a heartbeat may not create an undeclared event: the ARGV `refusal` of `beat`.
+local REFUSALS = {
+  bytes = {'new_event_too_large', 'The ids and groups of a new event have at most ' .. MAX_NEW_EVENT_BYTES .. ' bytes.'},
+  client = {'too_many_new_events', 'Too many new events from this address. Use an existing event or wait.'},
+  total = {'too_many_events', 'There are too many undeclared events. Ask an admin to declare this one.'},
+}
+
+local function require_event(v, info)
+  if info.declared then return end
+  if v.only_declared then
     fail('event_undeclared', 'This event is not declared. Ask an admin to declare it.', {field = 'event'})
   end
-  if redis.call('HEXISTS', e.rooms, v.place) == 1 then return end
-  if redis.call('HLEN', e.rooms) >= MAX_PLACES then
-    fail('too_many_places', 'This event has too many locations. Use one that exists.', {field = 'location'})
+  if not info.born and v.refusal ~= '' then
+    local code, detail = unpack(REFUSALS[v.refusal])
+    fail(code, detail, {field = 'event'})
   end
-  if v.session ~= '' and redis.call('SCARD', e.sessions) >= MAX_SESSIONS
-    and redis.call('SISMEMBER', e.sessions, v.session) == 0 then
+end
+
+local function require_place(e, v, info)
+  require_event(v, info)
+  local known_session = v.session == '' or redis.call('SISMEMBER', e.sessions, v.session) == 1
+  if info.declared and not known_session then
+    fail('session_undeclared', 'This session is not declared. Ask an admin to declare it.', {field = 'session_id'})
+  end
+  if not known_session and redis.call('SCARD', e.sessions) >= MAX_UNDECLARED_SESSIONS then
     fail('too_many_places', 'This event has too many sessions. Use one that exists.', {field = 'session_id'})
+  end
+  local max_places = info.declared and MAX_PLACES or MAX_UNDECLARED_PLACES
+  if redis.call('HEXISTS', e.rooms, v.place) == 0 and redis.call('HLEN', e.rooms) >= max_places then
+    fail('too_many_places', 'This event has too many locations. Use one that exists.', {field = 'location'})
   end
 end
 
@@ -122,6 +141,8 @@ local function event_heartbeat(e, v)
   local info, fields = read_info(e), {}
   local old_details, open, entry = read_viewer(e, v.user)
   if not index_of(open, v.place) then require_place(e, v, info) end
+  -- On a declared event viewers can claim only groups that exist.
+  if info.declared and not v.has_token_groups then v.max_groups = 0 end
   info.min_window = v.min_window
   close_slot(e, info, v.at)
   open_slot(fields, info, v.at)
@@ -134,8 +155,12 @@ local function event_heartbeat(e, v)
     append_pair(fields, 'awake', 1)
     project('woke', v.event, v.at)
   end
+  local is_new = not info.born and not info.declared
+  if is_new then project('known', v.event, v.at) end
   write_info(e, fields)
-  return alive
+  -- The session counts the same groups.
+  v.groups, v.max_groups = parse_details(details), MAX_GROUPS
+  return alive, is_new and 1 or 0
 end
 
 local function session_heartbeat(s, v, info)
@@ -156,7 +181,8 @@ local function session_heartbeat(s, v, info)
 end
 
 -- A heartbeat's ARGV: event, session ('' for none), location, user, now, address, country, groups (joined by '#'),
--- 1 if the groups come from the token, interval, min window, 1 if only declared events are accepted.
+-- 1 if the groups come from the token, interval, min window, 1 if only declared events are accepted, why the event must
+-- not be new (see REFUSALS; '' if it may).
 local function read_heartbeat(args)
   local session, location = args[2], args[3]
   return {
@@ -168,24 +194,25 @@ local function read_heartbeat(args)
     address = args[6],
     country = args[7],
     groups = args[8] ~= '' and split(args[8], '#') or {},
+    has_token_groups = args[9] == '1',
     max_groups = args[9] == '1' and MAX_GROUPS or MAX_CLAIMED_GROUPS,
     interval = tonumber(args[10]),
     min_window = tonumber(args[11]),
     only_declared = args[12] == '1',
+    refusal = args[13],
   }
 end
 
 -- beat: write a viewer's heartbeat, for the event and on one server also for the session.
 -- KEYS the event's 15; on one server with a session also its 10   ARGV see read_heartbeat
--- Reply {alive, session_alive or -1}
+-- Reply {alive, session_alive or -1, 1 if the event is new, groups that count (joined by '#')}
 command('beat', function(keys, args)
   local v = read_heartbeat(args)
-  if not keys[16] then return {event_heartbeat(read_event(keys), v), -1} end
-  local s = read_audience(keys, 16, 'session')
-  local info = read_info(s)
-  require_owner(info.event, v.event)
-  local alive = event_heartbeat(read_event(keys), v)
-  return {alive, session_heartbeat(s, v, info)}
+  local s = keys[16] and read_audience(keys, 16, 'session')
+  local info = s and read_info(s)
+  if s then require_owner(info.event, v.event) end
+  local alive, is_new = event_heartbeat(read_event(keys), v)
+  return {alive, s and session_heartbeat(s, v, info) or -1, is_new, table.concat(v.groups, '#')}
 end)
 
 -- session_beat: the session's part of a heartbeat, on a cluster.   KEYS the session's 10   ARGV as beat   Reply alive
@@ -282,7 +309,7 @@ command('declare', function(keys, args)
   if title ~= '' then redis.call('HSET', keys[1], 'title', string.sub(title, 2)) end
   for i = 4, #args do
     redis.call('SADD', keys[2], args[i])
-    if keys[i - 1] then redis.call('HSET', keys[i - 1], 'event', event) end
+    if keys[i - 1] then redis.call('HSET', keys[i - 1], 'event', event, 'declared', 1) end
   end
   project('known', event, at)
   return {redis.call('HGET', keys[1], 'title'), redis.call('SMEMBERS', keys[2])}
@@ -291,6 +318,11 @@ end)
 projection('known', function(event, at)
   return {'ZADD', key.live_events(), 'GT', at, event}
 end, 1)
+
+-- declare_groups: add groups that viewers can claim.   KEYS the event's 10   ARGV group …
+command('declare_groups', function(keys, args)
+  number_groups(read_audience(keys, 1, 'event'), args, MAX_GROUPS)
+end)
 
 -- claim: assign a session to an event, on a cluster.   KEYS info   ARGV event   Reply 1 if the session had no event
 command('claim', function(keys, args)

@@ -211,6 +211,40 @@ command('rename_place', function(keys, args)
   redis.call('ZREM', keys[2], old)
 end)
 
+-- delete_places: remove places and their viewing sessions.   KEYS the event's 13   ARGV event, place …
+command('delete_places', function(keys, args)
+  local e, event = read_event(keys), args[1]
+  for i = 2, #args do
+    redis.call('UNLINK', start_key(event, args[i]), end_key(event, args[i]))
+    redis.call('HDEL', e.rooms, args[i])
+  end
+end)
+
+-- delete_session: remove a session's audience.   KEYS the session's 10   ARGV event   Reply 1 if it was the event's
+command('delete_session', function(keys, args)
+  if redis.call('HGET', keys[4], 'event') ~= args[1] then return 0 end
+  redis.call('UNLINK', unpack(keys))
+  return 1
+end)
+
+-- delete_group: remove a group from an audience, a batch of viewers at a time.
+-- KEYS the audience's 10   ARGV group, batch   Reply {1 if it existed, 1 if it is gone}
+command('delete_group', function(keys, args)
+  local a = read_audience(keys, 1)
+  local number = tonumber(redis.call('HGET', a.group_names, args[1]) or '')
+  if not number then return {0, 1} end
+  local first, last = number * SCORE_SHIFT, '(' .. text((number + 1) * SCORE_SHIFT)
+  local members = redis.call('ZRANGEBYSCORE', a.groups, first, last, 'LIMIT', 0, tonumber(args[2]))
+  if #members > 0 then
+    redis.call('ZREM', a.groups, unpack(members))
+    return {1, 0}
+  end
+  local highest = math.max(redis.call('HLEN', a.group_names), tonumber(redis.call('HGET', a.info, 'last_group') or 0))
+  redis.call('HSET', a.info, 'last_group', highest)
+  redis.call('HDEL', a.group_names, args[1])
+  return {1, 1}
+end)
+
 local function require_silence(a, before)
   if latest_beat(a) >= before then fail('still_live', 'A viewer has come back. Purge later.') end
 end
