@@ -10,6 +10,10 @@ from typing import Final
 
 from plaza.core.keyspace import Catalogue, Formula, HashField, Key, KeyAccess
 
+# The document sets no lifetime, so other services may choose any.
+ANY_SECONDS: Final = 315_360_000
+# Plaza uses 32 hexadecimal digits; other services may use any hash.
+PAGE: Final = r"[^\s{}]{1,256}"
 ITEM: Final = "[A-Za-z0-9_.-]{1,64}"
 
 # The owner part of `shop:halved:<popular>`: on a cluster `shop:halved:{viewed:}` shares a slot with `viewed:`.
@@ -22,8 +26,8 @@ CACHED_ROW = Key(
     contains="`qty`, `name`, `description`, `price`, `id`, `version`",
     owner="item",
     element_regex=r"\{.*\}",
-    lifetime="while it is scheduled; else a few seconds",
-    ttl_seconds=60,
+    lifetime="while it is scheduled; else a few seconds; rows of other services as long as they say",
+    ttl_seconds=ANY_SECONDS,
     ttl_optional=True,
     read=KeyAccess.PUBLIC,
     document="inv:273",
@@ -79,8 +83,9 @@ CACHED_PAGE = Key(
     "A cached page, as it is sent.",
     contains="HTML",
     owner="page",
-    lifetime="300 seconds",
-    ttl_seconds=300,
+    lifetime="300 seconds; pages of other services as long as they say",
+    ttl_seconds=ANY_SECONDS,
+    ttl_optional=True,
     document="cache:236712hhl3213yu21_hash",
     read=KeyAccess.ADMIN,
 )
@@ -141,9 +146,7 @@ VIEWS_HALVED = Key(
     read=KeyAccess.ADMIN,
 )
 
-CATALOGUE = Catalogue.from_module(
-    "caching", globals(), {"item": ITEM, "page": "[0-9a-f]{32}", "tag": ITEM, "popular": POPULAR}
-)
+CATALOGUE = Catalogue.from_module("caching", globals(), {"item": ITEM, "page": PAGE, "tag": ITEM, "popular": POPULAR})
 
 
 def row_keys(item: str | int) -> list[str]:
