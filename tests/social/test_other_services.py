@@ -10,9 +10,10 @@ import pytest
 
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
+from plaza.social import home_fanout
 from plaza.social import keys as k
 from plaza.social.model import PostEdit, Profile
-from tests.social.conftest import Social
+from tests.social.conftest import ADMIN, Social
 
 
 async def post(social: Social, author: Actor, text: str = "hello") -> str:
@@ -218,3 +219,66 @@ async def test_a_post_stays_under_a_hashtag_that_only_another_service_gave_it(
     await social.functions.run("social_repair_tagged", [k.POST(id)], social.clock.now_ms(), id, "tea")
     assert await redis_client.zscore(k.HASHTAG_POSTS("tea"), id) is not None
     assert [item.post.id for item in (await social.feeds.hashtag(ana, "tea", Page())).items] == [id]
+
+
+async def test_the_raw_home_feed_loses_posts_of_unfollowed_and_blocked_users_and_banned_posts(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    cat, dan = await social.person("cat"), await social.person("dan")
+    for name in ("bob", "cat", "dan"):
+        await social.relations.follow(ana, name)
+    bobs, cats, dans, banned = [await post(social, author) for author in (bob, cat, dan, dan)]
+    assert await home_ids(social, ana) == [banned, dans, cats, bobs]
+    await social.posts.ban(ADMIN, banned, on=True)
+    await social.jobs.update_home_feeds()
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [bobs, cats, dans]
+    await social.posts.ban(ADMIN, banned, on=False)
+    await social.jobs.update_home_feeds()
+    assert await redis_client.zrange(k.TMP_HOME("ana"), 0, -1) == [bobs, cats, dans, banned]
+    await social.relations.unfollow(ana, "bob")
+    await social.relations.block(cat, "ana")
+    assert {bobs, cats}.isdisjoint(await redis_client.zrange(k.TMP_HOME("ana"), 0, -1))
+    assert await home_ids(social, ana) == [banned, dans]
+
+
+async def test_imported_posts_are_in_the_home_feed_and_queue_nothing(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, server: Any
+) -> None:
+    await social.relations.follow(ana, "bob")
+    new = await post(social, bob)
+    await social.jobs.update_home_feeds()
+    assert await home_ids(social, ana) == [new]
+    old = str(uuid.uuid4())
+    record = {"id": old, "username": "bob", "content": "old", "created_at": social.clock.now_ms() - 86_400_000}
+    assert (await social.sync.apply("post", [record]))[0].status == "created"
+    if not social.valkey.clustered:
+        assert await redis_client.zcard(k.FEEDS_PUSH()) == 0
+    else:
+        await social.jobs.update_home_feeds()
+    assert await home_ids(social, ana) == [new, old]
+
+
+async def test_a_deleted_post_leaves_home_feeds_before_queued_posts_enter(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_fanout, "POSTS_PER_BATCH", 1)
+    await social.relations.follow(ana, "bob")
+    ids = [await post(social, bob) for _ in range(3)]
+    assert len(await home_ids(social, ana)) == 3
+    order: list[str] = []
+    run, call = social.functions.run, social.valkey.batch
+
+    async def pushed(command: str, keys: Any, *args: Any) -> Any:
+        if command == "social_home_push":
+            order.append(args[1])
+        return await run(command, keys, *args)
+
+    async def dropped(commands: Any) -> Any:
+        order.extend(f"drop {c[2]}" for c in commands if c[0] == "ZREM")
+        return await call(commands)
+
+    await social.posts.delete(bob, ids[0])
+    monkeypatch.setattr(social.functions, "run", pushed)
+    monkeypatch.setattr(social.valkey, "batch", dropped)
+    await social.jobs.update_home_feeds()
+    assert order == [f"drop {ids[0]}", ids[2], ids[1]]

@@ -23,7 +23,7 @@ from tests.social.killed_process import dying
 from tests.social.user_histories import busy_life, bystanders
 
 # What a renaming itself leaves, what does not outlive a sign-in, and a queue of work that turns out to be done.
-OWN = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle")
+OWN = ("token_cutoffs", "lease", "fence", "tmp_home", "tmp_home_state", "users_restyle", "feeds_drop")
 
 
 def renaming(social: Social) -> AccountRenaming:

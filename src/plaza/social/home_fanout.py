@@ -1,4 +1,4 @@
-"""Keeps existing home feeds current in the background: adds new posts and removes deleted ones.
+"""Keeps existing home feeds current in the background: removes deleted and banned posts, then adds new ones.
 
 A Plaza reader needs neither: every read merges new posts and leaves out deleted ones. But other services read
 `tmp:home:<username>` too. Only feeds that exist are written: an author with a million followers costs one EXISTS for
@@ -11,12 +11,16 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from plaza.core.functions import Functions
+from plaza.core.number_parsing import parse_int
 from plaza.core.sequences import chunks
+from plaza.core.valkey import Arg
 from plaza.social.keys import FEEDS_DROP, FEEDS_PUSH, POST, TMP_HOME, TMP_HOME_STATE, USER_FOLLOWERS_RECENT
 
 # Followers asked in one round trip whether they have a feed.
 FOLLOWERS_PER_PAGE = 500
-# Posts read from a queue at once, and feeds written at once.
+# Posts read from a queue at once; those of one author go to each feed together.
+POSTS_PER_BATCH = 500
+# Feeds written at once.
 MAX_CONCURRENT = 50
 
 
@@ -26,32 +30,39 @@ class HomeFanout:
         self.valkey = functions.valkey
 
     async def add_new_posts(self) -> int:
-        """Add queued posts to the feeds of their authors' followers; return how many."""
+        """Add queued posts to the feeds of their authors' followers, newest first; return how many.
+
+        Deleted posts that were queued meanwhile go first, so that a long queue does not keep them in feeds.
+        """
         done = 0
-        while ids := await self.valkey.call("ZRANGE", FEEDS_PUSH(), 0, MAX_CONCURRENT - 1):
-            for id in ids:
-                await self._add(id)
-                await self.valkey.call("ZREM", FEEDS_PUSH(), id)
-                done += 1
+        while ids := await self.valkey.call("ZRANGE", FEEDS_PUSH(), 0, POSTS_PER_BATCH - 1, "REV"):
+            rows = await self.valkey.batch([("HMGET", POST(id), "user_id", "created_at", "banned") for id in ids])
+            by_author: dict[str, list[Arg]] = {}
+            for id, (author, created, banned) in zip(ids, rows, strict=True):
+                if author is not None and banned is None:
+                    by_author.setdefault(author, []).extend((parse_int(created), id))
+            for author, scored_ids in by_author.items():
+                await self._add(author, scored_ids)
+            await self.valkey.call("ZREM", FEEDS_PUSH(), *ids)
+            done += len(ids) + await self.remove_deleted_posts()
         return done
 
-    async def _add(self, id: str) -> None:
-        author, created, banned = await self.valkey.call("HMGET", POST(id), "user_id", "created_at", "banned")
-        if author is None or banned is not None:
-            return
+    async def _add(self, author: str, scored_ids: Sequence[Arg]) -> None:
         async for followers in self._followers_with_feed(author):
             for names in chunks(followers, MAX_CONCURRENT):
                 feeds = [(TMP_HOME(name), TMP_HOME_STATE(name)) for name in names]
-                await asyncio.gather(*(self.functions.run("social_home_push", feed, created, id) for feed in feeds))
+                await asyncio.gather(*(self.functions.run("social_home_push", feed, *scored_ids) for feed in feeds))
 
     async def remove_deleted_posts(self) -> int:
-        """Remove queued deleted posts from the feeds of their authors' followers; return how many."""
+        """Remove queued deleted and banned posts from existing feeds, latest first; return how many."""
         done = 0
-        while entries := await self.valkey.call("ZRANGE", FEEDS_DROP(), 0, MAX_CONCURRENT - 1):
-            for entry in entries:
-                author, _, id = entry.partition("|")
-                await self.remove_posts(author, [id])
-                done += 1
+        while entries := await self.valkey.call("ZRANGE", FEEDS_DROP(), 0, POSTS_PER_BATCH - 1, "REV"):
+            by_author: dict[str, list[str]] = {}
+            for author, _, id in (entry.partition("|") for entry in entries):
+                by_author.setdefault(author, []).append(id)
+            for author, ids in by_author.items():
+                await self.remove_posts(author, ids)
+            done += len(entries)
         return done
 
     async def remove_posts(self, author: str, ids: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from plaza.core.paging import Page, PageResult, Position, list_checksum, page_by
 from plaza.core.sequences import chunks, pairs
 from plaza.social.keys import (
     EXPLORE_FEED,
+    FEEDS_IMPORTED,
     HOME_SECONDS,
     POST,
     TMP_HOME,
@@ -78,7 +79,7 @@ class HomeFeed:
         place = ("", "") if start is None else (repr(start.score), start.id)
         keys = [TMP_HOME(me), TMP_HOME_STATE(me), USER_FOLLOWING(me), USER_FOLLOWING_RECENT(me)]
         if not self.valkey.clustered:
-            keys.append(EXPLORE_FEED())
+            keys += [EXPLORE_FEED(), FEEDS_IMPORTED()]
         now = self.clock.now_ms()
         kind, *reply = await self.functions.run("social_home_open", keys, now, HOME_SECONDS, *place, count, me)
         if kind == "merge":
@@ -86,7 +87,8 @@ class HomeFeed:
         if kind == "gone":  # it expired between two commands
             return await self._after(me, start, count)
         if kind == "build":
-            reply = await self._build(me, now, reply[0], await self._following(me, reply[1]), (*place, count))
+            names = await self._following(me, reply[1])
+            reply = await self._build(me, now, reply[0], names, (*place, count), reply[2])
         floor, rows = reply
         name = list_checksum(TMP_HOME(me))
         found = [(id, Position(name, float(at), id)) for id, at in pairs(rows)]
@@ -103,13 +105,15 @@ class HomeFeed:
         found, _ = await self.newest(await self._following(me, []), count, after)
         return [(post.id, Position(list_checksum(TMP_HOME(me)), post.score, post.id)) for post in found]
 
-    async def _build(self, me: str, now: int, follows: str, names: list[str], place: Place) -> list[Any]:
+    async def _build(
+        self, me: str, now: int, follows: str, names: list[str], place: Place, last_import: str
+    ) -> list[Any]:
         found, complete = await self.newest(names, DEPTH)
         floor = "" if complete else _number(found[-1].score)
         rows = [part for post in found for part in (_number(post.score), post.id)]
         keys = [TMP_HOME(me), TMP_HOME_STATE(me)]
         reply: list[Any] = await self.functions.run(
-            "social_home_put", keys, HOME_SECONDS, follows, now, floor, *place, *rows
+            "social_home_put", keys, HOME_SECONDS, follows, now, floor, *place, last_import, *rows
         )
         return reply[1:]
 

@@ -91,8 +91,8 @@ class SocialJobs:
         return len(due)
 
     async def update_home_feeds(self) -> int:
-        """Add new posts to existing home feeds and remove deleted ones, for services that read them directly."""
-        return await self.fanout.add_new_posts() + await self.fanout.remove_deleted_posts()
+        """Remove deleted posts from existing home feeds, then add new ones, for services that read them directly."""
+        return await self.fanout.remove_deleted_posts() + await self.fanout.add_new_posts()
 
     async def restyle(self) -> int:
         """Copy changed avatars, display names and roles to their users' posts."""

@@ -561,11 +561,19 @@ FEEDS_PUSH = Key(
 FEEDS_DROP = Key(
     "feeds:drop",
     "zset",
-    "Queue of deleted posts to be removed from existing home feeds.",
+    "Queue of deleted and banned posts to be removed from existing home feeds.",
     contains="`<author>|<post id>`",
     element_regex=r"<username>\|<post>",
-    score=f"time of the deletion, {MS}; 0 if unknown",
+    score=f"time of the deletion or ban, {MS}",
     lifetime="until it is processed",
+    read=ADMIN,
+)
+FEEDS_IMPORTED = Key(
+    "feeds:imported",
+    "string",
+    "The last import of a post that is older than what home feeds merge: feeds built before it are built again.",
+    contains="`time:post id`",
+    element_regex=r"<ms>:<post>",
     read=ADMIN,
 )
 USERS_REGULAR = Key(
@@ -626,10 +634,11 @@ TMP_HOME_STATE = Key(
     "What the cached home feed contains.",
     contains=(
         "`upto` → posts created before are merged; `floor` → complete from this time on ('' if it has all posts); "
-        "`follows` → number and time of the follows that it was built from; `empty` → 1 if it has no posts, so no key"
+        "`follows` → number and time of the follows that it was built from; `empty` → 1 if it has no posts, so no key; "
+        "`imported` → the last import when it was built"
     ),
     owner="username",
-    element_regex="upto|floor|follows|empty",
+    element_regex="upto|floor|follows|empty|imported",
     lifetime="15 minutes after the last read",
     ttl_seconds=HOME_SECONDS,
     read=SELF,

@@ -11,7 +11,7 @@ command('import_post', function(keys, args)
   if redis.call('EXISTS', post, likes, comments, bookmarks) > 0 then return 0 end
   local own, next = {unpack(args, 1, 7)}, 9 + tonumber(args[8])
   for i = 9, next - 1 do own[#own + 1] = args[i] end
-  write_post(post, user, own)
+  write_post(post, user, own, true)
 
   local names, scored, last = {}, {}, next + 2 * tonumber(args[next])
   for i = next + 1, last, 2 do

@@ -98,15 +98,18 @@ local function merge_explore(home, state, following, explore, at)
 end
 
 -- home_open: return a page of a home feed after merging new posts; or what the caller must do first.
--- KEYS home, state, following, recent, explore (one server)   ARGV now, TTL in seconds, score, post, count, name
--- Reply {'page', floor, rows}, or {'build', follows, names}, or {'merge', upto, names}
+-- KEYS home, state, following, recent, and on one server explore and the time of the last import
+-- ARGV now, TTL in seconds, score, post, count, name
+-- Reply {'page', floor, rows}, or {'build', follows, names, last import}, or {'merge', upto, names}
 command('home_open', function(keys, args)
-  local home, state, following, recent, explore = unpack(keys)
-  local at = now(args[1])
+  local home, state, following, recent, explore, imported = unpack(keys)
+  local at, last_import = now(args[1]), imported and redis.call('GET', imported) or ''
   complete_following(key.user(args[6]), following, recent, state, args[6], text(at))
   local follows = follows_version(recent)
-  if redis.call('HGET', state, 'follows') ~= follows or not is_own_home(home, state) then
-    return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1)}
+  local is_current = redis.call('HGET', state, 'follows') == follows
+    and (redis.call('HGET', state, 'imported') or '') == last_import
+  if not is_current or not is_own_home(home, state) then
+    return {'build', follows, redis.call('ZREVRANGE', recent, 0, MAX_FOLLOWED_READ - 1), last_import}
   end
   expire_home(home, state, args[2])
   if not explore then return {'merge', redis.call('HGET', state, 'upto'), {}} end
@@ -126,13 +129,13 @@ local function add_rows(home, args, first)
 end
 
 -- home_put: store a feed that was built.
--- KEYS home, state   ARGV TTL in seconds, follows, upto, floor, score, post, count, then score, post, …
+-- KEYS home, state   ARGV TTL in seconds, follows, upto, floor, score, post, count, last import, then score, post, …
 -- Reply as home_open's page
 command('home_put', function(keys, args)
   local home, state = keys[1], keys[2]
   redis.call('DEL', home)
-  redis.call('HSET', state, 'follows', args[2], 'upto', args[3], 'floor', args[4])
-  add_rows(home, args, 8)
+  redis.call('HSET', state, 'follows', args[2], 'upto', args[3], 'floor', args[4], 'imported', args[8])
+  add_rows(home, args, 9)
   expire_home(home, state, args[1])
   return home_page(home, state, args, 5)
 end)

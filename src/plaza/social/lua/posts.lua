@@ -26,7 +26,8 @@ projection('styled', function(author, id)
 end)
 
 projection('unpushed', function(id)
-  if exists(key.post(id)) then return nil end
+  local post = post_state(id)
+  if post and post.shown then return nil end
   return {'ZREM', key.feeds_push(), id}
 end)
 
@@ -34,9 +35,23 @@ projection('push', function(id, created)
   return {'ZADD', key.feeds_push(), created, id}
 end, 1)
 
-projection('drop', function(id, name)
-  return {'ZADD', key.feeds_drop(), 0, name .. '|' .. id}
-end)
+-- Queues the removal of a post that its author no longer has from home feeds.
+projection('drop', function(id, name, at)
+  return {'ZADD', key.feeds_drop(), at, name .. '|' .. id}
+end, 2)
+
+-- Queues the removal of a banned post from home feeds; a post that is shown again leaves the queue.
+projection('drop_banned', function(id, name, at)
+  local post, entry = post_state(id), name .. '|' .. id
+  if post and post.shown then return {'ZREM', key.feeds_drop(), entry} end
+  return {'ZADD', key.feeds_drop(), at, entry}
+end, 2)
+
+-- An imported post is older than what reads merge, and imports are too large to push. So home feeds that were built
+-- before it are built again. On a cluster a read cannot see this key, and imported posts are pushed.
+projection('imported', function(id, at)
+  return {'SET', key.feeds_imported(), at .. ':' .. id}
+end, 1)
 
 -- update_authored: the author's side of a post.
 -- KEYS user, posts, followers
@@ -47,7 +62,7 @@ command('update_authored', function(keys, args)
   local told = args[5] ~= 'quiet' and exists(followers)
   local role, latest = role_of(user), redis.call('HGET', user, 'version')
   if created == '' then
-    if redis.call('ZREM', posts, id) == 1 and told then project('drop', id, name) end
+    if redis.call('ZREM', posts, id) == 1 and told then project('drop', id, name, clock_ms()) end
   elseif not role then
     project('withdraw_post', name, id)
   else
@@ -68,7 +83,8 @@ command('restyle_post', function(keys, args)
 end)
 
 -- Writes a new post; returns what it copied of its author's profile.
-local function write_post(post, user, args)
+-- `imported`: it comes from another system.
+local function write_post(post, user, args, imported)
   local id, author, content, media, tags, created, at = unpack(args)
   local style = {unpack(args, 8)}
   if user then style = redis.call('HMGET', user, 'version', 'avatar', 'display_name', 'role') end
@@ -79,7 +95,9 @@ local function write_post(post, user, args)
   if media ~= '' then redis.call('HSET', post, 'media_url', media) end
   -- It has no points, so its author's sum does not change.
   project_lists(id, cache_state(id, {author, created, tags, false, 0, 0, 0, style[1]}).tags, at)
-  project('authored', id, author)
+  local quiet = imported and not CLUSTERED
+  project('authored', id, author, quiet and 'quiet' or nil)
+  if quiet and finite(created, 0) < finite(at, 0) - MERGE_OVERLAP_MS then project('imported', id, at) end
   return {style[2] or '', style[3] or '', style[4] or 'user'}
 end
 
@@ -137,7 +155,7 @@ command('sync_post', function(keys, args)
     if exists(likes) or exists(bookmarks) or exists(comments) then
       fail('conflict', 'The post with this id is still being deleted. Try again later.', {field = 'id'})
     end
-    write_post(post, user, args)
+    write_post(post, user, args, true)
     return 'created'
   end
   if known ~= author then fail('conflict', 'This post has another author.', {field = 'username'}) end
@@ -170,6 +188,8 @@ command('ban_post', function(keys, args)
     return redis.call('HGETALL', post)
   end
   project_everything(id, author, tags_of(post), at)
+  project('unpushed', id)
+  project('drop_banned', id, author, at)
   return redis.call('HGETALL', post)
 end)
 

@@ -310,6 +310,8 @@ local function end_follow(user, following, recent, me, target)
   if redis.call('SREM', following, target) == 0 then return 0 end
   redis.call('ZREM', recent, target)
   set_count(user, 'followingCount', redis.call('SCARD', following))
+  -- Other services read the home feed directly and would still see the posts. The next read builds it.
+  redis.call('DEL', key.tmp_home(me), key.tmp_home_state(me))
   project('follower', me, target)
   return 1
 end
