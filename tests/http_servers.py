@@ -53,7 +53,9 @@ async def all_of_plaza(place: Server | Cluster, data_dir: Path) -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
+async def serving(
+    app: Any, *, http: type[GuardedHttpProtocol] = GuardedHttpProtocol, **options: Any
+) -> AsyncIterator[str]:
     """The app behind uvicorn on a free port; gives its URL."""
     config = uvicorn.Config(
         app,
@@ -62,7 +64,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         log_config=None,
         access_log=False,
         proxy_headers=False,
-        http=GuardedHttpProtocol,
+        http=http,
         timeout_graceful_shutdown=20,  # a test that leaves a request behind fails and does not hang
         **options,
     )

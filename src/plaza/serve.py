@@ -30,7 +30,8 @@ from plaza.cli_errors import EXPECTED, print_error
 from plaza.core.clock import Clock
 from plaza.core.embedded_valkey import EmbeddedValkey
 from plaza.core.errors import OperatorError
-from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol
+from plaza.core.http.connection_limits import ConnectionLimits
+from plaza.core.http.uvicorn_protocol import GuardedHttpProtocol, limited_protocol
 from plaza.core.process.gc_freeze import freeze_gc
 from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
@@ -136,10 +137,12 @@ class ApiServer(uvicorn.Server):
     def __init__(self, plaza: Plaza) -> None:
         self.plaza = plaza
         self.started_event = asyncio.Event()
+        settings = plaza.core.settings
+        limits = ConnectionLimits(settings.connections_per_address, plaza.app.proxies)
         super().__init__(
             uvicorn.Config(
                 plaza.app,
-                http=GuardedHttpProtocol,
+                http=limited_protocol(limits) if settings.rate_limits else GuardedHttpProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

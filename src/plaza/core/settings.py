@@ -77,7 +77,10 @@ class Settings:
         "`always`: a write is acknowledged only when it is on disk.",
     )
     workers: int = setting(1, "Number of API processes.")
-    rate_limits: bool = setting(True, "`off` disables rate limits, for load tests.")
+    connections_per_address: int = setting(
+        1_000, "Connections that one address may have open per API process; at most half of the file descriptors."
+    )
+    rate_limits: bool = setting(True, "`off` disables rate and connection limits, for load tests.")
     metrics_access: MetricsAccess = setting(
         "public", "Who may read `/metrics`: `public`, or `admin` for admins and API keys."
     )
@@ -147,6 +150,7 @@ class Settings:
     def __post_init__(self) -> None:
         _require(0 <= self.port <= 65535, "port", "must be 0 to 65535")
         _require(1 <= self.workers <= 256, "workers", "must be 1 to 256")
+        _require(self.connections_per_address >= 1, "connections_per_address", "must be 1 or more")
         _require(0 <= self.voting_days <= 36_500, "voting_days", "must be 0 to 36500")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")
         _require(1 <= self.live_retention_days <= 3650, "live_retention_days", "must be 1 to 3650")

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from random import getrandbits
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from plaza.core.errors import BadRequest, PlazaError
+from plaza.core.errors import BadRequest, PlazaError, Unavailable
+from plaza.core.http.connection_limits import ConnectionLimits
 from plaza.core.http.headers import standard_headers, with_headers
 from plaza.core.http.problem_details import HeadersTooLarge, RequestTimedOut, problem
 from plaza.core.http.responses import as_bytes
@@ -31,20 +32,33 @@ _NO_TIMING = ("server-timing", 'valkey;desc="0 round trips";dur=0.000, total;dur
 class GuardedHttpProtocol(HttpToolsProtocol):
     """One client connection."""
 
+    limits: ClassVar[ConnectionLimits | None] = None  # of this process; `limited_protocol` sets it
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._in_headers = False
         self._started_in_piece = False  # the headers started in the piece that is being parsed
         self._header_bytes = 0  # in the pieces after the first
         self._deadline: asyncio.TimerHandle | None = None
+        self._is_counted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.limits is not None:
+            self._is_counted = self.limits.accept(self._peer_address())
+            if not self._is_counted:
+                self._refuse(Unavailable("Too many connections. Close some, or try again."))
+                return
         self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        if self.limits is not None and self._is_counted:
+            self.limits.release(self._peer_address())
         super().connection_lost(exc)
+
+    def _peer_address(self) -> str | None:
+        return self.client[0] if self.client else None
 
     def data_received(self, data: bytes) -> None:
         self._started_in_piece = False
@@ -112,3 +126,8 @@ class GuardedHttpProtocol(HttpToolsProtocol):
             lines = [b"%s: %s\r\n" % header for header in headers]
             self.transport.write(b"".join([STATUS_LINE[error.status], *lines, b"\r\n", body]))
         self.transport.close()
+
+
+def limited_protocol(limits: ConnectionLimits) -> type[GuardedHttpProtocol]:
+    """The protocol with connection limits. uvicorn makes one object per connection, so they are in the class."""
+    return type("LimitedHttpProtocol", (GuardedHttpProtocol,), {"limits": limits})
