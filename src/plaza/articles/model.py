@@ -36,6 +36,10 @@ Direction = Literal["up", "down"]
 Order = Literal["score", "time", "hot", "best", "controversial"]
 
 
+class BadCounter(Conflict):
+    title, code = "The article counter has no usable value", "bad_counter"
+
+
 class DuplicateLink(Conflict):
     title, code = "The link was posted within a day", "duplicate_link"
 

@@ -7,7 +7,7 @@ with groups five.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from plaza.articles.keys import (
@@ -17,12 +17,14 @@ from plaza.articles.keys import (
     ARTICLE_LINK,
     ARTICLE_UP,
     ARTICLES_BEING_DELETED,
+    ARTICLES_BY_TIME,
     ARTICLES_LAST,
     COUNTER,
 )
 from plaza.articles.model import (
     Article,
     ArticleMembership,
+    BadCounter,
     DeletedArticle,
     Direction,
     DuplicateLink,
@@ -37,7 +39,9 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
-from plaza.core.sequences import chunks
+from plaza.core.number_parsing import parse_int
+from plaza.core.sequences import chunks, pairs
+from plaza.core.valkey import scan_pages
 
 # Articles per query, so that reading many does not delay other clients.
 READ_BATCH = 100
@@ -70,16 +74,30 @@ class Articles:
         link_key = ARTICLE_LINK(COUNTER, link_digest(link))
         fields = [title, link, actor.name, time, *groups]
         if self.valkey.clustered:
-            id = await self._claim(link_key, time, operation)
+            id = await self._with_counter(lambda: self._claim(link_key, time, operation))
             keys = [ARTICLE(id), ARTICLE_UP(id), ARTICLE_DOWN(id), ARTICLE_GROUPS(id)]
             posted_at = await self.functions.run("articles_create", keys, id, *fields)
         else:
             keys = [ARTICLES_LAST(), link_key]
-            id, posted_at = await self.functions.run("articles_post", keys, operation, *fields)
+            id, posted_at = await self._with_counter(
+                lambda: self.functions.run("articles_post", keys, operation, *fields)
+            )
         if posted_at != time:  # an earlier attempt of this operation posted it
             return await self.read(actor, int(id))
         posted = float(time)
         return Article(int(id), title, link, f"user:{actor.name}", posted, 1, score(posted, 1), groups, "up")
+
+    async def _with_counter(self, post: Callable[[], Awaitable[Any]]) -> Any:
+        """Call `post`; if another service has damaged the counter of ids, repair it and call `post` again."""
+        try:
+            return await post()
+        except BadCounter:
+            highest = 0
+            async for page in scan_pages(self.valkey, "ZSCAN", ARTICLES_BY_TIME()):
+                ids = [parse_int(member.removeprefix("article:")) for member, _ in pairs(page)]
+                highest = max([highest, *ids])
+            await self.functions.run("articles_raise_counter", [ARTICLES_LAST()], highest)
+            return await post()
 
     async def _claim(self, link_key: str, time: str, operation: str) -> int:
         """On a cluster: claim the link and return the id for the new article."""

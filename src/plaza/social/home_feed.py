@@ -219,4 +219,5 @@ class ThresholdMerge:
 
 
 def _number(score: float) -> str:
-    return str(int(score)) if score == int(score) else repr(score)
+    """Return a score as Valkey reads it. Another service may have written an infinite one."""
+    return str(int(score)) if score.is_integer() else repr(score)

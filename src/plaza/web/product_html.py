@@ -48,4 +48,5 @@ class ProductPages:
         name = page_hash([f"/app/shop/items/{item.id}", assets.VERSION])
         served = await self._pages.serve(name, compute, str(item.id))
         assert served is not None, "this page is always rendered by `compute`"
-        return Markup(served.page.body.decode()), f"plaza; {served.cache_status}"  # noqa: S704 rendered by our template
+        body = served.page.body.decode(errors="replace")  # another service may have written the cached page
+        return Markup(body), f"plaza; {served.cache_status}"  # noqa: S704 rendered by our template

@@ -33,6 +33,15 @@ command('release_link', function(keys, args)
   if claim and claim:match('^%d+') == args[1] then redis.call('DEL', keys[1]) end
 end)
 
+-- Returns a new id, or fails if the counter, which other services write too, has no usable value.
+local function next_id(counter)
+  local id = redis.pcall('INCR', counter)
+  if type(id) ~= 'number' or id < 1 or (not CLUSTERED and redis.call('EXISTS', key.article(id)) == 1) then
+    fail('bad_counter', 'The article counter has no usable value.')
+  end
+  return text(id)
+end
+
 -- The id for a link: a new id, or the same one again for the same operation. Fails if the link was posted within a day.
 -- `abandoned` is a claimed id for which the caller found no article.
 local function claim(counter, link, time, operation, abandoned)
@@ -43,7 +52,7 @@ local function claim(counter, link, time, operation, abandoned)
       fail('duplicate_link', 'This link was posted within a day. See the article with this id.', {id = tonumber(id)})
     end
   end
-  id = text(redis.call('INCR', counter))
+  id = next_id(counter)
   redis.call('SET', link, id .. ' ' .. time .. ' ' .. operation, 'EX', LINK_SECONDS)
   return id
 end

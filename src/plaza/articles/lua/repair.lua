@@ -6,9 +6,10 @@ projection('id_counter', function(id)
   return perform('raise_counter', {key.articles_last()}, {id})
 end)
 
--- raise_counter: set the counter to at least this id.   KEYS counter   ARGV id
+-- raise_counter: set the counter to at least this id; replaces a value that is not an id.   KEYS counter   ARGV id
 command('raise_counter', function(keys, args)
-  if tonumber(redis.call('GET', keys[1]) or 0) < tonumber(args[1]) then redis.call('SET', keys[1], args[1]) end
+  local current = (redis.call('GET', keys[1]) or ''):match('^%d+$')
+  if finite(current, -1) < tonumber(args[1]) then redis.call('SET', keys[1], args[1]) end
 end)
 
 -- group_repair: an article's index of groups, from the group's set.

@@ -1,0 +1,1 @@
+"""Other services write to the documented keys, with plain commands."""
