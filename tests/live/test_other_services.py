@@ -152,6 +152,16 @@ async def test_statistics_count_heartbeats_of_another_service_without_a_worker(w
         assert statistics["countByUserGroup"] == {"press": 2}
 
 
+async def test_a_heartbeat_that_another_service_removes_is_not_counted(web: Web, redis_client: Any) -> None:
+    for name, groups in (("ana", ["crew"]), ("ben", ["crew"]), ("cleo", [])):
+        await web.beat(web.user(name), groups=groups)
+    await redis_client.zrem(keys.EVENT_HEARTBEAT("E1"), "ana")
+    await redis_client.zincrby(keys.EVENT_HEARTBEAT("E1"), -WINDOW_MS, "cleo")
+    statistics = await web.figure("/statistics/live")
+    assert (statistics["viewerCount"], statistics["countByViewingCountry"]) == (1, {"ZZ": 1})
+    assert statistics["countByUserGroup"] == {"crew": 1}
+
+
 @pytest.mark.usefixtures("no_record_is_due")
 async def test_an_audit_repairs_additional_keys_and_changes_no_documented_one(
     web: Web, other: OtherService, redis_client: Any

@@ -261,12 +261,12 @@ async def test_a_setting_refuses_undeclared_events(valkey: Valkey, place: Server
 async def test_a_country_header_counts_from_a_trusted_proxy_only(
     valkey: Valkey, place: Server | Cluster, tmp_path: Path, redis_client: Any
 ) -> None:
-    said = {"cf-ipcountry": "NZ", "x-forwarded-for": "198.51.100.4"}
+    proxy_headers = {"cf-ipcountry": "NZ", "x-forwarded-for": "198.51.100.4"}
     async with plaza_at(place, tmp_path) as web:
-        await web.beat({**web.user("ana"), **said})
+        await web.beat({**web.user("ana"), **proxy_headers})
     assert await redis_client.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#127.0.0.0##ZZ"]
     async with plaza_at(place, tmp_path, trusted_proxies=("127.0.0.1",)) as web:
-        await web.beat({**web.user("ana"), **said})
+        await web.beat({**web.user("ana"), **proxy_headers})
     assert await redis_client.zrange(keys.EVENT_STATISTICS("E1"), 0, -1) == ["ana#198.51.100.0##NZ"]
 
 

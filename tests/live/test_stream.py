@@ -49,9 +49,9 @@ async def test_figures_are_computed_once_a_tick_for_any_number_of_clients(
     await viewers.beat("ana")
     figures.__class__, CountingFigures.computed = CountingFigures, 0
     stream = FigureStreams(figures._valkey, figures, tick_seconds=0.05, linger_seconds=0.02)
-    everyone = await asyncio.gather(*(_take(stream, 3) for _ in range(40)))
-    assert all(seen == everyone[0] for seen in everyone)
-    assert len({item.id for item in everyone[0]}) == 3
+    received = await asyncio.gather(*(_take(stream, 3) for _ in range(40)))
+    assert all(seen == received[0] for seen in received)
+    assert len({item.id for item in received[0]}) == 3
     assert CountingFigures.computed <= 4
     await eventually(lambda: not stream._feeds)
     computed = CountingFigures.computed

@@ -117,11 +117,11 @@ class CommunityPlan:
     def generate_posts(self, batch: int, count: int) -> list[GeneratedPost]:
         """Return a batch of posts with their likes, bookmarks and comments."""
         rng = Random(f"{self.name}/{self.users.size}/posts/{batch}")
-        result, said = list[GeneratedPost](), set[tuple[int, str]]()
+        result, used = list[GeneratedPost](), set[tuple[int, str]]()
         for _ in range(min(count, self.posts - batch * count)):
             author = int(self.users.size * rng.random() ** self.activity.author_skew)
             about = self.users.topic(author)
-            text = _new_text(author, about, rng, said)
+            text = _new_text(author, about, rng, used)
             created = self._post_time(rng)
             item = GeneratedPost(PostRecord(_id(rng), self.users.name(author), text, created_at=created))
             self._add_reactions(item, author, created, about, rng)
@@ -136,11 +136,11 @@ class CommunityPlan:
             item.likes.append(MarkRecord(self.users.name(n), id, self._time_after(created, rng)))
         for n in self._choose_users(activity.bookmarks * popularity, author, rng):
             item.bookmarks.append(MarkRecord(self.users.name(n), id, self._time_after(created, rng)))
-        said = set[str]()
+        used = set[str]()
         for n in self._choose_users(activity.comments * popularity, author, rng):
             text = about.comment(rng)
-            if text not in said:
-                said.add(text)
+            if text not in used:
+                used.add(text)
                 at = self._time_after(created, rng)
                 item.comments.append(CommentRecord(_id(rng), id, self.users.name(n), text, at))
 
@@ -169,13 +169,13 @@ class CommunityPlan:
         return self.anchor_ms - round(ms)
 
 
-def _new_text(author: int, about: Topic, rng: Random, said: set[tuple[int, str]]) -> str:
+def _new_text(author: int, about: Topic, rng: Random, used: set[tuple[int, str]]) -> str:
     """Return a text for a post. In one batch it avoids texts twice and sentences twice by one author."""
     for _ in range(8):
         sentence, text = about.post(rng)
-        if (author, sentence) not in said and (-1, text) not in said:
+        if (author, sentence) not in used and (-1, text) not in used:
             break
-    said |= {(author, sentence), (-1, text)}
+    used |= {(author, sentence), (-1, text)}
     return text
 
 

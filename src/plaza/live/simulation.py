@@ -83,12 +83,12 @@ class AudienceSimulation:
         for n in range(self._viewers):
             self._arrive(n, start, now)
         await self._hold(start)
-        begun = monotonic()
+        started = monotonic()
         try:
             while self._queue and self._queue[0][0] <= now:
                 at = self._queue[0][0]
                 if speed:
-                    await asyncio.sleep(max(0.0, (at - start) / 1000 / speed - (monotonic() - begun)))
+                    await asyncio.sleep(max(0.0, (at - start) / 1000 / speed - (monotonic() - started)))
                 self._clock.set(at)
                 await self._play_until(at + 1000)
                 if progress is not None:

@@ -18,6 +18,8 @@ local NO_DETAILS = '###' .. UNKNOWN_COUNTRY
 local SAME_BEAT_MS = 5000
 -- Viewers that a heartbeat, which must stay fast, updates for other services before it writes a record.
 local MAX_FOLLOWED_BY_BEAT = 1000
+-- Counted viewers that one call compares with the heartbeats, to find those that another service removed.
+local MAX_CHECKED_FOR_REMOVAL = 10000
 
 local function read_audience(keys, first, kind)
   return {
@@ -243,6 +245,14 @@ local function count_viewer(a, user, entry, details, at)
   redis.call('HSETNX', a.info, 'born', at)
 end
 
+-- Removes a viewer from the additional keys of an audience.
+local function uncount_viewer(a, user, entry)
+  if entry then leave_groups(a, user, first_line(entry), {}) end
+  redis.call('ZREM', a.countries, user)
+  redis.call('ZREM', a.left, user)
+  redis.call('HDEL', a.viewers, user)
+end
+
 -- Makes the additional keys follow one viewer's heartbeat, if another service wrote it. Documented keys do not change.
 -- Returns 1 if it changed anything.
 local function follow_viewer(a, user, score)
@@ -276,6 +286,22 @@ local function count_countries(a, from, to)
     if count > 0 then counts[country_code(n)] = count end
     total = total + count
     n = n + 1
+  end
+end
+
+-- Removes viewers from the countries and groups whose heartbeats another service removed or set back. Larger audiences
+-- are left to the audit.
+local function uncount_removed(a, since)
+  if redis.call('ZCARD', a.countries) > MAX_CHECKED_FOR_REMOVAL then return end
+  local counted = redis.call('ZRANGE', a.countries, 0, -1, 'WITHSCORES')
+  for i = 1, #counted, 2 do
+    local user, at = counted[i], tonumber(counted[i + 1]) % SCORE_SHIFT
+    local beat = at >= since and redis.call('ZSCORE', a.heartbeat, user)
+    if beat then
+      follow_viewer(a, user, beat)
+    elseif at >= since then
+      uncount_viewer(a, user, redis.call('HGET', a.viewers, user))
+    end
   end
 end
 

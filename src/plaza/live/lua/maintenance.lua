@@ -35,8 +35,12 @@ end)
 -- KEYS the audience's 10   ARGV 'event' or 'session', earliest heartbeat, position, count, now
 -- Reply {position ('' at the end), number of changes}
 command('follow', function(keys, args)
-  local a = read_audience(keys, 1, args[1])
-  local position, changed = follow_page(a, tonumber(args[2]), args[3], tonumber(args[4]), now(args[5]))
+  local a, since = read_audience(keys, 1, args[1]), tonumber(args[2])
+  if args[3] == '' then
+    local _, counted = count_countries(a, since, SCORE_SHIFT - 1)
+    if counted > redis.call('ZCOUNT', a.heartbeat, since, '+inf') then uncount_removed(a, since) end
+  end
+  local position, changed = follow_page(a, since, args[3], tonumber(args[4]), now(args[5]))
   return {position, changed}
 end)
 
@@ -148,14 +152,6 @@ end)
 command('unlist', function(keys, args)
   if redis.call('ZSCORE', keys[1], args[1]) == args[2] then redis.call('ZREM', keys[1], args[1]) end
 end)
-
--- Removes a viewer from the additional keys of an audience.
-local function uncount_viewer(a, user, entry)
-  if entry then leave_groups(a, user, first_line(entry), {}) end
-  redis.call('ZREM', a.countries, user)
-  redis.call('ZREM', a.left, user)
-  redis.call('HDEL', a.viewers, user)
-end
 
 -- Removes a viewer from an audience.
 local function remove_viewer(a, user, entry)
