@@ -12,7 +12,7 @@ from plaza.core.auth import Actor
 from plaza.core.errors import NotFound
 from plaza.core.paging import Page
 from plaza.social import keys as k
-from plaza.social.model import PRIVATE_FIELDS, NewComment, PostEdit, SelfRelation
+from plaza.social.model import PRIVATE_FIELDS, NewComment, PostEdit, Profile, SelfRelation
 from tests.social.conftest import ADMIN, Social
 
 SECRETS = {field: f"secret-{field}" for field in PRIVATE_FIELDS}
@@ -213,3 +213,11 @@ async def test_follows_and_blocks_at_once_leave_both_sides_true(social: Social, 
 
     await asyncio.gather(*(quarrel(a, b) for a in people for b in people if a is not b))
     await true()
+
+
+async def test_own_posts_show_a_new_name_at_once(social: Social, ana: Actor) -> None:
+    post = await social.post(ana)
+    await social.feeds.explore(ana, Page())  # cached from here on
+    await social.users.update_profile(ana, "ana", Profile(display_name="Ana the Great"))
+    assert (await social.posts.get(ana, post.id)).display_name == "Ana the Great"
+    assert (await social.feeds.explore(ana, Page())).items[0].post.display_name == "Ana the Great"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,8 +14,22 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, PageResult, ids_in_sorted_set, page_by_position
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.tokens import Role
-from plaza.social.keys import AUTH_USER, USER, USER_BLOCKED, USER_BLOCKED_BY, USERS_MODELS, USERS_REGULAR
+from plaza.social.keys import (
+    AUTH_USER,
+    POST,
+    USER,
+    USER_BLOCKED,
+    USER_BLOCKED_BY,
+    USER_POSTS,
+    USERS_MODELS,
+    USERS_REGULAR,
+)
 from plaza.social.model import PUBLIC_FIELDS, NoProfile, Profile, User, public_user, user_from_hash
+
+# The profile fields that posts copy, besides the role.
+COPIED_FIELDS = frozenset({"avatar", "display_name"})
+# Posts that get a changed profile within the request.
+POSTS_UPDATED_AT_ONCE = 50
 
 
 class Users:
@@ -65,7 +80,7 @@ class Users:
         return {other for row in scores for other, score in zip(others, row, strict=True) if score is not None}
 
     async def update_profile(self, actor: Actor, name: str, profile: Profile) -> User:
-        """Change the caller's own profile. A worker updates the copies in their posts. One round trip."""
+        """Change the caller's profile and the copies in their posts. One round trip; three if posts copy the field."""
         if actor.name != name:
             raise Forbidden("You can only change your own profile.")
         changes = profile.changes()
@@ -74,7 +89,23 @@ class Users:
         reply = await self.functions.run(
             "social_change_profile", [USER(name)], name, len(values) // 2, *values, *removed
         )
+        if not COPIED_FIELDS.isdisjoint(changes):
+            await self._update_newest_posts(name)
         return user_from_hash(pairs_to_dict(reply), name, private=True)
+
+    async def _update_newest_posts(self, name: str) -> None:
+        """Copy a changed profile to the user's newest posts, which they look at next. Two round trips.
+
+        A worker updates the others.
+        """
+        ids, profile = await self.valkey.batch(
+            [
+                ("ZRANGE", USER_POSTS(name), 0, POSTS_UPDATED_AT_ONCE - 1, "REV"),
+                ("HMGET", USER(name), "version", "avatar", "display_name", "role"),
+            ]
+        )
+        values = [value or "" for value in profile]
+        await asyncio.gather(*(self.functions.run("social_restyle_post", [POST(id)], id, *values) for id in ids))
 
     async def set_role(self, actor: Actor, name: str, role: Role) -> User:
         """Set a user's role, and revoke the access tokens that carry the old one. Three round trips.
@@ -86,6 +117,7 @@ class Users:
         changed, profile = await self.functions.run("social_change_role", [USER(name)], name, role, at)
         if changed:
             await self.auth.revoke_access_tokens(name, at)
+            await self._update_newest_posts(name)
         return user_from_hash(pairs_to_dict(profile), name)
 
     async def _require_stored_admin(self, actor: Actor) -> None:
