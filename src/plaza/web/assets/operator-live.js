@@ -50,7 +50,12 @@ export function start(element) {
   const addPoint = lineChart(document.getElementById("f-chart"), CHART_SECONDS);
   const show = (id, count) => { document.getElementById(id).textContent = number.format(count); };
 
+  let peak = null;
+
   function update(figures) {
+    // The time belongs to the peak that the page was loaded with.
+    if (peak !== null && figures.maxConcurrent > peak) document.getElementById("f-peak-time")?.remove();
+    peak = figures.maxConcurrent;
     show("f-now", figures.viewerCount);
     show("f-peak", figures.maxConcurrent);
     show("f-attended", figures.totalAttended);
