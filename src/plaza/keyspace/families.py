@@ -25,17 +25,17 @@ class KeyFamily:
     domain: str
     key: Key
     shapes: Mapping[str, str]
-    leaving: Mapping[str, Sequence[Key]]  # per part: the keys that list ids which are being deleted
-    holds: Shape | None = None
-    value: Shape | None = None
+    deletion_markers: Mapping[str, Sequence[Key]]  # per part: the keys that list ids which are being deleted
+    element_shape: Shape | None = None
+    value_shape: Shape | None = None
     fields: dict[str, Shape] = field(default_factory=dict)
     member_invariants: list[Invariant] = field(default_factory=list)
     key_invariants: list[Invariant] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         key = self.key
-        self.holds = Shape(key.element_regex, self.shapes) if key.element_regex else None
-        self.value = Shape(key.value_regex, self.shapes) if key.value_regex else None
+        self.element_shape = Shape(key.element_regex, self.shapes) if key.element_regex else None
+        self.value_shape = Shape(key.value_regex, self.shapes) if key.value_regex else None
         self.fields = {f.name: Shape(f.value_regex, self.shapes) for f in key.fields if f.value_regex}
 
     @property
@@ -46,7 +46,7 @@ class KeyFamily:
     def ids(self, entry: Entry) -> dict[str, str]:
         """The ids in an entry by part name. `other` is the member's id if key and member have the same part."""
         found = dict(zip(self.key.parts, entry.parts, strict=True))
-        for part, id in zip(self.holds.parts if self.holds else (), entry.ids, strict=False):
+        for part, id in zip(self.element_shape.parts if self.element_shape else (), entry.ids, strict=False):
             found["other" if part in found else part] = id
         if self.is_object and isinstance(entry.value, dict):
             for name, shape in self.fields.items():
@@ -57,14 +57,14 @@ class KeyFamily:
 
     def deletion_checks(self, entry: Entry) -> list[Command]:
         """Commands that return a value if something the entry refers to is being deleted right now."""
-        if not self.leaving or self.key.marks_deletion_of:
+        if not self.deletion_markers or self.key.marks_deletion_of:
             return []
         ids = self.ids(entry)
-        if "other" in ids and self.holds:
-            pairs = [*ids.items(), (next(p for p in self.holds.parts if p in self.key.parts), ids["other"])]
+        if "other" in ids and self.element_shape:
+            pairs = [*ids.items(), (next(p for p in self.element_shape.parts if p in self.key.parts), ids["other"])]
         else:
             pairs = list(ids.items())
-        return [_deletion_check(key, id) for part, id in pairs for key in self.leaving.get(part, ())]
+        return [_deletion_check(key, id) for part, id in pairs for key in self.deletion_markers.get(part, ())]
 
 
 def _deletion_check(key: Key, id: str) -> Command:
@@ -80,12 +80,12 @@ class KeyFamilies:
         self.all: list[KeyFamily] = []
         self._by_key: dict[int, KeyFamily] = {}
         for catalogue in catalogues:
-            leaving: dict[str, list[Key]] = {}
+            deletion_markers: dict[str, list[Key]] = {}
             for _, key in catalogue:
                 if key.marks_deletion_of:
-                    leaving.setdefault(key.marks_deletion_of, []).append(key)
+                    deletion_markers.setdefault(key.marks_deletion_of, []).append(key)
             for _, key in catalogue:
-                family = KeyFamily(catalogue.domain, key, catalogue.shapes, leaving)
+                family = KeyFamily(catalogue.domain, key, catalogue.shapes, deletion_markers)
                 self.all.append(family)
                 self._by_key[id(key)] = family
         self._exact = {f.key.pattern: f for f in self.all if not f.key.parts}

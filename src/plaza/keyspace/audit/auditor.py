@@ -101,13 +101,15 @@ class _Pass:
         return self._collector
 
     async def _recheck(self, suspicion: Suspicion) -> None:
-        says = await self._rechecker.confirm(suspicion)
-        if says is None:
+        description = await self._rechecker.confirm(suspicion)
+        if description is None:
             return
         plan = self._repairer.plan(suspicion)
         rule, entry = suspicion.rule.name, suspicion.entry
         family = UNKNOWN if rule == UNKNOWN else suspicion.family.key.pattern
-        self._collector.add(Finding(family, rule, entry.name, entry.member, says, plan.says if plan else ""))
+        self._collector.add(
+            Finding(family, rule, entry.name, entry.member, description, plan.description if plan else "")
+        )
         if plan is not None and self._report.mode == REPAIR and await self._repairer.repair(plan):
             self._report.repaired += 1
 

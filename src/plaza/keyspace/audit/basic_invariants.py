@@ -40,13 +40,13 @@ def unknown() -> Invariant:
 def type_invariant(key: Key) -> Invariant:
     """The key has its declared type."""
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return (("TYPE", entry.name),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] in (key.type, "none") else f"is a {replies[0]}, not a {key.type}"
 
-    return Invariant(TYPE, key, asks, judge, per_key=True)
+    return Invariant(TYPE, key, reads, check, per_key=True)
 
 
 def lifetime_violation(key: Key, left_ms: int) -> str | None:
@@ -65,34 +65,36 @@ def lifetime_violation(key: Key, left_ms: int) -> str | None:
 def lifetime_invariant(key: Key) -> Invariant:
     """The key expires as declared."""
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return (("PTTL", entry.name),)
 
-    return Invariant(LIFETIME, key, asks, lambda entry, replies, now: lifetime_violation(key, replies[0]), per_key=True)
+    return Invariant(
+        LIFETIME, key, reads, lambda entry, replies, now: lifetime_violation(key, replies[0]), per_key=True
+    )
 
 
 def member_invariant(family: KeyFamily) -> Invariant:
     """Each member has the declared shape."""
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        assert family.holds is not None
-        if family.holds.read(entry.member) is not None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        assert family.element_shape is not None
+        if family.element_shape.read(entry.member) is not None:
             return None
         return f"holds {entry.member[:80]!r}, which is not a valid {family.key.contains or 'member'}"
 
-    return Invariant(MEMBER, family.key, _reads_nothing, judge)
+    return Invariant(MEMBER, family.key, _reads_nothing, check)
 
 
 def value_invariant(family: KeyFamily) -> Invariant:
     """Each value of a hash has the declared shape."""
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        assert family.value is not None
-        if family.value.read(entry.value) is not None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        assert family.value_shape is not None
+        if family.value_shape.read(entry.value) is not None:
             return None
         return f"has the invalid value {str(entry.value)[:80]!r} for {entry.member}"
 
-    return Invariant(VALUE, family.key, _reads_nothing, judge)
+    return Invariant(VALUE, family.key, _reads_nothing, check)
 
 
 def fields_invariant(family: KeyFamily) -> Invariant:
@@ -100,7 +102,7 @@ def fields_invariant(family: KeyFamily) -> Invariant:
     needed = [f.name for f in family.key.fields if f.required]
     shapes = list(family.fields.items())
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         fields = entry.value
         for name in needed:
             if name not in fields:
@@ -110,4 +112,4 @@ def fields_invariant(family: KeyFamily) -> Invariant:
                 return f"{name} has the invalid value {fields[name][:80]!r}"
         return None
 
-    return Invariant(FIELD, family.key, _reads_nothing, judge, per_key=True)
+    return Invariant(FIELD, family.key, _reads_nothing, check, per_key=True)

@@ -47,7 +47,7 @@ def _add(family: KeyFamily, rule: Invariant) -> None:
 
 def _namer(family: KeyFamily, to: Key, field: str = "") -> NameOf:
     """A function that names the key an entry refers to: by the ids of its member, else by the ids of its own key."""
-    members = family.holds.parts if family.holds else ()
+    members = family.element_shape.parts if family.element_shape else ()
     if field:
         return lambda entry: to(entry.value.get(field, ""))
     if len(to.parts) == 1 and to.parts[0] in members:
@@ -66,110 +66,112 @@ def _namer(family: KeyFamily, to: Key, field: str = "") -> NameOf:
 def _count_invariant(to: KeyFamily, counts: Sequence[tuple[Key, str]]) -> Invariant:
     """Each counter of a hash equals the size of a key of the same owner."""
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return [(SIZE[key.type], key(*entry.parts)) for key, _ in counts]
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         for (key, field), size in zip(counts, replies, strict=True):
             if entry.value.get(field, "0") != str(size):
                 return f"{field} is {entry.value.get(field)}, but `{key(*entry.parts)}` has {size}"
         return None
 
-    return Invariant("count", to.key, asks, judge, per_key=True)
+    return Invariant("count", to.key, reads, check, per_key=True)
 
 
-def _mirror_invariant(family: KeyFamily, says: MirrorOf, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+def _mirror_invariant(family: KeyFamily, declared: MirrorOf, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
     name, has = _namer(family, to.key), HAS[to.key.type]
     template, order = (
         _PART.sub("%s", to.key.element_regex),
         [family.key.parts.index(p) for p in _PART.findall(to.key.element_regex)],
     )
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return ((has, name(entry), template % tuple(entry.parts[i] for i in order)),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         if replies[0] is None or (has != "ZSCORE" and not replies[0]):
             return f"has {entry.member}, but `{name(entry)}` does not have the other side"
-        if says.same_score and float(replies[0]) != entry.value:
+        if declared.same_score and float(replies[0]) != entry.value:
             return f"has {entry.member} at {entry.value:.0f}, but `{name(entry)}` at {replies[0]:.0f}"
         return None
 
-    return [(family, Invariant("mirror", family.key, asks, judge, repair=says.repair))]
+    return [(family, Invariant("mirror", family.key, reads, check, repair=declared.repair))]
 
 
-def _reference_invariant(family: KeyFamily, says: Reference, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
-    if any(isinstance(other, ScoreField) and other.pattern == says.pattern for other in family.key.invariants):
+def _reference_invariant(family: KeyFamily, declared: Reference, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+    if any(isinstance(other, ScoreField) and other.pattern == declared.pattern for other in family.key.invariants):
         return []  # the score invariant reads the other key anyway
-    name = _namer(family, to.key, says.field)
+    name = _namer(family, to.key, declared.field)
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return (("EXISTS", name(entry)),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] else f"refers to `{name(entry)}`, which does not exist"
 
-    return [(family, Invariant("reference", family.key, asks, judge, repair=says.repair, per_key=bool(says.field)))]
+    return [
+        (family, Invariant("reference", family.key, reads, check, repair=declared.repair, per_key=bool(declared.field)))
+    ]
 
 
-def _orphan_invariant(family: KeyFamily, says: RequiresKey, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+def _orphan_invariant(family: KeyFamily, declared: RequiresKey, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
     parts = [family.key.parts.index(part) for part in to.key.parts]
 
     def name(entry: Entry) -> str:
         return to.key(*(entry.parts[i] for i in parts))
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return (("EXISTS", name(entry)),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         return None if replies[0] else f"exists without `{name(entry)}`"
 
-    return [(family, Invariant("orphan", family.key, asks, judge, repair=says.repair, per_key=True))]
+    return [(family, Invariant("orphan", family.key, reads, check, repair=declared.repair, per_key=True))]
 
 
-def _order_invariants(family: KeyFamily, says: SameMembers, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+def _order_invariants(family: KeyFamily, declared: SameMembers, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
     order, members = family.key, to.key
 
-    def asks_size(entry: Entry) -> Sequence[Command]:
+    def read_sizes(entry: Entry) -> Sequence[Command]:
         return ((SIZE[order.type], entry.name), (SIZE[members.type], members(*entry.parts)))
 
-    def judge_size(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check_sizes(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         own, other = replies
         return None if own == other else f"has {own} members, but `{members(*entry.parts)}` has {other}"
 
-    def in_order(entry: Entry) -> Sequence[Command]:
+    def read_order(entry: Entry) -> Sequence[Command]:
         return ((HAS[order.type], order(*entry.parts), entry.member),)
 
-    def in_members(entry: Entry) -> Sequence[Command]:
+    def read_members(entry: Entry) -> Sequence[Command]:
         return ((HAS[members.type], members(*entry.parts), entry.member),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int, other: Key = order) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int, other: Key = order) -> str | None:
         missing = replies[0] is None or (HAS[other.type] != "ZSCORE" and not replies[0])
         return f"has {entry.member}, which `{other(*entry.parts)}` lacks" if missing else None
 
-    def judge_order(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-        return judge(entry, replies, now, members)
+    def check_members(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+        return check(entry, replies, now, members)
 
-    built = [(to, Invariant("order", members, in_order, judge))]
+    built = [(to, Invariant("order", members, read_order, check))]
     if members.type == "list":  # finding one member in a list is O(n), so only the sizes are compared
-        return [*built, (family, Invariant("order", order, asks_size, judge_size, per_key=True))]
-    return [*built, (family, Invariant("order", order, in_members, judge_order))]
+        return [*built, (family, Invariant("order", order, read_sizes, check_sizes, per_key=True))]
+    return [*built, (family, Invariant("order", order, read_members, check_members))]
 
 
-def _score_invariant(family: KeyFamily, says: ScoreField, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
-    name, field = _namer(family, to.key), says.field
+def _score_invariant(family: KeyFamily, declared: ScoreField, to: KeyFamily) -> list[tuple[KeyFamily, Invariant]]:
+    name, field = _namer(family, to.key), declared.field
 
-    def asks(entry: Entry) -> Sequence[Command]:
+    def reads(entry: Entry) -> Sequence[Command]:
         return (("HGET", name(entry), field),)
 
-    def judge(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
+    def check(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
         if replies[0] is None:
             return f"refers to `{name(entry)}`, which does not exist"
         if number(replies[0]) == float(entry.value):
             return None
         return f"has {entry.member} at {entry.value}, but its {field} is {replies[0]}"
 
-    return [(family, Invariant("score", family.key, asks, judge, repair=says.repair))]
+    return [(family, Invariant("score", family.key, reads, check, repair=declared.repair))]
 
 
 def number(text: Any) -> float:

@@ -34,7 +34,7 @@ def first_read(family: KeyFamily, name: str) -> Command:
     """The command that reads a key or its first chunk. Valkey replies with an error if the type is wrong."""
     kind = family.key.type
     if kind == "string":
-        return ("GET", name) if family.holds else ("STRLEN", name)
+        return ("GET", name) if family.element_shape else ("STRLEN", name)
     if kind == "stream":
         return ("XLEN", name)
     if family.is_object:
@@ -48,7 +48,7 @@ def parse_chunk(family: KeyFamily, reply: Any) -> tuple[Members, str | int]:
     """Members with their scores or values, and the cursor of the next chunk; '0' if there is none."""
     kind = family.key.type
     if kind == "string":
-        return (((reply, None),) if family.holds and reply is not None else ()), "0"
+        return (((reply, None),) if family.element_shape and reply is not None else ()), "0"
     if kind == "stream" or family.is_object:
         return (), "0"
     if kind == "list":
@@ -82,7 +82,7 @@ def reread(family: KeyFamily, rule: Invariant, entry: Entry) -> Command:
         return ("EXISTS", entry.name)
     if family.is_object:
         return ("HGETALL", entry.name)
-    if family.key.type == "string" and family.holds:
+    if family.key.type == "string" and family.element_shape:
         return ("GET", entry.name)
     if rule.per_key:
         return ("EXISTS", entry.name)
@@ -104,4 +104,4 @@ def current_entry(family: KeyFamily, rule: Invariant, entry: Entry, reply: Any) 
 
 
 def _ids(family: KeyFamily, member: str) -> tuple[str, ...]:
-    return (family.holds.read(member) if family.holds else ()) or ()
+    return (family.element_shape.read(member) if family.element_shape else ()) or ()

@@ -62,10 +62,10 @@ class Rechecker:
         for i in range(checks):
             if i:
                 await asyncio.sleep(pause)
-            says = await self._check(suspicion)
-            if says is None:
+            description = await self._check(suspicion)
+            if description is None:
                 return None
-        return says
+        return description
 
     async def _check(self, suspicion: Suspicion) -> str | None:
         entry, rule, family = suspicion.entry, suspicion.rule, suspicion.family

@@ -35,7 +35,7 @@ class RepairPlan:
     """The Lua commands that repair a finding, in order, and a description for the report."""
 
     calls: tuple[CommandCall, ...]
-    says: str
+    description: str
 
 
 class Repairer:
@@ -62,14 +62,14 @@ class Repairer:
             calls.append(("audit_lifetime", entry.name, (ttl_ms,)))
         elif name in (MEMBER, VALUE):
             calls.append(("audit_without", entry.name, (entry.member,)))
-        says = [_DESCRIPTIONS[name]] if name in _DESCRIPTIONS else []
+        description = [_DESCRIPTIONS[name]] if name in _DESCRIPTIONS else []
         if name != LIFETIME:
             declared = suspicion.rule.repair or key.repair
             call = self._declared_call(suspicion, declared) if declared else None
             if call is not None:
                 calls.append(call)
-                says.append(f"repair {declared.split()[0]} {' '.join(call[2])}")
-        return RepairPlan(tuple(calls), "; ".join(says)) if calls else None
+                description.append(f"repair {declared.split()[0]} {' '.join(call[2])}")
+        return RepairPlan(tuple(calls), "; ".join(description)) if calls else None
 
     def _declared_call(self, suspicion: Suspicion, declared: str) -> CommandCall | None:
         """The repair command that a domain declares, such as `follow <other> <username>`, with the entry's ids."""

@@ -53,8 +53,8 @@ class FamilyInvariants:
         return cls(
             basic_invariants.type_invariant(family.key),
             basic_invariants.lifetime_invariant(family.key),
-            basic_invariants.member_invariant(family) if family.holds else None,
-            basic_invariants.value_invariant(family) if family.value else None,
+            basic_invariants.member_invariant(family) if family.element_shape else None,
+            basic_invariants.value_invariant(family) if family.value_shape else None,
             basic_invariants.fields_invariant(family) if family.is_object else None,
         )
 
@@ -174,7 +174,7 @@ class Scanner:
         queries: QueryBatch,
     ) -> list[Suspicion]:
         self.members += len(members)
-        holds, value, rules = family.holds, family.value, family.member_invariants
+        holds, value, rules = family.element_shape, family.value_shape, family.member_invariants
         suspicions: list[Suspicion] = []
         if holds is None and not rules:
             return suspicions
