@@ -41,13 +41,17 @@ class Checkout:
     tokens: Sequence[str]
     posts: Sequence[str]
 
-    def cpu_seconds(self) -> float:
-        total = 0.0
+    def cpu_seconds(self) -> tuple[float, float]:
+        """The CPU time of the service and of its Valkey so far."""
+        service = valkey = 0.0
         for process in [self.process, *self.process.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
-                total += times.user + times.system
-        return total
+                if "valkey" in process.name():
+                    valkey += times.user + times.system
+                else:
+                    service += times.user + times.system
+        return service, valkey
 
 
 @contextlib.contextmanager
@@ -154,22 +158,26 @@ def _paths(checkout: Checkout) -> dict[str, tuple[bytes, list[bytes]]]:
     }
 
 
-def _cost(checkout: Checkout, expect: bytes, requests: list[bytes]) -> float:
+def _cost(checkout: Checkout, expect: bytes, requests: list[bytes]) -> tuple[float, float]:
+    """The µs per request of the service and of Valkey."""
     before = checkout.cpu_seconds()
     uvloop.run(load(checkout.port, requests, expect, REQUESTS, CONNECTIONS))
-    return (checkout.cpu_seconds() - before) / REQUESTS * 1e6
+    after = checkout.cpu_seconds()
+    return (after[0] - before[0]) / REQUESTS * 1e6, (after[1] - before[1]) / REQUESTS * 1e6
 
 
 def _compare(mine: Checkout, other: Checkout, wanted: Sequence[str]) -> None:
-    print(f"{'path':20}{'µs/request':>12}{'other':>10}{'ratio':>8}")
+    print(f"{'path':20}{'service + Valkey, µs':>22}{'other':>12}{'ratio':>8}")
     others = _paths(other)
     for name, (expect, requests) in _paths(mine).items():
         if wanted and name not in wanted:
             continue
         costs = [(_cost(mine, expect, requests), _cost(other, expect, others[name][1])) for _ in range(ROUNDS + 1)][1:]
-        ratio = statistics.median(a / b for a, b in costs)
-        own, theirs = (statistics.median(column) for column in zip(*costs, strict=True))
-        print(f"{name:20}{own:12.0f}{theirs:10.0f}{ratio:8.2f}", flush=True)
+        ratio = statistics.median(sum(own) / sum(theirs) for own, theirs in costs)
+        (own, own_valkey), (theirs, their_valkey) = (
+            [statistics.median(part) for part in zip(*column, strict=True)] for column in zip(*costs, strict=True)
+        )
+        print(f"{name:20}{own:13.0f} + {own_valkey:<6.0f}{theirs:6.0f} + {their_valkey:<4.0f}{ratio:6.2f}", flush=True)
 
 
 def compare_revisions(revision: str, wanted: Sequence[str]) -> None:

@@ -167,7 +167,7 @@ local function read(viewer, article, in_groups, up, down)
   local fields = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
   local title, link, author, time, votes = unpack(fields)
   if not title and redis.call('EXISTS', article) == 0 then return false end
-  local row = {title or '', link or '', author or '', text(parse_seconds(time) or 0), votes_of(votes, up, down)}
+  local row = {title or '', link or '', author or '', seconds_text(time), votes_of(votes, up, down)}
   row[6] = table.concat(redis.call('SMEMBERS', in_groups), ',')
   row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
   return row

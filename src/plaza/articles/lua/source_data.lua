@@ -20,6 +20,12 @@ local function parse_seconds(time)
   return nil
 end
 
+-- The same as text; '0' if it is missing or not a number. Formatting costs more than reading, so a plain number stays.
+local function seconds_text(time)
+  if time and time:match('^%d+%.?%d*$') then return time end
+  return text(parse_seconds(time) or 0)
+end
+
 -- The `votes` of an article; the difference of the vote sets if the field is missing or not an integer.
 local function votes_of(votes, up, down)
   if votes and votes:match('^-?%d+$') then return votes end
