@@ -55,6 +55,10 @@ async def test_the_number_of_events_is_limited_and_declared_ones_are_accepted(
     assert await functions.valkey.call("EXISTS", keys.SESSION_INFO("S3")) == 0, "a refused heartbeat claims no session"
     await live.declare("E3", EventDeclaration())
     assert (await live.beat(viewer("ana"), "E3", Heartbeat("web"))).alive == 1
+    await functions.valkey.call("ZREM", keys.LIVE_EVENTS(), "E0", "E1")  # as a purge does
+    with pytest.raises(TooManyEvents):
+        await live.beat(viewer("ana"), "E4", Heartbeat("web"))
+    assert (await live.beat(viewer("ana"), "E4", Heartbeat("web"))).alive == 1, "the refusal counted the events again"
 
 
 async def test_the_names_of_a_new_event_are_limited_in_bytes(live: LiveService, redis_client: Any) -> None:

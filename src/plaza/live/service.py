@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from plaza.core.clock import Clock
 from plaza.core.errors import Conflict, Forbidden, TooFast, TooLarge
@@ -16,6 +16,7 @@ from plaza.core.functions import Functions
 from plaza.core.rate_limits import Quota
 from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
+from plaza.core.valkey import Arg
 from plaza.live import keys
 from plaza.live.model import (
     MAX_NEW_EVENT_BYTES,
@@ -27,6 +28,8 @@ from plaza.live.model import (
     LeaveRequest,
     LeaveResult,
     LiveEvent,
+    SessionOfAnotherEvent,
+    TooManyEvents,
     TooManyPlaces,
     Viewer,
     effective_groups,
@@ -56,7 +59,7 @@ class LiveService:
         self._owners: dict[str, str] = {}
         self._new_events = HeartbeatThrottle(clock) if settings.rate_limits else None
         self._max_events = settings.live_max_events
-        self._event_count = 0  # as of the last event that this process created
+        self._event_count = 0  # when this process last created an event or refused one
 
     async def beat(self, viewer: Viewer, event: str, beat: Heartbeat) -> HeartbeatResult:
         """Write a heartbeat. One round trip; on a cluster two with a session, three if the session is new here."""
@@ -78,7 +81,29 @@ class LiveService:
             self._only_declared,
             self._new_event_refusal(viewer, event, session, beat.location, groups),
         )
-        names = self._place_keys(event, session, beat.location)
+        try:
+            alive, session_alive, is_new = await self._write_heartbeat(event, session, beat.location, args)
+        except TooManyEvents:
+            await self._count_events()  # events may have been purged
+            raise
+        except SessionOfAnotherEvent:
+            self._owners.pop(session, None)  # a declaration may have taken the session
+            raise
+        if is_new:
+            if self._new_events is not None and viewer.client:
+                with suppress(TooFast):  # simultaneous heartbeats may each create an event
+                    self._new_events.take(viewer.client, NEW_EVENTS)
+            await self._count_events()
+        self.pace.update(event, alive, now)
+        return HeartbeatResult(
+            alive=alive, session_alive=session_alive if session else None, next_heartbeat_ms=interval
+        )
+
+    async def _write_heartbeat(
+        self, event: str, session: str, location: str, args: Sequence[Arg]
+    ) -> tuple[int, int, bool]:
+        """Write a heartbeat. Returns the viewers of the event and the session, and whether the event is new."""
+        names = self._place_keys(event, session, location)
         if session and self._valkey.clustered:
             async with self._claimed(event, [session]):
                 alive, _, is_new, counted_groups = await self._functions.run("live_beat", names, *args)
@@ -88,16 +113,14 @@ class LiveService:
             )
         else:
             alive, session_alive, is_new, _ = await self._functions.run("live_beat", names, *args)
-        if is_new:
-            await self._count_new_event(viewer)
-        self.pace.update(event, alive, now)
-        return HeartbeatResult(
-            alive=alive, session_alive=session_alive if session else None, next_heartbeat_ms=interval
-        )
+        return alive, session_alive, bool(is_new)
 
     def _new_event_refusal(self, viewer: Viewer, event: str, session: str, location: str, groups: list[str]) -> str:
         """Return why this heartbeat may not create an undeclared event; empty if it may."""
-        if sum(len(text.encode()) for text in (event, session, location, *groups)) > MAX_NEW_EVENT_BYTES:
+        if (
+            sum(len(text.encode("utf-8", "surrogatepass")) for text in (event, session, location, *groups))
+            > MAX_NEW_EVENT_BYTES
+        ):
             return "bytes"
         if self._event_count >= self._max_events:
             return "total"
@@ -105,9 +128,7 @@ class LiveService:
             return "client" if self._new_events.wait_seconds(viewer.client, NEW_EVENTS) > 0 else ""
         return ""
 
-    async def _count_new_event(self, viewer: Viewer) -> None:
-        if self._new_events is not None and viewer.client:
-            self._new_events.take(viewer.client, NEW_EVENTS)
+    async def _count_events(self) -> None:
         self._event_count = await self._valkey.call("ZCARD", keys.LIVE_EVENTS())
 
     async def leave(self, viewer: Viewer, event: str, request: LeaveRequest) -> LeaveResult:

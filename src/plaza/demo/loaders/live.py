@@ -12,7 +12,7 @@ from plaza.demo.phrases import read_texts
 from plaza.live.keys import EVENT_INFO, LIVE_AWAKE
 from plaza.live.model import EventDeclaration
 from plaza.live.service import LiveService
-from plaza.live.simulation import AudienceSimulation
+from plaza.live.simulation import GROUPS, AudienceSimulation
 
 EVENT: Final[str] = read_texts("shop")["event"]["id"]
 # The names that the audience simulation uses.
@@ -33,7 +33,7 @@ class LiveLoader:
             return 0
         clock = ManualClock(self._plan.anchor_ms)
         live = LiveService(self._functions, self._settings, clock)
-        await live.declare(EVENT, EventDeclaration(event["title"], list(SESSIONS)))
+        await live.declare(EVENT, EventDeclaration(event["title"], list(SESSIONS), list(GROUPS)))
         audience = AudienceSimulation(
             self._functions, self._settings, EVENT, viewers=event["viewers"], minutes=event["minutes"], seed=1
         )
