@@ -1,4 +1,4 @@
-"""Every route summary is an imperative: verb and object."""
+"""Every route summary is an imperative sentence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from plaza.app import route_groups
 from plaza.core.http.routes import Route
 
-# The first words that summaries may have. Add a verb here if a route needs another one.
-VERBS = frozenset(
+# The first words that summaries may have. Add one here if a route needs another.
+FIRST_WORDS = frozenset(
     [
         "Add",
         "Allow",
@@ -34,6 +34,7 @@ VERBS = frozenset(
         "End",
         "Exchange",
         "Export",
+        "Finish",
         "Follow",
         "Get",
         "Import",
@@ -98,7 +99,7 @@ ROUTES = [route for group in route_groups() for route in group.routes]
 def test_a_route_summary_is_an_imperative_sentence(route: Route) -> None:
     summary = (inspect.getdoc(route.handler) or "").partition("\n")[0]
     first = summary.partition(" ")[0].strip(".,:;")
-    assert first in VERBS, f"{summary!r} must start with a verb such as List, Get, Create or Delete"
+    assert first in FIRST_WORDS, f"{summary!r} must start with an imperative such as List, Get, Create or Delete"
     assert len(summary.split()) > 1, f"{summary!r} names no object"
     assert summary.endswith("."), f"{summary!r} must be a complete sentence on one line"
     assert len(summary) <= MAX_CHARACTERS

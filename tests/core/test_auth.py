@@ -53,7 +53,7 @@ def claims(clock: ManualClock, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not ...}
 
 
-def by_hand(header: dict[str, Any], payload: Any, key: bytes = SECRET.encode()) -> str:
+def sign_by_hand(header: dict[str, Any], payload: Any, key: bytes = SECRET.encode()) -> str:
     """A token signed with HMAC, whatever its header says."""
 
     def part(data: Any) -> bytes:
@@ -93,7 +93,7 @@ def test_without_credentials_there_is_no_actor(auth: Auth) -> None:
     assert auth.actor({"accept": "application/json"}) is None
 
 
-def test_our_tokens_say_what_the_contract_says_and_others_can_read_them(auth: Auth, clock: ManualClock) -> None:
+def test_issued_tokens_have_the_documented_claims_and_are_standard_jwts(auth: Auth, clock: ManualClock) -> None:
     clock.set(1_700_000_000_123)
     token = auth.issue("ana", MODEL, groups=["vip"])
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
@@ -116,7 +116,7 @@ def test_further_claims_cannot_change_the_ones_that_count(auth: Auth) -> None:
 
 
 @pytest.mark.parametrize(("username", "role"), [("me", USER), ("AUTH", USER), ("a b", USER), ("", USER), ("x", "king")])
-def test_no_token_is_issued_that_nobody_would_accept(auth: Auth, username: str, role: Any) -> None:
+def test_no_token_is_issued_that_would_be_refused(auth: Auth, username: str, role: Any) -> None:
     with pytest.raises(ValueError, match="a token needs a username"):
         auth.issue(username, role)
 
@@ -127,7 +127,7 @@ def test_a_token_of_another_system_with_our_secret_is_enough(auth: Auth, clock: 
 
 
 @pytest.mark.parametrize(("private", "algorithm"), [(RSA_KEY, "RS256"), (EC_KEY, "ES256")])
-def test_a_configured_public_key_is_believed_beside_our_secret(
+def test_a_configured_public_key_is_accepted_beside_the_secret(
     tmp_path: Path, clock: ManualClock, private: Any, algorithm: str
 ) -> None:
     auth = Auth(settings(tmp_path, private.public_key()), clock=clock)
@@ -143,7 +143,7 @@ def test_the_public_key_is_never_a_secret(tmp_path: Path, clock: ManualClock, pr
     raw = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     for key in (text, text.rstrip(), raw):
         for algorithm in ("HS256", "RS256", "ES256"):
-            refused(auth, by_hand({"alg": algorithm, "typ": "JWT"}, claims(clock), key))
+            refused(auth, sign_by_hand({"alg": algorithm, "typ": "JWT"}, claims(clock), key))
 
 
 @pytest.mark.parametrize(("private", "algorithm"), [(RSA_KEY, "RS512"), (RSA_KEY, "PS256"), (RSA_KEY, "RS384")])
@@ -154,7 +154,7 @@ def test_only_the_algorithm_of_the_key_is_taken(
     refused(auth, jwt.encode(claims(clock), private, algorithm))
 
 
-def test_a_public_key_is_not_believed_unless_configured(auth: Auth, clock: ManualClock) -> None:
+def test_a_public_key_is_not_accepted_unless_configured(auth: Auth, clock: ManualClock) -> None:
     refused(auth, jwt.encode(claims(clock), RSA_KEY, "RS256"))
     embedded = {"kid": "1", "jwk": {"kty": "oct", "k": "AAAA"}, "jku": "https://example.org/keys"}
     refused(auth, jwt.encode(claims(clock), "another secret of thirty-two bytes.", headers=embedded))
@@ -166,15 +166,15 @@ def test_a_public_key_is_not_believed_unless_configured(auth: Auth, clock: Manua
 def test_a_token_with_another_algorithm_is_refused_whatever_its_signature(
     auth: Auth, clock: ManualClock, algorithm: Any
 ) -> None:
-    signed = by_hand({"alg": algorithm, "typ": "JWT"}, claims(clock))
+    signed = sign_by_hand({"alg": algorithm, "typ": "JWT"}, claims(clock))
     refused(auth, signed)
     refused(auth, signed.rpartition(".")[0] + ".")
     refused(auth, signed.rpartition(".")[0])
 
 
 def test_a_token_without_an_algorithm_is_refused(auth: Auth, clock: ManualClock) -> None:
-    refused(auth, by_hand({"typ": "JWT"}, claims(clock)))
-    refused(auth, by_hand({"alg": "HS256", "crit": ["exp2"], "exp2": 1}, claims(clock)))
+    refused(auth, sign_by_hand({"typ": "JWT"}, claims(clock)))
+    refused(auth, sign_by_hand({"alg": "HS256", "crit": ["exp2"], "exp2": 1}, claims(clock)))
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -208,13 +208,13 @@ WRONG: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG.keys())
 def test_a_well_signed_wrong_claim_is_refused(auth: Auth, clock: ManualClock, changes: dict[str, Any]) -> None:
     header = {"alg": "HS256", "typ": "JWT"}
-    assert auth.actor(bearer(by_hand(header, claims(clock)))) is not None  # it is the claim, not the making
-    assert refused(auth, by_hand(header, claims(clock, **changes))) == "The token is not valid."
+    assert auth.actor(bearer(sign_by_hand(header, claims(clock)))) is not None  # it is the claim, not the making
+    assert refused(auth, sign_by_hand(header, claims(clock, **changes))) == "The token is not valid."
 
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b'"x"', b"\xff\xfe", b'{"exp": 1e999}', b"{", b"1" * 5000])
-def test_a_well_signed_payload_that_is_no_claims_is_refused(auth: Auth, payload: bytes) -> None:
-    refused(auth, by_hand({"alg": "HS256"}, payload))
+def test_a_well_signed_payload_without_claims_is_refused(auth: Auth, payload: bytes) -> None:
+    refused(auth, sign_by_hand({"alg": "HS256"}, payload))
 
 
 def test_a_token_changed_in_any_place_is_refused(auth: Auth) -> None:
@@ -227,7 +227,7 @@ def test_a_token_changed_in_any_place_is_refused(auth: Auth) -> None:
 
 
 @given(st.text(max_size=200))
-def test_no_text_in_any_header_does_anything_but_401(text: str) -> None:
+def test_any_text_in_any_header_is_401(text: str) -> None:
     auth = Auth(Settings(jwt_secret=SECRET, api_key=API_KEY), clock=ManualClock())
     for header in ("authorization", "x-authorization", "x-access-token", "x-api-key"):
         for value in (text, f"Bearer {text}", f"{text}.{text}.{text}"):
@@ -235,19 +235,19 @@ def test_no_text_in_any_header_does_anything_but_401(text: str) -> None:
                 auth.actor({header: value})
 
 
-def test_an_endless_token_is_refused_before_it_is_hashed(auth: Auth, clock: ManualClock) -> None:
-    assert auth.actor(bearer(by_hand({"alg": "HS256"}, claims(clock, pad="x" * 5_000)))) is not None
-    refused(auth, by_hand({"alg": "HS256"}, claims(clock, pad="x" * 10_000)))
+def test_a_very_long_token_is_refused_before_it_is_hashed(auth: Auth, clock: ManualClock) -> None:
+    assert auth.actor(bearer(sign_by_hand({"alg": "HS256"}, claims(clock, pad="x" * 5_000)))) is not None
+    refused(auth, sign_by_hand({"alg": "HS256"}, claims(clock, pad="x" * 10_000)))
 
 
-def test_the_api_key_has_admin_rights_but_is_nobody(auth: Auth) -> None:
+def test_the_api_key_has_admin_rights_and_is_not_a_user(auth: Auth) -> None:
     actor = auth.actor({"x-api-key": API_KEY})
     assert actor is API
     assert actor.is_admin
     assert actor.via_key
 
 
-def test_the_api_key_may_come_as_a_bearer_for_clients_that_know_no_other_header(auth: Auth) -> None:
+def test_the_api_key_may_be_sent_as_a_bearer_token(auth: Auth) -> None:
     assert auth.actor(bearer(API_KEY)) is API
     for header in ("x-authorization", "x-access-token"):
         with pytest.raises(Unauthenticated):
@@ -255,7 +255,7 @@ def test_the_api_key_may_come_as_a_bearer_for_clients_that_know_no_other_header(
 
 
 @pytest.mark.parametrize("key", ["", "wrong", API_KEY + "x", API_KEY[:-1], API_KEY.upper(), "é", "\ud800", "🔑"])
-def test_another_api_key_is_refused_whatever_it_is_made_of(auth: Auth, key: str) -> None:
+def test_a_wrong_api_key_is_refused_whatever_its_characters(auth: Auth, key: str) -> None:
     for headers in ({"x-api-key": key}, bearer(key)):
         with pytest.raises(Unauthenticated):
             auth.actor(headers)
@@ -270,11 +270,11 @@ def test_secrets_are_compared_in_constant_time(auth: Auth, monkeypatch: pytest.M
     compared: list[tuple[bytes, bytes]] = []
     real = hmac.compare_digest
 
-    def watched(a: bytes, b: bytes) -> bool:
+    def counted(a: bytes, b: bytes) -> bool:
         compared.append((a, b))
         return real(a, b)
 
-    monkeypatch.setattr(hmac, "compare_digest", watched)
+    monkeypatch.setattr(hmac, "compare_digest", counted)
     with pytest.raises(Unauthenticated):
         auth.actor({"x-api-key": "almost"})
     assert compared == [(b"almost", API_KEY.encode())]
@@ -297,7 +297,7 @@ def test_credentials_that_differ_are_refused_and_equal_ones_are_one(auth: Auth) 
     assert auth.actor({**bearer(API_KEY), "x-api-key": API_KEY}) is API
 
 
-def test_a_token_ends_at_its_expiry_also_when_it_is_remembered(auth: Auth, clock: ManualClock) -> None:
+def test_a_cached_token_ends_at_its_expiry(auth: Auth, clock: ManualClock) -> None:
     token = auth.issue("ana", USER)
     assert auth.actor(bearer(token)) is not None
     clock.advance(seconds=899.999)
@@ -312,11 +312,11 @@ def test_a_signature_is_checked_once_for_a_token_and_every_time_for_a_wrong_one(
     checked: list[str] = []
     read = auth._tokens.read
 
-    def watched(token: str, now: float) -> Claims:
+    def counted(token: str, now: float) -> Claims:
         checked.append(token)
         return read(token, now)
 
-    monkeypatch.setattr(auth._tokens, "read", watched)
+    monkeypatch.setattr(auth._tokens, "read", counted)
     good = auth.issue("ana", USER)
     for _ in range(3):
         auth.actor(bearer(good))
@@ -326,7 +326,7 @@ def test_a_signature_is_checked_once_for_a_token_and_every_time_for_a_wrong_one(
     assert checked == [good, *[good + "x"] * 3]
 
 
-def test_the_memory_of_tokens_is_bounded_and_forgets_the_longest_unused(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_token_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, clock: ManualClock) -> None:
     auth = Auth(settings(tmp_path), max_cached=3, clock=clock)
     tokens = [auth.issue(name, USER) for name in ("a", "b", "c", "d")]
     for token in (*tokens[:3], tokens[0], tokens[3]):
@@ -360,7 +360,7 @@ def test_each_access_accepts_its_callers_and_no_others() -> None:
     }
 
 
-def test_an_owner_an_admin_and_the_api_key_may_and_others_may_not() -> None:
+def test_the_owner_an_admin_and_the_api_key_are_accepted_and_others_are_not() -> None:
     for actor in (Actor("ana", USER), Actor("root", ADMIN), API):
         actor.require_self_or_admin("ana")
     with pytest.raises(Forbidden):

@@ -1,4 +1,4 @@
-"""What a load balancer hears: the truth, quickly, whatever is away."""
+"""Readiness is correct and quick, also if Valkey or SQL is unreachable."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.timeouts import connect_with_retries
 TIME_LIMIT_SECONDS = 4.0
 
 
-async def test_ready_means_that_valkey_and_sql_answer(valkey: Valkey, sql: Sql) -> None:
+async def test_ready_means_that_valkey_and_sql_respond(valkey: Valkey, sql: Sql) -> None:
     assert (await System(valkey, sql, timeout_seconds=TIME_LIMIT_SECONDS).ready()).checks == {
         "valkey": "ok",
         "sql": "ok",
     }
 
 
-async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -> None:
+async def test_a_process_that_shuts_down_is_not_ready(valkey: Valkey, sql: Sql) -> None:
     draining = asyncio.Event()
     system = System(valkey, sql, draining)
     draining.set()
@@ -34,7 +34,7 @@ async def test_a_process_that_is_ending_is_not_ready(valkey: Valkey, sql: Sql) -
         await system.ready()
 
 
-async def test_a_valkey_that_hangs_is_named_and_comes_back(tmp_path: Path) -> None:
+async def test_a_valkey_that_hangs_is_reported_until_it_responds(tmp_path: Path) -> None:
     sql = await Sql.open(Settings(data_dir=tmp_path))
     with running_server() as server:
         valkey = await connect_with_retries(server.url)
@@ -49,7 +49,7 @@ async def test_a_valkey_that_hangs_is_named_and_comes_back(tmp_path: Path) -> No
     await sql.close()
 
 
-async def test_a_database_that_is_away_is_named(server: Server, tmp_path: Path) -> None:
+async def test_an_unreachable_database_is_reported(server: Server, tmp_path: Path) -> None:
     sql = await Sql.open(Settings(data_dir=tmp_path))
     await sql.close()
     _take_away(tmp_path / "plaza.sqlite")

@@ -1,4 +1,4 @@
-"""What every answer has in common, asked over a real socket."""
+"""What all responses have in common, over a real socket."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ async def test_a_body_comes_in_typed_and_a_struct_goes_out_as_json(client: httpx
     assert (await client.get("/things/1")).json() == made.json()
 
 
-async def test_nothing_to_say_is_204_without_a_body(client: httpx.AsyncClient) -> None:
+async def test_no_result_is_204_without_a_body(client: httpx.AsyncClient) -> None:
     gone = await client.delete("/things/1")
     assert (gone.status_code, gone.content) == (204, b"")
     assert "content-length" not in gone.headers
     assert "content-type" not in gone.headers
 
 
-async def test_an_answer_may_have_its_own_status_headers_and_type(client: httpx.AsyncClient) -> None:
+async def test_a_response_may_have_its_own_status_headers_and_type(client: httpx.AsyncClient) -> None:
     page = await client.get("/page")
     assert (page.status_code, page.text) == (203, "<p>ü</p>")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -120,7 +120,7 @@ async def test_each_error_has_its_status_and_headers(client: httpx.AsyncClient) 
     is_problem(await client.request("PURGE", "/things/1"), 405, "method_not_allowed")
 
 
-async def test_a_bug_is_500_and_tells_nothing_of_the_inside(client: httpx.AsyncClient) -> None:
+async def test_an_unexpected_error_is_500_and_reveals_nothing(client: httpx.AsyncClient) -> None:
     with capture_logs() as log:
         answer = await client.get("/errors/bug")
     is_problem(answer, 500, "internal")
@@ -153,7 +153,7 @@ async def test_a_route_of_another_protocol_has_errors_in_its_own_form(app: App) 
         assert (wrong.status_code, wrong.json()) == (422, {"error": "ERR Missing field: title."})
 
 
-async def test_a_sane_request_id_is_kept_and_another_is_replaced(client: httpx.AsyncClient) -> None:
+async def test_a_valid_request_id_is_kept_and_another_is_replaced(client: httpx.AsyncClient) -> None:
     assert (await client.get("/me", headers={"x-request-id": "req-1/a.b:c"})).headers["x-request-id"] == "req-1/a.b:c"
     made = {(await client.get("/me")).headers["x-request-id"] for _ in range(50)}
     assert len(made) == 50
@@ -163,7 +163,7 @@ async def test_a_sane_request_id_is_kept_and_another_is_replaced(client: httpx.A
     assert (await client.get("/nowhere")).headers["x-request-id"]
 
 
-async def test_server_timing_tells_round_trips_and_time(server: Server) -> None:
+async def test_server_timing_has_round_trips_and_time(server: Server) -> None:
     shelf = Shelf(valkey=await connect_for_test(server.url))
     async with client_of(app_of(shelf)) as client:
         for count in (0, 1, 3):
@@ -178,14 +178,14 @@ async def test_server_timing_tells_round_trips_and_time(server: Server) -> None:
     await shelf.valkey.close()
 
 
-async def test_a_client_does_not_hear_where_valkey_is(client: httpx.AsyncClient) -> None:
+async def test_errors_do_not_reveal_the_address_of_valkey(client: httpx.AsyncClient) -> None:
     answer = await client.get("/errors/lost")
     assert is_problem(answer, 503, "unavailable")["detail"] == "Valkey is away or busy."
     assert "db.internal" not in answer.text
     assert answer.headers["retry-after"] == "1"
 
 
-async def test_every_answer_has_the_security_headers(client: httpx.AsyncClient) -> None:
+async def test_every_response_has_the_security_headers(client: httpx.AsyncClient) -> None:
     for path in ("/me", "/nowhere", "/errors/bug", "/page", "/things?x=1"):
         answer = await client.get(path)
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -203,7 +203,7 @@ async def test_head_is_get_without_the_body(client: httpx.AsyncClient) -> None:
     assert (await client.head("/events")).content == b""
 
 
-async def test_options_says_what_a_path_takes(client: httpx.AsyncClient) -> None:
+async def test_options_lists_the_methods_of_a_path(client: httpx.AsyncClient) -> None:
     answer = await client.options("/things")
     assert (answer.status_code, answer.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
     assert "access-control-allow-origin" not in answer.headers
@@ -214,12 +214,12 @@ ORIGIN = "https://plaza.example"
 WITH_CORS = Settings(jwt_secret="s" * 32, api_key="k" * 32, cors_origins=(ORIGIN, "http://localhost:3000"))
 
 
-async def test_no_origin_is_allowed_unless_a_setting_names_it(client: httpx.AsyncClient) -> None:
+async def test_no_origin_is_allowed_unless_it_is_configured(client: httpx.AsyncClient) -> None:
     answer = await client.get("/me", headers={"origin": ORIGIN})
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-async def test_a_named_origin_may_call_and_read(app: App) -> None:
+async def test_a_configured_origin_may_send_requests_and_read_responses(app: App) -> None:
     async with client_of(app_of(settings=WITH_CORS)) as client:
         answer = await client.get("/nowhere", headers={"origin": ORIGIN})
         assert answer.headers["access-control-allow-origin"] == ORIGIN
@@ -231,7 +231,7 @@ async def test_a_named_origin_may_call_and_read(app: App) -> None:
         assert foreign.headers["vary"] == "origin", "or a cache would give one origin's answer to another"
 
 
-async def test_a_browser_may_ask_before_it_calls(app: App) -> None:
+async def test_a_preflight_request_is_answered(app: App) -> None:
     asks = {
         "origin": ORIGIN,
         "access-control-request-method": "POST",
@@ -258,7 +258,9 @@ async def test_a_page_of_another_site_cannot_write(app: App) -> None:
         assert (await client.post("/things/1/like", headers=own)).status_code == 200
 
 
-BEHIND = Settings(jwt_secret="s" * 32, api_key="k" * 32, trusted_proxies=("127.0.0.0/8", "10.0.0.1", "2001:db8::/32"))
+BEHIND_PROXY = Settings(
+    jwt_secret="s" * 32, api_key="k" * 32, trusted_proxies=("127.0.0.0/8", "10.0.0.1", "2001:db8::/32")
+)
 
 
 @pytest.mark.parametrize(
@@ -278,21 +280,23 @@ BEHIND = Settings(jwt_secret="s" * 32, api_key="k" * 32, trusted_proxies=("127.0
         (["fe80::1%a#staff#NZ"], "fe80::1"),
     ],
 )
-async def test_the_client_is_the_rightmost_address_that_is_no_proxy_of_ours(forwarded: list[str], address: str) -> None:
-    async with client_of(app_of(settings=BEHIND)) as client:
+async def test_the_client_is_the_rightmost_address_that_is_not_a_trusted_proxy(
+    forwarded: list[str], address: str
+) -> None:
+    async with client_of(app_of(settings=BEHIND_PROXY)) as client:
         headers = [("x-forwarded-for", line) for line in forwarded]
         assert (await client.get("/me", headers=headers)).json()["address"] == address
 
 
-async def test_a_stranger_s_forwarded_headers_are_not_believed(client: httpx.AsyncClient) -> None:
+async def test_forwarded_headers_of_an_untrusted_peer_are_ignored(client: httpx.AsyncClient) -> None:
     said = {"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
     assert (await client.get("/me", headers=said)).json() == {"name": "ana", "address": "127.0.0.1", "secure": False}
-    async with client_of(app_of(settings=BEHIND)) as behind:
+    async with client_of(app_of(settings=BEHIND_PROXY)) as behind:
         assert (await behind.get("/me", headers=said)).json()["secure"] is True
         assert (await behind.get("/me")).json()["secure"] is False
 
 
-async def test_a_server_that_gets_no_http_says_400_and_goes_on(client: httpx.AsyncClient) -> None:
+async def test_invalid_http_is_400_and_the_server_continues(client: httpx.AsyncClient) -> None:
     port = client.base_url.port
     assert port is not None
     assert (await raw(port, b"\x16\x03\x01 nonsense\r\n\r\n")).startswith(b"HTTP/1.1 400")

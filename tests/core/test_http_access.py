@@ -1,4 +1,4 @@
-"""Credentials, limits and keyed requests where clients meet them: over HTTP, in front of a real Valkey."""
+"""Credentials, rate limits and idempotency keys over HTTP, with a real Valkey."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Who(msgspec.Struct):
     role: str
 
 
-class Door:
+class AppUnderTest:
     """The application and what it stands on."""
 
     def __init__(self, client: httpx.AsyncClient, auth: Auth, things: Things) -> None:
@@ -93,7 +93,7 @@ def routes() -> Routes:
     return route
 
 
-async def open_door(valkey: Valkey, folder: Path) -> AsyncIterator[Door]:
+async def running_app(valkey: Valkey, folder: Path) -> AsyncIterator[AppUnderTest]:
     settings = Settings(data_dir=folder, jwt_secret="x" * 32, api_key=API_KEY)
     revocations, things = Revocations(valkey), Things()
     auth, functions = Auth(settings, revocations), Functions(valkey, [LIBRARY])
@@ -108,29 +108,29 @@ async def open_door(valkey: Valkey, folder: Path) -> AsyncIterator[Door]:
         idempotency=Idempotency(valkey),
     )
     async with client_of(app) as client:
-        yield Door(client, auth, things)
+        yield AppUnderTest(client, auth, things)
     await revocations.close()
 
 
 @pytest.fixture
-async def door(valkey: Valkey, tmp_path: Path) -> AsyncIterator[Door]:
-    async for door in open_door(valkey, tmp_path):
-        yield door
+async def app(valkey: Valkey, tmp_path: Path) -> AsyncIterator[AppUnderTest]:
+    async for app in running_app(valkey, tmp_path):
+        yield app
 
 
-async def test_a_token_in_each_header_and_the_api_key_open(door: Door) -> None:
-    token = door.auth.issue("ana", USER)
+async def test_a_token_in_each_header_and_the_api_key_are_accepted(app: AppUnderTest) -> None:
+    token = app.auth.issue("ana", USER)
     for header, value in (("Authorization", f"Bearer {token}"), ("X-Authorization", token), ("X-Access-Token", token)):
-        answer = await door.client.get("/open", headers={header: value})
+        answer = await app.client.get("/open", headers={header: value})
         assert answer.json() == {"name": "ana", "role": "user"}
-    answer = await door.client.get("/open", headers={"X-API-Key": API_KEY})
+    answer = await app.client.get("/open", headers={"X-API-Key": API_KEY})
     assert answer.json() == {"name": "@api", "role": ADMIN}
-    assert (await door.client.get("/open")).json() == {"name": "", "role": ""}
-    assert (await door.client.get("/who")).status_code == 401
+    assert (await app.client.get("/open")).json() == {"name": "", "role": ""}
+    assert (await app.client.get("/who")).status_code == 401
 
 
-async def test_wrong_credentials_are_401_also_where_none_are_needed(door: Door) -> None:
-    answer = await door.client.get("/open", headers={"x-access-token": "wrong"})
+async def test_wrong_credentials_are_401_also_where_none_are_needed(app: AppUnderTest) -> None:
+    answer = await app.client.get("/open", headers={"x-access-token": "wrong"})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
     assert answer.json()["code"] == "unauthenticated"
@@ -138,72 +138,72 @@ async def test_wrong_credentials_are_401_also_where_none_are_needed(door: Door) 
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-access-token", "x-api-key"])
-async def test_a_header_sent_twice_is_two_credentials(door: Door, header: str) -> None:
-    tokens = [door.auth.issue(name, USER) for name in ("ana", "bob")]
+async def test_a_header_sent_twice_is_two_credentials(app: AppUnderTest, header: str) -> None:
+    tokens = [app.auth.issue(name, USER) for name in ("ana", "bob")]
     pairs = {
         "authorization": [f"Bearer {token}" for token in tokens],
         "x-access-token": tokens,
         "x-api-key": ["wrong", API_KEY],
     }[header]
     for values in (pairs, pairs[::-1]):
-        answer = await door.client.get("/open", headers=[(header, value) for value in values])
+        answer = await app.client.get("/open", headers=[(header, value) for value in values])
         assert answer.status_code == 401
 
 
-async def test_a_suspended_users_token_is_401_at_once_and_a_new_one_works(door: Door) -> None:
-    old = door.ana()
-    assert (await door.client.get("/open", headers=old)).status_code == 200
-    await door.auth.revoke_tokens("ana")
-    assert (await door.client.get("/open", headers=old)).status_code == 401
-    assert (await door.client.get("/open", headers=door.ana())).status_code == 200
+async def test_a_suspended_users_token_is_401_at_once_and_a_new_one_works(app: AppUnderTest) -> None:
+    old = app.ana()
+    assert (await app.client.get("/open", headers=old)).status_code == 200
+    await app.auth.revoke_tokens("ana")
+    assert (await app.client.get("/open", headers=old)).status_code == 401
+    assert (await app.client.get("/open", headers=app.ana())).status_code == 200
 
 
-async def test_of_a_hundred_equal_posts_at_once_exactly_one_makes_something(door: Door) -> None:
-    headers = door.ana(**{"idempotency-key": "order-1"})
+async def test_of_a_hundred_equal_concurrent_posts_exactly_one_creates_something(app: AppUnderTest) -> None:
+    headers = app.ana(**{"idempotency-key": "order-1"})
     body = {"name": "lamp"}
-    answers = await asyncio.gather(*(door.client.post("/things", headers=headers, json=body) for _ in range(100)))
-    assert door.things.made == ["lamp"]
+    answers = await asyncio.gather(*(app.client.post("/things", headers=headers, json=body) for _ in range(100)))
+    assert app.things.made == ["lamp"]
     statuses = Counter(answer.status_code for answer in answers)
     assert set(statuses) <= {201, 409}
     fresh = [a for a in answers if a.status_code == 201 and "idempotency-replayed" not in a.headers]
     assert len(fresh) == 1
-    again = await door.client.post("/things", headers=headers, json=body)
+    again = await app.client.post("/things", headers=headers, json=body)
     assert again.status_code == 201
     assert again.headers["idempotency-replayed"] == "true"
     assert again.headers["x-request-id"] != fresh[0].headers["x-request-id"]
     assert again.content == fresh[0].content
     assert again.headers["content-type"] == fresh[0].headers["content-type"]
-    assert door.things.made == ["lamp"]
+    assert app.things.made == ["lamp"]
 
 
-async def test_a_key_means_one_request_of_one_caller(door: Door) -> None:
+async def test_a_key_means_one_request_of_one_caller(app: AppUnderTest) -> None:
     key = {"idempotency-key": "order-1"}
-    first = await door.client.post("/things", headers=door.ana(**key), json={"name": "lamp"})
-    other = await door.client.post("/things", headers=door.ana(**key), json={"name": "desk"})
+    first = await app.client.post("/things", headers=app.ana(**key), json={"name": "lamp"})
+    other = await app.client.post("/things", headers=app.ana(**key), json={"name": "desk"})
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
-    bob = {"x-access-token": door.auth.issue("bob", USER), **key}
-    theirs = await door.client.post("/things", headers=bob, json={"name": "desk"})
+    bob = {"x-access-token": app.auth.issue("bob", USER), **key}
+    theirs = await app.client.post("/things", headers=bob, json={"name": "desk"})
     assert (first.json()["by"], theirs.json()["by"]) == ("ana", "bob")
     for bad in ("", "x" * 256):
-        answer = await door.client.post("/things", headers=door.ana(**{"idempotency-key": bad}), json={"name": "x"})
+        answer = await app.client.post("/things", headers=app.ana(**{"idempotency-key": bad}), json={"name": "x"})
         assert answer.status_code == 422
-    assert door.things.made == ["lamp", "desk"]
+    assert app.things.made == ["lamp", "desk"]
 
 
-async def test_what_was_refused_before_it_ran_is_not_remembered_and_what_was_found_is(door: Door) -> None:
-    headers = door.ana(**{"idempotency-key": "order-1"})
-    assert (await door.client.post("/things", headers=headers, json={"nam": "lamp"})).status_code == 422
-    assert (await door.client.post("/things", headers=headers, content=b"{")).status_code == 400
-    assert (await door.client.post("/things", headers=headers, json={"name": "missing"})).status_code == 404
-    again = await door.client.post("/things", headers=headers, json={"name": "missing"})
+async def test_a_refused_request_is_not_stored_and_a_result_is(app: AppUnderTest) -> None:
+    headers = app.ana(**{"idempotency-key": "order-1"})
+    assert (await app.client.post("/things", headers=headers, json={"nam": "lamp"})).status_code == 422
+    assert (await app.client.post("/things", headers=headers, content=b"{")).status_code == 400
+    assert (await app.client.post("/things", headers=headers, json={"name": "missing"})).status_code == 404
+    again = await app.client.post("/things", headers=headers, json={"name": "missing"})
     assert (again.status_code, again.headers["idempotency-replayed"]) == (404, "true")
     assert again.headers["content-type"] == "application/problem+json"
-    assert door.things.made == ["missing"]
+    assert app.things.made == ["missing"]
 
 
-async def test_every_answer_says_what_is_left_and_too_many_is_429(door: Door) -> None:
-    headers = door.ana()
-    answers = [await door.client.get("/who", headers=headers) for _ in range(4)]
+async def test_every_response_has_the_quota_and_too_many_requests_are_429(app: AppUnderTest) -> None:
+    headers = app.ana()
+    answers = [await app.client.get("/who", headers=headers) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert [answer.headers["ratelimit"].split(";t=")[0] for answer in answers] == [
         '"read";r=2',
@@ -217,22 +217,22 @@ async def test_every_answer_says_what_is_left_and_too_many_is_429(door: Door) ->
     assert answers[3].json()["code"] == "too_fast"
 
 
-async def test_servers_with_the_api_key_are_not_limited(door: Door) -> None:
-    answers = [await door.client.get("/who", headers={"x-api-key": API_KEY}) for _ in range(20)]
+async def test_servers_with_the_api_key_are_not_limited(app: AppUnderTest) -> None:
+    answers = [await app.client.get("/who", headers={"x-api-key": API_KEY}) for _ in range(20)]
     assert {answer.status_code for answer in answers} == {200}
 
 
-async def test_with_valkey_away_the_answer_is_503_and_never_500(tmp_path: Path) -> None:
+async def test_an_unreachable_valkey_is_503_and_never_500(tmp_path: Path) -> None:
     with running_server() as server:
         valkey = await connect_with_retries(server.url, queue_timeout=0.2)
-        async for door in open_door(valkey, tmp_path):
+        async for app in running_app(valkey, tmp_path):
             server.stop()
             for request in (
-                door.client.get("/who", headers=door.ana()),
-                door.client.post("/things", headers=door.ana(**{"idempotency-key": "k"}), json={"name": "x"}),
+                app.client.get("/who", headers=app.ana()),
+                app.client.post("/things", headers=app.ana(**{"idempotency-key": "k"}), json={"name": "x"}),
             ):
                 answer = await request
                 assert answer.status_code == 503
                 assert int(answer.headers["retry-after"]) >= 1
-            assert (await door.client.get("/open", headers=door.ana())).status_code == 200  # needs no Valkey
+            assert (await app.client.get("/open", headers=app.ana())).status_code == 200  # needs no Valkey
         await valkey.close()

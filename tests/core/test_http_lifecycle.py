@@ -1,4 +1,4 @@
-"""Clients that leave, servers that stop, answers that come in pieces."""
+"""Disconnecting clients, shutdown and streamed responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.waiting import eventually
 ROOT = Path(__file__).parents[2]
 
 
-class Seen:
+class RecordingObserver:
     """An observer that remembers."""
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ def shelf() -> Shelf:
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def observer() -> RecordingObserver:
+    return RecordingObserver()
 
 
 @pytest.fixture
-def app(shelf: Shelf, seen: Seen) -> App:
-    return app_of(shelf, observer=seen)
+def app(shelf: Shelf, observer: RecordingObserver) -> App:
+    return app_of(shelf, observer=observer)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def client(app: App) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def hang_up(client: httpx.AsyncClient, request: bytes, shelf: Shelf) -> None:
+async def disconnect(client: httpx.AsyncClient, request: bytes, shelf: Shelf) -> None:
     """Send a request, wait until its handler runs, and leave."""
     _, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
     writer.write(request)
@@ -69,18 +69,16 @@ async def hang_up(client: httpx.AsyncClient, request: bytes, shelf: Shelf) -> No
     writer.close()
 
 
-async def test_a_read_ends_when_its_client_leaves(
-    client: httpx.AsyncClient, app: App, shelf: Shelf, seen: Seen
+async def test_a_read_is_cancelled_when_its_client_disconnects(
+    client: httpx.AsyncClient, app: App, shelf: Shelf, observer: RecordingObserver
 ) -> None:
-    await hang_up(client, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
+    await disconnect(client, b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
     await eventually(lambda: app.in_flight == 0)
     assert shelf.events == ["begun", "cancelled"]
-    assert seen.answers == [("GET", "/slow", 499)]
+    assert observer.answers == [("GET", "/slow", 499)]
 
 
-async def test_a_read_that_takes_long_is_answered_to_a_client_that_waits(
-    client: httpx.AsyncClient, shelf: Shelf
-) -> None:
+async def test_a_slow_read_completes_for_a_client_that_waits(client: httpx.AsyncClient, shelf: Shelf) -> None:
     asking = asyncio.create_task(client.get("/slow"))
     await shelf.begun.wait()
     await asyncio.sleep(3 * streaming.WATCH_DELAY_SECONDS)
@@ -89,19 +87,21 @@ async def test_a_read_that_takes_long_is_answered_to_a_client_that_waits(
     assert shelf.events == ["begun", "done"]
 
 
-async def test_a_write_that_has_begun_runs_to_its_end_whoever_leaves(
-    client: httpx.AsyncClient, app: App, shelf: Shelf, seen: Seen
+async def test_a_write_completes_although_its_client_disconnects(
+    client: httpx.AsyncClient, app: App, shelf: Shelf, observer: RecordingObserver
 ) -> None:
-    await hang_up(client, b"POST /slow HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
+    await disconnect(client, b"POST /slow HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
     await asyncio.sleep(3 * streaming.WATCH_DELAY_SECONDS)
     assert shelf.events == ["begun"]
     shelf.go_on.set()
     await eventually(lambda: app.in_flight == 0)
     assert shelf.events == ["begun", "done"]
-    assert seen.answers == [("POST", "/slow", 200)]
+    assert observer.answers == [("POST", "/slow", 200)]
 
 
-async def test_each_request_is_told_to_the_observer_once_by_its_template(client: httpx.AsyncClient, seen: Seen) -> None:
+async def test_the_observer_gets_each_request_once_with_its_template(
+    client: httpx.AsyncClient, observer: RecordingObserver
+) -> None:
     for method, path in [
         ("GET", "/things/99"),
         ("HEAD", "/me"),
@@ -110,7 +110,7 @@ async def test_each_request_is_told_to_the_observer_once_by_its_template(client:
         ("GET", "/errors/bug"),
     ]:
         await client.request(method, path)
-    assert seen.answers == [
+    assert observer.answers == [
         ("GET", "/things/{thing}", 404),
         ("HEAD", "/me", 200),
         ("GET", "", 404),
@@ -168,15 +168,15 @@ async def test_a_stream_of_rows_ends_with_its_handler(client: httpx.AsyncClient,
     assert shelf.events == ["closed"]
 
 
-async def test_a_stream_whose_client_left_is_closed(client: httpx.AsyncClient, app: App, shelf: Shelf) -> None:
-    await hang_up(client, b"GET /rows.csv?count=200 HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
+async def test_a_stream_is_closed_when_its_client_disconnects(
+    client: httpx.AsyncClient, app: App, shelf: Shelf
+) -> None:
+    await disconnect(client, b"GET /rows.csv?count=200 HTTP/1.1\r\nhost: x\r\n\r\n", shelf)
     await eventually(lambda: app.in_flight == 0)
     assert shelf.events == ["closed"]
 
 
-async def test_a_reader_that_does_not_read_stops_the_stream_not_the_memory(
-    client: httpx.AsyncClient, app: App, shelf: Shelf
-) -> None:
+async def test_a_client_that_does_not_read_pauses_the_stream(client: httpx.AsyncClient, app: App, shelf: Shelf) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port, limit=1024)
     writer.write(b"GET /rows.csv?count=100000000 HTTP/1.1\r\nhost: x\r\n\r\n")
     await eventually(lambda: app.in_flight == 1)
@@ -186,13 +186,13 @@ async def test_a_reader_that_does_not_read_stops_the_stream_not_the_memory(
     await eventually(lambda: app.in_flight == 0)
 
 
-async def test_a_stream_that_breaks_is_broken_off_not_ended(client: httpx.AsyncClient) -> None:
+async def test_a_failing_stream_breaks_the_connection(client: httpx.AsyncClient) -> None:
     with capture_logs() as log, pytest.raises(httpx.RemoteProtocolError):
         await client.get("/broken.csv")
     assert [line["event"] for line in log] == ["stream_failed"]
 
 
-async def test_a_draining_server_answers_what_was_asked_and_closes_connections(
+async def test_a_draining_server_completes_requests_and_closes_connections(
     client: httpx.AsyncClient, app: App, shelf: Shelf
 ) -> None:
     asking = asyncio.create_task(client.get("/slow"))
@@ -205,7 +205,7 @@ async def test_a_draining_server_answers_what_was_asked_and_closes_connections(
     assert (answer.json(), answer.headers["connection"]) == ({"done": True}, "close")
 
 
-async def test_draining_ends_streams_of_events_properly(client: httpx.AsyncClient, app: App, shelf: Shelf) -> None:
+async def test_draining_ends_event_streams_cleanly(client: httpx.AsyncClient, app: App, shelf: Shelf) -> None:
     async with client.stream("GET", "/events") as answer:
         await shelf.begun.wait()
         app.drain()
@@ -273,15 +273,15 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await process.wait()
 
 
-async def up(client: httpx.AsyncClient) -> bool:
+async def is_up(client: httpx.AsyncClient) -> bool:
     with contextlib.suppress(httpx.ConnectError):
         return (await client.get("/me")).is_success
     return False
 
 
-async def test_a_process_that_is_told_to_stop_answers_first(served: Served) -> None:
+async def test_a_process_completes_requests_before_it_stops(served: Served) -> None:
     process, client, begun = served
-    await eventually(lambda: up(client))
+    await eventually(lambda: is_up(client))
     asking = asyncio.create_task(client.post("/slow"))
     await eventually(begun.exists)
     process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a rate limit costs a request: no wait for a read, no work for a write that is refused."""
+"""Rate limits over HTTP: reads do not wait for them, refused writes do no work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.timeouts import connect_for_test
 POLICIES = {"read": Policy(Quota(3, 60), Quota(100, 60)), "write": Policy(Quota(2, 60), Quota(100, 36_000))}
 
 
-class Tap:
+class RecordingProxy:
     """Stands between us and Valkey and keeps what each write held."""
 
     def __init__(self, port: int) -> None:
@@ -32,7 +32,7 @@ class Tap:
         self.writes: list[bytes] = []
         self.connections = asyncio.Semaphore(0)  # those that have ended
 
-    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_valkey, to_valkey = await asyncio.open_connection("127.0.0.1", self.port)
 
         async def back() -> None:
@@ -53,39 +53,39 @@ class Tap:
         self.connections.release()
 
 
-class Limited:
-    def __init__(self, client: httpx.AsyncClient, shelf: Shelf, tap: Tap, log: io.StringIO) -> None:
-        self.client, self.shelf, self.tap, self.log = client, shelf, tap, log
+class LimitedApp:
+    def __init__(self, client: httpx.AsyncClient, shelf: Shelf, proxy: RecordingProxy, log: io.StringIO) -> None:
+        self.client, self.shelf, self.proxy, self.log = client, shelf, proxy, log
 
 
 @pytest.fixture
-async def limited(server: Server) -> AsyncIterator[Limited]:
-    tap = Tap(server.port)
-    listening = await asyncio.start_server(tap.pass_on, "127.0.0.1", 0)
+async def limited(server: Server) -> AsyncIterator[LimitedApp]:
+    proxy = RecordingProxy(server.port)
+    listening = await asyncio.start_server(proxy.forward, "127.0.0.1", 0)
     valkey = await connect_for_test(f"valkey://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
     functions = Functions(valkey, [LIBRARY])
     await functions.load()
     shelf, log = Shelf(valkey=valkey), io.StringIO()
     app = app_of(shelf, limiter=Limiter(functions, policies=POLICIES), observer=RequestLog(log, pretty=False))
     async with client_of(app, **token()) as client:
-        yield Limited(client, shelf, tap, log)
+        yield LimitedApp(client, shelf, proxy, log)
     await valkey.close()
-    await tap.connections.acquire()
+    await proxy.connections.acquire()
     listening.close()
     await listening.wait_closed()
 
 
-async def test_the_limit_of_a_read_leaves_with_its_own_command_in_one_write(limited: Limited) -> None:
-    limited.tap.writes.clear()
+async def test_the_limit_of_a_read_is_sent_with_its_own_command_in_one_write(limited: LimitedApp) -> None:
+    limited.proxy.writes.clear()
     answer = await limited.client.get("/trips/1")
     assert answer.status_code == 200
-    assert len(limited.tap.writes) == 1
-    assert b"limits_spend" in limited.tap.writes[0]
-    assert b"PING" in limited.tap.writes[0]
+    assert len(limited.proxy.writes) == 1
+    assert b"limits_spend" in limited.proxy.writes[0]
+    assert b"PING" in limited.proxy.writes[0]
     assert '2 round trips"' in answer.headers["server-timing"]
 
 
-async def test_a_read_too_many_is_429_whatever_its_handler_found(limited: Limited) -> None:
+async def test_a_read_over_the_limit_is_429_whatever_its_handler_returns(limited: LimitedApp) -> None:
     left = [(await limited.client.get("/trips/0")).headers["ratelimit"] for _ in range(3)]
     assert [text.split(";")[1] for text in left] == ["r=2", "r=1", "r=0"]
     for path in ("/trips/1", "/errors/gone", "/errors/bug", "/things?limit=0"):
@@ -96,33 +96,33 @@ async def test_a_read_too_many_is_429_whatever_its_handler_found(limited: Limite
         assert refused.headers["ratelimit-policy"] == '"read";q=3;w=60'
 
 
-async def test_where_no_credentials_are_needed_bad_ones_count_by_address_alone(limited: Limited) -> None:
+async def test_wrong_credentials_on_an_open_route_count_by_address_only(limited: LimitedApp) -> None:
     answer = await limited.client.get("/trips/0", headers={"authorization": "Bearer stale"})
     assert answer.status_code == 200
     assert answer.headers["ratelimit-policy"] == '"read";q=100;w=60'
 
 
-async def test_who_guesses_credentials_uses_up_the_limit_of_the_address(limited: Limited) -> None:
+async def test_guessing_credentials_uses_up_the_limit_of_the_address(limited: LimitedApp) -> None:
     wrong = {"authorization": "Bearer guessed"}
     answers = [await limited.client.post("/things", json={"title": "x"}, headers=wrong) for _ in range(102)]
     assert [answer.status_code for answer in answers] == [401] * 100 + [429] * 2
     assert not limited.shelf.things
 
 
-async def test_a_write_too_many_does_not_run(limited: Limited) -> None:
+async def test_a_write_over_the_limit_does_not_run(limited: LimitedApp) -> None:
     answers = [await limited.client.post("/things", json={"title": "x"}) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [201, 201, 429, 429]
     assert len(limited.shelf.things) == 2
     assert answers[0].headers["ratelimit"].startswith('"write";r=1;')
 
 
-async def test_health_and_documents_are_not_limited(limited: Limited) -> None:
+async def test_health_and_documents_are_not_limited(limited: LimitedApp) -> None:
     for _ in range(10):
         assert (await limited.client.get("/openapi.json")).status_code == 200
         assert "ratelimit" not in (await limited.client.get("/metrics")).headers
 
 
-async def test_each_request_has_one_line_without_secrets_and_is_counted_by_its_template(limited: Limited) -> None:
+async def test_each_request_has_one_line_without_secrets_and_is_counted_by_its_template(limited: LimitedApp) -> None:
     secret = token()["authorization"]
     await limited.client.get("/things/7?cursor=hush-hush", headers={"x-request-id": "r1", "authorization": secret})
     await limited.client.get("/trips/2", headers={"x-request-id": "r2"})
@@ -146,19 +146,19 @@ async def test_each_request_has_one_line_without_secrets_and_is_counted_by_its_t
     assert 'plaza_http_rate_limited_total{kind="read"}' in (await limited.client.get("/metrics")).text
 
 
-async def test_a_refused_read_neither_runs_its_handler_nor_asks_valkey_again(limited: Limited) -> None:
+async def test_a_refused_read_neither_runs_its_handler_nor_uses_valkey(limited: LimitedApp) -> None:
     for _ in range(4):
         last = await limited.client.get("/trips/0")
     is_problem(last, 429, "too_fast")
-    limited.tap.writes.clear()
+    limited.proxy.writes.clear()
     refused = await limited.client.get("/trips/1")
     is_problem(refused, 429, "too_fast")
     assert refused.headers["ratelimit"].startswith('"read";r=0;')
-    assert limited.tap.writes == []
+    assert limited.proxy.writes == []
     is_problem(await limited.client.get("/errors/gone", headers={"authorization": "Bearer wrong"}), 410, "gone")
 
 
-async def test_a_costly_read_is_counted_before_its_handler_runs(limited: Limited) -> None:
+async def test_a_costly_read_is_counted_before_its_handler_runs(limited: LimitedApp) -> None:
     for _ in range(3):
         assert (await limited.client.get("/costly")).status_code == 200
     is_problem(await limited.client.get("/costly"), 429, "too_fast")

@@ -1,4 +1,4 @@
-"""What a request may say, and how far it is believed: paths, queries, bodies."""
+"""Parsing of requests: paths, queries, bodies."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_path_parameter_is_decoded_once_and_stays_one_segment(client: ht
         ("/me?" + "x" * 9000, 414),
     ],
 )
-async def test_a_strange_path_is_refused_and_never_another_route(
+async def test_an_unusual_path_is_refused_and_never_reaches_another_route(
     client: httpx.AsyncClient, path: str, status: int
 ) -> None:
     request = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
@@ -79,7 +79,7 @@ async def test_a_strange_path_is_refused_and_never_another_route(
         assert b"application/problem+json" in answer
 
 
-async def test_a_literal_wins_over_a_parameter_and_gives_way_where_it_leads_nowhere(client: httpx.AsyncClient) -> None:
+async def test_a_literal_segment_wins_over_a_parameter_unless_it_leads_to_no_route(client: httpx.AsyncClient) -> None:
     assert (await client.get("/users/me/export")).json() == {"export_of": "ana"}
     assert (await client.get("/users/me/posts")).json() == {"posts_of": "me"}
     assert (await client.get("/users/me")).json() == {"user": "me"}
@@ -163,7 +163,7 @@ async def test_a_chunked_body_is_read_and_its_limit_holds_too(client: httpx.Asyn
     is_problem(await client.post("/uploads", content=chunks(11)), 413, "too_large")
 
 
-async def test_who_sends_far_too_much_still_gets_the_answer(client: httpx.AsyncClient) -> None:
+async def test_a_client_that_sends_far_too_much_still_gets_the_response(client: httpx.AsyncClient) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(500):
             yield b"x" * 20_000
@@ -173,7 +173,7 @@ async def test_who_sends_far_too_much_still_gets_the_answer(client: httpx.AsyncC
     is_problem(await client.post("/uploads", content=chunks()), 413, "too_large")
 
 
-async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
+async def test_an_endless_body_is_refused_at_once_and_not_read_without_limit(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_body, "DISCARD_SECONDS", 0.2)
@@ -185,7 +185,7 @@ async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
         head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413")
 
-    async def send_for_ever() -> None:
+    async def send_endlessly() -> None:
         while True:
             writer.write(b"64\r\n" + b"x" * 100 + b"\r\n")
             await writer.drain()
@@ -193,7 +193,7 @@ async def test_a_body_without_end_is_answered_at_once_and_not_read_for_ever(
 
     with pytest.raises(ConnectionError):
         async with within_time_limit():
-            await send_for_ever()
+            await send_endlessly()
     writer.transport.abort()
 
 
@@ -217,7 +217,7 @@ async def test_a_body_that_does_not_arrive_in_time_is_408(
     assert b"too_slow" in answer
 
 
-async def test_a_write_whose_body_never_came_whole_does_not_run() -> None:
+async def test_a_write_with_an_incomplete_body_does_not_run() -> None:
     shelf = Shelf()
     async with client_of(app_of(shelf)) as client:
         _, writer = await asyncio.open_connection("127.0.0.1", port_of(client))
@@ -232,7 +232,7 @@ async def test_a_write_whose_body_never_came_whole_does_not_run() -> None:
     assert shelf.calls == []
 
 
-async def test_requests_in_a_row_on_one_connection_are_answered_in_order(client: httpx.AsyncClient) -> None:
+async def test_pipelined_requests_are_answered_in_order(client: httpx.AsyncClient) -> None:
     requests = b"".join(b"GET /echo/%d HTTP/1.1\r\nhost: x\r\n\r\n" % i for i in range(20))
     last = b"GET /echo/last HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
     answer = await raw(port_of(client), requests + last)
@@ -241,22 +241,28 @@ async def test_requests_in_a_row_on_one_connection_are_answered_in_order(client:
     assert found == sorted(found)
 
 
-async def test_whatever_bytes_come_the_answer_is_never_a_failure_of_ours(client: httpx.AsyncClient) -> None:
+async def test_arbitrary_bytes_never_cause_a_server_error(client: httpx.AsyncClient) -> None:
     chance = random.Random(9)
 
-    def odd(length: int) -> bytes:
+    def random_bytes(length: int) -> bytes:
         alphabet = b'ab/%?&=+.;:{}[]"\\0123456789ABCDEFabcdef\xc3\xa4\xff\x00~'
         return bytes(chance.choices(alphabet, k=chance.randrange(length)))
 
     paths = [b"/things", b"/things/", b"/echo/", b"/users/me/", b"/things?", b"/uploads", b"/"]
     for _ in range(150):
-        path = chance.choice(paths) + odd(20)
-        body = chance.choice([odd(200), b'{"title": ' + odd(30), b'{"title": "x", "parts": [' + odd(30) + b"]}"])
+        path = chance.choice(paths) + random_bytes(20)
+        body = chance.choice(
+            [
+                random_bytes(200),
+                b'{"title": ' + random_bytes(30),
+                b'{"title": "x", "parts": [' + random_bytes(30) + b"]}",
+            ]
+        )
         method = chance.choice([b"GET", b"POST", b"PATCH", b"DELETE", b"OPTIONS", b"HEAD"])
         head = b"%s %s HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" % (method, path)
         head += b"authorization: %s\r\nx-request-id: %s\r\n" % (
             token()["authorization"].encode(),
-            odd(9).hex().encode(),
+            random_bytes(9).hex().encode(),
         )
         head += b"content-length: %d\r\n\r\n" % len(body)
         answer = await raw(port_of(client), head + body)

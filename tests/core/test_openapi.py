@@ -37,7 +37,7 @@ async def start(actor: Actor | None, body: dict[str, int]) -> Response[Things]:
 
 @extra.get("/hidden", access=PUBLIC, in_openapi=False)
 async def hidden() -> None:
-    """Nobody's business."""
+    """Not in the document."""
 
 
 class Span(msgspec.Struct, rename="camel"):
@@ -77,7 +77,7 @@ def test_every_listed_route_is_in_it_and_no_other(document: dict[str, Any]) -> N
     assert {path for _, path in described - declared} == {"/openapi.json", "/metrics"}
 
 
-def test_operations_are_named_once_and_said_in_words(document: dict[str, Any]) -> None:
+def test_operations_have_unique_ids_and_summaries(document: dict[str, Any]) -> None:
     create = operation(document, "post", "/things")
     assert (create["operationId"], create["tags"]) == ("things_create", ["things"])
     assert (create["summary"], create["description"]) == ("Put a thing on the shelf.", "It gets the next number.")
@@ -111,7 +111,7 @@ def test_parameters_have_their_place_type_bounds_and_default(document: dict[str,
     assert [(p["name"], p["in"]) for p in keyed] == [("Idempotency-Key", "header")]
 
 
-def test_bodies_and_answers_refer_to_the_types(document: dict[str, Any]) -> None:
+def test_bodies_and_responses_refer_to_the_types(document: dict[str, Any]) -> None:
     create = operation(document, "post", "/things")
     assert create["requestBody"]["required"] is True
     body = create["requestBody"]["content"]["application/json"]["schema"]
@@ -131,7 +131,7 @@ def test_bodies_and_answers_refer_to_the_types(document: dict[str, Any]) -> None
     assert "content" not in job["204"]
 
 
-def test_who_may_ask_and_which_errors_to_expect(document: dict[str, Any]) -> None:
+def test_security_and_expected_errors_follow_from_the_declaration(document: dict[str, Any]) -> None:
     create, read = operation(document, "post", "/things"), operation(document, "get", "/things/{thing}")
     assert {"bearer": []} in create["security"]
     assert {} not in create["security"]
@@ -151,9 +151,7 @@ def schema_of(document: dict[str, Any], reference: dict[str, str]) -> Draft20201
     return Draft202012Validator({**reference, "components": document["components"]})
 
 
-async def test_what_the_server_answers_is_what_the_document_says(
-    client: httpx.AsyncClient, document: dict[str, Any]
-) -> None:
+async def test_responses_match_the_document(client: httpx.AsyncClient, document: dict[str, Any]) -> None:
     made = await client.post("/things", json={"title": "Lamp"}, headers=token())
     created = operation(document, "post", "/things")["responses"]["201"]
     schema_of(document, created["content"]["application/json"]["schema"]).validate(made.json())
@@ -171,7 +169,7 @@ async def test_what_the_server_answers_is_what_the_document_says(
 
 
 @pytest.mark.parametrize("body", [{"title": ""}, {"title": "x" * 21}, {}, {"title": "x", "more": 1}, {"title": 1}])
-async def test_what_the_schema_refuses_the_server_refuses(
+async def test_the_server_refuses_what_the_schema_refuses(
     client: httpx.AsyncClient, document: dict[str, Any], body: Any
 ) -> None:
     schema = schema_of(document, {"$ref": "#/components/schemas/NewThing"})
@@ -179,7 +177,7 @@ async def test_what_the_schema_refuses_the_server_refuses(
     assert (await client.post("/things", json=body, headers=token())).status_code == 422
 
 
-async def test_the_document_may_be_kept_and_asked_for_again(client: httpx.AsyncClient) -> None:
+async def test_the_document_is_cached_and_revalidated(client: httpx.AsyncClient) -> None:
     first = await client.get("/openapi.json")
     again = await client.get("/openapi.json", headers={"if-none-match": f'"x", W/{first.headers["etag"]}'})
     assert (again.status_code, again.content) == (304, b"")
@@ -200,7 +198,7 @@ def test_two_handlers_of_one_name_and_tag_are_refused() -> None:
         app.api_docs.openapi  # noqa: B018
 
 
-def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
+def test_a_handler_with_an_unknown_parameter_stops_the_start() -> None:
     class Nowhere:
         pass
 
@@ -228,7 +226,7 @@ def test_a_handler_that_cannot_be_supplied_is_refused_at_start() -> None:
         with_handler("/a", has_no_type)
 
 
-def test_a_struct_may_name_its_query_parameters_otherwise() -> None:
+def test_a_struct_may_rename_its_query_parameters() -> None:
     group = Routes("spans")
 
     @group.get("/spans", access=PUBLIC)

@@ -1,4 +1,4 @@
-"""Passwords: right, wrong, old, foreign, and many at once."""
+"""Password hashing: right and wrong passwords, old and synced hashes, many at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_password_is_stored_as_argon2id_with_owasp_parameters(passwords:
     assert stored != await passwords.hash("correct horse")  # a salt of its own
 
 
-async def test_the_right_password_is_right_and_another_is_not(passwords: Passwords) -> None:
+async def test_the_right_password_matches_and_another_does_not(passwords: Passwords) -> None:
     for password in ("correct horse", "", "é\0x", "\ud800", "x" * 5_000):
         stored = await passwords.hash(password)
         assert (await passwords.check(stored, password)).matches
@@ -77,20 +77,20 @@ async def test_an_argon2_hash_with_other_parameters_works_and_is_replaced(passwo
         "",
     ],
 )
-async def test_a_hash_that_is_unknown_or_too_costly_is_never_right_and_never_tried(
+async def test_an_unknown_or_too_costly_hash_never_matches_and_is_never_checked(
     passwords: Passwords, stored: str
 ) -> None:
     assert not is_supported_hash(stored)
     assert not (await passwords.check(stored, "plain text")).matches
 
 
-async def test_a_hash_that_looks_right_but_is_broken_is_not_right(passwords: Passwords) -> None:
+async def test_a_broken_hash_does_not_match(passwords: Passwords) -> None:
     broken = "$argon2id$v=19$m=1024,t=1,p=1$AA$AA"
     assert is_supported_hash(broken)
     assert not (await passwords.check(broken, "")).matches
 
 
-async def test_someone_unknown_costs_the_same_work_as_someone_known(
+async def test_an_unknown_user_costs_the_same_work_as_a_known_one(
     passwords: Passwords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = await passwords.hash("secret")
@@ -102,14 +102,14 @@ async def test_someone_unknown_costs_the_same_work_as_someone_known(
         return real(tried, password)
 
     monkeypatch.setattr(module, "_matches_argon2", watched)
-    for nobody in (None, "", "no hash at all"):
-        assert not (await passwords.check(nobody, "secret")).matches
+    for no_hash in (None, "", "no hash at all"):
+        assert not (await passwords.check(no_hash, "secret")).matches
     assert not (await passwords.check(stored, "wrong")).matches
     assert len(worked) == 4
     assert all(parameters == argon2.extract_parameters(stored) for parameters in worked)
 
 
-async def test_hashing_leaves_the_loop_to_others(passwords: Passwords) -> None:
+async def test_hashing_does_not_block_the_event_loop(passwords: Passwords) -> None:
     hashing = asyncio.gather(*(passwords.hash("x") for _ in range(5)))
     turns = 0
     while not hashing.done():
@@ -127,7 +127,7 @@ async def test_forty_simultaneous_logins_are_all_checked() -> None:
     passwords.close()
 
 
-async def test_beyond_its_bound_a_check_is_refused_at_once_and_room_comes_back() -> None:
+async def test_a_check_beyond_the_limit_is_refused_and_later_ones_are_accepted() -> None:
     passwords = Passwords(threads=1, waiting=2)
     free = threading.Event()
     try:

@@ -1,4 +1,4 @@
-"""How often one may ask: on one server and on a cluster, alone and in a crowd."""
+"""Rate limits on one server and on a cluster, also for concurrent requests."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_no_window_of_the_clock_lets_through_twice_the_quota(limiter: Limi
     assert len(passed) == 3 + 40 // 2 - 1
 
 
-async def test_people_do_not_count_against_each_other_unless_they_share_an_address(limiter: Limiter) -> None:
+async def test_users_do_not_count_against_each_other_unless_they_share_an_address(limiter: Limiter) -> None:
     assert await allowed(limiter, 5, "ana") == 3
     assert await allowed(limiter, 5, "bob") == 3
     assert await allowed(limiter, 5, "cyd", HERE) == 3
@@ -93,12 +93,12 @@ async def test_people_do_not_count_against_each_other_unless_they_share_an_addre
     assert await allowed(limiter, 5, "dee", THERE) == 1
 
 
-async def test_someone_without_a_name_counts_by_address(limiter: Limiter) -> None:
+async def test_an_anonymous_client_counts_by_address(limiter: Limiter) -> None:
     assert await allowed(limiter, 10, None, HERE) == 5
     assert await allowed(limiter, 10, None, THERE) == 5
 
 
-async def test_a_refused_request_counts_against_nobody(limiter: Limiter, redis_client: Any, clock: ManualClock) -> None:
+async def test_a_refused_request_is_not_counted(limiter: Limiter, redis_client: Any, clock: ManualClock) -> None:
     assert await allowed(limiter, 3, "ana", HERE) == 3
     keys = LIMIT_USER("write", "ana"), LIMIT_ADDRESS("write", HERE)
     before = [await redis_client.get(key) for key in keys]
@@ -107,7 +107,7 @@ async def test_a_refused_request_counts_against_nobody(limiter: Limiter, redis_c
     assert await allowed(limiter, 10, "bob", HERE) == 2  # the address still had two
 
 
-async def test_a_refusal_says_when_to_come_back_and_then_it_works(limiter: Limiter, clock: ManualClock) -> None:
+async def test_a_request_after_the_time_in_the_refusal_is_accepted(limiter: Limiter, clock: ManualClock) -> None:
     await allowed(limiter, 3, "ana", HERE)
     clock.advance(seconds=0.5)
     with pytest.raises(TooFast) as error:
@@ -120,7 +120,7 @@ async def test_a_refusal_says_when_to_come_back_and_then_it_works(limiter: Limit
     assert await limiter.take("write", "ana", HERE) is not None
 
 
-async def test_the_headers_speak_of_the_scarcer_of_user_and_address(limiter: Limiter) -> None:
+async def test_the_headers_show_whichever_of_user_and_address_has_fewer_left(limiter: Limiter) -> None:
     states = []
     for name in ("ana", "ana", "bob", "bob"):
         state = await limiter.take("write", name, HERE)
@@ -153,7 +153,7 @@ async def test_each_policy_lets_exactly_its_quota_through(functions: Functions, 
         assert left == list(reversed(range(quota.count)))
 
 
-async def test_a_crowd_at_once_gets_exactly_the_quota(functions: Functions, clock: ManualClock) -> None:
+async def test_concurrent_requests_get_exactly_the_quota(functions: Functions, clock: ManualClock) -> None:
     processes = [Limiter(functions, policies=SMALL, clock=clock) for _ in range(4)]
     asked = (processes[i % 4].take("write", None, HERE) for i in range(200))
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -161,14 +161,14 @@ async def test_a_crowd_at_once_gets_exactly_the_quota(functions: Functions, cloc
     assert sum(isinstance(answer, RateLimited) for answer in answers) == 195
 
 
-async def test_a_crowd_of_users_behind_one_address_never_gets_more_and_loses_nothing(
+async def test_many_users_of_one_address_get_its_quota_and_lose_none_of_their_own(
     limiter: Limiter, clock: ManualClock
 ) -> None:
     asked = (limiter.take("write", f"user{i % 20}", HERE) for i in range(100))
     answers = await asyncio.gather(*asked, return_exceptions=True)
     passed = sum(isinstance(answer, LimitState) for answer in answers)
     assert 1 <= passed <= 5
-    # Whoever was refused because of the address has the whole quota elsewhere, less what was truly used.
+    # A user who was refused because of the address has the full quota elsewhere, less the accepted requests.
     left = [await allowed(limiter, 3, f"user{i}") for i in range(20)]
     assert sum(left) == 20 * 3 - passed
 
@@ -188,7 +188,7 @@ async def test_the_api_key_is_not_limited(limiter: Limiter) -> None:
     assert await allowed(limiter, 50, API_NAME, HERE) == 50
 
 
-async def test_a_try_that_was_right_is_given_back(limiter: Limiter, redis_client: Any) -> None:
+async def test_a_successful_attempt_is_given_back(limiter: Limiter, redis_client: Any) -> None:
     for _ in range(10):
         await limiter.take("write", "ana", None)
         await limiter.give_back("write", "ana")
@@ -201,7 +201,7 @@ async def test_a_try_that_was_right_is_given_back(limiter: Limiter, redis_client
     assert await allowed(limiter, 5, "bob") == 3
 
 
-async def test_state_goes_by_itself_when_it_says_nothing_any_more(functions: Functions, redis_client: Any) -> None:
+async def test_keys_expire_when_they_have_no_meaning(functions: Functions, redis_client: Any) -> None:
     policies = {"write": Policy(Quota(20, 1200), Quota(20, 1200)), "read": Policy(Quota(20, 2), Quota(20, 2))}
     limiter = Limiter(functions, policies=policies)  # the server's own clock
     for kind in policies:
@@ -220,7 +220,7 @@ def limits_of(kind: str) -> tuple[str, str]:
     return LIMIT_USER(kind, "ana"), LIMIT_ADDRESS(kind, HERE)
 
 
-async def test_a_clock_that_was_ahead_locks_nobody_out(limiter: Limiter, clock: ManualClock) -> None:
+async def test_a_clock_that_was_ahead_locks_no_user_out(limiter: Limiter, clock: ManualClock) -> None:
     clock.advance(days=1)
     assert await allowed(limiter, 3, "ana") == 3
     clock.advance(days=-1)
@@ -242,7 +242,7 @@ def test_an_ipv6_address_counts_as_its_network(address: str, subject: str) -> No
     assert address_subject(address) == subject
 
 
-def test_what_is_no_address_or_no_name_is_still_a_subject_of_its_own() -> None:
+def test_an_invalid_address_or_name_is_a_subject_of_its_own() -> None:
     odd = ["", "local", "testclient", "1.2.3", "999.1.1.1", "a:b", "\ud800"]
     assert len({address_subject(text) for text in odd}) == len(odd)
     assert user_subject("ana") == "ana"
@@ -279,7 +279,7 @@ def test_the_documented_limits_are_the_real_ones() -> None:
     assert "\n".join(rows) + "\n\n" in page
 
 
-async def test_valkey_away_is_503_and_not_500() -> None:
+async def test_an_unreachable_valkey_is_503_and_not_500() -> None:
     with running_server() as server:
         valkey = await connect_with_retries(server.url)
         limiter = Limiter(Functions(valkey, [LIBRARY]))

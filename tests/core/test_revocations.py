@@ -1,4 +1,4 @@
-"""Who was deleted, renamed or suspended has no tokens any more, in no process; and gets new ones at once."""
+"""Revocations make earlier tokens void in every process, and new tokens are valid at once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def accepts(auth: Auth, token: str) -> bool:
         raise
 
 
-async def test_a_cut_off_voids_every_earlier_token_also_remembered_ones(here: Auth) -> None:
+async def test_a_revocation_makes_every_earlier_token_void_also_cached_ones(here: Auth) -> None:
     seen, unseen, other = here.issue("ana", USER), here.issue("ana", USER), here.issue("bob", USER)
     assert accepts(here, seen)
     await here.revoke_tokens("ana")
@@ -68,14 +68,14 @@ async def test_a_cut_off_voids_every_earlier_token_also_remembered_ones(here: Au
     assert accepts(here, other)
 
 
-async def test_every_process_hears_of_it(here: Auth, there: Auth) -> None:
+async def test_every_process_learns_of_a_revocation(here: Auth, there: Auth) -> None:
     token = here.issue("ana", USER)
     assert accepts(there, token)
     await here.revoke_tokens("ana")
     await until(lambda: not accepts(there, token))
 
 
-async def test_who_comes_back_at_once_gets_a_token_that_works_everywhere(here: Auth, there: Auth) -> None:
+async def test_a_token_issued_right_after_a_revocation_works_in_every_process(here: Auth, there: Auth) -> None:
     for _ in range(3):  # all of it within the same millisecond
         old = here.issue("ana", USER)
         await here.revoke_tokens("ana")
@@ -97,7 +97,7 @@ async def test_a_process_whose_clock_is_behind_still_issues_tokens_that_work(
     assert accepts(here, token)
 
 
-async def test_another_issuers_token_of_the_same_second_is_taken_as_older(here: Auth, clock: ManualClock) -> None:
+async def test_another_issuers_token_of_the_same_second_counts_as_older(here: Auth, clock: ManualClock) -> None:
     clock.set(1_700_000_000_500)
 
     def foreign(iat: float) -> str:
@@ -119,16 +119,14 @@ async def test_a_millisecond_claim_counts_only_if_it_agrees_with_the_second(here
     assert not accepts(here, jwt.encode({**claims, "iat_ms": 1_700_000_009_000}, SECRET))
 
 
-async def test_a_login_that_was_under_way_when_the_suspension_came_gives_nothing(
-    here: Auth, clock: ManualClock
-) -> None:
+async def test_a_suspension_during_a_login_makes_its_token_void(here: Auth, clock: ManualClock) -> None:
     stamp = here.issue_time_ms("ana")  # the password is right, the user is not suspended …
     clock.advance(seconds=0.001)
     await here.revoke_tokens("ana")  # … and now she is
     assert not accepts(here, here.issue("ana", USER, issued_ms=stamp))
 
 
-async def test_names_noted_before_a_process_starts_are_read_in_pages(
+async def test_revocations_from_before_the_start_are_read_in_pages(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     at = clock.now_ms()
@@ -136,10 +134,10 @@ async def test_names_noted_before_a_process_starts_are_read_in_pages(
     async with process(place, tmp_path, clock, page_size=100) as auth:
         assert len(auth.revocations) == 2_500
         assert auth.revocations.revoked_ms("user7") == at - 7
-        assert auth.revocations.revoked_ms("nobody") == NOT_REVOKED
+        assert auth.revocations.revoked_ms("unknown") == NOT_REVOKED
 
 
-async def test_many_at_once_by_many_processes_all_arrive(
+async def test_many_concurrent_revocations_reach_every_process(
     place: Server | Cluster, tmp_path: Path, here: Auth, clock: ManualClock
 ) -> None:
     async with process(place, tmp_path, clock, page_size=10) as there:
@@ -148,7 +146,7 @@ async def test_many_at_once_by_many_processes_all_arrive(
         await until(lambda: len(here.revocations) == len(there.revocations) == 600)
 
 
-async def test_known_names_that_are_cut_off_again_are_read_page_by_page(
+async def test_users_revoked_again_are_read_page_by_page(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     names = [f"user{i}" for i in range(35)]
@@ -166,7 +164,7 @@ def home(place: Server | Cluster) -> Server:
         with contextlib.suppress(redis.exceptions.MovedError), node.redis_client() as client:
             client.zcard(TOKEN_CUTOFFS())
             return node
-    raise AssertionError("nobody holds the list")
+    raise AssertionError("no process reads the list")
 
 
 async def test_after_a_lost_connection_the_list_is_read_again(
@@ -175,13 +173,13 @@ async def test_after_a_lost_connection_the_list_is_read_again(
     with home(place).redis_client() as operator:
         for round in range(3):
             operator.client_kill_filter(_type="normal", skipme=True)
-            operator.zadd(TOKEN_CUTOFFS(), {f"user{round}": clock.now_ms()})  # nobody is there to hear it
+            operator.zadd(TOKEN_CUTOFFS(), {f"user{round}": clock.now_ms()})  # while the process has no connection
             await until(lambda round=round: there.revocations.revoked_ms(f"user{round}") != NOT_REVOKED)  # type: ignore[misc]
         operator.zadd(TOKEN_CUTOFFS(), {"ana": clock.now_ms()})  # and it listens again
         await until(lambda: there.revocations.revoked_ms("ana") != NOT_REVOKED)
 
 
-async def test_after_a_lost_connection_even_a_later_time_of_a_known_name_is_read(
+async def test_after_a_lost_connection_a_later_time_of_a_known_user_is_read(
     there: Auth, place: Server | Cluster, clock: ManualClock
 ) -> None:
     hours_ago = [clock.now_ms() - hours * 3_600_000 for hours in (1, 2)]
@@ -203,9 +201,7 @@ async def test_an_infinite_time_revokes_permanently_and_later_changes_are_notice
     await until(lambda: there.revocations.revoked_ms("bob") == clock.now_ms())
 
 
-async def test_a_time_long_past_and_a_removal_are_noticed_too(
-    there: Auth, redis_client: Any, clock: ManualClock
-) -> None:
+async def test_an_old_time_and_a_removal_are_noticed_too(there: Auth, redis_client: Any, clock: ManualClock) -> None:
     past = clock.now_ms() - 10 * MAX_SKEW_MS
     await redis_client.zadd(TOKEN_CUTOFFS(), {"ana": past})
     await until(lambda: there.revocations.revoked_ms("ana") == past)
@@ -217,7 +213,7 @@ async def test_a_time_long_past_and_a_removal_are_noticed_too(
     await until(lambda: len(there.revocations) == 0)
 
 
-async def test_now_and_then_everything_is_read_again_whatever_the_clocks_said(
+async def test_the_whole_list_is_read_again_regularly(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     past = clock.now_ms() - 10 * MAX_SKEW_MS
@@ -227,7 +223,7 @@ async def test_now_and_then_everything_is_read_again_whatever_the_clocks_said(
         await until(lambda: auth.revocations.revoked_ms("ana") == past + 1)
 
 
-async def test_a_list_that_cannot_be_read_is_tried_again(
+async def test_an_unreadable_list_is_read_again(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     async with process(place, tmp_path, clock) as auth:
@@ -238,7 +234,7 @@ async def test_a_list_that_cannot_be_read_is_tried_again(
         await until(lambda: auth.revocations.revoked_ms("ana") != NOT_REVOKED)
 
 
-async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
+async def test_a_revocation_during_a_full_read_is_not_lost(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     await redis_client.zadd(TOKEN_CUTOFFS(), {f"user{i}": clock.now_ms() for i in range(2_000)})
@@ -252,7 +248,7 @@ async def test_a_cut_off_noted_while_everything_is_read_is_not_forgotten(
                 await asyncio.sleep(0)
 
 
-async def test_names_go_when_no_token_from_before_could_be_shown_any_more(
+async def test_revocations_are_removed_when_all_earlier_tokens_have_expired(
     place: Server | Cluster, tmp_path: Path, clock: ManualClock, redis_client: Any
 ) -> None:
     async with process(place, tmp_path, clock) as auth:
@@ -265,7 +261,9 @@ async def test_names_go_when_no_token_from_before_could_be_shown_any_more(
         assert await redis_client.zrange(TOKEN_CUTOFFS(), 0, -1) == ["bob"]
 
 
-async def test_without_valkey_a_cut_off_is_503_and_the_mirror_stays(tmp_path: Path, clock: ManualClock) -> None:
+async def test_without_valkey_a_revocation_is_503_and_the_list_in_memory_stays(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     with running_server() as server:
         async with process(server, tmp_path, clock) as auth:
             await auth.revoke_tokens("ana")

@@ -1,4 +1,4 @@
-"""Finding a route: which one, and at what cost."""
+"""Routing: the right route, at a bounded cost."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import pytest
 from plaza.core.http.router import Router, TreeNode, decode_segment, encode_segment
 
 
-class Looks(dict[str, TreeNode[str]]):
+class CountingDict(dict[str, TreeNode[str]]):
     """A node's literals that count how often someone looks."""
 
     count = 0
 
     def get(self, key: str, default: Any = None) -> Any:
-        Looks.count += 1
+        CountingDict.count += 1
         return super().get(key, default)
 
 
-def looks_for(router: Router[str], path: str) -> int:
+def count_lookups(router: Router[str], path: str) -> int:
     waiting = [router.root]
     while waiting:
         node = waiting.pop()
-        node.literals = Looks(node.literals)
+        node.literals = CountingDict(node.literals)
         waiting += [*node.literals.values(), *([node.parameter] if node.parameter else [])]
-    Looks.count = 0
+    CountingDict.count = 0
     assert router.find(path) is not None
-    return Looks.count
+    return CountingDict.count
 
 
-def router_of(nouns: int) -> Router[str]:
+def make_router(nouns: int) -> Router[str]:
     router: Router[str] = Router()
     for i in range(nouns):
         for template in (f"/noun{i}", f"/noun{i}/{{id}}", f"/noun{i}/{{id}}/parts", f"/noun{i}/new/parts"):
@@ -40,19 +40,19 @@ def router_of(nouns: int) -> Router[str]:
 
 
 def test_the_cost_of_finding_a_route_does_not_grow_with_the_number_of_routes() -> None:
-    few, many = router_of(3), router_of(3_000)
+    few, many = make_router(3), make_router(3_000)
     for path in ("/noun2", "/noun2/7", "/noun2/7/parts", "/noun2/new/parts"):
-        assert looks_for(few, path) == looks_for(many, path) <= path.count("/")
+        assert count_lookups(few, path) == count_lookups(many, path) <= path.count("/")
 
 
-def test_a_path_that_could_go_many_ways_is_searched_in_bounded_steps() -> None:
+def test_an_ambiguous_path_is_searched_in_bounded_steps() -> None:
     router: Router[str] = Router()
     for number in range(2**6):  # literal or parameter at each of six levels, in all ways
         segments = [f"{{p{i}}}" if number >> i & 1 else "a" for i in range(6)]
         router.add("GET", "/" + "/".join(segments), "x")
     assert router.find("/a/a/a/a/a/a") is not None
     assert router.find("/a/a/a/a/a/a/b") is None
-    assert looks_for(router, "/a/b/a/b/a/b") <= 2**6
+    assert count_lookups(router, "/a/b/a/b/a/b") <= 2**6
 
 
 def test_values_come_in_the_order_of_the_path() -> None:
@@ -65,7 +65,7 @@ def test_values_come_in_the_order_of_the_path() -> None:
 
 
 @pytest.mark.parametrize("value", [".", "..", "~.", "~~..", "...", "~", "~a", "a/b", "50%", "é #?", "~%2e"])
-def test_any_value_is_a_segment_at_which_nobody_climbs(value: str) -> None:
+def test_any_value_survives_as_a_segment_also_dots(value: str) -> None:
     segment = encode_segment(value)
     assert "/" not in segment
     assert urljoin("http://plaza/users/ana", segment) == f"http://plaza/users/{segment}", "as clients resolve it"
@@ -73,7 +73,7 @@ def test_any_value_is_a_segment_at_which_nobody_climbs(value: str) -> None:
     assert decode_segment(segment.replace(".", "%2e").replace("~", "%7E")) == value
 
 
-def test_a_value_tried_in_vain_is_not_left_behind() -> None:
+def test_a_value_of_a_failed_branch_is_dropped() -> None:
     router: Router[str] = Router()
     router.add("GET", "/a/{x}/c/d", "literal first")
     router.add("GET", "/{y}/b/{z}/e", "parameter")
@@ -83,7 +83,7 @@ def test_a_value_tried_in_vain_is_not_left_behind() -> None:
 
 
 @pytest.mark.parametrize("template", ["/a/{b}c", "/a/{b", "/a/{}", "/{a}{b}"])
-def test_a_template_that_is_none_is_refused_at_start(template: str) -> None:
+def test_an_invalid_template_is_refused_at_start(template: str) -> None:
     with pytest.raises(AssertionError):
         Router[str]().add("GET", template, "x")
 

@@ -1,4 +1,4 @@
-"""Settings come from the environment, once; a bad one is refused by name."""
+"""Settings are read from the environment; an invalid one is refused with its name."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_a_bad_value_is_refused_with_its_name_and_without_echoing_a_secret(name:
     assert "short" not in str(caught.value)
 
 
-def test_only_an_api_key_that_is_given_and_short_is_doubted() -> None:
+def test_only_a_short_configured_api_key_causes_a_warning() -> None:
     assert "PLAZA_API_KEY" in Settings(api_key="k" * 15).warnings()[0]
     for key in ("k" * 16, ""):
         assert Settings(api_key=key).warnings() == []
 
 
-def test_a_secret_is_made_once_and_kept_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_secret_is_generated_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "var")
     with ThreadPoolExecutor(16) as pool:
         made = set(pool.map(lambda _: settings.secret("api_key"), range(64)))
@@ -88,13 +88,13 @@ def test_a_configured_secret_wins_and_leaves_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["", "\n", "abc\n"])
-def test_a_secret_that_was_emptied_or_cut_short_lets_nobody_in(tmp_path: Path, left: str) -> None:
+def test_an_empty_or_short_secret_file_stops_the_start(tmp_path: Path, left: str) -> None:
     (tmp_path / "api-key").write_text(left)
     with pytest.raises(SettingError, match="api-key is shorter"):
         Settings(data_dir=tmp_path).secret("api_key")
 
 
-def test_a_place_where_no_secret_can_be_kept_is_told_by_name(tmp_path: Path) -> None:
+def test_an_unusable_secret_file_is_reported_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingError, match=r"jwt-secret cannot be used.*PLAZA_JWT_SECRET"):
         Settings(data_dir=tmp_path / "file").secret("jwt_secret")

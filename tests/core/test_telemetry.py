@@ -1,4 +1,4 @@
-"""Logs and metrics: what operators can rely on, and what they never get to see."""
+"""Logs and metrics, and the secrets that never appear in them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_line_is_json_with_its_time_and_level(lines: io.StringIO) -> None:
     assert record == {"event": "the pump is slow", "level": "warning", "litres": 3}
 
 
-def test_lines_of_libraries_have_the_same_shape(lines: io.StringIO) -> None:
+def test_log_lines_of_libraries_have_the_same_format(lines: io.StringIO) -> None:
     logging.getLogger("some.library").error("it broke %d times", 3)
     (record,) = records(lines)
     assert record["event"] == "it broke 3 times"
@@ -67,7 +67,7 @@ def test_lines_of_libraries_have_the_same_shape(lines: io.StringIO) -> None:
 
 
 @pytest.mark.usefixtures("lines")
-def test_a_stderr_that_is_replaced_and_closed_breaks_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_and_closed_stderr_breaks_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", first)
     configure_logs()
@@ -79,7 +79,7 @@ def test_a_stderr_that_is_replaced_and_closed_breaks_no_line(monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("lines")
-def test_a_stderr_that_takes_nothing_any_more_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stderr_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a full disk: a job that says that it has begun would be over."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -93,7 +93,7 @@ def test_a_stderr_that_takes_nothing_any_more_stops_nobody(monkeypatch: pytest.M
         out.close()
 
 
-def test_at_a_terminal_lines_are_for_people() -> None:
+def test_lines_on_a_terminal_are_readable_text() -> None:
     master, slave = os.openpty()
     program = "import structlog, plaza.core.telemetry as t; t.configure_logs(); structlog.get_logger().info('hi', a=1)"
     done = subprocess.run([sys.executable, "-c", program], stderr=slave, check=True)
@@ -155,12 +155,12 @@ def test_a_traceback_shows_neither_variables_nor_passwords(lines: io.StringIO) -
 
 
 @dataclass
-class Person:
+class SampleActor:
     name: str
 
 
 @dataclass
-class Asked:
+class SampleRequest:
     """A finished request, as `core/http/app.py` tells of it."""
 
     method: str = "GET"
@@ -169,7 +169,7 @@ class Asked:
     request_id: str = "r1"
     streams: bool = False
     usage: RequestUsage = field(default_factory=lambda: RequestUsage(trips=2, seconds=0.0015))
-    actor: Person | None = None
+    actor: SampleActor | None = None
 
 
 def number(name: str, **labels: str) -> float:
@@ -179,8 +179,8 @@ def number(name: str, **labels: str) -> float:
 async def test_each_request_is_one_line_with_status_time_and_round_trips() -> None:
     out = io.StringIO()
     requests = RequestLog(out)
-    requests.request_completed(Asked(actor=Person("ana")), 200, 0.0123)
-    requests.request_completed(Asked(method="POST"), 503, 0.5)
+    requests.request_completed(SampleRequest(actor=SampleActor("ana")), 200, 0.0123)
+    requests.request_completed(SampleRequest(method="POST"), 503, 0.5)
     await asyncio.sleep(0)
     first, second = records(out)
     assert first.pop("time").endswith("Z")
@@ -200,26 +200,26 @@ async def test_each_request_is_one_line_with_status_time_and_round_trips() -> No
     assert (second["level"], second["status"]) == ("error", 503)
 
 
-async def test_how_long_somebody_watched_is_not_how_long_an_answer_took() -> None:
+async def test_the_duration_of_a_stream_is_not_a_latency() -> None:
     labels = {"method": "GET", "route": "/watched", "status": "2xx"}
     requests = RequestLog(io.StringIO())
-    requests.request_completed(Asked(template="/watched", streams=True), 200, 300.0)
-    requests.request_completed(Asked(template="/watched"), 200, 0.01)
+    requests.request_completed(SampleRequest(template="/watched", streams=True), 200, 300.0)
+    requests.request_completed(SampleRequest(template="/watched"), 200, 0.01)
     requests.flush()
     assert number("plaza_http_requests_total", **labels) == 2
     assert number("plaza_http_request_duration_seconds_count", **labels) == 1
     assert number("plaza_http_request_duration_seconds_sum", **labels) == 0.01
 
 
-async def test_lines_that_wait_are_written_at_the_end() -> None:
+async def test_pending_lines_are_written_at_shutdown() -> None:
     out = io.StringIO()
     requests = RequestLog(out)
-    requests.request_completed(Asked(), 200, 0.01)
+    requests.request_completed(SampleRequest(), 200, 0.01)
     requests.flush()
     assert len(records(out)) == 1
 
 
-async def test_lines_of_several_processes_do_not_get_mixed_up() -> None:
+async def test_lines_of_several_processes_do_not_mix() -> None:
     class Pipe(io.StringIO):
         def write(self, text: str) -> int:
             pieces.append(text)
@@ -228,27 +228,27 @@ async def test_lines_of_several_processes_do_not_get_mixed_up() -> None:
     pieces: list[str] = []
     requests = RequestLog(Pipe(), pretty=False)
     for _ in range(100):
-        requests.request_completed(Asked(path="/posts/" + "x" * 5000), 200, 0.01)
-        requests.request_completed(Asked(), 200, 0.01)
+        requests.request_completed(SampleRequest(path="/posts/" + "x" * 5000), 200, 0.01)
+        requests.request_completed(SampleRequest(), 200, 0.01)
     requests.flush()
     assert all(len(piece) <= 4096 and piece.endswith("}\n") for piece in pieces)  # what a pipe takes in one go
     assert sum(piece.count("\n") for piece in pieces) == 200
     assert len(pieces) < 100
 
 
-async def test_a_log_that_nobody_reads_stops_nothing() -> None:
+async def test_an_unread_log_stops_nothing() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "w") as out:
         requests = RequestLog(out)
-        requests.request_completed(Asked(), 200, 0.01)
+        requests.request_completed(SampleRequest(), 200, 0.01)
         requests.flush()
 
 
-async def test_a_path_cannot_speak_to_the_terminal() -> None:
+async def test_a_path_cannot_send_control_characters_to_the_terminal() -> None:
     out = io.StringIO()
     requests = RequestLog(out, pretty=True)
-    requests.request_completed(Asked(path="/\x1b[2J"), 404, 0.01)
+    requests.request_completed(SampleRequest(path="/\x1b[2J"), 404, 0.01)
     requests.flush()
     assert "\x1b" not in out.getvalue()
 
@@ -260,8 +260,8 @@ async def test_requests_are_counted_by_method_route_and_class_of_status() -> Non
         number("plaza_http_requests_total", **labels),
         number("plaza_http_request_duration_seconds_sum", **labels),
     )
-    requests.request_completed(Asked(), 200, 0.25)
-    requests.request_completed(Asked(), 204, 0.25)
+    requests.request_completed(SampleRequest(), 200, 0.25)
+    requests.request_completed(SampleRequest(), 204, 0.25)
     requests.flush()
     assert number("plaza_http_requests_total", **labels) == count + 2
     assert number("plaza_http_request_duration_seconds_sum", **labels) == spent + 0.5
@@ -271,8 +271,8 @@ async def test_no_client_can_make_new_series() -> None:
     requests = RequestLog(io.StringIO())
     before = len(next(iter(metrics.HTTP_REQUESTS.collect())).samples)
     for i in range(50):
-        requests.request_completed(Asked(method=f"FOO{i}", path=f"/nowhere/{i}", template=""), 404, 0.01)
-        requests.request_completed(Asked(method=f"FOO{i}"), 405, 0.01)
+        requests.request_completed(SampleRequest(method=f"FOO{i}", path=f"/nowhere/{i}", template=""), 404, 0.01)
+        requests.request_completed(SampleRequest(method=f"FOO{i}"), 405, 0.01)
     requests.flush()
     grown = len(next(iter(metrics.HTTP_REQUESTS.collect())).samples) - before
     assert grown <= 4  # each series has two samples: the count and when it was made
@@ -295,7 +295,7 @@ def test_metrics_follow_the_naming_rules() -> None:
 
 
 def test_no_label_can_grow_without_bound() -> None:
-    bounded = {"method", "route", "status", "kind", "result", "job", "stream", "group", "family"}
+    bounded = {"method", "route", "status", "kind", "result", "job", "stream", "group", "family", "domain"}
     for metric in metrics._DECLARED:
         assert set(metric._labelnames) <= bounded, metric
 
@@ -306,7 +306,7 @@ def test_request_times_have_the_usual_buckets() -> None:
     )  # fmt: skip
 
 
-def test_prometheus_can_read_what_we_show() -> None:
+def test_prometheus_can_parse_the_metrics() -> None:
     shown = {family.name for family in text_string_to_metric_families(metrics.exposition().decode())}
     assert {family.name for family in families()} <= shown
     assert "process_cpu_seconds" in shown
@@ -357,7 +357,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> dict[
     }
 
 
-def test_any_process_answers_for_all_and_what_the_dead_counted_stays(
+def test_any_process_returns_the_metrics_of_all_including_ended_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "metrics"
@@ -382,7 +382,7 @@ def test_any_process_answers_for_all_and_what_the_dead_counted_stays(
         end(second, signal.SIGKILL)
 
 
-def test_restarts_do_not_pile_up_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarts_do_not_accumulate_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = metrics.share(tmp_path)
     for i in range(3):
         end(child(environment, i), signal.SIGKILL)
@@ -390,7 +390,7 @@ def test_restarts_do_not_pile_up_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(list(tmp_path.glob("*.db"))) <= 4
 
 
-async def test_what_connections_do_is_counted(valkey: Valkey, place: Server | Cluster) -> None:
+async def test_round_trips_and_reconnects_are_counted(valkey: Valkey, place: Server | Cluster) -> None:
     metrics.sample()
     trips, lost = number("plaza_valkey_round_trips_total"), number("plaza_valkey_reconnects_total")
     await asyncio.gather(*(valkey.call("GET", f"nothing:{i}") for i in range(10)))
@@ -411,7 +411,7 @@ async def _back(valkey: Valkey, lost: float, nodes: int) -> bool:
     return number("plaza_valkey_reconnects_total") >= lost + nodes
 
 
-async def test_calls_that_valkey_never_answers_are_counted() -> None:
+async def test_commands_without_a_reply_are_counted() -> None:
     with running_server() as server:
         async with within_time_limit(), metrics_sampling(0.01):
             valkey = await connect_for_test(server.url, timeout=0.3)

@@ -1,4 +1,4 @@
-"""Connections of clients that send too little, too much, or what is no request."""
+"""Clients that send incomplete, endless or invalid requests."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ async def port(shelf: Shelf) -> AsyncIterator[int]:
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(uvicorn_protocol, "HEADER_TIMEOUT_SECONDS", 0.1)
 
 
-async def acquainted(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that has had an answer: its time begins anew with the first byte of the next request."""
+async def used_connection(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has had a response. Its timeout restarts with the first byte of the next request."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(GET + b"\r\n")
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
@@ -72,7 +72,7 @@ def problem_of(answer: bytes) -> httpx.Response:
         b"POST /things HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno number\r\n",
     ],
 )
-async def test_what_is_no_request_is_refused_as_everything_else_is(port: int, sent: bytes) -> None:
+async def test_an_invalid_request_gets_a_problem_document(port: int, sent: bytes) -> None:
     refused = problem_of(await raw(port, sent))
     assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
 
@@ -86,7 +86,7 @@ async def test_trailers_are_not_headers(port: int) -> None:
     assert b"smuggled" not in answer
 
 
-async def test_headers_without_end_are_431(port: int) -> None:
+async def test_endless_headers_are_431(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for piece in (GET + b"x: ", *[b"y" * 10_000] * 7):
         writer.write(piece)
@@ -96,15 +96,13 @@ async def test_headers_without_end_are_431(port: int) -> None:
     writer.close()
 
 
-async def test_large_headers_that_end_are_taken(port: int) -> None:
+async def test_large_complete_headers_are_accepted(port: int) -> None:
     cookies = b"".join(b"x-%d: %s\r\n" % (i, b"y" * 1000) for i in range(30))
     assert (await raw(port, GET + cookies + b"connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_request_that_never_becomes_whole_is_ended_however_it_drips(
-    port: int, hasty: Callable[[], None]
-) -> None:
-    hasty()
+async def test_headers_that_arrive_slowly_are_ended(port: int, short_timeouts: Callable[[], None]) -> None:
+    short_timeouts()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(GET)
 
@@ -120,11 +118,11 @@ async def test_a_request_that_never_becomes_whole_is_ended_however_it_drips(
     writer.close()
 
 
-async def test_half_a_request_is_408_be_it_the_first_or_a_further_one(
-    port: int, hasty: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+async def test_incomplete_headers_are_408_also_on_a_used_connection(
+    port: int, short_timeouts: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, writer = await acquainted(port)
-    hasty()
+    reader, writer = await used_connection(port)
+    short_timeouts()
     writer.write(GET)
     assert problem_of(await rest(reader)).status_code == 408
     writer.close()
@@ -134,25 +132,23 @@ async def test_half_a_request_is_408_be_it_the_first_or_a_further_one(
 
 
 @pytest.mark.parametrize("before", [False, True])
-async def test_who_says_nothing_or_only_line_ends_is_hung_up_on(
-    port: int, before: bool, hasty: Callable[[], None]
-) -> None:
+async def test_a_silent_connection_is_closed(port: int, before: bool, short_timeouts: Callable[[], None]) -> None:
     if before:
-        reader, writer = await acquainted(port)
-        hasty()
+        reader, writer = await used_connection(port)
+        short_timeouts()
     else:
-        hasty()
+        short_timeouts()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\r\n")
     assert await rest(reader) == b""
     writer.close()
 
 
-async def test_an_answer_on_its_way_is_not_broken_off_by_half_a_request_behind_it(
-    port: int, shelf: Shelf, hasty: Callable[[], None]
+async def test_a_response_in_progress_is_not_interrupted_by_an_incomplete_request(
+    port: int, shelf: Shelf, short_timeouts: Callable[[], None]
 ) -> None:
-    reader, writer = await acquainted(port)
-    hasty()
+    reader, writer = await used_connection(port)
+    short_timeouts()
     writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n" + GET)
     await shelf.begun.wait()
     await asyncio.sleep(0.3)
