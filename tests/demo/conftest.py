@@ -27,6 +27,8 @@ CHANGING_KEYS = {
     "ranking_due",
     "clg_turn",
     "row_state",
+    "cached_row",
+    "cached_page",
 }
 
 
