@@ -1,9 +1,9 @@
-"""Social beside the same work done the usual way, over HTTP.
+"""Compares social over HTTP with the same work done by FastAPI and redis-py.
 
 One Valkey, one load generator, the same requests to both in turn: like and unlike, create a post, a page of explore, a
-page of the home feed. What counts is CPU, so throughput for each second of it: of the server process alone, and
-together with what Valkey spent on it. Nothing changes while pages are read, so ours find their posts at hand; where one
-of the newest posts is liked before each page, they have to read it again.
+page of the home feed. It measures CPU time: of the server process alone, and together with
+Valkey's. Nothing changes while pages are read, so Plaza finds its posts cached; where one
+of the newest posts is liked before each page, it must read that post again.
 
     python -m bench social
 """
@@ -103,8 +103,8 @@ class Community:
         newest = [f"/posts/{post_id(POSTS - 1 - i)}/like" for i in range(20)]
         mixed = []
         for i in range(REQUESTS // 2):
-            verb = "DELETE" if i // 20 % 2 else "POST"
-            mixed += [request(verb, newest[i % 20], b"", tokens[0]), request("GET", "/feed/explore", b"", tokens[1])]
+            method = "DELETE" if i // 20 % 2 else "POST"
+            mixed += [request(method, newest[i % 20], b"", tokens[0]), request("GET", "/feed/explore", b"", tokens[1])]
         return {
             "like, unlike": (likes, b"HTTP/1.1 200"),
             "like, explore": (mixed, b"HTTP/1.1 200"),

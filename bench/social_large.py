@@ -94,7 +94,7 @@ async def building(valkey: Valkey, community: Community) -> None:
 
 
 async def famous(valkey: Valkey, community: Community) -> None:
-    """Someone with 100,000 followers posts, 1,000 of whom have a home feed; beside someone with one follower."""
+    """A user with 100,000 followers posts, 1,000 of them with a home feed; compared with a user with one follower."""
     for name, count in (("star", FOLLOWERS), ("plain", 1)):
         await community.sync.apply("user", [{"username": name}])
         for first in range(0, count, 1_000):
@@ -123,7 +123,7 @@ async def famous(valkey: Valkey, community: Community) -> None:
 
 
 async def importing(valkey: Valkey, community: Community) -> None:
-    """A file of users and who follows whom."""
+    """Import a file of users and follows."""
     dice = random.Random(6)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "community.jsonl"

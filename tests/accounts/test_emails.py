@@ -62,7 +62,7 @@ async def test_only_verified_addresses_get_reset_links(ana: Account, http: httpx
     await ana.send("/auth/email", 202, email=ADDRESS)
     await ana.next_link()
     known = await http.post("/auth/reset", json={"email": ADDRESS})
-    unknown = await http.post("/auth/reset", json={"email": "nobody@example.org"})
+    unknown = await http.post("/auth/reset", json={"email": "unknown@example.org"})
     assert (known.status_code, known.json()) == (unknown.status_code, unknown.json()) == (202, {"accepted": True})
     # The stream is handled in order: when the next verification mail is out, both requests were handled.
     await ana.send("/auth/email", 202, email="third@example.org")

@@ -67,7 +67,7 @@ async def test_bad_names_and_scopes_are_refused(keys: ApiKeys) -> None:
     with pytest.raises(KeyNameTaken):
         await keys.create("billing", ("admin",))
     with pytest.raises(NotFound):
-        await keys.revoke("nobody")
+        await keys.revoke("missing")
 
 
 async def test_an_entry_that_another_program_damaged_is_ignored(keys: ApiKeys, redis_client: Any) -> None:

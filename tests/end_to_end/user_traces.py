@@ -18,12 +18,12 @@ API_KEY = "k" * 32
 OPERATOR = {"x-api-key": API_KEY}
 ACCOUNT = {"username": "wanderer", "password": "correct horse"}
 
-# What has to know the old name: that its tokens are void. And what forgets it by itself within hours.
+# Keys that keep the old name: its revocation, and keys that expire within hours.
 KNOWS_THE_OLD_NAME = ("tokens:cutoffs", "limit:", "idempotency:", "challenges:turn:", "snapshot:")
 
 
 def traces(data_dir: Path, name: str) -> list[str]:
-    """Every key and row that names somebody, as a plain Redis client finds them."""
+    """Every key and row that contains a username, read with a plain Redis client."""
     store = redis.Redis(unix_socket_path=str(data_dir / "valkey.sock"), decode_responses=True)
     readers: dict[str, Any] = {
         "hash": store.hgetall,
@@ -73,7 +73,7 @@ def live_everywhere(client: httpx.Client) -> None:
 
 @contextmanager
 def wanderer(data_dir: Path) -> Iterator[tuple[ServerProcess, httpx.Client]]:
-    """A server, and somebody signed in there as `wanderer` who has been everywhere."""
+    """A server, and a signed-in user `wanderer` with data in every domain."""
     with (
         serving(data_dir, PLAZA_API_KEY=API_KEY) as server,
         httpx.Client(base_url=server.url, timeout=TIME_LIMIT_SECONDS) as client,

@@ -105,7 +105,7 @@ class Social:
         return found
 
     async def person(self, name: str, role: Role = "user", **fields: str) -> Actor:
-        """Somebody with a profile, made without the cost of a password."""
+        """Create a user with a profile, without the cost of a password."""
         created = self.clock.now_ms()
         counters = ("postCount", 0, "followerCount", 0, "followingCount", 0)
         more = [part for pair in fields.items() for part in pair]

@@ -30,7 +30,7 @@ async def read_all(redis_client: Any, known: Known = ALL) -> Facts:
     facts: Facts = {name: {} for name in names.values()}
     for key in await _keys(redis_client):
         match = known.match(key)
-        assert match is not None, f"nobody declared {key}"
+        assert match is not None, f"no catalogue declares {key}"
         facts[names[match.key]][match.parts] = await _value(redis_client, key, match.key.type)
     return facts
 
@@ -111,7 +111,7 @@ def _check_owners(facts: Facts, users: Mapping[str, Any], posts: Mapping[str, An
     check("posts of users", _pairs(facts, "user_posts"), authored)
     check("authors", {name for name, _ in authored} - users.keys(), set())
     for family in ("user_following", "user_followers"):
-        check(f"{family} of nobody", {n for pair in _pairs(facts, family) for n in pair} - users.keys(), set())
+        check(f"{family} of no user", {n for pair in _pairs(facts, family) for n in pair} - users.keys(), set())
     for family in ("post_likes", "post_bookmarks", "post_comments", "post_edits"):
         check(f"{family} of no post", {parts[0] for parts in facts[family]} - posts.keys(), set())
     registry = {"users_regular": "user", "users_models": "model"}

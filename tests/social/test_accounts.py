@@ -49,7 +49,7 @@ async def test_a_registration_makes_the_documented_profile_and_signs_in(social: 
     assert signed.refresh_token.rsplit(".", 1)[1] not in str(secret), "a refresh token is stored as a hash"
 
 
-async def test_a_name_is_given_once_and_cases_differ(social: Social) -> None:
+async def test_a_username_is_unique_and_case_sensitive(social: Social) -> None:
     await social.accounts.register(REGISTRATION)
     with pytest.raises(UsernameTaken):
         await social.accounts.register(REGISTRATION)
@@ -58,12 +58,12 @@ async def test_a_name_is_given_once_and_cases_differ(social: Social) -> None:
 
 
 @pytest.mark.parametrize("name", ["me", "AUTH"])
-async def test_the_two_words_that_mean_the_caller_are_nobodys_name(social: Social, name: str) -> None:
+async def test_me_and_auth_are_not_usernames(social: Social, name: str) -> None:
     with pytest.raises(Invalid):
         await social.accounts.register(Registration(username=name, password="correct horse"))
 
 
-async def test_a_login_takes_the_password_and_says_the_same_of_a_wrong_one_and_of_nobody(social: Social) -> None:
+async def test_a_login_fails_alike_for_a_wrong_password_and_an_unknown_user(social: Social) -> None:
     await social.accounts.register(REGISTRATION)
     assert (await social.accounts.login(PasswordLogin("ana", "correct horse"))).user.username == "ana"
     for name, password in (("ana", "wrong horse"), ("missing", "correct horse"), ("", "x")):
@@ -93,7 +93,7 @@ async def test_each_takes_a_fixed_number_of_round_trips(server: Any, social: Soc
     assert count == 1
 
 
-async def test_a_refresh_token_is_good_once_and_its_reuse_ends_the_family(social: Social) -> None:
+async def test_a_refresh_token_works_once_and_its_reuse_ends_the_family(social: Social) -> None:
     first = await social.accounts.register(REGISTRATION)
     second = await social.accounts.refresh(first.refresh_token)
     third = await social.accounts.refresh(second.refresh_token)
@@ -161,7 +161,7 @@ async def test_a_new_password_ends_every_other_session(social: Social) -> None:
     assert [type(one) for one in ended if isinstance(one, Exception)] == [Forbidden], "the old one is good once"
 
 
-async def test_a_hash_from_elsewhere_lets_in_and_is_replaced(social: Social, redis_client: Any) -> None:
+async def test_a_synced_hash_is_accepted_and_replaced(social: Social, redis_client: Any) -> None:
     await social.person("ana")
     old = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
     await redis_client.hset(AUTH_USER("ana"), "password_hash", old)
@@ -169,7 +169,7 @@ async def test_a_hash_from_elsewhere_lets_in_and_is_replaced(social: Social, red
     assert (await redis_client.hget(AUTH_USER("ana"), "password_hash")).startswith("$argon2id$")
 
 
-async def test_a_suspended_account_is_out_at_once_and_comes_back(social: Social, http: httpx.AsyncClient) -> None:
+async def test_a_suspension_takes_effect_at_once_and_can_be_lifted(social: Social, http: httpx.AsyncClient) -> None:
     signed = await social.accounts.register(REGISTRATION)
     headers = {"authorization": f"Bearer {signed.access_token}"}
     assert (await http.get("/whoami", headers=headers)).status_code == 200
@@ -188,7 +188,7 @@ async def test_a_suspended_account_is_out_at_once_and_comes_back(social: Social,
     assert (await http.get("/whoami", headers=headers)).status_code == 401
 
 
-async def test_an_admin_gives_roles_and_the_registries_follow(social: Social, redis_client: Any) -> None:
+async def test_an_admin_sets_roles_and_the_registries_follow(social: Social, redis_client: Any) -> None:
     await social.accounts.register(REGISTRATION)
     await social.users.set_role(ADMIN, "ana", "model")
     assert await redis_client.zscore(USERS_REGULAR(), "ana") is None
@@ -197,7 +197,7 @@ async def test_an_admin_gives_roles_and_the_registries_follow(social: Social, re
     assert await redis_client.exists(USERS_REGULAR()) == await redis_client.exists(USERS_MODELS()) == 0
 
 
-async def test_who_is_no_model_any_more_is_not_among_them_on_a_later_page(social: Social) -> None:
+async def test_a_former_model_is_not_on_later_pages_of_models(social: Social) -> None:
     for name in ("one", "two", "six"):
         await social.person(name, "model")
     viewer = Actor("eve", "user")
@@ -208,7 +208,7 @@ async def test_who_is_no_model_any_more_is_not_among_them_on_a_later_page(social
     assert [model.id for model in rest.items] == left[1:]
 
 
-async def test_a_token_of_somebody_without_a_profile_says_who_it_is(social: Social, http: httpx.AsyncClient) -> None:
+async def test_whoami_works_for_a_token_without_a_profile(social: Social, http: httpx.AsyncClient) -> None:
     answer = await http.get("/whoami", headers=social.token(Actor("guest", "model")))
     assert (answer.json()["id"], answer.json()["role"]) == ("guest", "model")
 
@@ -245,7 +245,7 @@ BAD_REGISTRATIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_a_registration_whose_answer_was_lost_is_sent_again_and_signs_in(
+async def test_a_repeated_registration_with_the_same_key_signs_in(
     social: Social, http: httpx.AsyncClient, redis_client: Any
 ) -> None:
     new, key = {"username": "ana", "password": "correct horse", "bio": "hi"}, {"idempotency-key": "one"}
@@ -283,7 +283,7 @@ async def test_a_bad_registration_is_422_and_changes_nothing(
     assert await redis_client.exists(USERS_REGULAR()) == 0
 
 
-async def test_ten_wrong_tries_at_one_name_are_enough(social: Social) -> None:
+async def test_ten_wrong_passwords_block_a_username(social: Social) -> None:
     await social.accounts.register(REGISTRATION)
     functions = Functions(social.valkey, [DOMAIN.library, rate_limits.LIBRARY])
     await functions.load()

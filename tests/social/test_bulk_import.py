@@ -27,7 +27,7 @@ def story(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[Comm
     return PostRecord(id, "mia", f"No. {n} #tea #t{n % 3}", created_at=created), likes, comments
 
 
-async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, redis_client: Any) -> None:
+async def test_a_bulk_import_equals_single_imports(social: Social, redis_client: Any) -> None:
     sync: Sync = social.parts[Sync]
     now = social.clock.now_ms()
     await sync.apply("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
@@ -54,7 +54,7 @@ async def test_brought_at_once_or_one_by_one_it_is_the_same(social: Social, redi
     assert one_by_one["user_points"]["mia",]["total"] == brought["user_points"]["mia",]["total"]
 
 
-async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, redis_client: Any) -> None:
+async def test_importing_many_follows_equals_single_follows(social: Social, redis_client: Any) -> None:
     now = social.clock.now_ms()
     await social.sync.apply("user", [{"username": name} for name in ("mia", *PEOPLE)])
     follows = [FollowRecord("mia", name, now - 10 * n) for n, name in enumerate(PEOPLE)]
@@ -71,6 +71,6 @@ async def test_somebody_follows_many_at_once_as_one_by_one(social: Social, redis
     assert await read_all(redis_client) == brought
     with pytest.raises(NoProfile):
         await bulk_import.import_follows("missing", [FollowRecord("missing", "mia")])
-    assert await bulk_import.import_follows("mia", [FollowRecord("mia", "ghost")]) == 1
+    assert await bulk_import.import_follows("mia", [FollowRecord("mia", "absent")]) == 1
     await social.functions.outbox.drain()
-    assert faults(await read_all(redis_client), now) == [], "who follows nobody there follows nobody"
+    assert faults(await read_all(redis_client), now) == [], "a follow of a missing user is withdrawn"

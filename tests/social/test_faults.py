@@ -57,7 +57,7 @@ async def settled(social: Social) -> bool:
     return not await social.functions.outbox_recovery.recover(0)
 
 
-async def test_counters_are_true_after_processes_were_killed_in_the_middle(
+async def test_counters_are_right_after_processes_were_killed(
     social: Social, place: Server | Cluster, true: Any, redis_client: Any
 ) -> None:
     for person in random_writer_process.PEOPLE:
@@ -83,7 +83,7 @@ async def race(*works: Any) -> None:
         assert outcome is None or not isinstance(outcome, BaseException) or isinstance(outcome, NotFound), outcome
 
 
-async def test_a_post_deleted_while_others_take_part_leaves_nothing(social: Social, ana: Actor, true: Any) -> None:
+async def test_a_post_deleted_during_other_writes_leaves_no_data(social: Social, ana: Actor, true: Any) -> None:
     fans = [await social.person(f"fan{i}") for i in range(8)]
     before = await true()
     for _ in range(8):
@@ -102,7 +102,7 @@ async def test_a_post_deleted_while_others_take_part_leaves_nothing(social: Soci
     assert await true() == before
 
 
-async def test_someone_who_leaves_while_others_follow_leaves_nothing(social: Social, true: Any) -> None:
+async def test_a_user_deleted_during_follows_leaves_no_data(social: Social, true: Any) -> None:
     fans = [await social.person(f"fan{i}") for i in range(10)]
     before = await true()
     for turn in range(5):
@@ -120,7 +120,7 @@ async def test_someone_who_leaves_while_others_follow_leaves_nothing(social: Soc
     assert after == before
 
 
-async def test_a_late_side_withdraws_what_it_cannot_follow(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
+async def test_a_write_to_a_deleted_other_side_is_withdrawn(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
     """On a cluster the other side is told later; here it is told when the other is already gone."""
     post = await social.post(bob)
     before = await true()

@@ -16,7 +16,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "social.md"
 EXAMPLE = re.compile(r"```http\n(\w+) (\S+)(?: as ([\w ]+))?\n(?:\n(.*?)\n)?```\n```json\n(.*?)```", re.DOTALL)
 
 
-async def test_the_guides_examples_are_true(social: Social, http: httpx.AsyncClient, bob: Actor) -> None:
+async def test_the_guides_examples_return_what_it_shows(social: Social, http: httpx.AsyncClient, bob: Actor) -> None:
     examples = EXAMPLE.findall(GUIDE.read_text())
     assert len(examples) == GUIDE.read_text().count("```http") > 3
     last = ""

@@ -30,7 +30,7 @@ async def everything(social: Social, actor: Actor, limit: int = 20) -> list[str]
 
 
 async def stuff(social: Social, names: list[str], each: int, dice: random.Random) -> list[str]:
-    """Posts written without the verbs, as many as a test wants; all ids, newest first."""
+    """Write posts directly, without the commands. Returns all ids, newest first."""
     made: list[tuple[int, str]] = []
     commands: list[tuple[Any, ...]] = []
     for name in names:
@@ -53,7 +53,7 @@ async def follow_all(social: Social, me: Actor, names: list[str]) -> None:
         await social.valkey.call("ZADD", k.USER_FOLLOWING_RECENT(me.name), *(p for n in some for p in (now, n)))
 
 
-async def test_it_holds_the_posts_of_those_followed_newest_first(
+async def test_a_home_feed_has_the_posts_of_followed_users_newest_first(
     social: Social, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
     cat, dan = await social.person("cat"), await social.person("dan")
@@ -77,7 +77,7 @@ async def test_it_holds_the_posts_of_those_followed_newest_first(
     )
     mine = k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana")
     for key in mine:
-        await redis_client.expire(key, 60)  # as if nobody had read it for 14 minutes
+        await redis_client.expire(key, 60)  # as after 14 minutes without a read
     await social.home.page(ana, Page())
     assert [await redis_client.ttl(key) > 840 for key in mine] == [True, True], "it lives on from the last read"
 
@@ -105,9 +105,7 @@ async def test_a_post_of_a_process_whose_clock_is_a_little_behind_is_not_missed(
     assert await everything(social, ana) == [post.id]
 
 
-async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_is_lifted(
-    social: Social, ana: Actor, bob: Actor
-) -> None:
+async def test_an_unbanned_post_is_in_the_home_feed_again(social: Social, ana: Actor, bob: Actor) -> None:
     await social.relations.follow(ana, "bob")
     await social.home.page(ana, Page())
     post = await social.post(bob)
@@ -120,7 +118,7 @@ async def test_a_post_that_was_banned_when_the_feed_was_read_is_in_it_once_that_
     assert await everything(social, ana) == [post.id]
 
 
-async def test_many_posts_by_others_in_between_hide_nothing(
+async def test_many_posts_of_other_users_do_not_hide_any(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home_module, "MAX_MERGED", 20)
@@ -137,7 +135,7 @@ async def test_many_posts_by_others_in_between_hide_nothing(
     assert await everything(social, ana) == mine[::-1]
 
 
-async def test_the_unfollowed_blocked_muted_deleted_and_banned_are_left_out(social: Social, ana: Actor) -> None:
+async def test_unfollowed_blocked_muted_deleted_and_banned_are_left_out(social: Social, ana: Actor) -> None:
     people = [await social.person(f"p{i}") for i in range(6)]
     posts = []
     for who in people:
@@ -157,8 +155,8 @@ async def test_the_unfollowed_blocked_muted_deleted_and_banned_are_left_out(soci
     assert await everything(social, ana) == [posts[i].id for i in (5, 4, 2, 0)]
 
 
-async def test_someone_followed_with_an_old_date_is_in_it(social: Social, ana: Actor, bob: Actor) -> None:
-    """As many are followed as when it was built, and the latest is the same: it is built anew all the same."""
+async def test_a_user_followed_with_an_old_date_is_in_the_home_feed(social: Social, ana: Actor, bob: Actor) -> None:
+    """It is rebuilt although the number of followed users and the latest follow are unchanged."""
     old = await social.post(bob)
     for name in ("cat", "dan"):
         social.clock.advance(seconds=60)
@@ -203,7 +201,7 @@ async def test_no_duplicates_or_gaps_while_others_post_between_pages(social: Soc
     assert seen == made
 
 
-async def test_it_is_complete_beyond_what_is_kept_and_after_a_month_away(
+async def test_a_home_feed_is_complete_beyond_the_stored_part_and_after_a_month(
     social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home_module, "DEPTH", 50)
@@ -245,7 +243,9 @@ async def test_round_trips_warm_and_when_built(social: Social, ana: Actor, bob: 
     assert await trips(social.feeds.explore(ana, Page())) <= 2
 
 
-async def test_a_push_touches_only_feeds_that_exist(social: Social, ana: Actor, bob: Actor, redis_client: Any) -> None:
+async def test_the_fanout_writes_only_to_existing_feeds(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
     cat = await social.person("cat")
     for who in (ana, cat):
         await social.relations.follow(who, "bob")
@@ -319,7 +319,7 @@ async def test_a_deleted_post_is_in_no_feed_any_more(social: Social, ana: Actor,
     assert await redis_client.exists(k.TMP_HOME("ana"), k.FEEDS_DROP()) == 0
 
 
-async def test_following_five_thousand_people_is_answered_in_bounded_steps(
+async def test_a_feed_of_five_thousand_users_is_built_in_bounded_steps(
     social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dice, now = random.Random(9), social.clock.now_ms()

@@ -1,4 +1,4 @@
-"""What happens when nobody waits: ranking, copies of profiles, leaving."""
+"""Background jobs: ranking, copies of profiles, deletion."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def engaged(social: Social, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("passed", [0.5 * HOUR, HOUR, 13 * 24 * HOUR, 15 * 24 * HOUR])
-async def test_scores_fade_by_themselves(social: Social, redis_client: Any, true: Any, passed: float) -> None:
+async def test_scores_decay_with_time(social: Social, redis_client: Any, true: Any, passed: float) -> None:
     await engaged(social, 40)
     social.clock.advance(seconds=passed)
     await social.jobs.rescore()
@@ -55,7 +55,7 @@ async def test_scores_fade_by_themselves(social: Social, redis_client: Any, true
         assert len(facts["hashtag_posts"]) == 4, "the list by time keeps them"
 
 
-async def test_every_score_is_within_two_per_cent_at_every_moment(social: Social, true: Any) -> None:
+async def test_every_score_is_always_within_two_per_cent(social: Social, true: Any) -> None:
     await engaged(social, 8)
     for _ in range(20):
         social.clock.advance(seconds=10)  # slower than the timer
@@ -63,7 +63,7 @@ async def test_every_score_is_within_two_per_cent_at_every_moment(social: Social
         await true()
 
 
-async def test_rescoring_goes_in_batches_and_only_where_it_is_due(
+async def test_only_due_posts_are_rescored_in_batches(
     social: Social, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
     monkeypatch.setattr(jobs_module, "RESCORE_BATCH", 7)
@@ -103,7 +103,7 @@ async def test_a_changed_profile_reaches_every_post(
         assert seen == ["Anna", "", "model"]
 
 
-async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wins(
+async def test_an_interrupted_job_continues_and_a_newer_change_wins(
     social: Social, ana: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs_module, "RESTYLE_BATCH", 5)
@@ -123,7 +123,7 @@ async def test_a_job_that_was_stopped_goes_on_where_it_was_and_a_newer_change_wi
     assert {await redis_client.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
 
 
-async def test_who_leaves_leaves_nothing_behind(social: Social, true: Any) -> None:
+async def test_deleting_an_account_leaves_no_data(social: Social, true: Any) -> None:
     await bystanders(social)
     before = await true()
     me = await busy_life(social, "zoe")
@@ -137,7 +137,7 @@ async def test_who_leaves_leaves_nothing_behind(social: Social, true: Any) -> No
     assert await social.accounts.register(Registration(username="zoe", password="another one")), "the name is free"
 
 
-async def test_leaving_goes_on_after_its_process_died(
+async def test_a_deletion_continues_after_its_process_died(
     social: Social, true: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bystanders(social)
@@ -157,7 +157,7 @@ async def test_leaving_goes_on_after_its_process_died(
     assert after == before
 
 
-async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
+async def test_deletion_and_suspension_revoke_tokens_in_the_same_step(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dies(name: str) -> None:
@@ -170,7 +170,7 @@ async def test_who_leaves_or_is_suspended_is_cut_off_in_the_same_step(
     assert None not in await redis_client.zmscore(TOKEN_CUTOFFS(), ["ana", "bob"])
 
 
-async def test_a_sweep_that_comes_late_leaves_the_names_next_owner_alone(
+async def test_a_late_deletion_step_does_not_touch_the_next_owner_of_the_name(
     social: Social, ana: Actor, bob: Actor, true: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await social.relations.follow(ana, "bob")
@@ -191,7 +191,7 @@ async def test_a_sweep_that_comes_late_leaves_the_names_next_owner_alone(
     assert facts["user_following"] == {("ana",): {"bob"}}
 
 
-async def test_a_large_account_is_left_to_the_worker(
+async def test_a_worker_deletes_a_large_account(
     social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
     await bystanders(social)
@@ -206,7 +206,7 @@ async def test_a_large_account_is_left_to_the_worker(
     assert not (await true())["users_leaving"]
 
 
-async def test_who_has_only_a_token_can_leave_too(
+async def test_a_user_without_a_profile_can_be_deleted(
     social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
 ) -> None:
     post = await social.post(ana, "#tea")

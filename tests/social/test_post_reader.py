@@ -1,4 +1,4 @@
-"""What a process has at hand is never older than what a reader may know: pages are compared with plain reads."""
+"""Cached posts are never older than what a reader may know: pages are compared with plain reads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_another_process_shows_every_change_at_the_next_read(
             assert {item.post.id for item in shown} == set(await redis_client.zrange("explore:feed", 0, -1))
 
 
-async def test_whoever_looks_next_sees_own_flags_not_the_last_readers(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_every_reader_sees_their_own_flags(social: Social, ana: Actor, bob: Actor) -> None:
     post = await social.post(ana)
     await social.engagements.like(bob, post.id)
     await social.engagements.bookmark(ana, post.id)
@@ -95,12 +95,12 @@ async def test_whoever_looks_next_sees_own_flags_not_the_last_readers(social: So
         assert await flags(None) == (False, False)
 
 
-async def test_a_page_takes_two_round_trips_at_hand_or_not(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_a_page_takes_two_round_trips_cached_or_not(social: Social, ana: Actor, bob: Actor) -> None:
     posts = [await social.post(bob if i % 2 else ana) for i in range(25)]
     more = 1 if social.valkey.clustered else 0  # from the posts to their authors, always
-    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # nothing is at hand
-    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # all is
-    assert await trips(social.feeds.explore(None, Page())) == 1 + 2 * more  # and nobody has flags
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # nothing is cached
+    assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # everything is cached
+    assert await trips(social.feeds.explore(None, Page())) == 1 + 2 * more  # anonymous readers have no flags
     await social.engagements.like(ana, posts[-1].id)
     await social.relations.follow(ana, "bob")
     assert await trips(social.feeds.explore(ana, Page())) == 2 + more  # one post and two cards are not
@@ -119,7 +119,7 @@ async def test_many_posts_are_read_in_short_steps(social: Social, ana: Actor, mo
     assert steps == (6 if social.valkey.clustered else 3)
 
 
-async def test_the_best_posts_of_a_tag_are_as_many_as_asked_for_although_better_ones_are_hidden(
+async def test_top_posts_of_a_tag_are_complete_although_some_are_hidden(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "SPARE_POSTS", 2)
@@ -136,7 +136,7 @@ async def test_the_best_posts_of_a_tag_are_as_many_as_asked_for_although_better_
             assert set(shown) <= seen
 
 
-async def test_an_offset_passes_over_what_the_reader_sees_in_every_list(
+async def test_an_offset_counts_visible_items_in_every_list(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "SKIP_STEP", 7)

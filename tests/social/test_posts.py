@@ -37,9 +37,7 @@ async def test_a_post_is_the_documented_hash_and_in_every_feed(
     await true()
 
 
-async def test_upper_and_lower_case_and_composed_letters_are_one_tag(
-    social: Social, ana: Actor, redis_client: Any
-) -> None:
+async def test_case_and_unicode_composition_do_not_change_a_tag(social: Social, ana: Actor, redis_client: Any) -> None:
     for text in ("#Été", "#été", "#E\u0301te\u0301", "#ÉTÉ"):
         await social.post(ana, text)
     assert await redis_client.zcard(k.HASHTAG_POSTS("été")) == 4
@@ -47,7 +45,7 @@ async def test_upper_and_lower_case_and_composed_letters_are_one_tag(
     assert post.hashtags == ["नमस्ते", "привет_мир", "2026"]
 
 
-async def test_one_who_has_no_profile_cannot_post_comment_or_follow(social: Social, ana: Actor, true: Any) -> None:
+async def test_posting_commenting_and_following_need_a_profile(social: Social, ana: Actor, true: Any) -> None:
     no_profile = Actor("missing", "user")
     post = await social.post(ana)
     with pytest.raises(NoProfile):
@@ -60,7 +58,7 @@ async def test_one_who_has_no_profile_cannot_post_comment_or_follow(social: Soci
     await true()
 
 
-async def test_a_profile_that_another_service_wrote_will_do(social: Social, redis_client: Any, true: Any) -> None:
+async def test_a_profile_of_another_service_is_accepted(social: Social, redis_client: Any, true: Any) -> None:
     """As the document has it, without what Plaza adds."""
     profile = {"username": "old", "role": "model", "postCount": 0, "followerCount": 0, "followingCount": 0}
     await redis_client.hset(k.USER("old"), mapping=profile | {"created_at": 5, "display_name": "Old"})
@@ -74,7 +72,7 @@ async def test_a_profile_that_another_service_wrote_will_do(social: Social, redi
     await true()
 
 
-async def test_an_operation_run_twice_makes_one_post_and_one_comment(social: Social, ana: Actor, true: Any) -> None:
+async def test_an_operation_run_twice_creates_one_post_and_one_comment(social: Social, ana: Actor, true: Any) -> None:
     posts = [await social.posts.create(ana, NewPost("once"), "ab" * 16) for _ in range(2)]
     assert posts[0] == posts[1]
     comments = []
@@ -86,7 +84,7 @@ async def test_an_operation_run_twice_makes_one_post_and_one_comment(social: Soc
     assert len(facts["post"]) == len(facts["comment"]) == 1
 
 
-async def test_liking_twice_counts_once_and_taking_back_counts_back(
+async def test_liking_twice_counts_once_and_unliking_removes_it(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     post = await social.post(ana, "#tea")
@@ -163,7 +161,9 @@ async def test_editing_keeps_history_and_moves_tags(
     await true()
 
 
-async def test_a_deleted_post_is_nowhere(social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any) -> None:
+async def test_a_deleted_post_is_in_no_key(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+) -> None:
     before = (await true()).items()
     post = await social.post(ana, "#tea")
     await social.engagements.like(bob, post.id)
@@ -181,7 +181,7 @@ async def test_a_deleted_post_is_nowhere(social: Social, ana: Actor, bob: Actor,
     assert (await true()).items() == before
 
 
-async def test_a_post_that_many_took_part_in_is_deleted_in_steps(social: Social, ana: Actor, true: Any) -> None:
+async def test_a_post_with_many_likes_is_deleted_in_steps(social: Social, ana: Actor, true: Any) -> None:
     post = await social.post(ana)
     fans = [await social.person(f"fan{i}") for i in range(130)]
     before = await true()
@@ -197,7 +197,7 @@ async def test_a_post_that_many_took_part_in_is_deleted_in_steps(social: Social,
     assert after["user"] == before["user"] | {("ana",): before["user"][("ana",)] | {"postCount": "0"}}
 
 
-async def test_a_banned_post_leaves_every_list_and_comes_back(
+async def test_a_banned_post_leaves_every_list_until_unbanned(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
 ) -> None:
     model = await social.person("mia", "model")
@@ -271,7 +271,7 @@ async def test_bad_content_is_refused_with_its_field(social: Social, ana: Actor,
     assert (await social.post(ana, seen)).content == seen
 
 
-async def test_thirty_tags_are_taken_and_one_more_is_refused(social: Social, ana: Actor, true: Any) -> None:
+async def test_thirty_tags_are_accepted_and_one_more_is_refused(social: Social, ana: Actor, true: Any) -> None:
     thirty = " ".join(f"#t{i}" for i in range(30))
     assert len((await social.post(ana, thirty)).hashtags) == 30
     with pytest.raises(Invalid):
@@ -281,7 +281,7 @@ async def test_thirty_tags_are_taken_and_one_more_is_refused(social: Social, ana
     await true()
 
 
-async def test_a_thousand_things_at_once_leave_every_counter_true(social: Social, true: Any) -> None:
+async def test_a_thousand_concurrent_writes_leave_every_counter_right(social: Social, true: Any) -> None:
     """Likes, bookmarks, follows, comments and deletes by many on few posts."""
     dice = random.Random(7)
     people = [await social.person(f"p{i}", "model" if i % 3 == 0 else "user") for i in range(12)]

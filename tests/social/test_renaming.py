@@ -50,7 +50,7 @@ def lasting(facts: Facts) -> Facts:
 
 
 async def eventful(social: Social) -> Actor:
-    """Somebody who has done everything, also as an admin, and the odd things too."""
+    """A user who has used every feature, also as an admin, and in unusual ways."""
     await bystanders(social)
     zoe = await busy_life(social, "zoe")
     mine = await social.post(zoe, "#own")
@@ -58,7 +58,7 @@ async def eventful(social: Social) -> Actor:
         await act(zoe, mine.id)
     await social.comments.create(zoe, mine.id, NewComment("my own"))
     await social.relations.mute(zoe, "o4")
-    await social.relations.block(zoe, "o4")  # one whom zoe has muted and then blocked
+    await social.relations.block(zoe, "o4")  # muted before
     theirs = await social.post(Actor("o5", "model"), "#tea")
     await social.engagements.bookmark(zoe, theirs.id)
     await social.posts.ban(Actor("zoe", "admin"), theirs.id, on=True)
@@ -68,9 +68,7 @@ async def eventful(social: Social) -> Actor:
     return zoe
 
 
-async def test_a_renamed_person_has_everything_under_the_new_name_and_nothing_under_the_old(
-    social: Social, true: Any, http: httpx.AsyncClient
-) -> None:
+async def test_a_renaming_moves_everything_to_the_new_name(social: Social, true: Any, http: httpx.AsyncClient) -> None:
     zoe = await eventful(social)
     before, token = await true(), social.token(zoe)
     assert await renaming(social).rename("zoe", "zara") > 0
@@ -102,7 +100,7 @@ async def small_life(social: Social) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_killed_at_any_step_and_taken_up_again_it_ends_the_same(
+async def test_a_renaming_killed_at_any_step_continues_to_the_same_result(
     social: Social, true: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """The same life goes through many names, killed one step later each time, before or after the step."""
@@ -131,7 +129,7 @@ async def broken_off(work: Awaitable[Any]) -> bool:
     return False
 
 
-async def test_both_names_are_reserved_meanwhile(
+async def test_both_names_are_reserved_during_a_renaming(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await social.post(ana)
@@ -154,13 +152,13 @@ async def test_both_names_are_reserved_meanwhile(
     assert (await social.users.get(None, "anna")).display_name == "Ana"
 
 
-async def test_a_name_that_is_taken_wrong_or_nobodys_changes_nothing(
+async def test_a_taken_invalid_or_unknown_name_changes_nothing(
     social: Social, ana: Actor, bob: Actor, true: Any
 ) -> None:
     before = lasting(await true())
     for old, new, refused in (
         ("ana", "bob", UsernameTaken),
-        ("missing", "somebody", NotFound),
+        ("missing", "other", NotFound),
         ("ana", "ana", Invalid),
         ("ana", "me", Invalid),
         ("ana", "a:b", Invalid),
@@ -171,8 +169,8 @@ async def test_a_name_that_is_taken_wrong_or_nobodys_changes_nothing(
     assert (await social.relations.follow(ana, "bob")).changed, "ana is as free as before"
 
 
-async def test_what_others_do_to_the_old_name_meanwhile_is_not_lost(social: Social, true: Any) -> None:
-    """A crowd follows, likes and comments all the way through; whoever was told yes is found at the new name."""
+async def test_writes_to_the_old_name_during_a_renaming_are_not_lost(social: Social, true: Any) -> None:
+    """Users follow, like and comment during the renaming; every acknowledged write is found at the new name."""
     zoe = await social.person("zoe")
     post = await social.post(zoe, "#own")
     fans = [await social.person(f"fan{i}") for i in range(60)]
@@ -193,7 +191,7 @@ async def test_what_others_do_to_the_old_name_meanwhile_is_not_lost(social: Soci
     assert facts["post_likes"][(post.id,)] == {fan.name for fan in fans}
 
 
-async def test_a_comment_is_gone_everywhere_although_its_author_was_renamed_while_somebody_deleted_it(
+async def test_a_comment_deleted_during_the_renaming_of_its_author_is_gone(
     social: Social, true: Any, ana: Actor
 ) -> None:
     post = await social.post(ana, "#own")
@@ -206,7 +204,7 @@ async def test_a_comment_is_gone_everywhere_although_its_author_was_renamed_whil
     assert not facts["user_comments"]
 
 
-async def test_what_is_said_of_either_name_meanwhile_leaves_one_truth(
+async def test_concurrent_writes_to_both_names_leave_consistent_data(
     social: Social, true: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old profile has the last word; posts follow it although they have copied later versions of the new one."""

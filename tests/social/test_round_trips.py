@@ -49,7 +49,7 @@ async def test_a_page_takes_two_on_one_server(social: Social, ana: Actor, bob: A
     assert len((await social.feeds.explore(ana, Page())).items) == 20
 
 
-async def test_who_is_blocked_by_many_is_still_hidden(
+async def test_a_user_blocked_by_many_is_still_hidden(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(posts_module, "MAX_CHECKED_BLOCKS", 3)

@@ -22,7 +22,7 @@ USER_FIELDS = {
 }  # fmt: skip
 
 
-async def test_a_post_from_first_to_last(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
+async def test_the_routes_of_a_post(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
     hers, his, root = social.token(ana), social.token(bob), social.token(ADMIN)
     made = await http.post("/posts", json={"content": "Good #Tea", "hashtags": ["#Cake"]}, headers=hers)
     post = made.json()
@@ -53,7 +53,7 @@ async def test_a_post_from_first_to_last(social: Social, http: httpx.AsyncClient
     assert (await http.get(at)).status_code == 404
 
 
-async def test_feeds_have_items_with_cards_or_without(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
+async def test_feed_items_have_users_unless_left_out(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
     mia = await social.person("mia", "model")
     await social.relations.follow(ana, "mia")
     post = await social.post(mia, "#tea")
@@ -83,7 +83,7 @@ async def test_feeds_have_items_with_cards_or_without(social: Social, http: http
     assert [user["id"] for user in newest["users"]] == ["mia"]
 
 
-async def test_people_over_http(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
+async def test_the_routes_of_users(social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor) -> None:
     hers, root = social.token(ana), social.token(ADMIN)
     followed = await http.post("/users/bob/follow", headers=hers)
     assert followed.json() == {"id": "bob", "username": "bob", "kind": "follow", "on": True, "changed": True}
@@ -148,7 +148,7 @@ REFUSED: list[tuple[str, str, Any, int]] = [
 ]
 
 
-async def test_what_is_refused_changes_nothing(
+async def test_refused_requests_change_nothing(
     social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, true: Any
 ) -> None:
     before = await true()
@@ -166,7 +166,7 @@ OPEN = (
 )  # fmt: skip
 
 
-async def test_who_says_not_who_they_are_is_401_but_where_all_may_read(
+async def test_anonymous_requests_are_401_except_public_reads(
     social: Social, http: httpx.AsyncClient, ana: Actor
 ) -> None:
     post = await social.post(ana)
@@ -181,7 +181,7 @@ async def test_who_says_not_who_they_are_is_401_but_where_all_may_read(
     assert (await http.get("/users/me")).status_code == 401
 
 
-async def test_the_api_key_is_nobody_and_leaves_no_traces(
+async def test_the_api_key_has_no_user_and_stores_nothing(
     social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
 ) -> None:
     post = await social.post(ana)
@@ -202,7 +202,7 @@ async def test_the_api_key_is_nobody_and_leaves_no_traces(
     assert await true() == before
 
 
-async def test_a_keyed_request_makes_one_post_a_day(
+async def test_an_idempotency_key_creates_one_post_a_day(
     social: Social, http: httpx.AsyncClient, ana: Actor, redis_client: Any, true: Any
 ) -> None:
     headers = social.token(ana) | {"idempotency-key": "one"}

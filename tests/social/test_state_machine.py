@@ -275,7 +275,7 @@ def seen(facts: Facts) -> Model:
     )  # fmt: skip
 
 
-def test_the_keys_are_those_of_a_plain_model(place: Server | Cluster) -> None:
+def test_the_keys_equal_those_of_a_simple_model(place: Server | Cluster) -> None:
     """On one server, then on a cluster."""
 
     class Here(Machine):

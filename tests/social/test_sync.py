@@ -52,7 +52,7 @@ async def send(http: httpx.AsyncClient, social: Social, records: list[dict[str, 
     return said
 
 
-async def test_records_keep_their_ids_and_times_and_a_second_sending_changes_nothing(
+async def test_records_keep_ids_and_times_and_a_second_sync_changes_nothing(
     social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
 ) -> None:
     assert await send(http, social, RECORDS) == ["created"] * len(RECORDS)
@@ -68,7 +68,7 @@ async def test_records_keep_their_ids_and_times_and_a_second_sending_changes_not
     assert await true() == facts
 
 
-async def test_a_hash_that_was_taken_over_lets_in_and_is_not_taken_over_again(
+async def test_a_synced_password_hash_works_and_is_synced_once(
     social: Social, http: httpx.AsyncClient, redis_client: Any
 ) -> None:
     record = RECORDS[1]
@@ -79,7 +79,7 @@ async def test_a_hash_that_was_taken_over_lets_in_and_is_not_taken_over_again(
     assert await social.accounts.login(PasswordLogin("mia", "correct horse"))
 
 
-async def test_what_changed_there_changes_here(
+async def test_changes_of_the_other_system_are_synced(
     social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
 ) -> None:
     await send(http, social, RECORDS)
@@ -97,7 +97,7 @@ async def test_what_changed_there_changes_here(
     await true()
 
 
-async def test_a_time_that_is_given_later_counts(
+async def test_a_time_that_is_synced_later_is_stored(
     social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
 ) -> None:
     untimed = [{name: value for name, value in record.items() if name != "created_at"} for record in RECORDS]
@@ -116,7 +116,7 @@ async def test_a_time_that_is_given_later_counts(
     assert await true() == facts
 
 
-async def test_blocks_here_end_follows_from_there_and_nothing_else(
+async def test_blocks_refuse_synced_follows_and_nothing_else(
     social: Social, http: httpx.AsyncClient, true: Any
 ) -> None:
     await send(http, social, RECORDS[:5])
@@ -163,7 +163,7 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
 ]
 
 
-async def test_a_bad_record_is_told_and_keeps_no_other_out(
+async def test_an_invalid_record_is_reported_and_does_not_affect_others(
     social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
 ) -> None:
     before = await true()
@@ -191,7 +191,7 @@ async def test_sync_is_for_the_api_key_and_a_thousand_records(
     assert {result["status"] for result in answer.json()["results"]} == {"created"}
 
 
-async def test_a_post_that_is_still_being_deleted_does_not_come_back_half(
+async def test_a_post_that_is_being_deleted_is_not_synced(
     social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
     monkeypatch.setattr(posts_module, "MAX_DELETE_BATCHES", 0)
@@ -213,7 +213,9 @@ def written(path: Path, lines: list[Any]) -> Path:
     return path
 
 
-async def test_a_file_is_taken_in_and_bad_lines_are_told_by_number(social: Social, tmp_path: Path, true: Any) -> None:
+async def test_a_file_is_imported_and_invalid_lines_are_reported_by_number(
+    social: Social, tmp_path: Path, true: Any
+) -> None:
     bad: list[BadLine] = []
     first = codecs.BOM_UTF8 + json.dumps(RECORDS[0]).encode() + b"\r"  # as some editors would have it
     lines: list[Any] = [first, *RECORDS[1:3], b"{oops", b"", {"type": "king"}, {"type": "user", "username": "a:b"},
@@ -229,7 +231,7 @@ async def test_a_file_is_taken_in_and_bad_lines_are_told_by_number(social: Socia
     assert await true() == facts
 
 
-async def test_a_run_that_was_broken_off_goes_on_where_it_was(
+async def test_an_interrupted_import_continues(
     social: Social, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, true: Any
 ) -> None:
     monkeypatch.setattr(jsonl_import, "MAX_RECORDS", 10)

@@ -102,7 +102,7 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
     await true()
 
 
-async def test_comments_of_hidden_people_are_left_out(social: Social, ana: Actor, bob: Actor) -> None:
+async def test_comments_of_hidden_users_are_left_out(social: Social, ana: Actor, bob: Actor) -> None:
     cat = await social.person("cat")
     post = await social.post(cat)
     await social.comments.create(bob, post.id, NewComment("hi"))
@@ -111,7 +111,7 @@ async def test_comments_of_hidden_people_are_left_out(social: Social, ana: Actor
     assert len((await social.comments.page(cat, post.id, Page())).items) == 1
 
 
-async def test_muting_keeps_someone_out_of_feeds_only(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
+async def test_muting_removes_a_user_from_feeds_only(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
     post = await social.post(bob)
     await social.relations.mute(ana, "bob")
     assert (await social.feeds.explore(ana, Page())).items == []
@@ -124,7 +124,7 @@ async def test_muting_keeps_someone_out_of_feeds_only(social: Social, ana: Actor
     await true()
 
 
-async def test_private_fields_leave_only_to_their_own_person(
+async def test_private_fields_are_returned_only_to_their_user(
     social: Social, http: httpx.AsyncClient, bob: Actor
 ) -> None:
     eve = await social.person("eve", "model", **SECRETS)
@@ -149,7 +149,7 @@ async def test_private_fields_leave_only_to_their_own_person(
             assert "secret-" not in answer.text, path
 
 
-async def test_a_profile_is_changed_by_its_own_person_only(
+async def test_only_its_user_can_change_a_profile(
     social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
     mine = social.token(ana)
@@ -170,14 +170,14 @@ async def test_a_profile_is_changed_by_its_own_person_only(
     assert await redis_client.hgetall(k.USER("ana")) == before
 
 
-async def test_a_name_that_cannot_be_is_422(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
+async def test_an_invalid_username_is_422(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
     for name in ("a:b", "a%7Bb%7D", "x" * 31, "a%2Fb"):
         answer = await http.post(f"/users/{name}/follow", headers=social.token(ana))
         assert (answer.status_code, answer.json()["field"]) == (422, "username")
         assert answer.json()["detail"] == "A username has 1 to 30 of A-Z a-z 0-9 . _ -."
 
 
-async def test_followers_are_paged_latest_first_while_others_come_and_go(social: Social, ana: Actor) -> None:
+async def test_followers_are_paged_latest_first_during_changes(social: Social, ana: Actor) -> None:
     fans = [await social.person(f"fan{i:02}") for i in range(25)]
     for fan in fans[:20]:
         social.clock.advance(seconds=1)
@@ -196,7 +196,7 @@ async def test_followers_are_paged_latest_first_while_others_come_and_go(social:
     assert seen == [fan.name for fan in reversed(fans[:20])]
 
 
-async def test_follows_and_blocks_at_once_leave_both_sides_true(social: Social, true: Any) -> None:
+async def test_concurrent_follows_and_blocks_keep_both_sides_consistent(social: Social, true: Any) -> None:
     people = [await social.person(f"p{i}") for i in range(6)]
 
     async def quarrel(a: Actor, b: Actor) -> None:

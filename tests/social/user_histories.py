@@ -1,4 +1,4 @@
-"""People with a past, for tests of what happens to it when they leave or take another name."""
+"""Users with data in every feature, for tests of deletion and renaming."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.social.conftest import ADMIN, Social
 
 
 async def busy_life(social: Social, name: str) -> Actor:
-    """Somebody who has done everything one can do, among others."""
+    """A user who has used every feature, with other users."""
     await social.accounts.register(Registration(username=name, password="correct horse"))
     me = Actor(name, "user")
     others = [Actor(f"o{i}", "user") for i in range(6)]

@@ -1,8 +1,8 @@
 """Signs users in with an OpenID provider, and links their identity there to an account here.
 
-The start stores a one-time state and gives the browser the same state in a cookie. The callback needs both, so nobody
-can finish a sign-in in another user's browser. An identity is linked by the provider's permanent id, never by its
-e-mail address: who controls an address at a provider does not control the account that uses it here.
+The start stores a one-time state and gives the browser the same state in a cookie. The callback needs both, so an
+attacker cannot finish a sign-in in another user's browser. An identity is linked by the provider's permanent id, never
+by its e-mail address: control of an address at a provider is not control of the account that uses it here.
 """
 
 from __future__ import annotations

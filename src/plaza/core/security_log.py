@@ -1,4 +1,4 @@
-"""The interface of the security log: who did what to whom, when, from where, with which result.
+"""The interface of the security log: actions with their actor, subject, time, address and result.
 
 The HTTP layer records every admin action through it, and services record what matters for the safety of an account.
 `plaza.accounts` stores it in SQL.
