@@ -12,6 +12,7 @@ from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.social import home_fanout
 from plaza.social import keys as k
+from plaza.social.credentials import Credentials
 from plaza.social.model import PostEdit, Profile
 from tests.social.conftest import ADMIN, Social
 
@@ -282,3 +283,30 @@ async def test_a_deleted_post_leaves_home_feeds_before_queued_posts_enter(
     monkeypatch.setattr(social.valkey, "batch", dropped)
     await social.jobs.update_home_feeds()
     assert order == [f"drop {ids[0]}", ids[2], ids[1]]
+
+
+async def test_a_suspension_is_not_in_the_documented_profile(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any
+) -> None:
+    credentials = social.parts[Credentials]
+    assert await credentials.actor("ana") is not None
+    suspended = await social.users.suspend(ADMIN, "ana", on=True)
+    assert suspended.suspended_at == social.clock.now_ms()
+    assert {"suspended_at", "suspended_by"}.isdisjoint(await redis_client.hgetall(k.USER("ana")))
+    assert await credentials.actor("ana") is None
+    assert (await social.users.suspend(ADMIN, "ana", on=False)).suspended_at is None
+    assert await credentials.actor("ana") is not None
+
+
+async def test_a_suspension_of_an_earlier_release_stays_and_is_moved_by_a_repair(
+    social: Social, ana: Actor, redis_client: Any
+) -> None:
+    await redis_client.hset(k.USER("ana"), mapping={"suspended_at": 5, "suspended_by": "root"})
+    credentials = social.parts[Credentials]
+    assert await credentials.actor("ana") is None
+    await social.functions.run("social_repair_user", [k.USER("ana")], social.clock.now_ms(), "ana")
+    assert await redis_client.hget(k.AUTH_USER("ana"), "suspended_at") == "5"
+    assert not await redis_client.hexists(k.USER("ana"), "suspended_by")
+    assert await credentials.actor("ana") is None
+    await social.users.suspend(ADMIN, "ana", on=False)
+    assert await credentials.actor("ana") is not None

@@ -28,7 +28,7 @@ from plaza.live.service import LiveService
 from plaza.shop.views import Views
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
-from plaza.social.keys import EXPLORE_FEED, USER
+from plaza.social.keys import AUTH_USER, EXPLORE_FEED, USER
 from plaza.social.model import NewComment, NewPost
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
@@ -87,7 +87,9 @@ class DemoSimulation:
 
     async def _choose_user(self) -> DemoUser | None:
         user = self._choose(self._users, 1.3)
-        role, suspended = await self._valkey.call("HMGET", USER(user.username), "role", "suspended_at")
+        role, suspended = await self._valkey.batch(
+            [("HGET", USER(user.username), "role"), ("HGET", AUTH_USER(user.username), "suspended_at")]
+        )
         return None if role is None or suspended is not None else user
 
     async def _try(self, act: Callable[[DemoUser, Actor], Awaitable[object]], user: DemoUser) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plaza.core.auth import Actor
@@ -132,15 +132,19 @@ class Credentials:
         if cached is not None:
             return cached
 
-        def keep(row: list[str | None]) -> Actor | None:
-            role, suspended, name, created = row
-            if suspended is not None or (role is None and name is None and created is None):
-                return None
-            actor = Actor(username, role if role in ROLES else "user")  # another service may have written the profile
-            self._actors.put(key, actor)
-            return actor
+        def store(row: list[str | None]) -> None:
+            actor = _actor(username, row)
+            if actor is not None:
+                self._actors.put(key, actor)
 
-        actor: Actor | None = await self._valkey.tracked(
-            "HMGET", key, "role", "suspended_at", "username", "created_at", store=keep
-        )
-        return actor
+        # A suspension changes the profile too, so that the cached actor is invalidated.
+        (row,) = await self._functions.query_with_batch("social_actor", [key, AUTH_USER(username)], (), [], store=store)
+        return _actor(username, row)
+
+
+def _actor(username: str, row: Sequence[str | None]) -> Actor | None:
+    """Return the user of a reply of `social_actor`; None if suspended or unknown."""
+    role, suspended, name, created = row
+    if suspended is not None or (role is None and name is None and created is None):
+        return None
+    return Actor(username, role if role in ROLES else "user")  # another service may have written the profile

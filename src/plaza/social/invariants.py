@@ -257,8 +257,8 @@ def _is_registered(score: float | None, created_at: str | None, *, listed: bool)
 
 
 def _no_password(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
-    found = [name for name in ("password", "password_hash") if name in entry.value]
-    return f"holds a {found[0]}" if found else None
+    found = [name for name in ("password", "password_hash", "suspended_at", "suspended_by") if name in entry.value]
+    return f"holds {found[0]}, which belongs to `{k.AUTH_USER(entry.parts[0])}`" if found else None
 
 
 def _nothing(entry: Entry) -> Sequence[Command]:

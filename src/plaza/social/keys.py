@@ -69,13 +69,6 @@ USER = Key(
         ),
         HashField("password", "Plaza never writes it; if another service does, no route returns it", read=NO_ACCESS),
         HashField("password_hash", "Plaza never writes it here: it is in `auth:<username>`", read=NO_ACCESS),
-        HashField(
-            "suspended_at",
-            f"time of the suspension, {MS}; absent if not suspended",
-            read=SELF,
-            value_regex="<ms>",
-        ),
-        HashField("suspended_by", "the admin who suspended it", read=SELF),
         HashField("version", "number of changes of the fields that posts copy", read=SELF, value_regex="<count>"),
     ),
     invariants=(Formula("no field holds a password"),),
@@ -335,9 +328,10 @@ AUTH_USER = Key(
     "hash",
     "A user's credentials. No route or proxy reads them.",
     contains="`password_hash` → argon2 or bcrypt; family of refresh tokens → `sha256 of the current one|expiry in ms`; "
-    "`registered` → hashes of the `Idempotency-Key` and the profile of the registration, and its time",
+    "`registered` → hashes of the `Idempotency-Key` and the profile of the registration, and its time; "
+    "`suspended_at`, `suspended_by` → when and by which admin the account was suspended",
     owner="username",
-    element_regex="password_hash|synced_hash|registered|family:.+",
+    element_regex="password_hash|synced_hash|registered|suspended_at|suspended_by|family:.+",
     invariants=(RequiresKey("user:<username>"),),
     repair="auth <username>",
 )

@@ -360,8 +360,6 @@ def user_from_hash(fields: Mapping[str, str], name: str, *, private: bool = Fals
     if private:
         for field in PRIVATE_FIELDS:
             setattr(user, field, fields.get(field))
-        suspended = fields.get("suspended_at")
-        user.suspended_at = parse_int(suspended) if suspended else None
     return user
 
 

@@ -32,6 +32,8 @@ from plaza.social.personal_data import MOVED_LISTS, SocialPersonalData
 
 # Keys read at once when searching for an admin's name in bans and suspensions.
 SCAN_COUNT = 1_000
+# Refresh tokens are not among them: they end.
+KEPT_CREDENTIALS = ("password_hash", "synced_hash", "suspended_at", "suspended_by")
 # How long a command waits for another renaming to end.
 WAIT_SECONDS = 30
 
@@ -134,11 +136,11 @@ class AccountRenaming:
         """Copy the last state of the old profile and the password to the new username."""
         keys = [k.USER_RENAMING(names.old), k.USER(names.old), k.AUTH_USER(names.old)]
         profile, credentials = map(pairs_to_dict, await self.functions.run("social_rename_close", keys))
-        hashes = {name: credentials[name] for name in ("password_hash", "synced_hash") if name in credentials}
+        kept = {name: credentials[name] for name in KEPT_CREDENTIALS if name in credentials}
         await self.functions.run(
             "social_rename_open_account",
             [*_profile_keys(names.new), k.AUTH_USER(names.new)],
-            names.new, len(hashes), *_flatten(hashes), *_flatten(profile),
+            names.new, len(kept), *_flatten(kept), *_flatten(profile),
         )  # fmt: skip
 
     async def _end(self, old: str) -> bool:
@@ -153,7 +155,7 @@ class AccountRenaming:
 
     async def _rename_moderator(self, names: Rename) -> None:
         """Rename the admin in bans and suspensions. No index leads there, so all posts and users are scanned."""
-        for key, field in ((k.POST, "banned_by"), (k.USER, "suspended_by")):
+        for key, field in ((k.POST, "banned_by"), (k.AUTH_USER, "suspended_by")):
             async for hashes in self._scan(key("*")):
                 signed = await self.valkey.batch([("HGET", name, field) for name in hashes])
                 for name in (name for name, by in zip(hashes, signed, strict=True) if by == names.old):

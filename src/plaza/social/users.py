@@ -134,9 +134,9 @@ class Users:
         reply = await self.functions.run("social_suspend", [USER(name), AUTH_USER(name)], name, by, at)
         if on:
             await self.auth.revoke_tokens(name)
-        fields = pairs_to_dict(reply)
-        user = user_from_hash(fields, name)
-        user.suspended_at = parse_int(fields["suspended_at"]) if "suspended_at" in fields else None
+        profile, since = reply
+        user = user_from_hash(pairs_to_dict(profile), name)
+        user.suspended_at = parse_int(since, None)
         return user
 
     async def newest(self, viewer: Actor, role: Role, page: Page) -> PageResult[User]:

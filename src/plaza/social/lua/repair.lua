@@ -13,6 +13,11 @@ command('repair_user', function(keys, args)
       'followerCount', redis.call('SCARD', key.user_followers(name)),
       'followingCount', redis.call('SCARD', key.user_following(name)))
     redis.call('HDEL', user, 'password', 'password_hash')
+    for _, field in ipairs({'suspended_at', 'suspended_by'}) do -- where earlier releases stored it
+      local value = redis.call('HGET', user, field)
+      if value then redis.call('HSETNX', key.auth_user(name), field, value) end
+      redis.call('HDEL', user, field)
+    end
   end
   project('registries', name)
 end)

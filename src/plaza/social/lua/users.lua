@@ -118,6 +118,18 @@ command('register', function(keys, args)
   return redis.call('HGETALL', user)
 end)
 
+-- A suspension is stored with the credentials: services that follow the document would show it in the profile, where
+-- earlier releases stored it.
+local function is_suspended(user, auth)
+  return redis.call('HGET', auth, 'suspended_at') or redis.call('HGET', user, 'suspended_at')
+end
+
+-- actor: read what decides who a user is.   KEYS user, auth   Reply {role, suspended_at, username, created_at}
+query('actor', function(keys)
+  local role, name, created = unpack(redis.call('HMGET', keys[1], 'role', 'username', 'created_at'))
+  return {role, is_suspended(keys[1], keys[2]), name, created}
+end)
+
 -- sign_in: start a family of refresh tokens after the password was checked.
 -- KEYS user, auth   ARGV now, the hash that was checked, a new hash ('' to keep it), family, token, max families
 -- Reply the profile, or nothing if the password was changed meanwhile
@@ -125,7 +137,7 @@ command('sign_in', function(keys, args)
   local user, auth = keys[1], keys[2]
   local at, compared, renewed, family, token, most = now(args[1]), args[2], args[3], args[4], args[5], tonumber(args[6])
   if redis.call('HGET', auth, 'password_hash') ~= compared or not exists(user) then return nil end
-  if redis.call('HGET', user, 'suspended_at') then fail('suspended', 'This account is suspended.') end
+  if is_suspended(user, auth) then fail('suspended', 'This account is suspended.') end
   drop_expired_families(auth, at, most - 1)
   redis.call('HSET', auth, family, token)
   if renewed ~= '' then redis.call('HSET', auth, 'password_hash', renewed) end
@@ -143,7 +155,7 @@ command('refresh', function(keys, args)
     redis.call('HDEL', auth, family)
     return nil
   end
-  if redis.call('HGET', user, 'suspended_at') then fail('suspended', 'This account is suspended.') end
+  if is_suspended(user, auth) then fail('suspended', 'This account is suspended.') end
   redis.call('HSET', auth, family, args[4])
   return redis.call('HGETALL', user)
 end)
@@ -256,18 +268,25 @@ command('change_role', function(keys, args)
 end)
 
 -- suspend: suspend an account and revoke its tokens, or end a suspension.
--- KEYS user, auth   ARGV name, admin ('' ends it), now   Reply the profile
+-- KEYS user, auth   ARGV name, admin ('' ends it), now   Reply {the profile, time of the suspension or ''}
 command('suspend', function(keys, args)
   local user, auth, name, by, at = keys[1], keys[2], args[1], args[2], text(now(args[3]))
   if not exists(user) then fail('no_profile', 'No user has this name.') end
   if by == '' then
-    redis.call('HDEL', user, 'suspended_at', 'suspended_by')
-  elseif not redis.call('HGET', user, 'suspended_at') then
-    redis.call('HSET', user, 'suspended_at', at, 'suspended_by', by)
+    redis.call('HDEL', auth, 'suspended_at', 'suspended_by')
+  elseif not is_suspended(user, auth) then
+    redis.call('HSET', auth, 'suspended_at', at, 'suspended_by', by)
     drop_families(auth)
     project('revocation', name, at)
   end
-  return redis.call('HGETALL', user)
+  local since = is_suspended(user, auth) or ''
+  if by == '' then
+    redis.call('HDEL', user, 'suspended_at', 'suspended_by')
+    since = ''
+  end
+  -- Processes cache who a user is until the profile changes.
+  redis.call('HSET', user, 'username', name)
+  return {redis.call('HGETALL', user), since}
 end)
 
 -- Another service adds members to a documented set and does not know Plaza's index beside it. This completes the index:
