@@ -102,3 +102,12 @@ async def test_a_session_ended_by_plaza_does_not_come_back_by_its_documented_key
     assert (await shop.sessions.visit(token)).new
     assert not await redis_client.exists(SESSION_STATE(token))
     assert not await redis_client.hexists(LOGIN_TOKENS(), token)
+
+
+async def test_a_cart_written_by_another_service_is_merged_at_the_first_login(
+    shop: Shop, create_item: CreateItem, redis_client: Any
+) -> None:
+    item, token = await create_item(), new_token()
+    await redis_client.hset(CART(token), str(item.id), "2")
+    await redis_client.zadd(RECENT_TOKENS(), {token: shop.clock.now_s()})
+    assert await shop.lines(await shop.login("ana", token)) == {item.id: 2}

@@ -173,8 +173,15 @@ class SessionStore:
 
     async def replace(self, token: str, new_token: str, username: str, until: str) -> str:
         """Replace a session at login. Return what the owner of the session's data replied, or an empty string."""
+        reply = await self._replace(token, new_token, username, until)
+        # A token of another service has no session before its first request, but it may have a cart.
+        if reply is None and await self.find(token) is not None:
+            reply = await self._replace(token, new_token, username, until)
+        return reply or ""
+
+    async def _replace(self, token: str, new_token: str, username: str, until: str) -> str | None:
         args = (token, until, new_token, username)
-        reply: str = await self.functions.run(self.command("replace_session"), self.keys(token), *args)
+        reply: str | None = await self.functions.run(self.command("replace_session"), self.keys(token), *args)
         return reply
 
     async def end(self, token: str, seen: str = "") -> bool:

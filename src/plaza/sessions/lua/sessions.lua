@@ -207,12 +207,14 @@ command('open_session', function(keys, args)
 end)
 
 -- replace_session: a login replaces a session. Requests with the old token are served until `until_s`.
--- KEYS session, …   ARGV token, until_s, new token, username   Reply what a hook returned, or ''
+-- KEYS session, …   ARGV token, until_s, new token, username
+-- Reply what a hook returned, or ''; nil if there was no session
 command('replace_session', function(keys, args)
   local session = keys[1]
   local token, until_s, new_token, username = unpack(args)
   local user, since, moved = unpack(redis.call('HMGET', session, 'user', 'since', 'moved'))
-  if not since or moved then return '' end
+  if not since then return nil end
+  if moved then return '' end
   -- A token of another user must not lead to the new session, not even for a few seconds.
   local keeps_data = user == '' or user == username
   redis.call('HSET', session, 'moved', until_s, 'to', keeps_data and new_token or '')
