@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plaza.articles import keys as k
-from plaza.articles.model import score
+from plaza.articles.model import parse_seconds, score
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
 from plaza.core.keyspace import Key
 
@@ -116,21 +116,13 @@ def _check_vote_set(entry: Entry, replies: Sequence[Any], now: int) -> str | Non
     return None if valid else f"has {entry.value:.0f} for {entry.member}, which has no such vote"
 
 
-def _seconds(time: str | None) -> float:
-    """A time as Lua reads it: 0 if it is missing or not a number."""
-    try:
-        return float(time or 0)
-    except ValueError:
-        return 0.0
-
-
 def _author_commands(entry: Entry) -> Sequence[Command]:
     return (("HMGET", k.ARTICLE(entry.ids[0]), "author", "time"),)
 
 
 def _check_author(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     author, time = replies[0]
-    valid = author is None or (author == f"user:{entry.parts[0]}" and _seconds(time) == entry.value)
+    valid = author is None or (author == f"user:{entry.parts[0]}" and parse_seconds(time) == entry.value)
     return None if valid else f"has {entry.member} at {entry.value}, but its author is {author} and its time {time}"
 
 

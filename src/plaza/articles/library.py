@@ -5,6 +5,7 @@ from __future__ import annotations
 from plaza.articles.keys import BUILDER_MS, CATALOGUE, GROUP_SECONDS, LINK_SECONDS, RANKINGS
 from plaza.articles.model import MAX_GROUPS, VOTE_SECONDS
 from plaza.core.functions import Library
+from plaza.core.number_parsing import MAX_TIME_MS
 
 _FILES = ("source_data", "ranking", "votes", "groups", "articles", "group_rankings", "repair")
 
@@ -16,6 +17,7 @@ LIBRARY = Library.read(
     constants={
         "ORDERS": list(RANKINGS),
         "VOTE_SECONDS": VOTE_SECONDS,
+        "MAX_TIME_SECONDS": MAX_TIME_MS / 1000,
         "LINK_SECONDS": LINK_SECONDS,
         "GROUP_SECONDS": GROUP_SECONDS,
         "BUILDER_MS": BUILDER_MS,

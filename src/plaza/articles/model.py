@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from plaza.core.errors import Conflict, Invalid
+from plaza.core.number_parsing import MAX_TIME_MS, parse_float
 from plaza.core.paging import Page, Pagination
 from plaza.core.validation_messages import described_pattern
 
@@ -122,6 +123,12 @@ class ArticlesPage(msgspec.Struct, frozen=True):
 class GroupsPage(msgspec.Struct, frozen=True):
     groups: list[ArticleGroup]
     pagination: Pagination
+
+
+def parse_seconds(time: str | None) -> float:
+    """A time as another service may have written it; 0 if it is missing, not a number or not a date."""
+    seconds = parse_float(time)
+    return seconds if 0 <= seconds <= MAX_TIME_MS / 1000 else 0.0
 
 
 def score(time: float, votes: int) -> float:

@@ -33,6 +33,7 @@ from plaza.articles.model import (
     clean_link,
     clean_title,
     link_digest,
+    parse_seconds,
     score,
 )
 from plaza.core.auth import Actor
@@ -178,7 +179,7 @@ def _required_author(actor: Actor) -> str:
 
 def _article_from_row(id: int, row: list[Any]) -> Article:
     title, link, author, time, votes, groups, vote = row
-    posted, count = float(time), int(votes)
+    posted, count = parse_seconds(time), int(votes)
     names = sorted(groups.split(",")) if groups else []
     return Article(id, title, link, author, posted, count, score(posted, count), names, _VOTES[vote])
 

@@ -102,7 +102,8 @@ end
 command('rename', function(keys, args)
   local article, up, down = unpack(keys)
   local id, old, new = unpack(args)
-  if require_article(article) == 'user:' .. old then redis.call('HSET', article, 'author', 'user:' .. new) end
+  local author, _, votes = require_article(article)
+  if author == 'user:' .. old then redis.call('HSET', article, 'author', 'user:' .. new) end
   local vote = vote_of(up, down, 'user:' .. old)
   if vote ~= 'none' then
     redis.call('SREM', up, 'user:' .. old)
@@ -110,7 +111,7 @@ command('rename', function(keys, args)
     if vote_of(up, down, 'user:' .. new) == 'none' then
       redis.call('SADD', vote == 'up' and up or down, 'user:' .. new)
     else
-      add_votes(id, article, up, down, -VALUES[vote])
+      add_votes(id, article, up, down, votes, -VALUES[vote])
     end
   end
   for _, username in ipairs({old, new}) do
@@ -167,7 +168,7 @@ local function read(viewer, article, in_groups, up, down)
   local fields = redis.call('HMGET', article, 'title', 'link', 'author', 'time', 'votes')
   local title, link, author, time, votes = unpack(fields)
   if not title and redis.call('EXISTS', article) == 0 then return false end
-  local row = {title or '', link or '', author or '', seconds_text(time), votes_of(votes, up, down)}
+  local row = {title or '', link or '', author or '', time or '', votes_of(votes, up, down)}
   row[6] = table.concat(redis.call('SMEMBERS', in_groups), ',')
   row[7] = viewer ~= '' and vote_of(up, down, 'user:' .. viewer) or 'none'
   return row

@@ -13,17 +13,11 @@
 local function member_of(id) return 'article:' .. id end
 
 -- Other services write articles too, so any field can be missing or odd.
--- A time in Unix seconds; nil if it is missing or not a number.
+-- A time in Unix seconds; nil if it is missing, not a number or not a date.
 local function parse_seconds(time)
-  local seconds = tonumber(time)
-  if seconds and seconds == seconds and math.abs(seconds) < 1e15 then return seconds end
+  local seconds = finite(time, -1)
+  if seconds >= 0 and seconds <= MAX_TIME_SECONDS then return seconds end
   return nil
-end
-
--- The same as text; '0' if it is missing or not a number. Formatting costs more than reading, so a plain number stays.
-local function seconds_text(time)
-  if time and time:match('^%d+%.?%d*$') then return time end
-  return text(parse_seconds(time) or 0)
 end
 
 -- The `votes` of an article; the difference of the vote sets if the field is missing or not an integer.
@@ -32,11 +26,13 @@ local function votes_of(votes, up, down)
   return text(redis.call('SCARD', up) - redis.call('SCARD', down))
 end
 
--- Returns the author, which can be '', and the time in seconds, which can be nil.
+-- Returns the author, which can be '', the time in seconds, which can be nil, and `votes` as stored.
 local function require_article(article)
-  if redis.call('EXISTS', article) == 0 then fail('not_found', 'This article does not exist.') end
-  local author, time = unpack(redis.call('HMGET', article, 'author', 'time'))
-  return author or '', parse_seconds(time)
+  local author, time, votes = unpack(redis.call('HMGET', article, 'author', 'time', 'votes'))
+  if not (author or time) and redis.call('EXISTS', article) == 0 then
+    fail('not_found', 'This article does not exist.')
+  end
+  return author or '', parse_seconds(time), votes
 end
 
 -- `username` must be the author; '' is an admin, who may change any article.

@@ -12,18 +12,17 @@ local VALUES = {up = 1, down = -1, none = 0}
 -- Changes `votes` and the scores by a difference. `votes` and `score:` are incremented, not set: another service that
 -- votes with HINCRBY and ZINCRBY at the same time then loses nothing. On a cluster `score:` is on another node and is
 -- set.
-local function add_votes(id, article, up, down, difference)
-  local before = redis.call('HGET', article, 'votes')
-  local votes = votes_of(before, up, down)
-  if votes == before then
+local function add_votes(id, article, up, down, stored, difference)
+  local votes = votes_of(stored, up, down)
+  if votes == stored then
     votes = text(redis.call('HINCRBY', article, 'votes', difference))
   else
     redis.call('HSET', article, 'votes', votes)
   end
-  if CLUSTERED or not redis.call('ZSCORE', key.articles_by_score(), member_of(id)) then
+  local points = VOTE_SECONDS * difference
+  if CLUSTERED or not redis.call('ZADD', key.articles_by_score(), 'XX', 'INCR', points, member_of(id)) then
     project('rankings', id)
   else
-    redis.call('ZINCRBY', key.articles_by_score(), VOTE_SECONDS * difference, member_of(id))
     project('additional_rankings', id)
   end
   return votes
@@ -43,15 +42,17 @@ end
 command('vote', function(keys, args)
   local article, up, down = unpack(keys)
   local id, username, vote, now_seconds, open_seconds = unpack(args)
-  local _, time = require_article(article)
+  local _, time, votes = require_article(article)
   if open_seconds ~= '0' and time and tonumber(now_seconds) >= time + tonumber(open_seconds) then
     fail('voting_closed', 'Voting on this article is closed.')
   end
   local voter = 'user:' .. username
-  local before = vote_of(up, down, voter)
-  local changes = redis.call(vote == 'up' and 'SADD' or 'SREM', up, voter)
-  changes = changes + redis.call(vote == 'down' and 'SADD' or 'SREM', down, voter)
-  if changes == 0 then return {text(time or 0), votes_of(redis.call('HGET', article, 'votes'), up, down)} end
+  local changed_up = redis.call(vote == 'up' and 'SADD' or 'SREM', up, voter) == 1
+  local changed_down = redis.call(vote == 'down' and 'SADD' or 'SREM', down, voter) == 1
+  local posted = text(time or 0)
+  if not (changed_up or changed_down) then return {posted, votes_of(votes, up, down)} end
   project('voter_index', id, username)
-  return {text(time or 0), add_votes(id, article, up, down, VALUES[vote] - VALUES[before])}
+  local was_up, was_down = changed_up ~= (vote == 'up'), changed_down ~= (vote == 'down')
+  local before = was_up and 'up' or was_down and 'down' or 'none' -- a user found in both sets is an upvoter
+  return {posted, add_votes(id, article, up, down, votes, VALUES[vote] - VALUES[before])}
 end)
