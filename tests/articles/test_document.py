@@ -107,7 +107,7 @@ async def documented_keys(redis_client: Any, ids: range) -> dict[str, Any]:
         values[ARTICLE(id)] = await redis_client.hgetall(ARTICLE(id))
         for key in (ARTICLE_UP(id), ARTICLE_DOWN(id)):
             values[key] = await redis_client.smembers(key)
-    for group in ("all", "news", "mixed"):
+    for group in ("all", "news", "Rust", "mixed"):
         values[GROUP(group)] = await redis_client.smembers(GROUP(group))
     return values
 
@@ -116,7 +116,7 @@ async def test_everything_that_the_document_allows_is_shown_and_kept(
     plaza: Plaza, http: httpx.AsyncClient, service: DocumentService, redis_client: Any
 ) -> None:
     for number in range(12):
-        id = await service.post("all", *(["news"] if number % 3 == 0 else []))
+        id = await service.post("all", *(["news", "Rust"] if number % 3 == 0 else []))
         for voter in range(number):
             await service.vote(id, f"user:{9000 + voter}", up=voter % 4 != 0)
     await service.rank_group("news")
@@ -137,12 +137,12 @@ async def test_everything_that_the_document_allows_is_shown_and_kept(
     report = await plaza.get(Audits).run(REPAIR)
     assert report.clean, report.left
     assert await documented_keys(redis_client, ids) == before
-    for group in ("all", "news"):
+    for group in ("all", "news", "Rust"):
         page = (await http.get(f"/groups/{group}/articles?limit=100")).json()["articles"]
         assert {f"article:{article['id']}" for article in page} == before[GROUP(group)]
         assert all(group in article["groups"] for article in page)
     sizes = {group["id"]: group["size"] for group in (await http.get("/groups")).json()["groups"]}
-    assert sizes == {"all": 12, "news": 4}
+    assert sizes == {"all": 12, "news": 4, "Rust": 4}
     assert await documented_keys(redis_client, ids) == before
     assert (await plaza.get(Audits).run()).clean
 

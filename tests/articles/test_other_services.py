@@ -92,6 +92,19 @@ async def test_adding_to_a_group_that_another_service_filled_lists_the_group(
     assert await redis_client.smembers(GROUP("all")) == {"article:62"}
 
 
+async def test_a_group_with_a_name_that_plaza_would_not_create_is_shown(
+    articles: Articles, http: httpx.AsyncClient, redis_client: Any
+) -> None:
+    member = await write_article(redis_client, 61)
+    await redis_client.sadd(GROUP("C++"), member)
+    page = (await http.get("/groups/C%2B%2B/articles")).json()
+    assert [(article["id"], article["groups"]) for article in page["articles"]] == [(61, ["C++"])]
+    assert (await http.get("/groups")).json()["groups"] == [{"id": "C++", "name": "C++", "size": 1}]
+    assert (await http.put("/articles/61/groups/C%2B%2B", headers=ADMIN)).status_code == 422
+    assert (await http.delete("/articles/61/groups/C%2B%2B", headers=ADMIN)).json()["groups"] == []
+    assert await redis_client.exists(GROUP("C++")) == 0
+
+
 async def test_removing_and_adding_again_follow_what_another_service_did(
     articles: Articles, post: Post, ana: Actor, redis_client: Any
 ) -> None:

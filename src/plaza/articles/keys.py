@@ -265,7 +265,7 @@ CATALOGUE = Catalogue.from_module(
     globals(),
     {
         "article": "[1-9][0-9]{0,15}",
-        "group": "[a-z0-9][a-z0-9_-]{0,49}",
+        "group": r"[^\s\x00-\x1f{}:,]{1,50}",  # as other services may name them; Plaza creates fewer
         "order": "score|time|hot|best|controversial",
         "digest": "[0-9a-f]{40}",
         "counter": COUNTER,

@@ -33,6 +33,16 @@ GroupName = Annotated[
     str,
     Meta(pattern=_GROUP, description="1 to 50 characters of a-z, 0-9, `-` and `_`, beginning with a letter or digit."),
 ]
+# Other services may name groups otherwise. Plaza reads these and removes articles from them, but creates none.
+AnyGroupName = Annotated[
+    str,
+    Meta(
+        pattern=described_pattern(
+            "Use 1 to 50 characters without spaces, commas, colons and braces", r"^[^\s\x00-\x1f{}:,]{1,50}$(?!\n)"
+        ),
+        description="1 to 50 characters without spaces, commas, colons and braces.",
+    ),
+]
 Direction = Literal["up", "down"]
 Order = Literal["score", "time", "hot", "best", "controversial"]
 

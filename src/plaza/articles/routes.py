@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
+    AnyGroupName,
     Article,
     ArticleId,
     ArticleMembership,
@@ -69,7 +70,7 @@ async def add_to_group(actor: Actor, id: ArticleId, name: GroupName, articles: A
 
 
 @route.delete("/articles/{id}/groups/{name}", access=AUTHENTICATED)
-async def remove_from_group(actor: Actor, id: ArticleId, name: GroupName, articles: Articles) -> ArticleMembership:
+async def remove_from_group(actor: Actor, id: ArticleId, name: AnyGroupName, articles: Articles) -> ArticleMembership:
     """Remove an article from a group (its author or an admin)."""
     return await articles.group(actor, id, name, "out")
 
@@ -81,6 +82,8 @@ async def list_groups(page: Page, lists: ArticleLists) -> GroupsPage:
 
 
 @route.get("/groups/{name}/articles", access=PUBLIC)
-async def list_group(actor: Actor | None, name: GroupName, query: ArticlesQuery, lists: ArticleLists) -> ArticlesPage:
+async def list_group(
+    actor: Actor | None, name: AnyGroupName, query: ArticlesQuery, lists: ArticleLists
+) -> ArticlesPage:
     """List a group's articles. A new vote shows within a minute."""
     return await lists.list_group(actor, name, query)

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 from plaza.articles.lists import ArticleLists
 from plaza.articles.model import (
+    AnyGroupName,
     ArticleId,
     ArticlesPage,
     ArticlesQuery,
     Direction,
-    GroupName,
     NewArticle,
     NewVote,
     Order,
@@ -64,7 +64,7 @@ async def articles(
 async def group(
     request: Request,
     site: Site,
-    name: GroupName,
+    name: AnyGroupName,
     lists: ArticleLists,
     articles: Articles,
     sidebar: Sidebar,
