@@ -359,11 +359,12 @@ local function open_slot(fields, info, at)
   end
 end
 
--- Writes a viewer's heartbeat. `old_details` are those counted so far, nil for a new viewer. Returns the new details.
+-- Writes a viewer's heartbeat. `old_details` are those counted so far, nil for a new viewer. Returns the new details and
+-- the groups that count. `v.opened` is set if the heartbeat opens a place; a cluster's session does not know that.
 local function write_heartbeat(a, v, old_details)
   local names, numbers = number_groups(a, v.groups, v.max_groups)
   local details = '#' .. v.address .. '#' .. table.concat(names, '#') .. '#' .. v.country
-  redis.call('SADD', a.attended, v.user)
+  if not old_details or v.opened or CLUSTERED then redis.call('SADD', a.attended, v.user) end
   if old_details and old_details ~= details then
     redis.call('ZREM', a.statistics, v.user .. old_details)
     leave_groups(a, v.user, old_details, names)
@@ -374,7 +375,7 @@ local function write_heartbeat(a, v, old_details)
   end
   redis.call('ZADD', a.statistics, seen, v.user .. details)
   index_viewer(a, v.user, numbers, v.country, seen)
-  return details
+  return details, names
 end
 
 -- Lowers a viewer's score, so that no window contains it. They left now, or at their last heartbeat if that is longer

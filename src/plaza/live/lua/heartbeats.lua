@@ -116,6 +116,7 @@ local function continue_viewing(e, v, open, entry, window)
     end
     finish_viewing(e, v.user, v.place, redis.call('ZSCORE', e.starts, v.user), stop)
   else
+    v.opened = true
     continues = take_over_viewing(e, v, entry, window)
     table.insert(open, 1, v.place)
     redis.call('ZREM', e.left, v.user)
@@ -148,7 +149,7 @@ local function event_heartbeat(e, v)
   open_slot(fields, info, v.at)
   local window = promise_window(fields, info, v.at, v.interval, v.min_window)
   continue_viewing(e, v, open, entry, window)
-  local details = write_heartbeat(e, v, old_details)
+  local details, groups = write_heartbeat(e, v, old_details)
   write_viewer(e, v.user, details, open, v.place, entry)
   local alive = measure_peak(fields, e, info, v.at, window)
   if not info.awake then
@@ -159,7 +160,7 @@ local function event_heartbeat(e, v)
   if is_new then project('known', v.event, v.at) end
   write_info(e, fields)
   -- The session counts the same groups.
-  v.groups, v.max_groups = parse_details(details), MAX_GROUPS
+  v.groups, v.max_groups = groups, MAX_GROUPS
   return alive, is_new and 1 or 0
 end
 
