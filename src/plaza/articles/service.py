@@ -179,7 +179,7 @@ def _required_author(actor: Actor) -> str:
 
 def _article_from_row(id: int, row: list[Any]) -> Article:
     title, link, author, time, votes, groups, vote = row
-    posted, count = parse_seconds(time), int(votes)
+    posted, count = parse_seconds(time), parse_int(votes)  # another service may have written them
     names = sorted(groups.split(",")) if groups else []
     return Article(id, title, link, author, posted, count, score(posted, count), names, _VOTES[vote])
 

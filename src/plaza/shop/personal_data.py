@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from plaza.core.number_parsing import parse_int
 from plaza.sessions.model import Visit
 from plaza.sessions.service import Sessions
 from plaza.shop.keys import ACCOUNT_CART, account_keys
@@ -26,7 +27,7 @@ class ShopPersonalData:
         cart = await self._functions.valkey.call("HGETALL", ACCOUNT_CART(username))
         sessions = await self._sessions.list_own(Visit("", username, 0, 0))
         return {
-            "cart": {item: int(qty) for item, qty in cart.items()},
+            "cart": {item: parse_int(qty, qty) for item, qty in cart.items()},  # also a quantity that is not a number
             "sessions": msgspec.to_builtins(sessions),
             "orders": msgspec.to_builtins(await self._orders.list_all(username)),
         }
