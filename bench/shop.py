@@ -30,6 +30,7 @@ from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.sessions.model import Login
 from plaza.sessions.service import Sessions
+from plaza.sessions.session_finder import SessionFinder
 from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
 from plaza.shop.library import LIBRARY, SESSION_DATA
@@ -192,8 +193,9 @@ async def pages_and_rows(functions: Functions, port: int) -> None:
 
 
 async def sessions(functions: Functions, port: int) -> None:
-    ours = Sessions(SessionStore(functions, Clock(), SESSION_DATA))
-    visit = await SignIn(ours.store, AnyPassword()).login(None, Login("ana", "password"))
+    finder = SessionFinder(SessionStore(functions, Clock(), SESSION_DATA))
+    ours = Sessions(finder)
+    visit = await SignIn(finder, AnyPassword()).login(None, Login("ana", "password"))
     peer = Starsessions(port)
     _, headers = await AsgiClient(peer.app, "/enter").get()
     cookie = next(value.decode().partition(";")[0] for name, value in headers if name == b"set-cookie")

@@ -96,7 +96,7 @@ async def test_a_planted_token_reveals_nothing_of_the_user_who_logs_in_with_it(
     await shop.views.view(ana, secret.id)
     visit = await shop.sessions.visit(planted)
     assert shop.sessions.describe(visit).user is None
-    assert visit.token == planted, "its id is not that of the person's session either"
+    assert visit.token == planted, "its id is not that of the user's session either"
     assert await shop.lines(planted) == {bait.id: 1}
     _, shown = await shop.carts.put(planted, bait.id, 2)
     assert [(line.id, line.qty) for line in shown.items] == [(bait.id, 2)]

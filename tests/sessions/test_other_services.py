@@ -9,6 +9,7 @@ from plaza.sessions import session_cache as session_cache_module
 from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
 from plaza.sessions.model import new_token
 from plaza.sessions.session_cache import SessionCache
+from plaza.sessions.session_finder import SessionFinder
 from plaza.shop.keys import CART, VIEWED_ITEMS
 from tests.shop.conftest import CreateItem, Shop
 
@@ -38,7 +39,7 @@ async def test_a_cached_session_is_signed_out_when_login_lacks_it(
     shop: Shop, redis_client: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(session_cache_module, "LOGIN_CHECK_SECONDS", 0.0)
-    sessions, token = SessionCache(shop.sessions.store), await shop.login("ana")
+    sessions, token = SessionCache(SessionFinder(shop.sessions.store)), await shop.login("ana")
     found = await sessions.find(token)
     assert found is not None
     assert found.user == "ana"

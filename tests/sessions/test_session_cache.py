@@ -10,6 +10,7 @@ from plaza.core.valkey import REQUEST_USAGE, RequestUsage
 from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
 from plaza.sessions.model import new_token
 from plaza.sessions.session_cache import SEEN_EVERY_SECONDS, SessionCache
+from plaza.sessions.session_finder import SessionFinder
 from plaza.sessions.sign_in import GRACE_SECONDS
 from tests.shop.conftest import Shop
 from tests.waiting import eventually
@@ -17,7 +18,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def session_cache(shop: Shop) -> SessionCache:
-    return SessionCache(shop.sessions.store)
+    return SessionCache(SessionFinder(shop.sessions.store))
 
 
 async def user(session_cache: SessionCache, token: str) -> str | None:

@@ -215,7 +215,7 @@ async def test_finding_the_session_costs_no_round_trip_of_its_own(
             lambda token=token: shop.sessions.visit(token),
             lambda token=token: shop.views.view(token, item.id),
         ):
-            await shop.functions.outbox.drain()  # what the one before left to follow by itself is not ours
+            await shop.functions.outbox.drain()  # deferred updates of the previous call must not count
             shop.clock.advance(seconds=0.1)
             usage = RequestUsage()
             mark = REQUEST_USAGE.set(usage)

@@ -30,6 +30,7 @@ from plaza.core.sql import Sql
 from plaza.core.valkey import Valkey
 from plaza.sessions.model import Login, SessionLimits
 from plaza.sessions.service import Sessions
+from plaza.sessions.session_finder import SessionFinder
 from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
 from plaza.shop.cache_admin import CacheAdmin
@@ -123,12 +124,12 @@ def assemble(
     functions: Functions, sql: Sql, clock: ManualClock, accounts: MemoryAccounts, limits: SessionLimits | None = None
 ) -> Shop:
     revocations = Revocations(functions.valkey, clock=clock)
-    store = SessionStore(functions, clock, SESSION_DATA, revocations, limits)
-    sessions = Sessions(store)
+    finder = SessionFinder(SessionStore(functions, clock, SESSION_DATA, revocations, limits))
+    sessions = Sessions(finder)
     rows, pages = RowCache(functions, row_loader(sql), clock=clock), PageCache(functions, clock=clock)
     items = Items(sql, rows, pages.purge)
     orders = Orders(sql)
-    checkout = Checkout(sql, store, items, orders, clock)
+    checkout = Checkout(sql, finder, items, orders, clock)
     item_views = ItemViews(functions, clock)
     return Shop(
         functions=functions,
@@ -136,13 +137,13 @@ def assemble(
         clock=clock,
         revocations=revocations,
         sessions=sessions,
-        sign_in=SignIn(store, accounts, on_replaced=checkout.finish_for_guest),
+        sign_in=SignIn(finder, accounts, on_replaced=checkout.finish_for_guest),
         rows=rows,
         pages=pages,
         items=items,
         item_views=item_views,
-        views=Views(store, items, item_views, Snapshots(functions.valkey, clock)),
-        carts=Carts(store, items),
+        views=Views(finder, items, item_views, Snapshots(functions.valkey, clock)),
+        carts=Carts(finder, items),
         orders=orders,
         checkout=checkout,
         cache_admin=CacheAdmin(functions, items, clock),

@@ -154,7 +154,7 @@ async def test_a_crash_between_sql_and_valkey_does_not_sell_twice(
         with shop.dies_at(moment):
             await shop.checkout.check_out(token)
         assert await shop.lines(token) == {item.id: 2}
-        await shop.carts.put(token, other.id, 1)  # meanwhile they go on shopping
+        await shop.carts.put(token, other.id, 1)  # the customer goes on shopping
         _, order = await shop.checkout.check_out(token)
         assert [(line.id, line.qty) for line in order.items] == [(item.id, 2)]
         assert await stock(shop, item.id) == before - 2

@@ -11,7 +11,7 @@ from plaza.core.errors import NotFound
 from plaza.core.paging import Page, Position, list_checksum, page_by_position
 from plaza.sessions.keys import RECENT_TOKENS, SESSION_STATE, USER_SESSION_TOKENS
 from plaza.sessions.model import Session, SessionLimits, SessionReplaced, SessionsPage, Visit, is_token, public_id
-from plaza.sessions.session_store import MAX_REPLACEMENTS, SessionStore
+from plaza.sessions.session_finder import MAX_REPLACEMENTS, SessionFinder
 
 CLEAN_BATCH: Final = 200
 
@@ -19,9 +19,10 @@ CLEAN_BATCH: Final = 200
 class Sessions:
     """The sessions of users and guests."""
 
-    def __init__(self, store: SessionStore) -> None:
-        self.store = store
-        self._valkey = store.functions.valkey
+    def __init__(self, finder: SessionFinder) -> None:
+        self.store = finder.store
+        self._finder = finder
+        self._valkey = self.store.functions.valkey
 
     @property
     def limits(self) -> SessionLimits:
@@ -29,7 +30,7 @@ class Sessions:
 
     async def visit(self, cookie: str | None) -> Visit:
         """Return the session of a cookie. A missing or invalid token gets a new session."""
-        visit, _ = await self.store.visit(cookie)
+        visit, _ = await self._finder.visit(cookie)
         return visit
 
     async def logout(self, cookie: str | None) -> None:

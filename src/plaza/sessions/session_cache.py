@@ -14,7 +14,7 @@ from typing import Any, Final
 from plaza.core.tracking_cache import TrackingCache
 from plaza.sessions.keys import LOGIN_TOKENS, SESSION_STATE
 from plaza.sessions.model import Visit
-from plaza.sessions.session_store import SessionStore
+from plaza.sessions.session_finder import SessionFinder
 
 # Little compared with the idle limit of a week.
 SEEN_EVERY_SECONDS: Final = 60.0
@@ -33,12 +33,13 @@ class _LocalSession:
 class SessionCache:
     """Sessions cached in this process."""
 
-    def __init__(self, store: SessionStore) -> None:
-        self._store = store
-        self._valkey = store.functions.valkey
+    def __init__(self, finder: SessionFinder) -> None:
+        self._finder = finder
+        self._store = finder.store
+        self._valkey = self._store.functions.valkey
         self._local: TrackingCache[_LocalSession] = TrackingCache(self._valkey, MAX_LOCAL_SESSIONS)
         # Where sessions end after seconds, as in tests, each request is recorded at once.
-        self._seen_every = min(SEEN_EVERY_SECONDS, store.limits.idle_seconds / 10)
+        self._seen_every = min(SEEN_EVERY_SECONDS, self._store.limits.idle_seconds / 10)
 
     async def find(self, token: str) -> Visit | None:
         """Return the session of a token, or None. No round trip if it is cached, else one; one more to mark it as seen.
@@ -51,7 +52,7 @@ class SessionCache:
             return None
         if not visit.replaced and self._store.clock.now_s() - visit.seen < self._seen_every:
             return visit
-        return await self._store.find(token)
+        return await self._finder.find(token)
 
     async def _read(self, token: str) -> Visit | None:
         fields = ("user", "since", "seen", "moved")
@@ -61,7 +62,7 @@ class SessionCache:
             store=lambda row: self._keep(token, row),
         )
         if (visit is None and login is not None) or (visit is not None and _differs(visit, login)):
-            return await self._store.find(token)
+            return await self._finder.find(token)
         found: Visit | None = visit
         return found
 
@@ -70,7 +71,7 @@ class SessionCache:
         if now - local.login_checked_at < LOGIN_CHECK_SECONDS:
             return local.visit
         if _differs(local.visit, await self._valkey.call("HGET", LOGIN_TOKENS(), token)):
-            return await self._store.find(token)
+            return await self._finder.find(token)
         local.login_checked_at = now
         return local.visit
 

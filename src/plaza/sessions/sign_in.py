@@ -8,7 +8,7 @@ from typing import Final
 from plaza.core.domain import SignInCheck
 from plaza.core.tokens import is_username
 from plaza.sessions.model import Login, Visit, WrongLogin, is_token, new_token, seconds_text
-from plaza.sessions.session_store import SessionStore
+from plaza.sessions.session_finder import SessionFinder
 
 # How long requests with the replaced token are served: those that the browser sent before it got the new one.
 GRACE_SECONDS: Final = 10
@@ -22,11 +22,12 @@ class SignIn:
 
     def __init__(
         self,
-        store: SessionStore,
+        finder: SessionFinder,
         passwords: SignInCheck | None = None,
         on_replaced: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
-        self._store = store
+        self._finder = finder
+        self._store = finder.store
         self._passwords = passwords
         self._on_replaced = on_replaced
 
@@ -51,6 +52,9 @@ class SignIn:
         if cookie is not None and is_token(cookie):
             until = seconds_text(self._store.clock.now_ms() + GRACE_SECONDS * 1000)
             reply = await self._store.replace(cookie, token, username, until)
+            # A token of another service has no session before its first request, but it may have a cart.
+            if reply is None and await self._finder.find(cookie) is not None:
+                reply = await self._store.replace(cookie, token, username, until)
             if reply and self._on_replaced is not None:
                 await self._on_replaced(cookie, reply)
         return Visit(token, username, float(started), float(started), new=True)

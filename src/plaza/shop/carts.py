@@ -9,7 +9,7 @@ from typing import Any
 
 from plaza.sessions.keys import SESSION_STATE
 from plaza.sessions.model import SessionReplaced, Visit, is_token
-from plaza.sessions.session_store import SessionCall, SessionStore
+from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items
 from plaza.shop.keys import account_keys
 from plaza.shop.model import MAX_LINES, Cart, CartFull, Item, Line, cart_lines, hundredths, price_text
@@ -18,9 +18,9 @@ from plaza.shop.model import MAX_LINES, Cart, CartFull, Item, Line, cart_lines, 
 class Carts:
     """Carts at current prices."""
 
-    def __init__(self, sessions: SessionStore, items: Items) -> None:
+    def __init__(self, sessions: SessionFinder, items: Items) -> None:
         self._sessions = sessions
-        self._functions = sessions.functions
+        self._functions = sessions.store.functions
         self._items = items
 
     async def read(self, cookie: str | None) -> tuple[Visit, Cart]:
@@ -56,7 +56,7 @@ class Carts:
     async def _put_line(self, cookie: str | None, id: int, qty: int) -> tuple[Visit, list[str]]:
         """On a cluster, where session and account are on different nodes, an account's cart is a second step."""
         if self._functions.valkey.clustered and cookie is not None and is_token(cookie):
-            user = await self._sessions.signed_in_user(cookie)
+            user = await self._sessions.store.signed_in_user(cookie)
             if user is not None:
                 put = self._put_account_line(user, id, qty)
                 (visit, _), reply = await asyncio.gather(self._sessions.visit(cookie), put)

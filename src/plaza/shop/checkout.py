@@ -20,7 +20,7 @@ from plaza.core.errors import Unauthenticated
 from plaza.core.sql import Sql
 from plaza.core.username_locks import lock_username
 from plaza.sessions.model import SessionReplaced, Visit
-from plaza.sessions.session_store import SessionCall, SessionStore
+from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items, row_data
 from plaza.shop.keys import account_keys
 from plaza.shop.model import EmptyCart, Order, OutOfStock, cart_lines, price_text
@@ -52,10 +52,10 @@ class _OpenCheckout:
 class Checkout:
     """Turns carts into orders."""
 
-    def __init__(self, sql: Sql, sessions: SessionStore, items: Items, orders: Orders, clock: Clock) -> None:
+    def __init__(self, sql: Sql, sessions: SessionFinder, items: Items, orders: Orders, clock: Clock) -> None:
         self._sql = sql
         self._sessions = sessions
-        self._functions = sessions.functions
+        self._functions = sessions.store.functions
         self._items = items
         self._orders = orders
         self._clock = clock
@@ -108,9 +108,9 @@ class Checkout:
     async def _finish(self, visit: Visit, cart: str, order: Order) -> None:
         """Remove the ordered lines from the cart."""
         ordered = [part for line in order.items for part in (line.id, line.qty)]
-        args: list[str | int] = [cart, self._sessions.now(), *ordered]
+        args: list[str | int] = [cart, self._sessions.store.now(), *ordered]
         if visit.user is None:
-            keys = self._sessions.keys(visit.token)
+            keys = self._sessions.store.keys(visit.token)
             await self._functions.run("shop_finish_checkout", keys, visit.token, *args)
         else:
             keys = account_keys(visit.user)

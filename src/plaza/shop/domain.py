@@ -12,6 +12,7 @@ from plaza.sessions import routes as session_routes
 from plaza.sessions.model import SessionLimits
 from plaza.sessions.service import Sessions
 from plaza.sessions.session_cache import SessionCache
+from plaza.sessions.session_finder import SessionFinder
 from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
 from plaza.shop import jobs, routes
@@ -31,20 +32,20 @@ def build(core: Core) -> Parts:
     """Build the services of the shop and of sessions."""
     settings = core.settings
     limits = SessionLimits(settings.shop_idle_seconds, settings.shop_absolute_seconds, settings.shop_sessions)
-    store = SessionStore(core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits)
-    sessions = Sessions(store)
+    finder = SessionFinder(SessionStore(core.functions, core.clock, SESSION_DATA, core.auth.revocations, limits))
+    sessions = Sessions(finder)
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge)
     orders = Orders(core.sql)
-    checkout = Checkout(core.sql, store, items, orders, core.clock)
+    checkout = Checkout(core.sql, finder, items, orders, core.clock)
     item_views = ItemViews(core.functions, core.clock)
     services = [
         sessions,
-        SignIn(store, core.provided.passwords, on_replaced=checkout.finish_for_guest),
-        SessionCache(store),
+        SignIn(finder, core.provided.passwords, on_replaced=checkout.finish_for_guest),
+        SessionCache(finder),
         items,
-        Views(store, items, item_views, Snapshots(core.valkey, core.clock)),
-        Carts(store, items),
+        Views(finder, items, item_views, Snapshots(core.valkey, core.clock)),
+        Carts(finder, items),
         checkout,
         orders,
         CacheAdmin(core.functions, items, core.clock),

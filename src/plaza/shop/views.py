@@ -10,7 +10,7 @@ from plaza.caching.item_views import ItemViews
 from plaza.core.paging import Page, Position, Snapshots, list_checksum, page_by_position
 from plaza.core.sequences import pairs
 from plaza.sessions.model import Visit
-from plaza.sessions.session_store import SessionCall, SessionStore
+from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items
 from plaza.shop.keys import VIEWED_ITEMS
 from plaza.shop.model import Item, ItemsPage
@@ -19,9 +19,9 @@ from plaza.shop.model import Item, ItemsPage
 class Views:
     """Views of items."""
 
-    def __init__(self, sessions: SessionStore, items: Items, item_views: ItemViews, snapshots: Snapshots) -> None:
+    def __init__(self, sessions: SessionFinder, items: Items, item_views: ItemViews, snapshots: Snapshots) -> None:
         self._sessions = sessions
-        self._functions = sessions.functions
+        self._functions = sessions.store.functions
         self._items = items
         self._item_views = item_views
         self._snapshots = snapshots

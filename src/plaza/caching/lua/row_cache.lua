@@ -7,7 +7,7 @@
 local NONE_MS = 2000 -- how long a missing row is remembered as missing
 local OLD_MS = 3600000 -- how long an expired row may still be served
 local REMOVED_MS = 60000 -- longer than any database read
--- A worker copies a scheduled row within a second of its due time. After that readers are told that it is stale.
+-- A worker copies a scheduled row within a second of its due time. After that the row is marked as stale.
 local LATE_MS = 1000
 -- After that a reader loads it: the worker is down, or another service has removed the row from the schedule.
 local MAX_LATE_MS = 5000

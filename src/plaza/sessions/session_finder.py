@@ -1,0 +1,125 @@
+"""Finds the session of a request and runs a command in it.
+
+The Lua command that does a request's work also finds the session and marks it as seen. So this costs no round trip of
+its own, and nothing is written for a session that has just ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from plaza.core.outbox import OutboxEntry
+from plaza.sessions.keys import LOGIN_TOKENS, RECENT_TOKENS, SESSION_STATE
+from plaza.sessions.model import Visit, is_token, new_token
+from plaza.sessions.session_store import SessionStore
+
+# A user may log in more than once while a request is under way.
+MAX_REPLACEMENTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCall:
+    """The first keys and arguments of a command that works in a session."""
+
+    keys: list[str]
+    args: tuple[str | float, ...]
+
+
+# Runs a command of a session and returns its reply.
+SessionCommand = Callable[[SessionCall], Awaitable[list[Any]]]
+
+
+class SessionFinder:
+    """Finds the sessions of requests."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+
+    async def visit(self, cookie: str | None, command: SessionCommand | None = None) -> tuple[Visit, list[Any]]:
+        """Find the session of a cookie and run a command in it. One round trip; two for an invalid token.
+
+        Return the session and the rest of the command's reply. A missing or invalid token gets a new session.
+        """
+        command = command or self._enter
+        if cookie is not None and is_token(cookie):
+            found = await self._visit_existing(cookie, command)
+            if found is not None:
+                return found
+        token = new_token()
+        reply = await command(self._call_with("1", token, "", "", "0"))
+        return _visit(token, reply, new=True), reply[4:]
+
+    async def find(self, token: str) -> Visit | None:
+        """Return the session of a token and mark it as seen, or None. No session is created."""
+        found = await self._visit_existing(token, self._enter)
+        return None if found is None else found[0]
+
+    async def _enter(self, call: SessionCall) -> list[Any]:
+        reply: list[Any] = await self.store.functions.run_deferred(
+            self.store.command("enter_session"), call.keys, *call.args
+        )
+        return reply
+
+    async def _call(self, token: str) -> SessionCall:
+        """Return the call for an existing token. On a cluster its documented keys are read first: one round trip."""
+        login, recent, pending = "", "", 0
+        if self.store.functions.valkey.clustered:
+            entry = OutboxEntry.for_key(self.store.library, SESSION_STATE(token))
+            login, recent, pending = await self.store.functions.valkey.batch(
+                [
+                    ("HGET", LOGIN_TOKENS(), token),
+                    ("ZSCORE", RECENT_TOKENS(), token),
+                    ("EXISTS", entry.pending),
+                ]
+            )
+            recent = "" if recent is None else repr(float(recent))
+            if login and self.store.is_revoked(login, float(recent or 0)):
+                login = ""
+        return self._call_with("0", token, login or "", recent, "0" if pending else "1")
+
+    def _call_with(self, new: str, token: str, *documented: str) -> SessionCall:
+        limits = (self.store.limits.idle_seconds, self.store.limits.absolute_seconds)
+        return SessionCall(self.store.keys(token), (token, self.store.now(), *limits, new, *documented))
+
+    async def _visit_existing(self, token: str, command: SessionCommand) -> tuple[Visit, list[Any]] | None:
+        reply = await command(await self._call(token))
+        if reply[0] == "replaced":
+            return await self._visit_successor(token, reply, command)
+        if reply[0] != "live":
+            return None
+        visit = _visit(token, reply)
+        return None if await self._end_if_revoked(visit) else (visit, reply[4:])
+
+    async def _visit_successor(
+        self, replaced: str, reply: list[Any], command: SessionCommand
+    ) -> tuple[Visit, list[Any]] | None:
+        """Run the command of a request that was under way when a login replaced its token, in the new session.
+
+        The response sets no cookie: it would overwrite the one from the login. An attacker may have planted the guest's
+        token, so a guest's token stays a guest's and reveals nothing of the user.
+        """
+        _, to, since, user_before = reply[:4]
+        for _ in range(MAX_REPLACEMENTS):
+            if reply[0] != "replaced" or not reply[1]:
+                break
+            to = reply[1]
+            reply = await command(await self._call(to))
+        guest = Visit(replaced, None, float(since), float(self.store.now()), replaced=True)
+        if reply[0] != "live":
+            return guest, []
+        visit = _visit(to, reply, replaced=True)
+        if await self._end_if_revoked(visit):
+            return None
+        return (visit if user_before else replace(guest, successor=visit.user)), reply[4:]
+
+    async def _end_if_revoked(self, visit: Visit) -> bool:
+        if not self.store.is_revoked(visit.user, visit.since):
+            return False
+        await self.store.end(visit.token)
+        return True
+
+
+def _visit(token: str, reply: Sequence[Any], *, new: bool = False, replaced: bool = False) -> Visit:
+    return Visit(token, reply[1] or None, float(reply[2]), float(reply[3]), new, replaced)
