@@ -35,8 +35,8 @@ on_a_cluster = pytest.mark.parametrize("place", ["cluster"], indirect=True)
 
 async def run_without_projections(functions: Functions, command: str, keys: list[str], *args: Any) -> None:
     """Run a command as a caller on a cluster that dies after writing source data."""
-    note = OutboxEntry.for_key("articles", keys[0])
-    await functions._run(command, [*keys, note.pending, note.slot], ["dead", "", *args])
+    entry = OutboxEntry.for_key("articles", keys[0])
+    await functions._run(command, [*keys, entry.pending, entry.slot], ["dead", "", *args])
 
 
 @on_a_cluster

@@ -52,8 +52,8 @@ async def test_an_article_is_posted_voted_on_read_and_deleted(http: httpx.AsyncC
     back = await http.delete("/articles/1/vote", headers=BEN)
     assert back.json() == {"id": 1, "votes": 1, "score": time + 432, "vote": None}
     assert (await http.delete("/articles/1", headers=BEN)).status_code == 403
-    gone = await http.delete("/articles/1", headers=ANA)
-    assert (gone.status_code, gone.json()) == (200, {"id": 1, "deleted": True})
+    deleted = await http.delete("/articles/1", headers=ANA)
+    assert (deleted.status_code, deleted.json()) == (200, {"id": 1, "deleted": True})
     assert (await http.get("/articles/1")).status_code == 404
 
 
@@ -70,8 +70,8 @@ async def test_groups_over_http(http: httpx.AsyncClient) -> None:
     for order in ("score", "time", "hot", "best", "controversial"):
         page = (await http.get(f"/groups/news/articles?order={order}")).json()
         assert [article["id"] for article in page["articles"]] == [1]
-    gone = await http.delete("/articles/1/groups/news", headers=ANA)
-    assert (gone.status_code, gone.json()) == (200, {"id": 1, "groups": ["go"]})
+    deleted = await http.delete("/articles/1/groups/news", headers=ANA)
+    assert (deleted.status_code, deleted.json()) == (200, {"id": 1, "groups": ["go"]})
     assert (await http.get("/groups/news/articles")).json()["articles"] == []
 
 

@@ -149,7 +149,8 @@ async def test_recommendations_have_reasons_and_no_blocked_users(web: httpx.Asyn
     assert (await web.get("/challenges/recommendations", headers=as_("ana"))).json() == {"posts": []}
     refused(await web.get("/challenges/recommendations"), 401)
     refused(await web.get("/challenges/recommendations?limit=101", headers=as_("ana")), 422, "invalid", "limit")
-    held = await web.get("/users/me/export", headers=as_("ben"))
-    assert [post["text"] for post in held.json()["challenges"]["posts"]] == ["x"]
-    assert (await web.delete("/users/ben", headers=as_("ben"))).is_success
+    export = await web.get("/users/me/export", headers=as_("ben"))
+    assert [post["text"] for post in export.json()["challenges"]["posts"]] == ["x"]
+    password = {"password": "ben password"}
+    assert (await web.request("DELETE", "/users/ben", json=password, headers=as_("ben"))).is_success
     assert [post["username"] for post in (await web.get(f"/challenges/{id}/posts")).json()["posts"]] == ["cleo"]

@@ -35,11 +35,11 @@ async def test_a_renamed_user_keeps_rows_and_keys_without_a_rebuild(world: World
     await world.track(BEN, id)
     await world.daily_job.run()
     before = await all_rows(world)
-    held = await world.personal_data.export("ben")
+    export = await world.personal_data.export("ben")
     for _ in range(2):  # the second run has nothing to do
         await world.personal_data.rename("ben", "benny")
     assert not any((await world.personal_data.export("ben")).values())
-    assert await world.personal_data.export("benny") == held
+    assert await world.personal_data.export("benny") == export
     assert await all_rows(world) == {
         name: [tuple("benny" if part == "ben" else part for part in row) for row in found]
         for name, found in before.items()

@@ -143,10 +143,10 @@ class PoolCheck(_Reader):
 
     async def pending(self, ids: Sequence[str], last_run: JobState) -> set[str]:
         new = select(POST.c.id).where(POST.c.id > last_run.last_id("post"), POST.c.id.in_(map(int, ids)))
-        gone = select(DELETE_LOG.c.row_id).where(
+        deleted = select(DELETE_LOG.c.row_id).where(
             DELETE_LOG.c.table_name == "post", DELETE_LOG.c.row_id.in_(map(int, ids))
         )
-        return {str(row[0]) for row in [*await self.rows(new), *await self.rows(gone)]}
+        return {str(row[0]) for row in [*await self.rows(new), *await self.rows(deleted)]}
 
     async def repair(self, id: str) -> None:
         await self.projections.update_posts([int(id)])
@@ -354,8 +354,8 @@ class ChallengesInspector:
 
 async def _users_pending(reader: _Reader, table: Any, name: str, ids: Sequence[str], last_run: JobState) -> set[str]:
     new = select(table.c.username).where(table.c.id > last_run.last_id(name), table.c.username.in_(ids))
-    gone = select(DELETE_LOG.c.username).where(DELETE_LOG.c.table_name == name, DELETE_LOG.c.username.in_(ids))
-    return {row.username for row in [*await reader.rows(new), *await reader.rows(gone)]}
+    deleted = select(DELETE_LOG.c.username).where(DELETE_LOG.c.table_name == name, DELETE_LOG.c.username.in_(ids))
+    return {row.username for row in [*await reader.rows(new), *await reader.rows(deleted)]}
 
 
 def _reaction_commands(name: str) -> list[Sequence[Any]]:

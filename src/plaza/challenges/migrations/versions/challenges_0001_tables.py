@@ -1,4 +1,4 @@
-"""Challenges, members, posts, reactions, tracked days, and what was removed of them."""
+"""Challenges, members, posts, reactions, tracked days, and a log of deleted rows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Plaza itself wrote since the last roll, so that a row that is gone before it was counted is missed."""
+"""A log of rows that Plaza inserted, so that the daily job finds those deleted by hand before it counted them."""
 
 import sqlalchemy as sa
 from alembic import op
