@@ -110,7 +110,7 @@ class Social:
         counters = ("postCount", 0, "followerCount", 0, "followingCount", 0)
         more = [part for pair in fields.items() for part in pair]
         await self.valkey.call(
-            "HSET", USER(name), "username", name, "role", role, "created_at", created, "version", 1, *counters, *more
+            "HSET", USER(name), "username", name, "role", role, "created_at", created, *counters, *more
         )
         registry = {"user": USERS_REGULAR(), "model": USERS_MODELS()}.get(role)
         if registry:

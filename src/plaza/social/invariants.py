@@ -24,6 +24,7 @@ REPAIR_OWNERS = {
     "gone": k.USER,
     "leaving": k.USER_LEAVING,
     "auth": k.AUTH_USER,
+    "version": k.USER_VERSION,
     "follow": k.USER,
     "block": k.USER_BLOCKED,
     "mute": k.USER_MUTED,
@@ -200,7 +201,8 @@ _COPIED = {"avatar": "avatar", "display_name": "display_name", "user_role": "rol
 
 
 def _asks_style(entry: Entry) -> Sequence[Command]:
-    return (("HMGET", k.USER(entry.value.get("user_id", "")), *_COPIED.values()),)
+    author = entry.value.get("user_id", "")
+    return (("HMGET", k.USER(author), *_COPIED.values()), ("GET", k.USER_VERSION(author)))
 
 
 def _style(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
@@ -209,7 +211,7 @@ def _style(entry: Entry, replies: Sequence[Any], now: int) -> str | None:
     for (mine, theirs), value in zip(_COPIED.items(), replies[0], strict=True):
         copied = entry.value.get(mine)
         if mine == "user_version":
-            differs = parse_int(copied) != parse_int(value)
+            differs = parse_int(copied) != parse_int(replies[1] or value)
         elif mine == "user_role":
             differs = _role(copied) != _role(value)
         else:

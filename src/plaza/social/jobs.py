@@ -22,13 +22,13 @@ from plaza.social.keys import (
     POSTS_LEAVING,
     RANKING_DUE,
     RANKING_POSTS,
-    USER,
     USER_POSTS,
     USERS_LEAVING,
     USERS_RESTYLE,
 )
 from plaza.social.posts import Posts
 from plaza.social.renaming import AccountRenaming
+from plaza.social.users import read_copied_profile
 
 # About a millisecond of Valkey on one server: each post is in a few ranked sets.
 RESCORE_BATCH = 50
@@ -107,15 +107,16 @@ class SocialJobs:
         done = 0
         while True:
             progress = await self.valkey.call("HGET", USERS_RESTYLE(), name)
-            profile = await self.valkey.call("HMGET", USER(name), "version", "avatar", "display_name", "role")
-            if progress is None or profile[0] is None:
+            if progress is None:
+                return done
+            copied = await read_copied_profile(self.valkey, name)
+            if copied is None:
                 return done
             version, _, position = progress.partition("|")
             score, _, id = position.partition("|")
             rows = await self.functions.query("social_after", [USER_POSTS(name)], score, id, RESTYLE_BATCH, "oldest")
-            values = [value or "" for value in profile]
             for ids in chunks(rows[::2], MAX_CONCURRENT):
-                calls = (self.functions.run("social_restyle_post", [POST(id)], id, *values) for id in ids)
+                calls = (self.functions.run("social_restyle_post", [POST(id)], id, *copied) for id in ids)
                 await asyncio.gather(*calls)
             done += len(rows) // 2
             reached = f"{rows[-1]}|{rows[-2]}" if len(rows) == 2 * RESTYLE_BATCH else ""

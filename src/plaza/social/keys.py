@@ -69,7 +69,6 @@ USER = Key(
         ),
         HashField("password", "Plaza never writes it; if another service does, no route returns it", read=NO_ACCESS),
         HashField("password_hash", "Plaza never writes it here: it is in `auth:<username>`", read=NO_ACCESS),
-        HashField("version", "number of changes of the fields that posts copy", read=SELF, value_regex="<count>"),
     ),
     invariants=(Formula("no field holds a password"),),
     repair="user <username>",
@@ -252,6 +251,17 @@ USER_POINTS = Key(
         RequiresKey("user:<username>", repair="gone <username>"),
     ),
     repair="points <username>",
+    read=SELF,
+)
+USER_VERSION = Key(
+    "user:<username>:version",
+    "string",
+    "Number of changes of the profile fields that posts copy.",
+    contains="a count",
+    owner="username",
+    element_regex="<count>",
+    invariants=(RequiresKey("user:<username>"),),
+    repair="version <username>",
     read=SELF,
 )
 USER_LEAVING = Key(

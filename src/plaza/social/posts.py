@@ -27,7 +27,7 @@ from plaza.social.keys import (
 )
 from plaza.social.model import DeletionResult, NewPost, NoProfile, Post, PostEdit, post_from_hash
 from plaza.social.post_reader import PostReader, ReadView
-from plaza.social.users import Users
+from plaza.social.users import Users, read_copied_profile
 
 # On a cluster, block lists up to this length are read in the same round trip as the post's author.
 MAX_CHECKED_BLOCKS = 1_000
@@ -151,11 +151,10 @@ class Posts:
         """
         if not self.valkey.clustered:
             return [USER(name)], []
-        fields = await self.valkey.call("HMGET", USER(name), "version", "avatar", "display_name", "role")
-        if fields[0] is None and fields[3] is None:
+        copied = await read_copied_profile(self.valkey, name)
+        if copied is None:
             raise NoProfile("You have no profile. Register first.", username=name)
-        version, *rest = fields
-        return [], [version or "0", *(value or "" for value in rest)]
+        return [], copied
 
     async def block_keys(self, name: str, id: str) -> list[str]:
         """Return the keys by which a command checks that a post is visible. On a cluster, check it here instead."""

@@ -125,7 +125,12 @@ class AccountRenaming:
 
     async def _copy_profile(self, names: Rename) -> None:
         profile = await self.valkey.call("HGETALL", k.USER(names.old))
-        await self.functions.run("social_rename_copy_profile", _profile_keys(names.new), names.new, *_flatten(profile))
+        fields = _flatten(await self._with_version(names.old, profile))
+        await self.functions.run("social_rename_copy_profile", _profile_keys(names.new), names.new, *fields)
+
+    async def _with_version(self, name: str, profile: dict[str, str]) -> dict[str, str]:
+        version = await self.valkey.call("GET", k.USER_VERSION(name))
+        return profile if version is None else {**profile, "version": version}
 
     async def _settle_writes(self, old: str) -> None:
         """Wait for what the old username's requests have begun, which would write the old name again."""
@@ -140,7 +145,7 @@ class AccountRenaming:
         await self.functions.run(
             "social_rename_open_account",
             [*_profile_keys(names.new), k.AUTH_USER(names.new)],
-            names.new, len(kept), *_flatten(kept), *_flatten(profile),
+            names.new, len(kept), *_flatten(kept), *_flatten(await self._with_version(names.old, profile)),
         )  # fmt: skip
 
     async def _end(self, old: str) -> bool:

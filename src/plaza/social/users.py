@@ -14,6 +14,7 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.paging import Page, PageResult, ids_in_sorted_set, page_by_position
 from plaza.core.sequences import pairs_to_dict
 from plaza.core.tokens import Role
+from plaza.core.valkey import Valkey
 from plaza.social.keys import (
     AUTH_USER,
     POST,
@@ -21,6 +22,7 @@ from plaza.social.keys import (
     USER_BLOCKED,
     USER_BLOCKED_BY,
     USER_POSTS,
+    USER_VERSION,
     USERS_MODELS,
     USERS_REGULAR,
 )
@@ -98,14 +100,10 @@ class Users:
 
         A worker updates the others.
         """
-        ids, profile = await self.valkey.batch(
-            [
-                ("ZRANGE", USER_POSTS(name), 0, POSTS_UPDATED_AT_ONCE - 1, "REV"),
-                ("HMGET", USER(name), "version", "avatar", "display_name", "role"),
-            ]
-        )
-        values = [value or "" for value in profile]
-        await asyncio.gather(*(self.functions.run("social_restyle_post", [POST(id)], id, *values) for id in ids))
+        newest = self.valkey.call("ZRANGE", USER_POSTS(name), 0, POSTS_UPDATED_AT_ONCE - 1, "REV")
+        ids, copied = await asyncio.gather(newest, read_copied_profile(self.valkey, name))
+        if copied is not None:
+            await asyncio.gather(*(self.functions.run("social_restyle_post", [POST(id)], id, *copied) for id in ids))
 
     async def set_role(self, actor: Actor, name: str, role: Role) -> User:
         """Set a user's role, and revoke the access tokens that carry the old one. Three round trips.
@@ -147,6 +145,16 @@ class Users:
         """Return a page of the users in a sorted set, highest score first, that the viewer may see. Two round trips."""
         load, visible = partial(self.public_profiles, viewer), partial(self.visible, viewer)
         return await page_by_position(key, page, ids_in_sorted_set(self.functions, key), load, visible)
+
+
+async def read_copied_profile(valkey: Valkey, name: str) -> list[str] | None:
+    """Return what posts copy of a profile: version, avatar, display name, role. None if there is no profile."""
+    fields = ("avatar", "display_name", "role", "username", "created_at", "version")
+    profile, stored = await valkey.batch([("HMGET", USER(name), *fields), ("GET", USER_VERSION(name))])
+    avatar, display_name, role, username, created, earlier = profile
+    if role is None and username is None and created is None:
+        return None
+    return [str(parse_int(stored or earlier)), avatar or "", display_name or "", role or "user"]
 
 
 def _no_user(name: str) -> NoProfile:

@@ -10,7 +10,7 @@ from plaza.app import Plaza
 from plaza.challenges import invariants
 from plaza.keyspace.audit import DRY_RUN, REPAIR, Audits, recheck, throttle
 from plaza.social.jobs import SocialJobs
-from plaza.social.keys import POST, POST_LIKES, USER, USER_LIKED
+from plaza.social.keys import POST, POST_LIKES, USER, USER_LIKED, USER_VERSION
 from tests.keyspace.audit.corruptions import CORRUPTIONS
 from tests.keyspace.audit.dump import assert_same, dump
 from tests.keyspace.audit.sample_community import SampleCommunity
@@ -72,7 +72,7 @@ async def test_a_post_with_a_newer_version_than_its_author_follows_the_profile_a
     assert (await audits.run(REPAIR)).clean
     await plaza.get(SocialJobs).restyle()
     assert await redis_client.hget(post, "display_name") == "Ana"
-    assert await redis_client.hget(post, "user_version") == await redis_client.hget(USER("ana"), "version")
+    assert await redis_client.hget(post, "user_version") == await redis_client.get(USER_VERSION("ana"))
     assert (await audits.run()).clean
 
 

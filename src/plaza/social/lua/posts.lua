@@ -20,9 +20,9 @@ projection('withdraw_post', function(author, id)
 end)
 
 projection('styled', function(author, id)
-  local p = redis.call('HMGET', key.user(author), 'version', 'avatar', 'display_name', 'role')
-  if not p[1] then return nil end
-  return perform('restyle_post', {key.post(id)}, {id, p[1], p[2] or '', p[3] or '', p[4] or 'user'})
+  if not exists(key.user(author)) then return nil end
+  local p = redis.call('HMGET', key.user(author), 'avatar', 'display_name', 'role')
+  return perform('restyle_post', {key.post(id)}, {id, profile_version(author), p[1] or '', p[2] or '', p[3] or 'user'})
 end)
 
 projection('unpushed', function(id)
@@ -60,7 +60,7 @@ command('update_authored', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
   local told = args[5] ~= 'quiet' and exists(followers)
-  local role, latest = role_of(user), redis.call('HGET', user, 'version')
+  local role, latest = role_of(user), profile_version(name)
   if created == '' then
     if redis.call('ZREM', posts, id) == 1 and told then project('drop', id, name, clock_ms()) end
   elseif not role then
@@ -87,8 +87,10 @@ end)
 local function write_post(post, user, args, imported)
   local id, author, content, media, tags, created, at = unpack(args)
   local style = {unpack(args, 8)}
-  if user then style = redis.call('HMGET', user, 'version', 'avatar', 'display_name', 'role') end
-  if not style[1] and not style[4] and not (user and exists(user)) then fail('no_profile', 'You have no profile. Register first.') end
+  if user then
+    style = {text(profile_version(author)), unpack(redis.call('HMGET', user, 'avatar', 'display_name', 'role'))}
+  end
+  if user and not exists(user) then fail('no_profile', 'You have no profile. Register first.') end
   redis.call('HSET', post, 'id', id, 'user_id', author, 'username', author, 'content', content, 'created_at', created,
     'hashtags', tags, 'likesCount', 0, 'commentsCount', 0, 'bookmarksCount', 0, 'user_version', style[1] or 0,
     'avatar', style[2] or '', 'display_name', style[3] or '', 'user_role', style[4] or 'user')

@@ -50,11 +50,17 @@ end)
 -- Copies the old profile, except the counters. If the new profile was changed meanwhile, its version is higher, and posts
 -- have copied it: keep the higher version.
 local function copy_profile(user, name, posts, followers, following, fields)
-  if not exists(user) then redis.call('HSET', user, unpack(fields)) end
-  local version, changes = finite(redis.call('HGET', user, 'version'), 0), {}
+  local changes, version, is_new = {}, profile_version(name), not exists(user)
   for _, field in ipairs(redis.call('HKEYS', user)) do changes[field] = false end
-  for i = 1, #fields, 2 do changes[fields[i]] = fields[i + 1] end
-  if version > finite(changes.version, 0) then changes.version = text(version) end
+  for i = 1, #fields, 2 do
+    if fields[i] == 'version' then
+      version = math.max(version, math.floor(finite(fields[i + 1], 0)))
+    else
+      changes[fields[i]] = fields[i + 1]
+      if is_new then redis.call('HSET', user, fields[i], fields[i + 1]) end
+    end
+  end
+  if version > 0 then redis.call('SET', key.user_version(name), text(version)) end
   changes.username, changes.postCount = name, text(redis.call('ZCARD', posts))
   changes.followerCount = text(redis.call('SCARD', followers))
   changes.followingCount = text(redis.call('SCARD', following))
@@ -95,7 +101,7 @@ command('rename_end', function(keys, args)
   for i = 6, #keys do
     if exists(keys[i]) then return 0 end
   end
-  redis.call('DEL', unpack(keys, 1, 5))
+  redis.call('DEL', key.user_version(args[1]), unpack(keys, 1, 5))
   project('registries', args[1])
   project('restyle', args[1])
   project('user_renaming', args[1])

@@ -42,6 +42,11 @@ command('repair_leaving', function(keys, args)
   project('user_leaving', args[2])
 end)
 
+-- repair_version: delete the version of a missing profile.   name
+command('repair_version', function(keys, args)
+  if not exists(key.user(args[2])) then redis.call('DEL', keys[1]) end
+end)
+
 -- repair_auth: delete credentials without a profile.   name
 command('repair_auth', function(keys, args)
   if not exists(key.user(args[2])) then redis.call('DEL', keys[1]) end
@@ -107,9 +112,9 @@ end)
 
 -- repair_style: a post's copy of its author's profile.   name, post
 projection('restyled', function(name, id)
-  local p = redis.call('HMGET', key.user(name), 'version', 'avatar', 'display_name', 'role')
+  local p = redis.call('HMGET', key.user(name), 'avatar', 'display_name', 'role')
   if not exists(key.user(name)) then return nil end
-  return perform('force_restyle_post', {key.post(id)}, {name, p[1] or '0', p[2] or '', p[3] or '', p[4] or 'user', id})
+  return perform('force_restyle_post', {key.post(id)}, {name, profile_version(name), p[1] or '', p[2] or '', p[3] or 'user', id})
 end)
 command('repair_style', function(keys, args) project('restyled', args[2], args[3]) end)
 
@@ -122,9 +127,9 @@ end)
 
 -- catch_up: raise a profile's version.   KEYS user   ARGV name, version of a post
 command('catch_up', function(keys, args)
-  local version = finite(redis.call('HGET', keys[1], 'version'), 0)
+  local version = profile_version(args[1])
   if not exists(keys[1]) or version >= tonumber(args[2]) then return end
-  redis.call('HSET', keys[1], 'version', text(args[2] + 1))
+  redis.call('SET', key.user_version(args[1]), text(args[2] + 1))
   project('restyle', args[1])
 end)
 

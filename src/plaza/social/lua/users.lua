@@ -58,11 +58,16 @@ projection('registries', function(name)
   return {entry(key.users_regular(), 'user'), entry(key.users_models(), 'model'), projections.leader(name)}
 end)
 
+-- Returns the number of changes of the fields that posts copy. Earlier releases stored it in the profile.
+local function profile_version(name)
+  local stored = redis.call('GET', key.user_version(name)) or redis.call('HGET', key.user(name), 'version')
+  return math.floor(finite(stored, 0))
+end
+
 -- Queues the update of the profile copies in older posts.
 projection('restyle', function(name)
-  local version = redis.call('HGET', key.user(name), 'version')
-  if not version or not exists(key.user_posts(name)) then return {'HDEL', key.users_restyle(), name} end
-  return {'HSET', key.users_restyle(), name, version .. '|'}
+  if not exists(key.user(name)) or not exists(key.user_posts(name)) then return {'HDEL', key.users_restyle(), name} end
+  return {'HSET', key.users_restyle(), name, text(profile_version(name)) .. '|'}
 end)
 
 projection('revocation', function(name, at)
@@ -111,7 +116,7 @@ command('register', function(keys, args)
   local name, at = args[1], now(args[2])
   if redis.call('EXISTS', unpack(keys)) > 0 then fail('username_taken', 'This username is taken. Choose another one.') end
   redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
-    'created_at', text(at), 'version', 1, unpack(args, 7))
+    'created_at', text(at), unpack(args, 7))
   if args[3] ~= '' then redis.call('HSET', auth, 'password_hash', args[3], args[4], args[5]) end
   if args[6] ~= '' then redis.call('HSET', auth, 'registered', args[6]) end
   project('registries', name)
@@ -203,7 +208,8 @@ local function change_profile(user, name, changes)
     restyle = restyle or (differs and COPIED_FIELDS[field] or false)
   end
   if restyle then
-    redis.call('HSET', user, 'version', text(math.floor(finite(redis.call('HGET', user, 'version'), 0)) + 1))
+    redis.call('SET', key.user_version(name), text(profile_version(name) + 1))
+    redis.call('HDEL', user, 'version')
     project('restyle', name)
   end
   return changed
@@ -233,7 +239,7 @@ command('sync_user', function(keys, args)
   local status = 'unchanged'
   if not exists(user) then
     redis.call('HSET', user, 'username', name, 'role', 'user', 'postCount', 0, 'followerCount', 0, 'followingCount', 0,
-      'created_at', created ~= '' and created or at, 'version', 0)
+      'created_at', created ~= '' and created or at)
     status = 'created'
   end
   local changes = {}
@@ -523,7 +529,7 @@ command('begin_deletion', function(keys, args)
     fail('no_profile', 'No user has this name.')
   end
   redis.call('SET', leaving, at, 'NX')
-  redis.call('DEL', user, auth, home, state)
+  redis.call('DEL', user, auth, home, state, key.user_version(name))
   project('registries', name)
   project('restyle', name)
   project('revocation', name, at)
