@@ -13,12 +13,14 @@ run: install
 test: .venv/.test-ready .venv/.browser-ready tests/upstash/node_modules/.ready tests/oidc/node_modules/.ready check
 	$(BIN)/python -m pytest -p xdist -n 2 --dist loadfile
 
-# The checks that need no server: style, types, imports between packages.
+# The checks that need no server: style, types, imports between packages, terms, class names.
 check: .venv/.test-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.wording
+	$(BIN)/python -m tests.naming
 
 bench: .venv/.test-ready
 	$(BIN)/python -m bench
