@@ -60,15 +60,15 @@ def require_access(access: Access, actor: Actor | None, *, by_cookie: bool = Fal
 
     `scope` is what a named API key needs for the route; None: only the scope `admin` suffices.
     """
-    if access.is_open:
+    if access is PUBLIC or access is SESSION:
         return
     if actor is None:
         raise Unauthenticated(NOT_SIGNED_IN if by_cookie else NOT_AUTHENTICATED)
-    if actor.via_key and access in (Access.USER, Access.VIEWER):
+    if actor.via_key and (access is USER or access is VIEWER):
         raise Forbidden(NOT_A_USER)
-    if access is Access.ADMIN and not actor.is_admin:
+    if access is ADMIN and not actor.is_admin:
         raise Forbidden(NOT_AN_ADMIN)
-    if access is Access.API_KEY and not actor.via_key:
+    if access is API_KEY and not actor.via_key:
         raise Forbidden(NOT_A_KEY)
     if actor.scopes is not None and scope not in actor.scopes:
         raise Forbidden(f"This needs an API key with the scope {scope or 'admin'}.")

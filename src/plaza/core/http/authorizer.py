@@ -44,7 +44,7 @@ class Authorizer:
         No I/O, except for session cookies and for counting refusals.
         """
         try:
-            request.actor = await self._identify(request, bound)
+            request.actor = await self._signed_in(request) if bound.route.by_cookie else self._identify(request, bound)
             require_access(bound.access, request.actor, by_cookie=bound.route.by_cookie, scope=bound.scope)
         except (Unauthenticated, Forbidden):
             if self._limiter is not None and bound.limit is not None and request.limits is None:
@@ -57,12 +57,16 @@ class Authorizer:
         """The user whose rate limit a request counts against. Open routes ignore wrong credentials."""
         if request.actor is None and (bound.is_form or not bound.route.by_cookie):
             with suppress(Unauthenticated):
-                request.actor = await self._identify(request, bound)
+                if bound.is_form:
+                    request.actor = await self._signed_in(request)
+                else:
+                    request.actor = self._identify(request, bound)
         return None if request.actor is None else request.actor.name
 
-    async def _identify(self, request: Request, bound: BoundRoute) -> Actor | None:
-        if bound.route.by_cookie:
-            return None if self.pages is None else await self.pages.signed_in(request)
+    async def _signed_in(self, request: Request) -> Actor | None:
+        return None if self.pages is None else await self.pages.signed_in(request)
+
+    def _identify(self, request: Request, bound: BoundRoute) -> Actor | None:
         if bound.access is VIEWER and self._viewer_auth is not None:
             return self._viewer_auth(request.headers)
         return self.auth.actor(request.headers)
