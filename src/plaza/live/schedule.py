@@ -23,7 +23,8 @@ class ScheduledEvent(Struct):
 
     id: str
     title: str
-    sessions: list[str]
+    sessions: list[str]  # the first MAX_SESSIONS_SHOWN
+    session_count: int
     watching: int
 
 
@@ -47,4 +48,5 @@ class EventSchedule:
         known, watching = await asyncio.gather(self._live.get_event(event), self._figures.alive(event))
         if not known.declared:
             return None
-        return ScheduledEvent(event, known.title or event, known.sessions[:MAX_SESSIONS_SHOWN], watching)
+        shown = known.sessions[:MAX_SESSIONS_SHOWN]
+        return ScheduledEvent(event, known.title or event, shown, len(known.sessions), watching)
