@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plaza.core.auth import Actor
+from plaza.core.auth import Actor, Auth
 from plaza.core.domain import MfaRequired, SecondFactor, WrongCode
 from plaza.core.errors import Forbidden, Unavailable
 from plaza.core.functions import Functions
@@ -28,11 +28,13 @@ class Credentials:
     def __init__(
         self,
         functions: Functions,
+        auth: Auth,
         limiter: Limiter,
         passwords: Passwords,
         second_factor: SecondFactor | None = None,
         log: SecurityLog | None = None,
     ) -> None:
+        self._auth = auth
         self._second_factor = second_factor
         self._log = log
         self._functions = functions
@@ -123,7 +125,8 @@ class Credentials:
     async def set_password(self, username: str, password: str) -> None:
         """Set a user's password and end every session that refreshes tokens. One round trip."""
         hashed = await self._passwords.hash_new(password, username)
-        await self._functions.run("social_change_password", [USER(username), AUTH_USER(username)], "", hashed, "", "")
+        keys, at = [USER(username), AUTH_USER(username)], self._auth.issue_time_ms(username)
+        await self._functions.run("social_change_password", keys, "", hashed, "", "", username, at)
 
     async def actor(self, username: str) -> Actor | None:
         """Return a user with the current role; None if suspended or unknown. No round trip if cached, else one."""

@@ -35,7 +35,7 @@ def build(core: Core) -> Parts:
     posts = Posts(functions, reader, users, clock)
     comments = Comments(functions, posts)
     credentials = Credentials(
-        functions, core.limiter, passwords, core.provided.second_factor, core.provided.security_log
+        functions, core.auth, core.limiter, passwords, core.provided.second_factor, core.provided.security_log
     )
     personal_data = SocialPersonalData(functions, comments, HomeFanout(functions))
     services = [
