@@ -1,7 +1,7 @@
-"""The composition root: settings → Valkey, functions, SQL → services → routes. The only place that knows all parts.
+"""The composition root: settings → Valkey, functions, SQL → services → routes. The only module that knows all parts.
 
-`running` opens everything in order and closes it in reverse, whatever happens in between. The commands use it, and so
-do tests: there is no other way to put Plaza together.
+`running` opens everything in order and closes it in reverse, also after an error. The server, the commands and the
+tests use it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ LIBRARIES = (rate_limits.LIBRARY, paging.LIBRARY, execution.LIBRARY, audit.LIBRA
 
 @dataclass(frozen=True, slots=True)
 class Plaza:
-    """Everything, open and ready."""
+    """All of Plaza, open and ready."""
 
     core: Core
     app: App
@@ -84,7 +84,7 @@ class Plaza:
     services: Mapping[type, Any]
 
     def get(self, kind: type[T]) -> T:
-        """A service by its type, for a command that needs one."""
+        """Return a service by its type."""
         found: T = self.services[kind]
         return found
 
@@ -151,7 +151,7 @@ def _worker(core: Core, parts: Sequence[Parts], services: Mapping[type, Any], de
 
 @asynccontextmanager
 async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterator[Core]:
-    """What the domains stand on, opened in order and closed in reverse."""
+    """Open what the domains are built on, in order; close it in reverse."""
     clock = Clock()
     async with AsyncExitStack() as stack:
         valkey = await stack.enter_async_context(open_connection(settings.valkey_url))
@@ -172,7 +172,7 @@ async def _opened(settings: Settings, domains: Sequence[Domain]) -> AsyncIterato
 
 
 def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> Auditor:
-    """What knows everything that is true of the keys."""
+    """Build the audit, with the invariants of all domains."""
     inspectors = [inspector for part in parts for inspector in part.inspectors]
     rules = {domain.name: domain.invariants for domain in domains}
     return Auditor(core.functions, catalogues(domains), rules, inspectors, core.clock)
@@ -185,22 +185,22 @@ def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
 
 
 def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
-    """Every key of Plaza, by domain."""
+    """Return the keys of Plaza, by domain."""
     above = () if not _shows_pages(domains) else (demo.CATALOGUE,)
     return [keys.CATALOGUE, AUDIT_KEYS, *(domain.catalogue for domain in domains), *above]
 
 
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
-    """Every route but those that show the application itself, which `make_app` adds."""
+    """Return all routes except those of `/docs`, `/openapi.json` and `/metrics`, which `make_app` adds."""
     own = [health.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
     return [*own, *pages.ROUTES] if _shows_pages(domains) else own
 
 
 def _shows_pages(domains: Sequence[Domain]) -> bool:
-    """The pages and the demo are of all domains, so there are none where one of them is missing."""
+    """Pages and demo use all domains, so they run only if all domains do."""
     return all(domain in domains for domain in DOMAINS)
 
 
 def route_groups(domains: Sequence[Domain] = DOMAINS) -> list[Routes]:
-    """Every route there is."""
+    """Return all routes."""
     return [*routes_of(domains), meta_routes.route]

@@ -104,7 +104,7 @@ class Social:
         found: T = self.parts[kind]
         return found
 
-    async def person(self, name: str, role: Role = "user", **fields: str) -> Actor:
+    async def create_user(self, name: str, role: Role = "user", **fields: str) -> Actor:
         """Create a user with a profile, without the cost of a password."""
         created = self.clock.now_ms()
         counters = ("postCount", 0, "followerCount", 0, "followingCount", 0)
@@ -165,14 +165,14 @@ async def social(valkey: Valkey, clock: ManualClock, other_domains: dict[str, Pe
 
 @pytest.fixture
 async def ana(social: Social) -> Actor:
-    return await social.person(
+    return await social.create_user(
         "ana", display_name="Ana", avatar="https://img.example/ana.png", email="ana@mail.example"
     )
 
 
 @pytest.fixture
 async def bob(social: Social) -> Actor:
-    return await social.person("bob")
+    return await social.create_user("bob")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ async def http(social: Social) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def true(social: Social, redis_client: Any) -> Callable[[], Awaitable[Facts]]:
+def assert_consistent(social: Social, redis_client: Any) -> Callable[[], Awaitable[Facts]]:
     """Asks a plain Redis client whether everything fits together, and gives what it read."""
 
     async def look() -> Facts:

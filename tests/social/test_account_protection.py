@@ -40,7 +40,7 @@ async def test_an_admin_deletes_another_account_without_its_password(
 
 
 async def test_an_account_without_a_password_is_deleted_by_its_token(social: Social, http: httpx.AsyncClient) -> None:
-    bob = await social.person("bob")
+    bob = await social.create_user("bob")
     assert (await http.delete("/users/me", headers=social.token(bob))).status_code == 200
 
 

@@ -162,7 +162,7 @@ async def test_a_new_password_ends_every_other_session(social: Social) -> None:
 
 
 async def test_a_synced_hash_is_accepted_and_replaced(social: Social, redis_client: Any) -> None:
-    await social.person("ana")
+    await social.create_user("ana")
     old = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
     await redis_client.hset(AUTH_USER("ana"), "password_hash", old)
     assert await social.accounts.login(PasswordLogin("ana", "correct horse"))
@@ -199,7 +199,7 @@ async def test_an_admin_sets_roles_and_the_registries_follow(social: Social, red
 
 async def test_a_former_model_is_not_on_later_pages_of_models(social: Social) -> None:
     for name in ("one", "two", "six"):
-        await social.person(name, "model")
+        await social.create_user(name, "model")
     viewer = Actor("eve", "user")
     first = await social.feeds.top_models(viewer, Page(limit=1))
     left = sorted({"one", "two", "six"} - {first.items[0].id})

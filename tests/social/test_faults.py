@@ -58,10 +58,10 @@ async def settled(social: Social) -> bool:
 
 
 async def test_counters_are_right_after_processes_were_killed(
-    social: Social, place: Server | Cluster, true: Any, redis_client: Any
+    social: Social, place: Server | Cluster, assert_consistent: Any, redis_client: Any
 ) -> None:
     for person in random_writer_process.PEOPLE:
-        await social.person(person.name, person.role)
+        await social.create_user(person.name, person.role)
     dice = random.Random(11)
     for seed in range(2):
         before = connected(place)
@@ -73,7 +73,7 @@ async def test_counters_are_right_after_processes_were_killed(
             # What the dead left is theirs until their effects can no longer land.
             await asyncio.sleep(random_writer_process.PROJECTION_MS / 1000 + 0.1)
             await eventually(lambda: settled(social))
-        facts = await true()
+        facts = await assert_consistent()
     assert facts["post"], "they did something"
     assert facts["user_liked"]
 
@@ -83,9 +83,11 @@ async def race(*works: Any) -> None:
         assert outcome is None or not isinstance(outcome, BaseException) or isinstance(outcome, NotFound), outcome
 
 
-async def test_a_post_deleted_during_other_writes_leaves_no_data(social: Social, ana: Actor, true: Any) -> None:
-    fans = [await social.person(f"fan{i}") for i in range(8)]
-    before = await true()
+async def test_a_post_deleted_during_other_writes_leaves_no_data(
+    social: Social, ana: Actor, assert_consistent: Any
+) -> None:
+    fans = [await social.create_user(f"fan{i}") for i in range(8)]
+    before = await assert_consistent()
     for _ in range(8):
         post = await social.post(ana, "#tea")
         works = [
@@ -99,14 +101,14 @@ async def test_a_post_deleted_during_other_writes_leaves_no_data(social: Social,
         ]
         works.insert(random.randrange(len(works)), social.posts.delete(ADMIN, post.id))  # type: ignore[arg-type]
         await race(*works)
-    assert await true() == before
+    assert await assert_consistent() == before
 
 
-async def test_a_user_deleted_during_follows_leaves_no_data(social: Social, true: Any) -> None:
-    fans = [await social.person(f"fan{i}") for i in range(10)]
-    before = await true()
+async def test_a_user_deleted_during_follows_leaves_no_data(social: Social, assert_consistent: Any) -> None:
+    fans = [await social.create_user(f"fan{i}") for i in range(10)]
+    before = await assert_consistent()
     for turn in range(5):
-        star = await social.person(f"star{turn}", "model")
+        star = await social.create_user(f"star{turn}", "model")
         works: list[Any] = [social.relations.follow(fan, star.name) for fan in fans]
         works += [social.relations.mute(fan, star.name) for fan in fans[:5]]
         works += [social.relations.block(fan, star.name) for fan in fans[5:]]
@@ -114,16 +116,18 @@ async def test_a_user_deleted_during_follows_leaves_no_data(social: Social, true
         works.insert(random.randrange(len(works)), social.deletion.delete(ADMIN, star.name))
         await race(*works)
         await social.deletion.finish(star.name)
-    after = await true()
+    after = await assert_consistent()
     for facts in (before, after):
         facts.pop("token_cutoffs")
     assert after == before
 
 
-async def test_a_write_to_a_deleted_other_side_is_withdrawn(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
+async def test_a_write_to_a_deleted_other_side_is_withdrawn(
+    social: Social, ana: Actor, bob: Actor, assert_consistent: Any
+) -> None:
     """On a cluster the other side is told later; here it is told when the other is already gone."""
     post = await social.post(bob)
-    before = await true()
+    before = await assert_consistent()
     await social.posts.delete(bob, post.id)
     now = social.clock.now_ms()
     # As a service on a cluster would call it that had seen the post a moment before.
@@ -138,7 +142,7 @@ async def test_a_write_to_a_deleted_other_side_is_withdrawn(social: Social, ana:
         await social.functions.run(
             "social_create_post", [k.POST(post.id)], post.id, "missing", "x", "", "tea", now, now, *style
         )
-    after = await true()
+    after = await assert_consistent()
     assert not after["user_bookmarked"]
     assert not after["user_following"]
     assert after["user"].keys() == before["user"].keys()

@@ -56,7 +56,7 @@ async def follow_all(social: Social, me: Actor, names: list[str]) -> None:
 async def test_a_home_feed_has_the_posts_of_followed_users_newest_first(
     social: Social, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
-    cat, dan = await social.person("cat"), await social.person("dan")
+    cat, dan = await social.create_user("cat"), await social.create_user("dan")
     await social.relations.follow(ana, "bob")
     await social.relations.follow(ana, "cat")
     made = []
@@ -122,7 +122,7 @@ async def test_many_posts_of_other_users_do_not_hide_any(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home_module, "MAX_MERGED", 20)
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     await social.relations.follow(ana, "bob")
     await everything(social, ana)
     social.clock.advance(seconds=60)
@@ -136,7 +136,7 @@ async def test_many_posts_of_other_users_do_not_hide_any(
 
 
 async def test_unfollowed_blocked_muted_deleted_and_banned_are_left_out(social: Social, ana: Actor) -> None:
-    people = [await social.person(f"p{i}") for i in range(6)]
+    people = [await social.create_user(f"p{i}") for i in range(6)]
     posts = []
     for who in people:
         await social.relations.follow(ana, who.name)
@@ -160,7 +160,7 @@ async def test_a_user_followed_with_an_old_date_is_in_the_home_feed(social: Soci
     old = await social.post(bob)
     for name in ("cat", "dan"):
         social.clock.advance(seconds=60)
-        await social.person(name)
+        await social.create_user(name)
         await social.relations.follow(ana, name)
     assert await everything(social, ana) == []
     await social.relations.unfollow(ana, "cat")
@@ -169,7 +169,7 @@ async def test_a_user_followed_with_an_old_date_is_in_the_home_feed(social: Soci
 
 
 async def test_pages_are_full_after_filtering(social: Social, ana: Actor, bob: Actor) -> None:
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     for who in ("bob", "cat"):
         await social.relations.follow(ana, who)
     mine = []
@@ -207,7 +207,7 @@ async def test_a_home_feed_is_complete_beyond_the_stored_part_and_after_a_month(
     monkeypatch.setattr(home_module, "DEPTH", 50)
     dice = random.Random(3)
     names = [f"p{i}" for i in range(40)]
-    await asyncio.gather(*(social.person(name) for name in names))
+    await asyncio.gather(*(social.create_user(name) for name in names))
     posts = await stuff(social, names, 5, dice)
     posts += await stuff(social, ["p0"], 60, dice)
     await follow_all(social, ana, names)
@@ -221,7 +221,7 @@ async def test_an_old_post_that_arrives_late_makes_no_gap(
     social: Social, ana: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home_module, "DEPTH", 10)
-    await social.person("p0")
+    await social.create_user("p0")
     posts = await stuff(social, ["p0"], 40, random.Random(5))
     await follow_all(social, ana, ["p0"])
     await social.home.page(ana, Page(limit=5))
@@ -246,7 +246,7 @@ async def test_round_trips_warm_and_when_built(social: Social, ana: Actor, bob: 
 async def test_the_fanout_writes_only_to_existing_feeds(
     social: Social, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     for who in (ana, cat):
         await social.relations.follow(who, "bob")
     await social.home.page(ana, Page())

@@ -26,8 +26,8 @@ HOUR = 3600
 
 async def engaged(social: Social, count: int) -> list[str]:
     """Posts of different ages with different points."""
-    author = await social.person("mia", "model")
-    fans = [await social.person(f"fan{i}") for i in range(5)]
+    author = await social.create_user("mia", "model")
+    fans = [await social.create_user(f"fan{i}") for i in range(5)]
     dice = random.Random(2)
     ids = []
     for i in range(count):
@@ -43,11 +43,11 @@ async def engaged(social: Social, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("passed", [0.5 * HOUR, HOUR, 13 * 24 * HOUR, 15 * 24 * HOUR])
-async def test_scores_decay_with_time(social: Social, redis_client: Any, true: Any, passed: float) -> None:
+async def test_scores_decay_with_time(social: Social, redis_client: Any, assert_consistent: Any, passed: float) -> None:
     await engaged(social, 40)
     social.clock.advance(seconds=passed)
     await social.jobs.rescore()
-    facts = await true()
+    facts = await assert_consistent()
     if passed > model.RANKED_MS / 1000:
         assert not facts["hashtag_ranked"]
         assert not facts["ranking_due"]
@@ -55,16 +55,16 @@ async def test_scores_decay_with_time(social: Social, redis_client: Any, true: A
         assert len(facts["hashtag_posts"]) == 4, "the list by time keeps them"
 
 
-async def test_every_score_is_always_within_two_per_cent(social: Social, true: Any) -> None:
+async def test_every_score_is_always_within_two_per_cent(social: Social, assert_consistent: Any) -> None:
     await engaged(social, 8)
     for _ in range(20):
         social.clock.advance(seconds=10)  # slower than the timer
         await social.jobs.rescore()
-        await true()
+        await assert_consistent()
 
 
 async def test_only_due_posts_are_rescored_in_batches(
-    social: Social, monkeypatch: pytest.MonkeyPatch, true: Any
+    social: Social, monkeypatch: pytest.MonkeyPatch, assert_consistent: Any
 ) -> None:
     monkeypatch.setattr(jobs_module, "RESCORE_BATCH", 7)
     ids = await engaged(social, 30)
@@ -75,7 +75,7 @@ async def test_only_due_posts_are_rescored_in_batches(
     with_points = [post for post in posts if post.likesCount or post.commentsCount]
     assert 0 < len(with_points) < len(posts)
     assert await social.jobs.rescore() == len(with_points)
-    await true()
+    await assert_consistent()
 
 
 async def test_a_like_after_fourteen_days_ranks_nothing(
@@ -123,12 +123,12 @@ async def test_an_interrupted_job_continues_and_a_newer_change_wins(
     assert {await redis_client.hget(k.POST(post.id), "display_name") for post in posts} == {"A"}
 
 
-async def test_deleting_an_account_leaves_no_data(social: Social, true: Any) -> None:
+async def test_deleting_an_account_leaves_no_data(social: Social, assert_consistent: Any) -> None:
     await bystanders(social)
-    before = await true()
+    before = await assert_consistent()
     me = await busy_life(social, "zoe")
     assert await social.deletion.delete(me, "zoe")
-    after = await true()
+    after = await assert_consistent()
     assert after.pop("token_cutoffs")[()].keys() == {"zoe"}
     del before["token_cutoffs"]
     assert after == before
@@ -138,10 +138,10 @@ async def test_deleting_an_account_leaves_no_data(social: Social, true: Any) -> 
 
 
 async def test_a_deletion_continues_after_its_process_died(
-    social: Social, true: Any, monkeypatch: pytest.MonkeyPatch
+    social: Social, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bystanders(social)
-    before = await true()
+    before = await assert_consistent()
     me = await busy_life(social, "zoe")
     monkeypatch.setattr(personal_data_module, "BATCH_SIZE", 2)
     monkeypatch.setattr(social.functions, "run", dying(social.functions.run, 11))
@@ -151,7 +151,7 @@ async def test_a_deletion_continues_after_its_process_died(
     with pytest.raises(UsernameTaken):
         await social.accounts.register(Registration(username="zoe", password="another one"))
     await social.jobs.continue_deletions()
-    after = await true()
+    after = await assert_consistent()
     for facts in (before, after):
         del facts["token_cutoffs"]
     assert after == before
@@ -171,7 +171,7 @@ async def test_deletion_and_suspension_revoke_tokens_in_the_same_step(
 
 
 async def test_a_late_deletion_step_does_not_touch_the_next_owner_of_the_name(
-    social: Social, ana: Actor, bob: Actor, true: Any, monkeypatch: pytest.MonkeyPatch
+    social: Social, ana: Actor, bob: Actor, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await social.relations.follow(ana, "bob")
     personal_data = social.deletion._social
@@ -181,18 +181,18 @@ async def test_a_late_deletion_step_does_not_touch_the_next_owner_of_the_name(
         if not stalled:
             stalled.append(args)
             await social.deletion.finish("ana")  # another worker does all of it meanwhile
-            await social.relations.follow(await social.person("ana"), "bob")
+            await social.relations.follow(await social.create_user("ana"), "bob")
         await drop(*args)
 
     monkeypatch.setattr(personal_data, "_drop_entries", late)
     assert await social.deletion.delete(ana, "ana")
     assert stalled
-    facts = await true()
+    facts = await assert_consistent()
     assert facts["user_following"] == {("ana",): {"bob"}}
 
 
 async def test_a_worker_deletes_a_large_account(
-    social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
+    social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, assert_consistent: Any
 ) -> None:
     await bystanders(social)
     me = await busy_life(social, "zoe")
@@ -203,21 +203,21 @@ async def test_a_worker_deletes_a_large_account(
     assert (await http.get("/whoami", headers=mine)).status_code == 401
     assert (await http.get("/users/zoe")).status_code == 404
     await social.jobs.continue_deletions()
-    assert not (await true())["users_leaving"]
+    assert not (await assert_consistent())["users_leaving"]
 
 
 async def test_a_user_without_a_profile_can_be_deleted(
-    social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
+    social: Social, http: httpx.AsyncClient, ana: Actor, assert_consistent: Any
 ) -> None:
     post = await social.post(ana, "#tea")
-    before = await true()
+    before = await assert_consistent()
     no_profile = social.token(Actor("eve", "user"))
     assert (await http.delete("/users/me", headers=no_profile)).status_code == 404, "nothing is held about her"
     for path in (f"/posts/{post.id}/like", f"/posts/{post.id}/bookmark", "/users/ana/mute"):
         assert (await http.post(path, headers=no_profile)).status_code == 200
     assert (await http.delete("/users/me", headers=no_profile)).json() == {"id": "eve", "deleted": True}
     assert (await http.get("/whoami", headers=no_profile)).status_code == 401
-    after = await true()
+    after = await assert_consistent()
     assert after.pop("token_cutoffs")[()].keys() == {"eve"}
     del before["token_cutoffs"]
     assert after == before

@@ -41,7 +41,7 @@ async def test_the_home_feed_is_complete_after_another_service_deleted_it(
 async def test_the_home_feed_is_complete_after_another_service_rebuilt_it(
     social: Social, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     for name in ("bob", "cat"):
         await social.relations.follow(ana, name)
     first, second = await post(social, bob), await post(social, cat)
@@ -119,7 +119,7 @@ async def test_missing_and_invalid_fields_are_shown_as_far_as_possible_and_break
 
 
 async def test_a_like_of_another_service_is_shown_counted_and_listed(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     id = await post(social, bob, "#tea")
     assert not (await social.posts.get(ana, id)).isLiked
@@ -129,27 +129,27 @@ async def test_a_like_of_another_service_is_shown_counted_and_listed(
     assert (await social.posts.get(ana, id)).isLiked
     assert (await social.feeds.explore(ana, Page())).items[0].post.isLiked
     assert [user.id for user in (await social.engagements.likes(bob, id, Page())).items] == ["ana"]
-    await true()
+    await assert_consistent()
 
 
 async def test_liking_again_after_another_service_changes_nothing_and_completes_the_index(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     id = await post(social, bob, "#tea")
     await redis_client.sadd(k.POST_LIKES(id), "ana")  # its writer died before HINCRBY
     again = await social.engagements.like(ana, id)
     assert (again.changed, again.isLiked, again.likesCount) == (False, True, 1)
-    await true()
+    await assert_consistent()
     await redis_client.srem(k.POST_LIKES(id), "ana")
     assert not (await social.posts.get(ana, id)).isLiked
     assert (await social.engagements.likes(bob, id, Page())).items == []
-    await true()
+    await assert_consistent()
 
 
 async def test_a_follow_of_another_service_is_listed_and_in_the_home_feed(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     posts = [await post(social, bob), await post(social, cat)]
     await social.relations.follow(ana, "cat")
     assert await home_ids(social, ana) == posts[1:]
@@ -162,12 +162,12 @@ async def test_a_follow_of_another_service_is_listed_and_in_the_home_feed(
     assert await home_ids(social, ana) == posts[::-1]
     assert not (await social.relations.follow(ana, "bob")).changed
     await redis_client.delete(k.TMP_HOME("ana"), k.TMP_HOME_STATE("ana"))
-    await true()
+    await assert_consistent()
     await redis_client.srem(k.USER_FOLLOWING("ana"), "cat")
     await redis_client.srem(k.USER_FOLLOWERS("cat"), "ana")
     assert await home_ids(social, ana) == posts[:1]
     assert (await social.relations.followers(None, "cat", Page())).items == []
-    await true()
+    await assert_consistent()
 
 
 async def test_deleting_a_post_deletes_likes_that_only_another_service_knows(
@@ -225,7 +225,7 @@ async def test_a_post_stays_under_a_hashtag_that_only_another_service_gave_it(
 async def test_the_raw_home_feed_loses_posts_of_unfollowed_and_blocked_users_and_banned_posts(
     social: Social, ana: Actor, bob: Actor, redis_client: Any
 ) -> None:
-    cat, dan = await social.person("cat"), await social.person("dan")
+    cat, dan = await social.create_user("cat"), await social.create_user("dan")
     for name in ("bob", "cat", "dan"):
         await social.relations.follow(ana, name)
     bobs, cats, dans, banned = [await post(social, author) for author in (bob, cat, dan, dan)]

@@ -43,7 +43,7 @@ async def test_another_process_shows_every_change_at_the_next_read(
     place: Server | Cluster, social: Social, redis_client: Any
 ) -> None:
     """One process changes things, another one reads after each change, and has seen all of it before."""
-    people = [await social.person(name) for name in ("ana", "bob", "cat")]
+    people = [await social.create_user(name) for name in ("ana", "bob", "cat")]
     ids = [(await social.post(who, f"#tea {i}")).id for i, who in enumerate(people * 2)]
     dice = random.Random(5)
 
@@ -125,7 +125,7 @@ async def test_top_posts_of_a_tag_are_complete_although_some_are_hidden(
     monkeypatch.setattr(feeds, "SPARE_POSTS", 2)
     for _ in range(8):
         await social.engagements.like(bob, (await social.post(bob, "#tea")).id)
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     seen = {(await social.post(cat, "#tea #cake")).id for _ in range(3)}
     await social.relations.mute(ana, "bob")
     for count in (1, 3, 5):
@@ -140,13 +140,13 @@ async def test_an_offset_counts_visible_items_in_every_list(
     social: Social, ana: Actor, bob: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "SKIP_STEP", 7)
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     for i in range(30):
         social.clock.advance(seconds=1)
         post = await social.post([bob, cat, bob][i % 3], "#tea")
         if i % 5 == 0:
             await social.posts.ban(ADMIN, post.id, on=True)
-        fan = await social.person(f"fan{i}")
+        fan = await social.create_user(f"fan{i}")
         await social.relations.follow(fan, "bob")
         if i % 4 == 0:
             await social.relations.block(fan, "ana")

@@ -19,7 +19,7 @@ from tests.social.conftest import ADMIN, Social, trips
 
 
 async def test_a_post_is_the_documented_hash_and_in_every_feed(
-    social: Social, ana: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     post = await social.posts.create(ana, NewPost("Off to #Paris!", "https://img.example/1.jpg", ["Été", "paris"]))
     now = social.clock.now_ms()
@@ -34,7 +34,7 @@ async def test_a_post_is_the_documented_hash_and_in_every_feed(
     assert await redis_client.zscore(k.HASHTAG_RANKED("été"), post.id) == 0
     assert await redis_client.hget(k.USER("ana"), "postCount") == "1"
     assert (post.hashtags, post.isLiked, post.likesCount) == (["paris", "été"], False, 0)
-    await true()
+    await assert_consistent()
 
 
 async def test_case_and_unicode_composition_do_not_change_a_tag(social: Social, ana: Actor, redis_client: Any) -> None:
@@ -45,7 +45,9 @@ async def test_case_and_unicode_composition_do_not_change_a_tag(social: Social, 
     assert post.hashtags == ["नमस्ते", "привет_мир", "2026"]
 
 
-async def test_posting_commenting_and_following_need_a_profile(social: Social, ana: Actor, true: Any) -> None:
+async def test_posting_commenting_and_following_need_a_profile(
+    social: Social, ana: Actor, assert_consistent: Any
+) -> None:
     no_profile = Actor("missing", "user")
     post = await social.post(ana)
     with pytest.raises(NoProfile):
@@ -55,10 +57,12 @@ async def test_posting_commenting_and_following_need_a_profile(social: Social, a
     with pytest.raises(NoProfile):
         await social.relations.follow(no_profile, "ana")
     assert (await social.engagements.like(no_profile, post.id)).changed
-    await true()
+    await assert_consistent()
 
 
-async def test_a_profile_of_another_service_is_accepted(social: Social, redis_client: Any, true: Any) -> None:
+async def test_a_profile_of_another_service_is_accepted(
+    social: Social, redis_client: Any, assert_consistent: Any
+) -> None:
     """As the document has it, without what Plaza adds."""
     profile = {"username": "old", "role": "model", "postCount": 0, "followerCount": 0, "followingCount": 0}
     await redis_client.hset(k.USER("old"), mapping=profile | {"created_at": 5, "display_name": "Old"})
@@ -69,10 +73,12 @@ async def test_a_profile_of_another_service_is_accepted(social: Social, redis_cl
     await social.users.update_profile(Actor("old", "model"), "old", Profile(display_name="Older"))
     await social.jobs.restyle()
     assert (await social.posts.get(None, post.id)).display_name == "Older"
-    await true()
+    await assert_consistent()
 
 
-async def test_an_operation_run_twice_creates_one_post_and_one_comment(social: Social, ana: Actor, true: Any) -> None:
+async def test_an_operation_run_twice_creates_one_post_and_one_comment(
+    social: Social, ana: Actor, assert_consistent: Any
+) -> None:
     posts = [await social.posts.create(ana, NewPost("once"), "ab" * 16) for _ in range(2)]
     assert posts[0] == posts[1]
     comments = []
@@ -80,12 +86,12 @@ async def test_an_operation_run_twice_creates_one_post_and_one_comment(social: S
         comments.append(await social.comments.create(ana, posts[0].id, NewComment("once"), "cd" * 16))
         social.clock.advance(seconds=1)
     assert comments[0] == comments[1]
-    facts = await true()
+    facts = await assert_consistent()
     assert len(facts["post"]) == len(facts["comment"]) == 1
 
 
 async def test_liking_twice_counts_once_and_unliking_removes_it(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     post = await social.post(ana, "#tea")
     first, second = await social.engagements.like(bob, post.id), await social.engagements.like(bob, post.id)
@@ -93,15 +99,15 @@ async def test_liking_twice_counts_once_and_unliking_removes_it(
     assert await redis_client.smembers(k.POST_LIKES(post.id)) == {"bob"}
     assert await redis_client.zscore(k.HASHTAG_RANKED("tea"), post.id) == 3
     assert (await social.posts.get(bob, post.id)).isLiked
-    await true()
+    await assert_consistent()
     assert (await social.engagements.unlike(bob, post.id)).likesCount == 0
     assert not (await social.engagements.unlike(bob, post.id)).changed
     assert await redis_client.exists(k.POST_LIKES(post.id), k.USER_LIKED("bob")) == 0
-    await true()
+    await assert_consistent()
 
 
 async def test_a_bookmark_is_on_both_sides_and_comments_are_oldest_first(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     post = await social.post(ana, "#tea")
     assert (await social.engagements.bookmark(bob, post.id)).changed
@@ -116,18 +122,18 @@ async def test_a_bookmark_is_on_both_sides_and_comments_are_oldest_first(
     assert (await social.comments.page(None, post.id, Page())).items == made
     seen = await social.posts.get(bob, post.id)
     assert (seen.isBookmarked, seen.bookmarksCount, seen.commentsCount) == (True, 1, 2)
-    await true()
+    await assert_consistent()
     with pytest.raises(Forbidden):
         await social.comments.delete(bob, made[1].id)
     await social.comments.delete(ana, made[0].id)  # the post's owner may
     await social.engagements.unbookmark(bob, post.id)
-    facts = await true()
+    facts = await assert_consistent()
     assert list(facts["comment"]) == [(made[1].id,)]
 
 
 async def test_likes_are_listed_latest_first(social: Social, ana: Actor) -> None:
     post = await social.post(ana)
-    fans = [await social.person(f"fan{i}") for i in range(5)]
+    fans = [await social.create_user(f"fan{i}") for i in range(5)]
     for fan in fans:
         social.clock.advance(seconds=1)
         await social.engagements.like(fan, post.id)
@@ -137,7 +143,7 @@ async def test_likes_are_listed_latest_first(social: Social, ana: Actor) -> None
 
 
 async def test_editing_keeps_history_and_moves_tags(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     post = await social.posts.create(ana, NewPost("#one and #two", None, ["listed"]))
     await social.engagements.like(bob, post.id)
@@ -154,17 +160,17 @@ async def test_editing_keeps_history_and_moves_tags(
         await social.posts.edit(bob, post.id, PostEdit("mine"))
     with pytest.raises(Forbidden):
         await social.posts.edit(ADMIN, post.id, PostEdit("mine"))
-    await true()
+    await assert_consistent()
     await social.posts.edit(ana, post.id, PostEdit("nothing"))
     await social.posts.edit(ana, post.id, PostEdit("nothing"))
     assert await redis_client.llen(k.POST_EDITS(post.id)) == 2
-    await true()
+    await assert_consistent()
 
 
 async def test_a_deleted_post_is_in_no_key(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
-    before = (await true()).items()
+    before = (await assert_consistent()).items()
     post = await social.post(ana, "#tea")
     await social.engagements.like(bob, post.id)
     await social.engagements.bookmark(bob, post.id)
@@ -173,24 +179,24 @@ async def test_a_deleted_post_is_in_no_key(
     with pytest.raises(Forbidden):
         await social.posts.delete(bob, post.id)
     await social.posts.delete(ana, post.id)
-    assert (await true()).items() == before
+    assert (await assert_consistent()).items() == before
     with pytest.raises(NotFound):
         await social.posts.delete(ana, post.id)
     with pytest.raises(NotFound):
         await social.engagements.like(bob, post.id)
-    assert (await true()).items() == before
+    assert (await assert_consistent()).items() == before
 
 
-async def test_a_post_with_many_likes_is_deleted_in_steps(social: Social, ana: Actor, true: Any) -> None:
+async def test_a_post_with_many_likes_is_deleted_in_steps(social: Social, ana: Actor, assert_consistent: Any) -> None:
     post = await social.post(ana)
-    fans = [await social.person(f"fan{i}") for i in range(130)]
-    before = await true()
+    fans = [await social.create_user(f"fan{i}") for i in range(130)]
+    before = await assert_consistent()
     await asyncio.gather(*(social.engagements.like(fan, post.id) for fan in fans))
     await asyncio.gather(*(social.engagements.bookmark(fan, post.id) for fan in fans))
     await asyncio.gather(*(social.comments.create(fan, post.id, NewComment("hi")) for fan in fans))
-    await true()
+    await assert_consistent()
     await social.posts.delete(ADMIN, post.id)
-    after = await true()
+    after = await assert_consistent()
     assert not after["user_liked"]
     assert not after["comment"]
     assert not after["posts_leaving"]
@@ -198,9 +204,9 @@ async def test_a_post_with_many_likes_is_deleted_in_steps(social: Social, ana: A
 
 
 async def test_a_banned_post_leaves_every_list_until_unbanned(
-    social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
-    model = await social.person("mia", "model")
+    model = await social.create_user("mia", "model")
     post = await social.post(model, "#tea")
     await social.engagements.like(bob, post.id)
     await social.engagements.bookmark(bob, post.id)
@@ -212,7 +218,7 @@ async def test_a_banned_post_leaves_every_list_until_unbanned(
     assert (fields["banned"], fields["banned_by"]) == ("true", "root")
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 0
     assert await redis_client.zscore(k.USER_BOOKMARKED("bob"), post.id)
-    facts = await true()
+    facts = await assert_consistent()
     assert facts["explore_feed"] == facts["hashtag_posts"] == facts["ranking_due"] == {}
     for work in (
         social.posts.get(bob, post.id),
@@ -242,7 +248,7 @@ async def test_a_banned_post_leaves_every_list_until_unbanned(
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 12
     with pytest.raises(Forbidden):
         await social.comments.delete(ana, said.id)
-    await true()
+    await assert_consistent()
 
 
 async def test_one_round_trip_each_on_one_server_and_few_on_a_cluster(social: Social, ana: Actor, bob: Actor) -> None:
@@ -271,20 +277,22 @@ async def test_bad_content_is_refused_with_its_field(social: Social, ana: Actor,
     assert (await social.post(ana, seen)).content == seen
 
 
-async def test_thirty_tags_are_accepted_and_one_more_is_refused(social: Social, ana: Actor, true: Any) -> None:
+async def test_thirty_tags_are_accepted_and_one_more_is_refused(
+    social: Social, ana: Actor, assert_consistent: Any
+) -> None:
     thirty = " ".join(f"#t{i}" for i in range(30))
     assert len((await social.post(ana, thirty)).hashtags) == 30
     with pytest.raises(Invalid):
         await social.posts.create(ana, NewPost(thirty, None, ["more"]))
     with pytest.raises(Invalid):
         await social.posts.create(ana, NewPost("x", None, ["a{b}"]))
-    await true()
+    await assert_consistent()
 
 
-async def test_a_thousand_concurrent_writes_leave_every_counter_right(social: Social, true: Any) -> None:
+async def test_a_thousand_concurrent_writes_leave_every_counter_right(social: Social, assert_consistent: Any) -> None:
     """Likes, bookmarks, follows, comments and deletes by many on few posts."""
     dice = random.Random(7)
-    people = [await social.person(f"p{i}", "model" if i % 3 == 0 else "user") for i in range(12)]
+    people = [await social.create_user(f"p{i}", "model" if i % 3 == 0 else "user") for i in range(12)]
     posts = [await social.post(people[i], f"#tag{i % 2} #all") for i in range(6)]
 
     async def something() -> None:
@@ -311,10 +319,12 @@ async def test_a_thousand_concurrent_writes_leave_every_counter_right(social: So
 
     for _ in range(5):
         await asyncio.gather(*(something() for _ in range(200)))
-    await true()
+    await assert_consistent()
 
 
-async def test_a_hashtag_of_the_list_stays_when_the_text_loses_it(social: Social, ana: Actor, true: Any) -> None:
+async def test_a_hashtag_of_the_list_stays_when_the_text_loses_it(
+    social: Social, ana: Actor, assert_consistent: Any
+) -> None:
     post = await social.posts.create(ana, NewPost("off to #Paris", hashtags=["paris", "été"]))
     edited = await social.posts.edit(ana, post.id, PostEdit("off to Rome"))
     assert set(edited.hashtags) == {"paris", "été"}
@@ -322,4 +332,4 @@ async def test_a_hashtag_of_the_list_stays_when_the_text_loses_it(social: Social
     assert set(again.hashtags) == {"été", "rome", "paris"}
     last = await social.posts.edit(ana, post.id, PostEdit("nothing"))
     assert set(last.hashtags) == {"paris", "été"}
-    await true()
+    await assert_consistent()

@@ -68,11 +68,13 @@ async def eventful(social: Social) -> Actor:
     return zoe
 
 
-async def test_a_renaming_moves_everything_to_the_new_name(social: Social, true: Any, http: httpx.AsyncClient) -> None:
+async def test_a_renaming_moves_everything_to_the_new_name(
+    social: Social, assert_consistent: Any, http: httpx.AsyncClient
+) -> None:
     zoe = await eventful(social)
-    before, token = await true(), social.token(zoe)
+    before, token = await assert_consistent(), social.token(zoe)
     assert await renaming(social).rename("zoe", "zara") > 0
-    after = await true()
+    after = await assert_consistent()
     assert lasting(after) == as_if(lasting(before), "zoe", "zara")
     assert (await http.get("/whoami", headers=token)).status_code == 401
     with pytest.raises(WrongPassword):
@@ -83,9 +85,9 @@ async def test_a_renaming_moves_everything_to_the_new_name(social: Social, true:
 
 async def small_life(social: Social) -> None:
     """One of each."""
-    zoe = await social.person("zoe", "model")
+    zoe = await social.create_user("zoe", "model")
     for i in range(4):
-        await social.post(await social.person(f"o{i}"), "#tea")
+        await social.post(await social.create_user(f"o{i}"), "#tea")
     mine, (theirs, *_) = await social.post(zoe, "#own"), (await social.feeds.user_posts(None, "o0", Page())).items
     for act in (social.engagements.like, social.engagements.bookmark):
         await act(zoe, mine.id)
@@ -101,11 +103,11 @@ async def small_life(social: Social) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_renaming_killed_at_any_step_continues_to_the_same_result(
-    social: Social, true: Any, monkeypatch: pytest.MonkeyPatch, when: str
+    social: Social, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """The same life goes through many names, killed one step later each time, before or after the step."""
     await small_life(social)
-    wanted, name, step, died = lasting(await true()), "zoe", 0, True
+    wanted, name, step, died = lasting(await assert_consistent()), "zoe", 0, True
     while died:
         new = f"zoe{step}"
         with monkeypatch.context() as patch:
@@ -117,7 +119,7 @@ async def test_a_renaming_killed_at_any_step_continues_to_the_same_result(
             with contextlib.suppress(NotFound):
                 await renaming(social).rename(name, new)
         wanted, name, step = as_if(wanted, name, new), new, step + 1
-        assert lasting(await true()) == wanted, f"killed {when} step {step}"
+        assert lasting(await assert_consistent()) == wanted, f"killed {when} step {step}"
     assert step > 25
 
 
@@ -153,9 +155,9 @@ async def test_both_names_are_reserved_during_a_renaming(
 
 
 async def test_a_taken_invalid_or_unknown_name_changes_nothing(
-    social: Social, ana: Actor, bob: Actor, true: Any
+    social: Social, ana: Actor, bob: Actor, assert_consistent: Any
 ) -> None:
-    before = lasting(await true())
+    before = lasting(await assert_consistent())
     for old, new, refused in (
         ("ana", "bob", UsernameTaken),
         ("missing", "other", NotFound),
@@ -165,15 +167,15 @@ async def test_a_taken_invalid_or_unknown_name_changes_nothing(
     ):
         with pytest.raises(refused):
             await renaming(social).rename(old, new)
-    assert lasting(await true()) == before
+    assert lasting(await assert_consistent()) == before
     assert (await social.relations.follow(ana, "bob")).changed, "ana is as free as before"
 
 
-async def test_writes_to_the_old_name_during_a_renaming_are_not_lost(social: Social, true: Any) -> None:
+async def test_writes_to_the_old_name_during_a_renaming_are_not_lost(social: Social, assert_consistent: Any) -> None:
     """Users follow, like and comment during the renaming; every acknowledged write is found at the new name."""
-    zoe = await social.person("zoe")
+    zoe = await social.create_user("zoe")
     post = await social.post(zoe, "#own")
-    fans = [await social.person(f"fan{i}") for i in range(60)]
+    fans = [await social.create_user(f"fan{i}") for i in range(60)]
 
     async def meet(fan: Actor) -> bool:
         await social.engagements.like(fan, post.id)
@@ -184,7 +186,7 @@ async def test_writes_to_the_old_name_during_a_renaming_are_not_lost(social: Soc
         return True
 
     met, _ = await asyncio.gather(asyncio.gather(*(meet(fan) for fan in fans)), renaming(social).rename("zoe", "zara"))
-    facts = await true()
+    facts = await assert_consistent()
     assert {fan.name for fan, yes in zip(fans, met, strict=True) if yes} == facts["user_followers"].get(
         ("zara",), set()
     )
@@ -192,23 +194,23 @@ async def test_writes_to_the_old_name_during_a_renaming_are_not_lost(social: Soc
 
 
 async def test_a_comment_deleted_during_the_renaming_of_its_author_is_gone(
-    social: Social, true: Any, ana: Actor
+    social: Social, assert_consistent: Any, ana: Actor
 ) -> None:
     post = await social.post(ana, "#own")
-    zoe = await social.person("zoe")
+    zoe = await social.create_user("zoe")
     comment = await social.comments.create(zoe, post.id, NewComment("well"))
     await renaming(social).rename("zoe", "zara")
     await social.comments.remove(comment.id, post.id, "zoe")  # as it was when they looked
-    facts = await true()
+    facts = await assert_consistent()
     assert not facts["comment"]
     assert not facts["user_comments"]
 
 
 async def test_concurrent_writes_to_both_names_leave_consistent_data(
-    social: Social, true: Any, monkeypatch: pytest.MonkeyPatch
+    social: Social, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old profile has the last word; posts follow it although they have copied later versions of the new one."""
-    zoe = await social.person("zoe")
+    zoe = await social.create_user("zoe")
     post = await social.post(zoe, "#own")
     await social.users.suspend(ADMIN, "zoe", on=True)
 
@@ -223,7 +225,7 @@ async def test_concurrent_writes_to_both_names_leave_consistent_data(
     monkeypatch.setattr(renaming(social), "_settle_writes", interfere)
     await renaming(social).rename("zoe", "zara")
     await social.jobs.restyle()
-    facts = await true()
+    facts = await assert_consistent()
     profile = facts["user"][("zara",)]
     assert "suspended_at" not in profile
     assert (profile["display_name"], facts["post"][(post.id,)]["display_name"]) == ("Zoe", "Zoe")

@@ -14,7 +14,7 @@ from tests.social.conftest import Social, trips
 
 
 async def test_writes_take_at_most_five_in_sequence_on_a_cluster(social: Social, ana: Actor, bob: Actor) -> None:
-    mia = await social.person("mia", "model")
+    mia = await social.create_user("mia", "model")
     await social.relations.follow(bob, "ana")
     post, top = await social.post(ana, "#a #b #c"), await social.post(mia, "#a")
     most = 5 if social.valkey.clustered else 1
@@ -55,7 +55,7 @@ async def test_a_user_blocked_by_many_is_still_hidden(
     monkeypatch.setattr(posts_module, "MAX_CHECKED_BLOCKS", 3)
     post = await social.post(bob)
     for i in range(5):
-        await social.relations.block(await social.person(f"p{i}"), "ana")
+        await social.relations.block(await social.create_user(f"p{i}"), "ana")
     assert (await social.engagements.like(ana, post.id)).changed
     social.clock.advance(seconds=1)
     await social.relations.block(bob, "ana")

@@ -54,7 +54,7 @@ async def test_the_routes_of_a_post(social: Social, http: httpx.AsyncClient, ana
 
 
 async def test_feed_items_have_users_unless_left_out(social: Social, http: httpx.AsyncClient, ana: Actor) -> None:
-    mia = await social.person("mia", "model")
+    mia = await social.create_user("mia", "model")
     await social.relations.follow(ana, "mia")
     post = await social.post(mia, "#tea")
     await social.engagements.like(ana, post.id)
@@ -149,14 +149,14 @@ REFUSED: list[tuple[str, str, Any, int]] = [
 
 
 async def test_refused_requests_change_nothing(
-    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, true: Any
+    social: Social, http: httpx.AsyncClient, ana: Actor, bob: Actor, assert_consistent: Any
 ) -> None:
-    before = await true()
+    before = await assert_consistent()
     for method, path, body, status in REFUSED:
         answer = await http.request(method, path, json=body, headers=social.token(ana))
         assert answer.status_code == status, (method, path, answer.text)
         assert answer.headers["content-type"] == "application/problem+json"
-    assert await true() == before
+    assert await assert_consistent() == before
 
 
 OPEN = (
@@ -182,10 +182,10 @@ async def test_anonymous_requests_are_401_except_public_reads(
 
 
 async def test_the_api_key_has_no_user_and_stores_nothing(
-    social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
+    social: Social, http: httpx.AsyncClient, ana: Actor, assert_consistent: Any
 ) -> None:
     post = await social.post(ana)
-    before, key = await true(), social.token(API)
+    before, key = await assert_consistent(), social.token(API)
     for method, path, body in (
         ("POST", "/posts", {"content": "x"}),
         ("POST", f"/posts/{post.id}/like", None),
@@ -199,21 +199,21 @@ async def test_the_api_key_has_no_user_and_stores_nothing(
     ):
         assert (await http.request(method, path, json=body, headers=key)).status_code == 403, path
     assert (await http.get("/feed/explore", headers=key)).status_code == 200
-    assert await true() == before
+    assert await assert_consistent() == before
 
 
 async def test_an_idempotency_key_creates_one_post_a_day(
-    social: Social, http: httpx.AsyncClient, ana: Actor, redis_client: Any, true: Any
+    social: Social, http: httpx.AsyncClient, ana: Actor, redis_client: Any, assert_consistent: Any
 ) -> None:
     headers = social.token(ana) | {"idempotency-key": "one"}
     first = await http.post("/posts", json={"content": "once"}, headers=headers)
     again = await http.post("/posts", json={"content": "once"}, headers=headers)
     assert first.json() == again.json()
-    assert len((await true())["post"]) == 1
+    assert len((await assert_consistent())["post"]) == 1
     assert (await http.post("/posts", json={"content": "other"}, headers=headers)).status_code == 422
     for content in ("once", "other"):
         for name in [name async for name in redis_client.scan_iter("idempotency:*")]:
             await redis_client.delete(name)  # as if the day were over
         again = await http.post("/posts", json={"content": content}, headers=headers)
         assert (again.status_code, again.json()["content"]) == (201, content)
-    assert len((await true())["post"]) == 3
+    assert len((await assert_consistent())["post"]) == 3

@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
         auth = Auth(SETTINGS, Revocations(valkey), clock=clock)
         self.social = Social(valkey, functions, auth, clock, services_of(build_social(functions, auth, clock)))
         for name in NAMES:
-            await self.social.person(name)
+            await self.social.create_user(name)
 
     async def close(self) -> None:
         await self.compare()
@@ -234,7 +234,7 @@ class Machine(RuleBasedStateMachine):
     @rule(who=names)
     def leave_and_come_back(self, who: str) -> None:
         assert self.run(self.social.deletion.delete(ADMIN, who))
-        self.run(self.social.person(who))
+        self.run(self.social.create_user(who))
         model = self.model
         model.posts = {id: post for id, post in model.posts.items() if post.author != who}
         for post in model.posts.values():

@@ -53,10 +53,10 @@ async def send(http: httpx.AsyncClient, social: Social, records: list[dict[str, 
 
 
 async def test_records_keep_ids_and_times_and_a_second_sync_changes_nothing(
-    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, assert_consistent: Any
 ) -> None:
     assert await send(http, social, RECORDS) == ["created"] * len(RECORDS)
-    facts = await true()
+    facts = await assert_consistent()
     assert await redis_client.zscore(k.USERS_MODELS(), "mia") == OLD
     assert await redis_client.zscore(k.USER_POSTS("mia"), POSTS[0]) == OLD + 2
     assert await redis_client.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
@@ -65,7 +65,7 @@ async def test_records_keep_ids_and_times_and_a_second_sync_changes_nothing(
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
     social.clock.advance(seconds=5)
     assert await send(http, social, RECORDS) == ["unchanged"] * len(RECORDS)
-    assert await true() == facts
+    assert await assert_consistent() == facts
 
 
 async def test_a_synced_password_hash_works_and_is_synced_once(
@@ -80,7 +80,7 @@ async def test_a_synced_password_hash_works_and_is_synced_once(
 
 
 async def test_changes_of_the_other_system_are_synced(
-    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, assert_consistent: Any
 ) -> None:
     await send(http, social, RECORDS)
     changes = [
@@ -94,11 +94,11 @@ async def test_changes_of_the_other_system_are_synced(
     assert await redis_client.hget(k.USER("mia"), "email") is None
     await social.jobs.restyle()
     assert await redis_client.hget(k.POST(POSTS[1]), "display_name") == "Mia"
-    await true()
+    await assert_consistent()
 
 
 async def test_a_time_that_is_synced_later_is_stored(
-    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, assert_consistent: Any
 ) -> None:
     untimed = [{name: value for name, value in record.items() if name != "created_at"} for record in RECORDS]
     await send(http, social, untimed)
@@ -108,38 +108,38 @@ async def test_a_time_that_is_synced_later_is_stored(
     assert await redis_client.zscore(k.USER_BOOKMARKED("ana"), POSTS[1]) == OLD + 4
     assert await redis_client.lrange(k.POST_COMMENTS(POSTS[1]), 0, -1) == COMMENTS[::-1], "oldest first"
     assert await redis_client.hget(k.COMMENT(COMMENTS[0]), "created_at") == str(OLD + 6)
-    facts = await true()
+    facts = await assert_consistent()
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == points
     social.clock.advance(seconds=5)
     for again in (timed, untimed):
         assert set(await send(http, social, again)) == {"unchanged"}
-    assert await true() == facts
+    assert await assert_consistent() == facts
 
 
 async def test_blocks_refuse_synced_follows_and_nothing_else(
-    social: Social, http: httpx.AsyncClient, true: Any
+    social: Social, http: httpx.AsyncClient, assert_consistent: Any
 ) -> None:
     await send(http, social, RECORDS[:5])
     await social.relations.block(Actor("mia", "model"), "ana")
     assert await send(http, social, [RECORDS[2], *RECORDS[6:9]]) == ["error", "created", "created", "created"]
-    facts = await true()
+    facts = await assert_consistent()
     assert (facts["user_following"], len(facts["comment"])) == ({}, 1)
 
 
 async def test_a_banned_post_is_kept_up_to_date_and_stays_banned(
-    social: Social, http: httpx.AsyncClient, redis_client: Any, true: Any
+    social: Social, http: httpx.AsyncClient, redis_client: Any, assert_consistent: Any
 ) -> None:
     await send(http, social, RECORDS[:5])
     for id in POSTS:
         await social.posts.ban(ADMIN, id, on=True)
     assert await send(http, social, RECORDS[5:]) == ["created"] * len(RECORDS[5:])
     assert set(await send(http, social, RECORDS)) == {"unchanged"}
-    facts = await true()
+    facts = await assert_consistent()
     assert (facts["explore_feed"], facts["models_top_engagement"]) == ({}, {(): {"mia": 0}})
     for id in POSTS:
         await social.posts.ban(ADMIN, id, on=False)
     assert await redis_client.zscore(k.MODELS_TOP_ENGAGEMENT(), "mia") == 3 + 3 + 4 + 10
-    await true()
+    await assert_consistent()
 
 
 BAD: list[tuple[str, dict[str, Any], str | None]] = [
@@ -164,16 +164,16 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
 
 
 async def test_an_invalid_record_is_reported_and_does_not_affect_others(
-    social: Social, http: httpx.AsyncClient, ana: Actor, true: Any
+    social: Social, http: httpx.AsyncClient, ana: Actor, assert_consistent: Any
 ) -> None:
-    before = await true()
+    before = await assert_consistent()
     for kind, record, field in BAD:
         answer = await http.post(f"/sync/{kind}s", json=[record], headers=social.token(API))
         result = answer.json()["results"][0]
         assert (result["status"], result.get("field")) == ("error", field), record
         assert result["error"]
         assert "secret" not in answer.text
-    assert await true() == before
+    assert await assert_consistent() == before
     mixed = [{"username": "new"}, {"username": "a:b"}, "no object", None, {"username": "other"}]
     results = (await http.post("/sync/users", json=mixed, headers=social.token(API))).json()["results"]
     assert [r["status"] for r in results] == ["created", "error", "error", "error", "created"]
@@ -192,7 +192,7 @@ async def test_sync_is_for_the_api_key_and_a_thousand_records(
 
 
 async def test_a_post_that_is_being_deleted_is_not_synced(
-    social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, true: Any
+    social: Social, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, assert_consistent: Any
 ) -> None:
     monkeypatch.setattr(posts_module, "MAX_DELETE_BATCHES", 0)
     await send(http, social, RECORDS[:4])
@@ -200,10 +200,10 @@ async def test_a_post_that_is_being_deleted_is_not_synced(
     await social.posts.delete(ADMIN, POSTS[0])
     assert await send(http, social, [RECORDS[3]]) == ["error"]
     assert await social.jobs.continue_deletions() == 1
-    assert not (await true())["posts_leaving"]
+    assert not (await assert_consistent())["posts_leaving"]
     assert await send(http, social, [RECORDS[3]]) == ["created"]
     assert await social.jobs.continue_deletions() == 0
-    await true()
+    await assert_consistent()
 
 
 def written(path: Path, lines: list[Any]) -> Path:
@@ -214,7 +214,7 @@ def written(path: Path, lines: list[Any]) -> Path:
 
 
 async def test_a_file_is_imported_and_invalid_lines_are_reported_by_number(
-    social: Social, tmp_path: Path, true: Any
+    social: Social, tmp_path: Path, assert_consistent: Any
 ) -> None:
     bad: list[BadLine] = []
     first = codecs.BOM_UTF8 + json.dumps(RECORDS[0]).encode() + b"\r"  # as some editors would have it
@@ -225,14 +225,14 @@ async def test_a_file_is_imported_and_invalid_lines_are_reported_by_number(
     done = await importer.run(path)
     assert [b.line for b in sorted(bad, key=lambda b: b.line)] == [4, 6, 7, 8, 9]
     assert done.counts == {"created": len(RECORDS), "error": 5}
-    facts = await true()
+    facts = await assert_consistent()
     assert not facts["imports"]
     assert (await importer.run(path)).counts == {"unchanged": len(RECORDS), "error": 5}
-    assert await true() == facts
+    assert await assert_consistent() == facts
 
 
 async def test_an_interrupted_import_continues(
-    social: Social, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, true: Any
+    social: Social, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_consistent: Any
 ) -> None:
     monkeypatch.setattr(jsonl_import, "MAX_RECORDS", 10)
     path = written(tmp_path / "users.jsonl", [{"type": "user", "username": f"u{i}"} for i in range(95)])
@@ -251,4 +251,4 @@ async def test_an_interrupted_import_continues(
     assert started[0] == offsets[3]
     assert started[-1] == path.stat().st_size
     assert done.line == 95
-    assert len((await true())["user"]) == 95
+    assert len((await assert_consistent())["user"]) == 95

@@ -45,8 +45,8 @@ async def test_a_demoted_admin_cannot_become_an_admin_again(
 
 
 async def test_a_role_change_needs_the_stored_role_of_an_admin(social: Social, http: httpx.AsyncClient) -> None:
-    await social.person("ana", "user")
-    await social.person("bob", "admin")
+    await social.create_user("ana", "user")
+    await social.create_user("bob", "admin")
     claims_admin = social.token(Actor("ana", "admin"))  # another issuer says so
     refused = await http.patch("/users/ana/role", json={"role": "admin"}, headers=claims_admin)
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")

@@ -18,7 +18,9 @@ from tests.social.conftest import ADMIN, Social
 SECRETS = {field: f"secret-{field}" for field in PRIVATE_FIELDS}
 
 
-async def test_a_follow_is_on_both_sides(social: Social, ana: Actor, bob: Actor, redis_client: Any, true: Any) -> None:
+async def test_a_follow_is_on_both_sides(
+    social: Social, ana: Actor, bob: Actor, redis_client: Any, assert_consistent: Any
+) -> None:
     assert (await social.relations.follow(ana, "bob")).changed
     assert not (await social.relations.follow(ana, "bob")).changed
     assert await redis_client.smembers(k.USER_FOLLOWING("ana")) == {"bob"}
@@ -26,25 +28,25 @@ async def test_a_follow_is_on_both_sides(social: Social, ana: Actor, bob: Actor,
     assert await redis_client.hget(k.USER("bob"), "followerCount") == "1"
     assert [user.username for user in (await social.relations.followers(None, "bob", Page())).items] == ["ana"]
     assert [user.username for user in (await social.relations.following(ana, "ana", Page())).items] == ["bob"]
-    await true()
+    await assert_consistent()
     assert (await social.relations.unfollow(ana, "bob")).changed
     assert not (await social.relations.unfollow(ana, "bob")).changed
-    await true()
+    await assert_consistent()
     with pytest.raises(SelfRelation):
         await social.relations.follow(ana, "ana")
     with pytest.raises(NotFound):
         await social.relations.follow(ana, "missing")
-    await true()
+    await assert_consistent()
 
 
 async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
-    social: Social, ana: Actor, bob: Actor, true: Any
+    social: Social, ana: Actor, bob: Actor, assert_consistent: Any
 ) -> None:
     await social.relations.follow(ana, "bob")
     await social.relations.follow(bob, "ana")
     posts = {who.name: await social.post(who, "#tea") for who in (ana, bob)}
     await social.comments.create(bob, posts["bob"].id, NewComment("hi"))
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     social.clock.advance(seconds=1)
     of_cat = await social.post(cat)
     for who, other in ((ana, bob), (bob, ana)):
@@ -54,7 +56,7 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
         await social.engagements.like(who, of_cat.id)
         await social.engagements.bookmark(who, posts[other.name].id)
     await social.relations.block(ana, "bob")
-    facts = await true()
+    facts = await assert_consistent()
     assert facts["user_following"] == {("cat",): {"ana", "bob"}, ("ana",): {"cat"}, ("bob",): {"cat"}}
     assert facts["user_followers"] == facts["user_following"]
     for who, other in ((ana, bob), (bob, ana)):
@@ -99,11 +101,11 @@ async def test_blocking_ends_follows_both_ways_and_hides_each_from_the_other(
     assert len((await social.feeds.explore(None, Page())).items) == 3
     await social.relations.unblock(ana, "bob")
     assert (await social.relations.follow(bob, "ana")).changed
-    await true()
+    await assert_consistent()
 
 
 async def test_comments_of_hidden_users_are_left_out(social: Social, ana: Actor, bob: Actor) -> None:
-    cat = await social.person("cat")
+    cat = await social.create_user("cat")
     post = await social.post(cat)
     await social.comments.create(bob, post.id, NewComment("hi"))
     await social.relations.block(bob, "ana")
@@ -111,23 +113,25 @@ async def test_comments_of_hidden_users_are_left_out(social: Social, ana: Actor,
     assert len((await social.comments.page(cat, post.id, Page())).items) == 1
 
 
-async def test_muting_removes_a_user_from_feeds_only(social: Social, ana: Actor, bob: Actor, true: Any) -> None:
+async def test_muting_removes_a_user_from_feeds_only(
+    social: Social, ana: Actor, bob: Actor, assert_consistent: Any
+) -> None:
     post = await social.post(bob)
     await social.relations.mute(ana, "bob")
     assert (await social.feeds.explore(ana, Page())).items == []
     assert (await social.posts.get(ana, post.id)).id == post.id
     assert len((await social.feeds.user_posts(ana, "bob", Page())).items) == 1
     assert [user.username for user in (await social.relations.muted(ana, Page())).items] == ["bob"]
-    await true()
+    await assert_consistent()
     await social.relations.unmute(ana, "bob")
     assert len((await social.feeds.explore(ana, Page())).items) == 1
-    await true()
+    await assert_consistent()
 
 
 async def test_private_fields_are_returned_only_to_their_user(
     social: Social, http: httpx.AsyncClient, bob: Actor
 ) -> None:
-    eve = await social.person("eve", "model", **SECRETS)
+    eve = await social.create_user("eve", "model", **SECRETS)
     post = await social.post(eve, "#tea")
     await social.relations.follow(eve, "bob")
     await social.relations.follow(bob, "eve")
@@ -178,7 +182,7 @@ async def test_an_invalid_username_is_422(social: Social, http: httpx.AsyncClien
 
 
 async def test_followers_are_paged_latest_first_during_changes(social: Social, ana: Actor) -> None:
-    fans = [await social.person(f"fan{i:02}") for i in range(25)]
+    fans = [await social.create_user(f"fan{i:02}") for i in range(25)]
     for fan in fans[:20]:
         social.clock.advance(seconds=1)
         await social.relations.follow(fan, "ana")
@@ -196,8 +200,8 @@ async def test_followers_are_paged_latest_first_during_changes(social: Social, a
     assert seen == [fan.name for fan in reversed(fans[:20])]
 
 
-async def test_concurrent_follows_and_blocks_keep_both_sides_consistent(social: Social, true: Any) -> None:
-    people = [await social.person(f"p{i}") for i in range(6)]
+async def test_concurrent_follows_and_blocks_keep_both_sides_consistent(social: Social, assert_consistent: Any) -> None:
+    people = [await social.create_user(f"p{i}") for i in range(6)]
 
     async def quarrel(a: Actor, b: Actor) -> None:
         for operation in (
@@ -212,7 +216,7 @@ async def test_concurrent_follows_and_blocks_keep_both_sides_consistent(social: 
                 await social.relations.unfollow(a, b.name)
 
     await asyncio.gather(*(quarrel(a, b) for a in people for b in people if a is not b))
-    await true()
+    await assert_consistent()
 
 
 async def test_own_posts_show_a_new_name_at_once(social: Social, ana: Actor) -> None:

@@ -37,4 +37,4 @@ async def busy_life(social: Social, name: str) -> Actor:
 
 async def bystanders(social: Social) -> None:
     for i in range(6):
-        await social.post(await social.person(f"o{i}", "model" if i % 2 else "user"), "#tea")
+        await social.post(await social.create_user(f"o{i}", "model" if i % 2 else "user"), "#tea")
