@@ -19,8 +19,8 @@ import uvloop
 from bench.load import Measured, measure, post, server
 from bench.web_servers import APPS, AUTH, Article, plaza
 from plaza.core.http.app import App
+from plaza.core.http.body_reader import read_body
 from plaza.core.http.request import Request
-from plaza.core.http.request_body import read_body
 
 BODY = b'{"title": "A lamp that knows the time", "link": "https://example.org/lamp", "groups": ["home", "light"]}'
 ROUNDS = 5

@@ -21,10 +21,10 @@ from starlette.routing import Route
 
 from bench.harness import Operation, compare, show
 from bench.peers.shop_caches import Aiocache, Cashews, Starsessions, page_app
-from plaza.caching.connection import connect
 from plaza.caching.keys import ROW_DELAYS, ROW_SCHEDULE
 from plaza.caching.middleware import PageCacheMiddleware
 from plaza.caching.row_cache import RowCache
+from plaza.caching.standalone import connect
 from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions

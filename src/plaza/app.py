@@ -54,9 +54,9 @@ from plaza.shop.items import Items
 from plaza.social import domain as social
 from plaza.social.sync import Sync
 from plaza.valkey_discovery import open_connection
-from plaza.web import pages
+from plaza.web import page_registry
+from plaza.web.page_responses import Site
 from plaza.web.routing import SitePageAccess
-from plaza.web.site import Site
 from plaza.worker import Worker
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
         if demo is not None:
             job_names = [*jobs.timers, *demo.timers]
             services[Demo] = demo
-            services |= {type(service): service for service in pages.services(core, services, demo, job_names)}
+            services |= {type(service): service for service in page_registry.services(core, services, demo, job_names)}
         app = make_app(
             routes_of(domains),
             services,
@@ -110,7 +110,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             limiter=core.limiter,
             idempotency=Idempotency(core.valkey),
             observer=requests,
-            error_formats=pages.ERROR_FORMATS if _shows_pages(domains) else {},
+            error_formats=page_registry.ERROR_FORMATS if _shows_pages(domains) else {},
             pages=SitePageAccess(services[Site]) if _shows_pages(domains) else None,
             viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
             explain_error=services[WrongTypeReporter].explain,
@@ -193,7 +193,7 @@ def catalogues(domains: Sequence[Domain] = DOMAINS) -> list[Catalogue]:
 def routes_of(domains: Sequence[Domain]) -> list[Routes]:
     """Return all routes except those of `/docs`, `/openapi.json` and `/metrics`, which `make_app` adds."""
     own = [health.route, proxy.route, *(routes for domain in domains for routes in domain.routes)]
-    return [*own, *pages.ROUTES] if _shows_pages(domains) else own
+    return [*own, *page_registry.ROUTES] if _shows_pages(domains) else own
 
 
 def _shows_pages(domains: Sequence[Domain]) -> bool:

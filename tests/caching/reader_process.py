@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plaza.caching.connection import connect
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import CachedPage, page_hash
 from plaza.caching.row_cache import RowCache
+from plaza.caching.standalone import connect
 
 READERS = 100
 # Long enough that all processes' readers come while the first computes.

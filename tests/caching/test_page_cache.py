@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from plaza.caching.connection import connect
 from plaza.caching.keys import CACHED_PAGE, ITEM_VIEWS, PAGE_STATE, PAGE_TAG
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import FRESH_SECONDS, CachedPage, PageCacheOptions, ServedPage, is_not_modified, page_hash
+from plaza.caching.standalone import connect
 from plaza.core.clock import ManualClock
 from plaza.core.functions import Functions
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage

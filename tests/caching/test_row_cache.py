@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from plaza.caching.connection import connect
 from plaza.caching.keys import CACHED_ROW, ROW_DELAYS, ROW_SCHEDULE, ROW_STATE
 from plaza.caching.library import BRIEF_SECONDS
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import DUE_LEASE_SECONDS, RowData
+from plaza.caching.standalone import connect
 from plaza.core.clock import ManualClock
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions

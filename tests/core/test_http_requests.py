@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from plaza.core.http import request_body
+from plaza.core.http import body_reader
 from tests.core.sample_domain import Shelf, app_of, token
 from tests.http_servers import client_of, is_problem, raw
 from tests.timeouts import within_time_limit
@@ -176,7 +176,7 @@ async def test_a_client_that_sends_far_too_much_still_gets_the_response(client: 
 async def test_an_endless_body_is_refused_at_once_and_not_read_without_limit(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_body, "DISCARD_SECONDS", 0.2)
+    monkeypatch.setattr(body_reader, "DISCARD_SECONDS", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(client))
     writer.write(b"POST /uploads HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
     for _ in range(11):
@@ -201,7 +201,7 @@ async def test_a_declared_length_beyond_the_limit_is_refused_before_the_body_com
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = b"POST /uploads HTTP/1.1\r\nhost: x\r\ncontent-length: 5000000\r\n"
-    monkeypatch.setattr(request_body, "DISCARD_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(body_reader, "DISCARD_IDLE_SECONDS", 0.05)
     assert (await raw(port_of(client), head + b"\r\n")).startswith(b"HTTP/1.1 413")
     asked = await raw(port_of(client), head + b"expect: 100-continue\r\n\r\n")
     assert asked.startswith(b"HTTP/1.1 413"), "not 100: the client need not send it"
@@ -210,7 +210,7 @@ async def test_a_declared_length_beyond_the_limit_is_refused_before_the_body_com
 async def test_a_body_that_does_not_arrive_in_time_is_408(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_body, "BODY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(body_reader, "BODY_TIMEOUT_SECONDS", 0.05)
     head = b"POST /uploads HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf"
     answer = await raw(port_of(client), head)
     assert answer.startswith(b"HTTP/1.1 408")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from plaza.web.charts import largest_shares, time_bars
+from plaza.web.chart_geometry import largest_shares, time_bars
 from plaza.web.formatting import code_spans, format_bytes, format_duration, format_number
-from plaza.web.health import Counters, Latency, RouteFigures, _figures_between, percentiles
+from plaza.web.health_figures import Counters, Latency, RouteFigures, _figures_between, percentiles
 
 INF = float("inf")
 

@@ -23,7 +23,7 @@ from plaza.social.keys import AUTH_USER, USER, USER_POSTS
 from plaza.social.model import NewPost, PasswordLogin
 from plaza.social.posts import Posts
 from plaza.social.users import Users
-from plaza.web import charts
+from plaza.web import chart_geometry
 from plaza.web.formatting import format_utc
 from plaza.web.text_html import format_date_time
 from tests.pages.conftest import PageClient, ParsedPage
@@ -143,12 +143,12 @@ async def test_an_audience_is_shown_by_session_country_and_group(plaza: Plaza, a
     for text_shown in ("3 watching now", "DE 2", "NZ 1", "stage 3", "press 3", history):
         assert text_shown in words
     assert "more" not in words
-    for n in range(charts.MAX_SHARES + 1):
+    for n in range(chart_geometry.MAX_SHARES + 1):
         await live.beat(Viewer(f"~w{n}", "198.18.0.1", f"X{chr(65 + n)}"), "night", Heartbeat("web", "stage"))
     assert "and 3 more" in (await admin.get("/app/operator/live")).text
     async with admin.stream("GET", "/app/operator/live/stream?event=night") as stream:
         line = await anext(line async for line in stream.aiter_lines() if line.startswith("data: "))
-        assert f'"viewerCount":{charts.MAX_SHARES + 4}' in line
+        assert f'"viewerCount":{chart_geometry.MAX_SHARES + 4}' in line
 
 
 async def test_health_shows_figures_and_runs_an_audit(plaza: Plaza, admin: PageClient) -> None:

@@ -33,14 +33,14 @@ from plaza.sessions.service import Sessions
 from plaza.sessions.session_finder import SessionFinder
 from plaza.sessions.session_store import SessionStore
 from plaza.sessions.sign_in import SignIn
-from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.model import Item, NewItem
-from plaza.shop.orders import Orders
+from plaza.shop.order_history import Orders
 from plaza.shop.personal_data import ShopPersonalData
+from plaza.shop.row_schedules import CacheAdmin
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 from tests.http_servers import client_of

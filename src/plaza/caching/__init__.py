@@ -4,13 +4,13 @@ Of many readers that miss the same row or page, in any number of processes, one 
 previous version, or wait if there is none. A change is visible at once.
 """
 
-from plaza.caching.connection import connect
 from plaza.caching.middleware import PageCacheMiddleware
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import CachedPage, PageCacheOptions, page_hash
 from plaza.caching.row_cache import RowCache
 from plaza.caching.row_store import CachedRow
 from plaza.caching.row_worker import RowWorker
+from plaza.caching.standalone import connect
 
 __all__ = [
     "CachedPage",

@@ -20,7 +20,6 @@ from time import monotonic
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from plaza.caching.connection import open_functions
 from plaza.caching.page_cache import PageCache
 from plaza.caching.page_store import (
     MAX_PAGE_BYTES,
@@ -32,6 +31,7 @@ from plaza.caching.page_store import (
     is_not_modified,
     page_hash,
 )
+from plaza.caching.standalone import open_functions
 from plaza.core.errors import Unavailable
 from plaza.core.functions import Functions
 

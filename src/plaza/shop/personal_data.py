@@ -11,7 +11,7 @@ from plaza.core.number_parsing import parse_int
 from plaza.sessions.model import Visit
 from plaza.sessions.service import Sessions
 from plaza.shop.keys import ACCOUNT_CART, account_keys
-from plaza.shop.orders import Orders
+from plaza.shop.order_history import Orders
 
 
 class ShopPersonalData:

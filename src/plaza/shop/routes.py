@@ -12,7 +12,6 @@ from plaza.core.paging import Page
 from plaza.sessions.cookies import idempotency_caller, token_from
 from plaza.sessions.routes import session_response
 from plaza.sessions.service import Sessions
-from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items
@@ -30,7 +29,8 @@ from plaza.shop.model import (
     OrdersPage,
     RowSchedule,
 )
-from plaza.shop.orders import Orders
+from plaza.shop.order_history import Orders
+from plaza.shop.row_schedules import CacheAdmin
 from plaza.shop.storefront import HTML, Storefront
 from plaza.shop.views import Views
 

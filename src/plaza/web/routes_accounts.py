@@ -18,9 +18,9 @@ from plaza.social.accounts import Accounts
 from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms, sign_in
 from plaza.web.drafts import carried_draft
+from plaza.web.page_responses import Site
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME, local_path
-from plaza.web.site import Site
 
 page = PageRoutes()
 

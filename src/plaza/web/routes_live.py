@@ -16,9 +16,9 @@ from plaza.live.schedule import EventSchedule, ScheduledEvent
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
 from plaza.live.viewers import ViewerAuthenticator
+from plaza.web.page_responses import Site
 from plaza.web.routing import PageRoutes
 from plaza.web.sidebar import Sidebar
-from plaza.web.site import Site
 
 page = PageRoutes()
 

@@ -15,11 +15,11 @@ from plaza.core.http.responses import EVENTS, Response, ServerSentEvent
 from plaza.keyspace.audit import AuditReport, Audits
 from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
-from plaza.web.health import HealthFigures, HealthMonitor
+from plaza.web.health_figures import HealthFigures, HealthMonitor
 from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.page_responses import Site
 from plaza.web.rendering import render
 from plaza.web.routing import PageRoutes
-from plaza.web.site import Site
 
 page = PageRoutes()
 

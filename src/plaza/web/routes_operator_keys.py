@@ -10,8 +10,8 @@ from plaza.core.http.responses import Response
 from plaza.core.keyspace import Key
 from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.page_responses import Site
 from plaza.web.routing import PageRoutes
-from plaza.web.site import Site
 
 page = PageRoutes()
 

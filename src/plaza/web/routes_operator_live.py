@@ -15,10 +15,10 @@ from plaza.live.model import SLOT_MS, AudienceStatistics, EventId, LiveFigures
 from plaza.live.schedule import EventSchedule
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
-from plaza.web import charts
+from plaza.web import chart_geometry
 from plaza.web.operator_navigation import SECTION, operator_tabs
+from plaza.web.page_responses import Site
 from plaza.web.routing import PageRoutes
-from plaza.web.site import Site
 from plaza.web.text_html import format_date_time
 
 page = PageRoutes()
@@ -59,7 +59,7 @@ def _history(records: list[AudienceStatistics], now: int) -> dict[str, Any]:
     by_slot = {HISTORY_SLOTS - 1 - (now - record.timestamp) // SLOT_MS: record for record in records}
     values = {slot: (record.viewer_count, _bar_label(record)) for slot, record in by_slot.items() if slot >= 0}
     maximum = max((count for count, _ in values.values()), default=0)
-    return {"history": records, "bars": charts.time_bars(values, HISTORY_SLOTS), "history_max": maximum}
+    return {"history": records, "bars": chart_geometry.time_bars(values, HISTORY_SLOTS), "history_max": maximum}
 
 
 def _bar_label(record: AudienceStatistics) -> str:
@@ -75,9 +75,9 @@ def _shares(figures: LiveFigures) -> dict[str, Any]:
         ("Groups", "group", figures.count_by_user_group),
     )
     return {
-        "max_shares": charts.MAX_SHARES,
+        "max_shares": chart_geometry.MAX_SHARES,
         "shares": [
-            (heading, kind, charts.largest_shares(counts), max(len(counts) - charts.MAX_SHARES, 0))
+            (heading, kind, chart_geometry.largest_shares(counts), max(len(counts) - chart_geometry.MAX_SHARES, 0))
             for heading, kind, counts in parts
         ],
     }

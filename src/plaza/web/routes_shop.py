@@ -16,13 +16,13 @@ from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items
 from plaza.shop.model import MAX_QUANTITY, Cart, Item, ItemId, NewQuantity
-from plaza.shop.orders import Orders
+from plaza.shop.order_history import Orders
 from plaza.shop.views import Views
 from plaza.web import forms
+from plaza.web.page_responses import Site
 from plaza.web.product_html import ProductPages, item_tiles
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
-from plaza.web.site import Site
 from plaza.web.text_html import next_page_link
 from plaza.web.visitors import Visitor
 

@@ -14,9 +14,9 @@ from plaza.social.model import NoProfile, RelationFlags, User, Username
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from plaza.web import forms, post_html
+from plaza.web.page_responses import Site
 from plaza.web.routes_settings import settings_tabs
 from plaza.web.routing import PageRoutes
-from plaza.web.site import Site
 from plaza.web.text_html import next_page_link, user_path
 from plaza.web.visitors import Visitor
 

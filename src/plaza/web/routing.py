@@ -23,11 +23,11 @@ from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Handler, Method, Options, Routes
+from plaza.web.page_responses import Site
 from plaza.web.problem_pages import problem_page
 from plaza.web.rendering import HTML
 from plaza.web.security import HOME, StaleForm
 from plaza.web.sign_in import refused_form_response
-from plaza.web.site import Site
 
 
 class PageRoutes(Routes):

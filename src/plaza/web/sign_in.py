@@ -8,9 +8,9 @@ from plaza.core.errors import PlazaError
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web.drafts import Draft, draft_from_request
+from plaza.web.page_responses import Site
 from plaza.web.problem_pages import wants_page
 from plaza.web.security import HOME
-from plaza.web.site import Site
 from plaza.web.visitors import Visitor
 
 # Headers that proxies add. A proxy that does not pass on the `Host` sends its own, so the visitor's host is unknown.

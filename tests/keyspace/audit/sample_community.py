@@ -20,10 +20,10 @@ from plaza.core.tokens import Role
 from plaza.live.model import Heartbeat, LeaveRequest, Viewer
 from plaza.live.service import LiveService
 from plaza.sessions.sign_in import SignIn
-from plaza.shop.cache_admin import CacheAdmin
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
+from plaza.shop.row_schedules import CacheAdmin
 from plaza.shop.views import Views
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements

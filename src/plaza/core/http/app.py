@@ -19,13 +19,13 @@ from plaza.core.auth import Auth
 from plaza.core.errors import BadRequest, MethodNotAllowed, NotFound, PlazaError, TooLarge
 from plaza.core.http import meta_routes
 from plaza.core.http.authorizer import Authorizer, PageAccess, ViewerAuth
+from plaza.core.http.body_reader import ClientDisconnected, Receive, read_body
 from plaza.core.http.bound_route import BoundRoute, EncodedResponse
 from plaza.core.http.headers import Cors, standard_headers, with_headers
 from plaza.core.http.meta_routes import ApiDocs, MetricsCache
 from plaza.core.http.openapi import describe
 from plaza.core.http.problem_details import CrossOrigin, InternalError, UrlTooLong, problem
 from plaza.core.http.request import Request
-from plaza.core.http.request_body import ClientDisconnected, Receive, read_body
 from plaza.core.http.response_sender import ResponseSender
 from plaza.core.http.responses import JSON, Response, as_bytes
 from plaza.core.http.router import RouteNode, Router

@@ -10,10 +10,10 @@ from typing import Any
 import structlog
 
 from plaza.core.errors import PlazaError
+from plaza.core.http.body_reader import ClientDisconnected, Receive, discard_body
 from plaza.core.http.bound_route import EncodedResponse
 from plaza.core.http.headers import Cors
 from plaza.core.http.request import Request
-from plaza.core.http.request_body import ClientDisconnected, Receive, discard_body
 from plaza.core.http.responses import EVENTS
 from plaza.core.http.streaming import Send, close, send_chunks, send_events
 from plaza.core.wrong_type import ExplainError

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from plaza.core.http.request_body import ClientDisconnected, Receive
+from plaza.core.http.body_reader import ClientDisconnected, Receive
 from plaza.core.http.responses import encode_server_sent_event
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]

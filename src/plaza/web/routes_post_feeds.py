@@ -13,11 +13,11 @@ from plaza.social.hashtags import require_tag
 from plaza.social.home_feed import HomeFeed
 from plaza.social.model import FeedItem
 from plaza.web import post_html
+from plaza.web.page_responses import Site
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME
 from plaza.web.sidebar import Sidebar
-from plaza.web.site import Site
 from plaza.web.text_html import next_page_link, tag_path
 from plaza.web.visitors import Visitor
 

@@ -17,26 +17,26 @@ from plaza.web import (
     routes_accounts,
     routes_articles,
     routes_challenges,
-    routes_feeds,
     routes_live,
     routes_operator_health,
     routes_operator_keys,
     routes_operator_live,
+    routes_post_feeds,
     routes_posts,
     routes_settings,
     routes_shop,
     routes_users,
 )
 from plaza.web.demo_accounts import DemoAccounts
-from plaza.web.health import HealthMonitor
+from plaza.web.health_figures import HealthMonitor
+from plaza.web.page_responses import Site
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
 from plaza.web.sidebar import Sidebar
-from plaza.web.site import Site
 from plaza.web.visitors import Visitors
 
 ROUTES: Final[tuple[Routes, ...]] = (
-    routes_feeds.page,
+    routes_post_feeds.page,
     routes_posts.page,
     routes_users.page,
     routes_settings.page,
