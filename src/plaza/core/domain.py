@@ -1,4 +1,4 @@
-"""How a domain plugs in: one declaration, from which `app.py` takes everything the domain has.
+"""Declares a domain: `app.py` takes everything about it from one `Domain` object.
 
     DOMAIN = Domain(LIBRARY, [routes.route], build)
 
@@ -113,7 +113,7 @@ class Provided:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What every domain is built on, open and ready."""
+    """The services that every domain uses, connected and ready."""
 
     settings: Settings
     valkey: Valkey
@@ -127,7 +127,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A domain at work. Handlers get its services by naming their types; a worker runs its timers and consumers."""
+    """A domain's objects. Handlers get a service by naming its type; a worker runs the timers and consumers."""
 
     services: Sequence[object]
     provided: Provided = Provided()
@@ -146,7 +146,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A domain's declaration. Its tables need no mention: a folder `migrations/versions` beside it is found."""
+    """A domain's declaration. Its tables are found by its folder `migrations/versions`."""
 
     library: Library  # its name, its catalogue of keys and its Lua
     routes: Sequence[Routes]
