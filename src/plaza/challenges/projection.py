@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy import ColumnElement, and_, func, or_, select, true
 
 from plaza.challenges.keys import (
     CLG_NEIGHBOURS,
@@ -27,7 +27,7 @@ from plaza.challenges.keys import (
     user_keys,
 )
 from plaza.challenges.model import CATEGORIES, day_number, format_clg_info, in_pool
-from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
+from plaza.challenges.tables import CHALLENGE, INSERT_LOG, POST, REACTION, TRACKING
 from plaza.core.clock import Clock
 from plaza.core.functions import Functions
 from plaza.core.sequences import chunks
@@ -48,12 +48,33 @@ USERS_PER_CALL = 100
 class ChallengeProjections:
     """Updates the derived keys of challenges."""
 
-    def __init__(self, sql: Sql, functions: Functions, clock: Clock, max_post_age: int) -> None:
+    def __init__(
+        self,
+        sql: Sql,
+        functions: Functions,
+        clock: Clock,
+        max_post_age: int,
+        ceilings: Mapping[str, int] | None = None,
+    ) -> None:
         self.sql = sql
         self.functions = functions
         self.valkey = functions.valkey
         self.clock = clock
         self.max_post_age = max_post_age
+        self._ceilings = ceilings
+
+    def up_to(self, ceilings: Mapping[str, int]) -> ChallengeProjections:
+        """The same for a run of the daily job, which reads rows up to these ids, and newer ones that Plaza has logged.
+
+        A newer row that another program inserted may be deleted before any run counts it, and no run would notice.
+        """
+        return ChallengeProjections(self.sql, self.functions, self.clock, self.max_post_age, ceilings)
+
+    def _readable(self, name: str, rows: Any) -> ColumnElement[bool]:
+        if self._ceilings is None:
+            return true()
+        logged = select(INSERT_LOG.c.id).where(INSERT_LOG.c.table_name == name, INSERT_LOG.c.row_id == rows.c.id)
+        return or_(rows.c.id <= self._ceilings[name], logged.exists())
 
     def today(self) -> int:
         return day_number(self.clock.now_ms())
@@ -128,7 +149,7 @@ class ChallengeProjections:
         statement = (
             select(TRACKING.c.username, CHALLENGE.c.category, func.count().label("days"))
             .join(CHALLENGE, TRACKING.c.challenge_id == CHALLENGE.c.id)
-            .where(TRACKING.c.username.in_(names))
+            .where(TRACKING.c.username.in_(names), self._readable("tracking", TRACKING))
             .group_by(TRACKING.c.username, CHALLENGE.c.category)
         )
         async with self.sql.read() as tx:
@@ -211,7 +232,11 @@ class ChallengeProjections:
         same = REACTION.alias()
         counted = (
             select(func.count())
-            .where(same.c.username == REACTION.c.username, same.c.challenge_id == REACTION.c.challenge_id)
+            .where(
+                same.c.username == REACTION.c.username,
+                same.c.challenge_id == REACTION.c.challenge_id,
+                self._readable("reaction", same),
+            )
             .scalar_subquery()
         )
         columns = (REACTION.c.username, REACTION.c.post_id, REACTION.c.challenge_id)
@@ -248,7 +273,7 @@ class ChallengeProjections:
     async def _read_reactions(
         self, names: Sequence[str], of_posts: ColumnElement[bool], of_challenges: ColumnElement[bool]
     ) -> tuple[dict[str, set[int]], dict[str, dict[int, int]]]:
-        by_user = REACTION.c.username.in_(names)
+        by_user = and_(REACTION.c.username.in_(names), self._readable("reaction", REACTION))
         posts = select(REACTION.c.username, REACTION.c.post_id).where(by_user, of_posts)
         counted = (
             select(REACTION.c.username, REACTION.c.challenge_id, func.count().label("reactions"))

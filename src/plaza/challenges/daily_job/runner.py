@@ -67,7 +67,6 @@ class DailyJob:
         self._valkey = projections.valkey
         self._leases = leases
         self._training = NeighbourTraining(projections)
-        self._rebuild = Rebuild(projections)
 
     async def run(
         self, progress: Progress = lambda step, done, total: None, *, rebuild_all: bool = False
@@ -80,18 +79,19 @@ class DailyJob:
         today = self._projections.today()
         last_run = await JobState.read(self._valkey)
         tables = await read_table_state(self._sql, last_run)
+        projections = self._projections.up_to(tables.ceilings)
         parts = self._parts_to_rebuild(last_run, tables, rebuild_all)
         await self._projections.clear_old_slots(today)
         rows = dict.fromkeys(TABLES, 0)
         for name in TABLES:
             if name not in parts:
-                rows[name] = await self._read_new_rows(name, last_run, tables, today, progress)
-        await self._update_changed([*tables.removals, *tables.missing], today)
+                rows[name] = await self._read_new_rows(name, last_run, tables, today, projections, progress)
+        await _update_changed(projections, [*tables.removals, *tables.missing], today)
         if last_run.is_complete:
             await self._change_day(last_run.day, today, progress)
         parts |= await self._miscounted_parts(today)
         for part in sorted(parts):
-            await self._rebuild.rebuild(part, today, progress)
+            await Rebuild(projections).rebuild(part, today, progress)
         await self._finish(tables, today)
         fitted = await self._train(last_run, tables, today, rebuild_all, progress)
         return DailyJobResult(today % self._projections.max_post_age, rows, sorted(parts), fitted, dict(tables.counts))
@@ -135,7 +135,13 @@ class DailyJob:
         return {part for name in wrong for part in PARTS_BY_TABLE[name]}
 
     async def _read_new_rows(
-        self, name: str, last_run: JobState, tables: TableState, today: int, progress: Progress
+        self,
+        name: str,
+        last_run: JobState,
+        tables: TableState,
+        today: int,
+        projections: ChallengeProjections,
+        progress: Progress,
     ) -> int:
         """Write new rows of a table to Valkey, in batches by id. The cursor moves on after each batch."""
         table, last, taken = TABLES[name], last_run.last_id(name), last_run.taken(name)
@@ -146,7 +152,7 @@ class DailyJob:
                 rows = (await tx.execute(select(table).where(new).order_by(table.c.id).limit(BATCH))).all()
             if not rows:
                 break
-            await self._write(name, rows, today)
+            await _write(projections, name, rows, today)
             last = rows[-1].id
             taken += len(rows)
             await self._save_cursor(name, last, taken)
@@ -155,27 +161,6 @@ class DailyJob:
 
     async def _save_cursor(self, name: str, last: int, taken: int) -> None:
         await self._valkey.call("HSET", DB_CURSOR(COUNTS), name, last, f"{name}:taken", taken)
-
-    async def _write(self, name: str, rows: Iterable[Any], today: int) -> None:
-        if name == "clg":
-            await self._projections.update_challenges([row.id for row in rows])
-        elif name == "post":
-            await self._projections.update_posts([row.id for row in rows], today=today)
-        elif name == "reaction":
-            await self._projections.add_reactions(list(rows))
-        elif name == "tracking":
-            await self._projections.update_contributions(sorted({row.username for row in rows}))
-
-    async def _update_changed(self, changes: Iterable[Any], today: int) -> None:
-        """Update what is derived from logged rows. Rows of a deleted user have no name and are up to date already."""
-        changed: dict[str, list[Any]] = {name: [row for row in changes if row.table_name == name] for name in TABLES}
-        changed |= {name: [row for row in changed[name] if row.username] for name in LOGGED_TABLES}
-        await self._projections.update_challenges([row.row_id for row in changed["clg"]])
-        await self._projections.update_posts([row.row_id for row in changed["post"]], today=today)
-        await self._projections.update_reactions(
-            [(row.username, row.post_id, row.challenge_id) for row in changed["reaction"]]
-        )
-        await self._projections.update_contributions({row.username for row in changed["tracking"]})
 
     async def _change_day(self, last: int, today: int, progress: Progress) -> None:
         """Update challenges that ended since the last run and posts that became too old.
@@ -227,3 +212,24 @@ class DailyJob:
         while deleted:
             async with self._sql.begin() as tx:
                 deleted = bool((await tx.execute(delete(INSERT_LOG).where(INSERT_LOG.c.id.in_(batch)))).rowcount)
+
+
+async def _write(projections: ChallengeProjections, name: str, rows: Iterable[Any], today: int) -> None:
+    if name == "clg":
+        await projections.update_challenges([row.id for row in rows])
+    elif name == "post":
+        await projections.update_posts([row.id for row in rows], today=today)
+    elif name == "reaction":
+        await projections.add_reactions(list(rows))
+    elif name == "tracking":
+        await projections.update_contributions(sorted({row.username for row in rows}))
+
+
+async def _update_changed(projections: ChallengeProjections, changes: Iterable[Any], today: int) -> None:
+    """Update what is derived from logged rows. Rows of a deleted user have no name and are up to date already."""
+    changed: dict[str, list[Any]] = {name: [row for row in changes if row.table_name == name] for name in TABLES}
+    changed |= {name: [row for row in changed[name] if row.username] for name in LOGGED_TABLES}
+    await projections.update_challenges([row.row_id for row in changed["clg"]])
+    await projections.update_posts([row.row_id for row in changed["post"]], today=today)
+    await projections.update_reactions([(row.username, row.post_id, row.challenge_id) for row in changed["reaction"]])
+    await projections.update_contributions({row.username for row in changed["tracking"]})
