@@ -22,7 +22,7 @@ from plaza.core.settings import Settings
 from plaza.demo.generator import LARGE_COMMUNITY, CommunityPlan
 from plaza.demo.loaders.social import SocialLoader
 from plaza.demo.users import GeneratedUsers
-from plaza.social.sync import Sync
+from plaza.social.inbound_sync import Sync
 
 USERS, POSTS = 2_000, 6_000
 BATCH = 250

@@ -27,10 +27,10 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey, connect
 from plaza.social.home_feed import HomeFeed
+from plaza.social.inbound_sync import Sync
 from plaza.social.library import LIBRARY
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
-from plaza.social.sync import Sync
 from plaza.social.users import Users
 from tests.servers import Server, running_server
 

@@ -25,7 +25,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey, connect
 from plaza.social import keys as k
-from plaza.social.home_fanout import HomeFanout
+from plaza.social.home_feed_updates import HomeFanout
 from plaza.social.jobs import RESCORE_BATCH
 from plaza.social.jsonl_import import JsonlImporter
 from plaza.social.model import NewPost

@@ -37,8 +37,8 @@ from plaza.core.sql import Sql
 from plaza.core.telemetry import RequestLog, metrics_sampling
 from plaza.core.wrong_type import WrongTypeReporter
 from plaza.demo import keys as demo
+from plaza.demo.lifecycle import Demo
 from plaza.demo.loader import DemoLoader
-from plaza.demo.service import Demo
 from plaza.demo.simulation import DemoSimulation
 from plaza.keyspace import audit
 from plaza.keyspace.audit import Auditor, Audits
@@ -52,7 +52,7 @@ from plaza.live.viewers import ViewerAuthenticator
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
-from plaza.social.sync import Sync
+from plaza.social.inbound_sync import Sync
 from plaza.valkey_discovery import open_connection
 from plaza.web import page_registry
 from plaza.web.page_responses import Site

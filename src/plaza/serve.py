@@ -37,7 +37,7 @@ from plaza.core.process.listening_socket import listen, local_url
 from plaza.core.settings import Settings
 from plaza.core.telemetry import configure_logs
 from plaza.core.valkey.address import parse_url
-from plaza.demo.service import may_load_demo, request_demo
+from plaza.demo.lifecycle import may_load_demo, request_demo
 from plaza.shutdown import DRAIN_SECONDS, Shutdown, StartInterrupted, completes_before
 from plaza.supervisor import Supervisor
 from plaza.valkey_discovery import open_connection, wait_for_server

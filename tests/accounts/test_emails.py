@@ -8,7 +8,7 @@ from plaza.accounts.emails import Emails
 from plaza.accounts.keys import ACCOUNT_EMAIL, ADDRESS_USERS
 from plaza.accounts.model import digest
 from plaza.app import Plaza
-from plaza.social.renaming import AccountRenaming
+from plaza.social.account_renaming import AccountRenaming
 from tests.accounts.conftest import PASSWORD, Account
 from tests.http_servers import is_problem
 from tests.smtp import Mailbox

@@ -13,7 +13,7 @@ import pytest
 from plaza.accounts.keys import ACCOUNT_IDENTITIES
 from plaza.app import Plaza, running
 from plaza.core.settings import Settings
-from plaza.social.renaming import AccountRenaming
+from plaza.social.account_renaming import AccountRenaming
 from tests.http_servers import is_problem, serving
 from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, oidc_provider
 from tests.servers import Server

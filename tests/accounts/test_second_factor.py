@@ -11,7 +11,7 @@ import pyotp
 from plaza.accounts.keys import ACCOUNT_MFA
 from plaza.accounts.second_factor import SecondFactors
 from plaza.app import Plaza
-from plaza.social.renaming import AccountRenaming
+from plaza.social.account_renaming import AccountRenaming
 from tests.accounts.conftest import PASSWORD, Account
 from tests.http_servers import is_problem
 

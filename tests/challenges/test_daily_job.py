@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Table, delete, insert, select
 
 from plaza.challenges.daily_job.runner import DailyJob
-from plaza.challenges.daily_job.table_state import JobState
+from plaza.challenges.daily_job.source_tables import JobState
 from plaza.challenges.jobs import timers
 from plaza.challenges.keys import (
     CLG_NEIGHBOURS,

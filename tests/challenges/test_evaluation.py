@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from plaza.challenges.recommendation.evaluation import movielens, plot
+from plaza.challenges.recommendation.evaluation import movielens, report
 from plaza.challenges.recommendation.evaluation.contenders import contenders
 from plaza.challenges.recommendation.evaluation.movielens import Ratings
 from plaza.challenges.recommendation.evaluation.scoring import Quality, evaluate, last_fifth, quality, random_fifth
@@ -65,7 +65,7 @@ def test_every_method_runs_and_plazas_model_beats_popularity() -> None:
 
 def test_the_chart_has_a_bar_for_every_number() -> None:
     results = {"a split": {"<Plaza>": Quality(0.25, 0.45), "popularity": Quality(0.1, 0.2)}}
-    chart = ElementTree.fromstring(plot.svg(results))
+    chart = ElementTree.fromstring(report.svg(results))
     bars = [
         node
         for node in chart.iter()

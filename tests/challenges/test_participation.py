@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plaza.challenges.model import NewTracking, PrivateChallenge
-from plaza.challenges.participation import Participations
+from plaza.challenges.participation_reader import Participations
 from plaza.core.errors import NotFound
 from tests.challenges.conftest import ANA, BEN, CLEO, World
 

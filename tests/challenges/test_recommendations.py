@@ -204,8 +204,8 @@ async def test_excluded_posts_are_replaced_by_the_next(
 async def test_the_candidate_cache_is_limited_and_the_candidates_are_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plaza.challenges.recommendation.candidates.MAX_CACHED", 10)
-    monkeypatch.setattr("plaza.challenges.recommendation.candidates.READ_BATCH", 4)
+    monkeypatch.setattr("plaza.challenges.recommendation.candidate_cache.MAX_CACHED", 10)
+    monkeypatch.setattr("plaza.challenges.recommendation.candidate_cache.READ_BATCH", 4)
     id = await world.joined(BEN)
     posts = {(await world.post(BEN, id)).id for _ in range(15)}
     for _ in range(2):

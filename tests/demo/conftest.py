@@ -11,7 +11,7 @@ import pytest
 from plaza.app import Plaza, catalogues, running
 from plaza.core.keyspace import Key, KeyMatch, Layout, use_layout
 from plaza.core.settings import Settings
-from plaza.demo.service import Demo
+from plaza.demo.lifecycle import Demo
 from tests.postgres import Postgres
 from tests.servers import Cluster, Server
 from tests.social.consistency import Facts, read_all

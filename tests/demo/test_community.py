@@ -13,9 +13,9 @@ from plaza.challenges.recommendation.recommender import Recommender
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
 from plaza.demo.keys import DEMO, DEMO_RUNS
+from plaza.demo.lifecycle import CHECK_SECONDS, Demo
 from plaza.demo.loader import COMMUNITY_ARTICLES, COMMUNITY_POSTS
 from plaza.demo.loaders.live import EVENT
-from plaza.demo.service import CHECK_SECONDS, Demo
 from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
 from plaza.shop.items import Items

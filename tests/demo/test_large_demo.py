@@ -11,9 +11,9 @@ from rich.progress import Progress
 from plaza.app import Plaza
 from plaza.core.errors import Invalid
 from plaza.demo.keys import DEMO_RUNS
+from plaza.demo.lifecycle import Demo
 from plaza.demo.loader import LoadStage
 from plaza.demo.progress_bars import ProgressBars
-from plaza.demo.service import Demo
 from plaza.social.accounts import Accounts
 from plaza.social.model import Registration
 from tests.demo.conftest import read_all_keys, without_changing_keys

@@ -14,7 +14,7 @@ from plaza.demo.phrases import TOPICS, fill_slots, read_texts, topic
 from plaza.demo.users import CommunityUsers, GeneratedUsers
 from plaza.shop.model import NewItem
 from plaza.social.hashtags import all_tags
-from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, UserRecord
+from plaza.social.inbound_sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, UserRecord
 
 ANCHOR = 1_790_000_000_000
 

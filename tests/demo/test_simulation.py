@@ -14,15 +14,15 @@ from plaza.core.errors import NotFound
 from plaza.core.settings import DemoMode, Settings
 from plaza.demo.generator import SMALL_COMMUNITY, CommunityPlan
 from plaza.demo.keys import DEMO
+from plaza.demo.lifecycle import CHECK_SECONDS, Demo, may_load_demo
 from plaza.demo.loader import COMMUNITY_POSTS
 from plaza.demo.loaders.live import EVENT
-from plaza.demo.service import CHECK_SECONDS, Demo, may_load_demo
 from plaza.demo.simulation import DemoSimulation
 from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
 from plaza.social.accounts import Accounts
+from plaza.social.inbound_sync import Sync
 from plaza.social.model import PasswordLogin, WrongPassword
-from plaza.social.sync import Sync
 from tests.demo.conftest import read_all_keys
 from tests.social.consistency import faults
 

@@ -11,7 +11,7 @@ import pytest
 from plaza.app import Plaza, running
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
-from plaza.demo.service import Demo
+from plaza.demo.lifecycle import Demo
 from plaza.sessions.service import Sessions
 from plaza.web.demo_accounts import DemoAccount
 from tests.http_servers import serving

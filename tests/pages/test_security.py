@@ -14,7 +14,7 @@ from plaza.app import Plaza, running
 from plaza.core.auth import Actor
 from plaza.core.rate_limits import POLICIES, Policy, Quota
 from plaza.core.settings import Settings
-from plaza.demo.service import Demo
+from plaza.demo.lifecycle import Demo
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
 from plaza.social.accounts import Accounts

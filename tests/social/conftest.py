@@ -23,19 +23,19 @@ from plaza.core.settings import Settings
 from plaza.core.sql import Sql
 from plaza.core.tokens import Role
 from plaza.core.valkey import REQUEST_USAGE, RequestUsage, Valkey
+from plaza.social.account_deletion import AccountDeletion
 from plaza.social.accounts import Accounts
 from plaza.social.comments import Comments
-from plaza.social.deletion import AccountDeletion
 from plaza.social.domain import DOMAIN
 from plaza.social.engagements import Engagements
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
+from plaza.social.inbound_sync import Sync
 from plaza.social.jobs import SocialJobs
 from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER, USERS_MODELS, USERS_REGULAR
 from plaza.social.model import NewPost, Post
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
-from plaza.social.sync import Sync
 from plaza.social.users import Users
 from tests.http_servers import client_of
 from tests.social.consistency import Facts, faults, read_all

@@ -9,8 +9,8 @@ import pytest
 
 from plaza.core.auth import Actor
 from plaza.social.bulk_import import BulkImport
+from plaza.social.inbound_sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
 from plaza.social.model import NoProfile
-from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
 from tests.social.conftest import ADMIN, Social
 from tests.social.consistency import faults, read_all
 

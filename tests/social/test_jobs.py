@@ -11,7 +11,7 @@ import pytest
 
 from plaza.core.auth import Actor
 from plaza.core.keys import TOKEN_CUTOFFS
-from plaza.social import deletion as deletion_module
+from plaza.social import account_deletion as deletion_module
 from plaza.social import jobs as jobs_module
 from plaza.social import keys as k
 from plaza.social import model

@@ -10,7 +10,7 @@ import pytest
 
 from plaza.core.auth import Actor
 from plaza.core.paging import Page
-from plaza.social import home_fanout
+from plaza.social import home_feed_updates
 from plaza.social import keys as k
 from plaza.social.credentials import Credentials
 from plaza.social.model import PostEdit, Profile
@@ -262,7 +262,7 @@ async def test_imported_posts_are_in_the_home_feed_and_queue_nothing(
 async def test_a_deleted_post_leaves_home_feeds_before_queued_posts_enter(
     social: Social, ana: Actor, bob: Actor, redis_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(home_fanout, "POSTS_PER_BATCH", 1)
+    monkeypatch.setattr(home_feed_updates, "POSTS_PER_BATCH", 1)
     await social.relations.follow(ana, "bob")
     ids = [await post(social, bob) for _ in range(3)]
     assert len(await home_ids(social, ana)) == 3

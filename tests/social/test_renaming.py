@@ -14,9 +14,9 @@ from plaza.core.auth import Actor
 from plaza.core.errors import Conflict, Invalid, NotFound
 from plaza.core.keys import LEASE
 from plaza.core.paging import Page
+from plaza.social.account_renaming import AccountRenaming
 from plaza.social.keys import POST
 from plaza.social.model import NewComment, PasswordLogin, Profile, Registration, UsernameTaken, WrongPassword
-from plaza.social.renaming import AccountRenaming
 from tests.social.conftest import ADMIN, Social
 from tests.social.consistency import Facts
 from tests.social.killed_process import dying

@@ -6,7 +6,7 @@ from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.invariants import ChallengesInspector
 from plaza.challenges.jobs import timers
 from plaza.challenges.library import LIBRARY
-from plaza.challenges.participation import Participations
+from plaza.challenges.participation_reader import Participations
 from plaza.challenges.personal_data import ChallengesPersonalData
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.projection import ChallengeProjections

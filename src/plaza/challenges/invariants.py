@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, or_, select, true
 
 from plaza.challenges import keys as k
 from plaza.challenges.daily_job.runner import DailyJob
-from plaza.challenges.daily_job.table_state import JobState
+from plaza.challenges.daily_job.source_tables import JobState
 from plaza.challenges.model import CATEGORIES, format_clg_info, is_id
 from plaza.challenges.projection import BATCH, ChallengeProjections
 from plaza.challenges.queries import log_rows

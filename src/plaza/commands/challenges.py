@@ -66,7 +66,7 @@ def _evaluate(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.challenges.recommendation.evaluation import movielens, plot
+    from plaza.challenges.recommendation.evaluation import movielens, report
     from plaza.challenges.recommendation.evaluation.contenders import contenders
     from plaza.challenges.recommendation.evaluation.scoring import evaluate
 
@@ -76,10 +76,10 @@ def _evaluate(given: argparse.Namespace) -> int:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("training", total=1.0)
         results = evaluate(log, known, lambda share: bar.update(task, completed=share))
-    Console().print(*plot.tables(results))
+    Console().print(*report.tables(results))
     drawing = Path(given.plot or folder / "quality.svg")
     drawing.parent.mkdir(parents=True, exist_ok=True)
-    drawing.write_text(plot.svg(results))
+    drawing.write_text(report.svg(results))
     missing = "" if "ALS" in known else " ALS is missing: it needs the extra plaza[evaluate]."
     print(f"Plot: {drawing}.{missing}")
     return 0

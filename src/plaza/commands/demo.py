@@ -27,8 +27,8 @@ def add_commands(commands: Commands) -> None:
 
 
 def _demo(given: argparse.Namespace) -> int:
+    from plaza.demo.lifecycle import Demo
     from plaza.demo.progress_bars import load_with_progress
-    from plaza.demo.service import Demo
 
     if given.switch is not None:
         with_plaza(lambda plaza: plaza.get(Demo).switch(given.switch == "on"))

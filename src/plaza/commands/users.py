@@ -107,7 +107,7 @@ def _users_password(given: argparse.Namespace) -> int:
 def _users_rename(given: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from plaza.social.renaming import AccountRenaming
+    from plaza.social.account_renaming import AccountRenaming
 
     with Console(stderr=True).status(f"{given.old} → {given.new}"):
         moved = with_plaza(lambda plaza: plaza.get(AccountRenaming).rename(given.old, given.new))
@@ -133,8 +133,8 @@ def _import(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
+    from plaza.social.inbound_sync import Sync
     from plaza.social.jsonl_import import JsonlImporter
-    from plaza.social.sync import Sync
 
     path = Path(given.file)
     if not path.is_file():

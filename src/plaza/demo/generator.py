@@ -16,7 +16,7 @@ from typing import Final
 from plaza.demo.phrases import Topic
 from plaza.demo.users import DAY_MS, DemoUser, GeneratedUsers, joined_ms
 from plaza.demo.users import DemoUsers as DemoUsers
-from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, UserRecord
+from plaza.social.inbound_sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, UserRecord
 
 HOUR_MS: Final = 3_600_000
 

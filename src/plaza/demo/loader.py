@@ -27,7 +27,7 @@ from plaza.demo.loaders.social import FOLLOWERS_PER_BATCH, SocialLoader
 from plaza.demo.phrases import read_texts
 from plaza.demo.users import CommunityUsers, GeneratedUsers
 from plaza.shop.items import Items
-from plaza.social.sync import Sync
+from plaza.social.inbound_sync import Sync
 
 COMMUNITY: Final = "community"
 COMMUNITY_POSTS: Final = 190

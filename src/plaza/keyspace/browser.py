@@ -17,7 +17,7 @@ from plaza.core.errors import Invalid, NotFound
 from plaza.core.keyspace import Catalogue, HashField, Key, KeyAccess, Layout
 from plaza.core.sequences import pairs
 from plaza.core.valkey import Valkey
-from plaza.keyspace.families import KeyFamilies, KeyFamily
+from plaza.keyspace.family_matching import KeyFamilies, KeyFamily
 
 PAGE_KEYS: Final = 40
 # The most keys scanned for one page. The first step is small, because a page of a large family gets all rows of a step.

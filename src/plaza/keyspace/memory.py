@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from plaza.core.keyspace import Catalogue, Key, KeyAccess, KeyType
 from plaza.core.valkey import Valkey
-from plaza.keyspace.families import KeyFamilies
+from plaza.keyspace.family_matching import KeyFamilies
 
 # Names per SCAN page, and so commands per batch: Valkey serves other clients in between.
 PAGE_KEYS: Final = 200

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from plaza.social import keys as k
 from plaza.social.hashtags import all_tags
-from plaza.social.sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
+from plaza.social.inbound_sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
 
 # Likes or follows in one command: Lua can pass about 8,000 arguments to a call.
 MAX_LIKES = 2_000

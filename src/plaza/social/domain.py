@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.passwords import Passwords
-from plaza.social import routes, routes_accounts, routes_sync
+from plaza.social import routes, routes_accounts, routes_inbound_sync
+from plaza.social.account_deletion import AccountDeletion
+from plaza.social.account_export import AccountExport
+from plaza.social.account_renaming import AccountRenaming
 from plaza.social.accounts import Accounts
 from plaza.social.comments import Comments
 from plaza.social.credentials import Credentials
-from plaza.social.deletion import AccountDeletion
 from plaza.social.engagements import Engagements
-from plaza.social.export import AccountExport
 from plaza.social.feeds import Feeds
-from plaza.social.home_fanout import HomeFanout
 from plaza.social.home_feed import HomeFeed
+from plaza.social.home_feed_updates import HomeFanout
+from plaza.social.inbound_sync import Sync
 from plaza.social.invariants import INVARIANTS
 from plaza.social.jobs import SocialJobs
 from plaza.social.library import LIBRARY
@@ -21,8 +23,6 @@ from plaza.social.personal_data import SocialPersonalData
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
-from plaza.social.renaming import AccountRenaming
-from plaza.social.sync import Sync
 from plaza.social.users import Users
 
 
@@ -71,4 +71,4 @@ def _build_last(
     return Parts([accounts, deletion, renaming, AccountExport(provided.personal_data), jobs], timers=jobs.timers())
 
 
-DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_sync.route], build, INVARIANTS)
+DOMAIN = Domain(LIBRARY, [routes_accounts.route, routes.route, routes_inbound_sync.route], build, INVARIANTS)

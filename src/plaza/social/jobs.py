@@ -15,8 +15,9 @@ from plaza.core.leases import Lease
 from plaza.core.sequences import chunks
 from plaza.core.timers import Timer
 from plaza.core.valkey import scan_pages
-from plaza.social.deletion import AccountDeletion
-from plaza.social.home_fanout import HomeFanout
+from plaza.social.account_deletion import AccountDeletion
+from plaza.social.account_renaming import AccountRenaming
+from plaza.social.home_feed_updates import HomeFanout
 from plaza.social.keys import (
     POST,
     POSTS_LEAVING,
@@ -27,7 +28,6 @@ from plaza.social.keys import (
     USERS_RESTYLE,
 )
 from plaza.social.posts import Posts
-from plaza.social.renaming import AccountRenaming
 from plaza.social.users import read_copied_profile
 
 # About a millisecond of Valkey on one server: each post is in a few ranked sets.

@@ -17,8 +17,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from plaza.social.inbound_sync import MAX_RECORDS, Kind, Sync
 from plaza.social.keys import IMPORTS
-from plaza.social.sync import MAX_RECORDS, Kind, Sync
 
 KINDS: Final = frozenset(get_args(Kind))
 

@@ -19,7 +19,7 @@ from plaza.core.number_parsing import parse_int
 from plaza.core.sequences import chunks
 from plaza.social import keys as k
 from plaza.social.comments import Comments
-from plaza.social.home_fanout import HomeFanout
+from plaza.social.home_feed_updates import HomeFanout
 from plaza.social.model import comment_from_hash, post_from_hash, user_from_hash
 
 # Entries exported in one round trip.

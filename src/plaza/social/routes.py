@@ -13,11 +13,11 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.http.routes import ParameterName, Routes
 from plaza.core.paging import Page
+from plaza.social.account_deletion import AccountDeletion
+from plaza.social.account_export import AccountExport
 from plaza.social.comments import Comments
 from plaza.social.credentials import Credentials
-from plaza.social.deletion import AccountDeletion
 from plaza.social.engagements import Engagements
-from plaza.social.export import AccountExport
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
 from plaza.social.model import (

@@ -21,7 +21,7 @@ from plaza.challenges.model import (
     NotJoined,
     PostId,
 )
-from plaza.challenges.participation import Participation, Participations
+from plaza.challenges.participation_reader import Participation, Participations
 from plaza.challenges.posts import ChallengePosts
 from plaza.challenges.recommendation.recommender import Recommender
 from plaza.challenges.service import Challenges

@@ -17,10 +17,10 @@ from plaza.sessions.cookies import clear_cookie, token_from
 from plaza.sessions.model import Session, SessionId
 from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
+from plaza.social.account_deletion import AccountDeletion
+from plaza.social.account_export import AccountExport
 from plaza.social.accounts import Accounts
 from plaza.social.credentials import Credentials
-from plaza.social.deletion import AccountDeletion
-from plaza.social.export import AccountExport
 from plaza.social.model import PasswordChange, Profile
 from plaza.social.users import Users
 from plaza.web import forms

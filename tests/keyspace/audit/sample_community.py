@@ -28,10 +28,10 @@ from plaza.shop.views import Views
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
 from plaza.social.home_feed import HomeFeed
+from plaza.social.inbound_sync import Sync
 from plaza.social.model import NewComment, NewPost
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
-from plaza.social.sync import Sync
 
 NAMES = ("ana", "ben", "cleo", "dora", "eli")
 ROLES: tuple[Role, ...] = ("user", "model", "model", "user", "admin")

@@ -21,13 +21,13 @@ from plaza.sessions.service import Sessions
 from plaza.sessions.sign_in import SignIn
 from plaza.shop.carts import Carts
 from plaza.shop.views import Views
+from plaza.social.account_deletion import AccountDeletion as Goodbye
 from plaza.social.comments import Comments
-from plaza.social.deletion import AccountDeletion as Goodbye
 from plaza.social.engagements import Engagements
+from plaza.social.inbound_sync import Sync
 from plaza.social.model import NewComment, NewPost, PostEdit, Profile
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
-from plaza.social.sync import Sync
 from plaza.social.users import Users
 from tests.keyspace.audit.sample_community import ADMIN, NAMES, SampleCommunity, actor
 

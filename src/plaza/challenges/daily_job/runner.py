@@ -15,7 +15,7 @@ import msgspec
 from sqlalchemy import and_, delete, func, or_, select
 
 from plaza.challenges.daily_job.rebuild import Progress, Rebuild, fetch_in_batches
-from plaza.challenges.daily_job.table_state import JobState, TableState, read_table_state
+from plaza.challenges.daily_job.source_tables import JobState, TableState, read_table_state
 from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, ON_CLG_INFO, POST_CLG_PAIR, RS_PARAM
 from plaza.challenges.model import CATEGORIES
 from plaza.challenges.projection import BATCH, ChallengeProjections

@@ -30,7 +30,7 @@ from plaza.challenges.keys import (
 from plaza.challenges.model import CATEGORIES, ChallengePost, in_pool, is_id, parse_contribution, parse_shown, valid_ids
 from plaza.challenges.posts import REACTIONS, post_from_row
 from plaza.challenges.projection import ChallengeProjections
-from plaza.challenges.recommendation.candidates import CandidateCache
+from plaza.challenges.recommendation.candidate_cache import CandidateCache
 from plaza.challenges.recommendation.ranking import (
     MAX_SIMILAR,
     Candidate,

@@ -15,7 +15,7 @@ from plaza.core.errors import Conflict
 from plaza.core.sequences import chunks
 from plaza.demo.generator import CommunityPlan, GeneratedPost
 from plaza.social.bulk_import import BulkImport
-from plaza.social.sync import MAX_RECORDS, Kind, Sync
+from plaza.social.inbound_sync import MAX_RECORDS, Kind, Sync
 
 # About a thousand follows per batch.
 FOLLOWERS_PER_BATCH = 80

@@ -23,7 +23,7 @@ from plaza.keyspace.audit.repair import Repairer
 from plaza.keyspace.audit.report import AuditReport, Finding, FindingCollector
 from plaza.keyspace.audit.scanner import Scanner
 from plaza.keyspace.audit.throttle import Throttle
-from plaza.keyspace.families import KeyFamilies
+from plaza.keyspace.family_matching import KeyFamilies
 
 AUDIT, DRY_RUN, REPAIR = "audit", "dry-run", "repair"
 

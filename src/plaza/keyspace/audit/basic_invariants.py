@@ -7,7 +7,7 @@ from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.keyspace import Key
-from plaza.keyspace.families import KeyFamily
+from plaza.keyspace.family_matching import KeyFamily
 
 # PTTL of a key that was just written may be a few milliseconds above the declared lifetime.
 GRACE_MS = 1_000

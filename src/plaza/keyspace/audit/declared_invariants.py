@@ -13,7 +13,7 @@ from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.keyspace import CountField, Formula, Key, MirrorOf, Reference, RequiresKey, SameMembers, ScoreField
-from plaza.keyspace.families import KeyFamilies, KeyFamily
+from plaza.keyspace.family_matching import KeyFamilies, KeyFamily
 
 SIZE = {"set": "SCARD", "zset": "ZCARD", "list": "LLEN", "hash": "HLEN", "string": "STRLEN", "stream": "XLEN"}
 HAS = {"set": "SISMEMBER", "zset": "ZSCORE", "list": "LPOS", "hash": "HEXISTS"}

@@ -9,7 +9,7 @@ from plaza.core.functions import Functions
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.valkey import Arg, Valkey
 from plaza.keyspace.audit.basic_invariants import CONTENT_FREE
-from plaza.keyspace.families import KeyFamily
+from plaza.keyspace.family_matching import KeyFamily
 
 # Members per read command: Valkey needs a few hundred microseconds for them.
 CHUNK_MEMBERS = 400

@@ -12,7 +12,7 @@ from typing import Any
 
 from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.sequences import chunks
-from plaza.keyspace.families import KeyFamily
+from plaza.keyspace.family_matching import KeyFamily
 
 # The command for one member → the command for many members of the same key.
 _MULTI_COMMANDS = {"ZSCORE": "ZMSCORE", "SISMEMBER": "SMISMEMBER", "HGET": "HMGET"}

@@ -21,7 +21,7 @@ from plaza.core.invariants import Command, Entry, Invariant
 from plaza.core.outbox import OutboxEntry
 from plaza.core.valkey import ReplyError
 from plaza.keyspace.audit.key_reader import as_commands, current_entry, reread
-from plaza.keyspace.families import KeyFamily
+from plaza.keyspace.family_matching import KeyFamily
 
 # An entry that changes this often while it is rechecked is in use, and is not reported.
 MAX_CHANGES = 20

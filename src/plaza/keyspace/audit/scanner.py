@@ -22,7 +22,7 @@ from plaza.keyspace.audit.key_reader import as_commands, first_read, next_chunks
 from plaza.keyspace.audit.query_batching import QueryBatch
 from plaza.keyspace.audit.recheck import Suspicion
 from plaza.keyspace.audit.throttle import Throttle
-from plaza.keyspace.families import KeyFamilies, KeyFamily
+from plaza.keyspace.family_matching import KeyFamilies, KeyFamily
 
 # The COUNT of SCAN.
 PAGE_KEYS = 500

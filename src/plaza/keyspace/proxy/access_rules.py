@@ -20,7 +20,7 @@ from typing import Final
 from plaza.core.auth import Actor
 from plaza.core.keyspace import Catalogue, HashField, HiddenWhile, Key, KeyAccess, Layout
 from plaza.core.tokens import RESERVED
-from plaza.keyspace.families import KeyFamilies
+from plaza.keyspace.family_matching import KeyFamilies
 from plaza.keyspace.proxy.commands import MAX_ARGUMENT_CHARACTERS, ParsedCommand, Refused
 
 # The part of a pattern that names the user a key belongs to. `me` and `AUTH` in its place mean the caller.

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from plaza.core.http.access import API_KEY
 from plaza.core.http.routes import Routes
-from plaza.social.sync import MAX_RECORDS, Sync, SyncResults
+from plaza.social.inbound_sync import MAX_RECORDS, Sync, SyncResults
 
 route = Routes("sync", prefix="/sync", about="Copying records from another system.")
 
