@@ -57,7 +57,7 @@ def test_examples_work(
     Path("community.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     assert "2 created" in run("import")
     assert "2 unchanged" in run("import")
-    assert run("users role").startswith("ana is admin")
+    assert run("users role").startswith("ana is now admin")
     monkeypatch.setattr("sys.stdin", io.StringIO("a new password\n"))
     assert run("users password").startswith("ana has a new password")
     assert run("token").count(".") == 2

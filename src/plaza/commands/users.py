@@ -91,7 +91,7 @@ def _users_role(given: argparse.Namespace) -> int:
     from plaza.social.users import Users
 
     user = with_plaza(lambda plaza: plaza.get(Users).set_role(API, given.name, given.role))
-    print(f"{user.username} is {user.role} in every new token; older tokens expire within 15 minutes.")
+    print(f"{user.username} is now {user.role}. Access tokens issued before are void.")
     return 0
 
 
