@@ -1,4 +1,4 @@
-"""The timers of articles."""
+"""Articles' background job: delete the votes of deleted articles, which can be too many for one request."""
 
 from __future__ import annotations
 

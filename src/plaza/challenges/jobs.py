@@ -1,4 +1,4 @@
-"""The timer of challenges: the daily job, at the start of each UTC day."""
+"""Challenges' background job: the daily job, at the start of each UTC day, because pools and windows move by days."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The timers of `live`."""
+"""Live's background jobs: copy records to SQL, find events of other services, purge old events, destroy old salts.
+
+Heartbeats write to Valkey only. These jobs move what must last to SQL, and delete what must not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker's job for sessions."""
+"""Sessions' background job: end idle sessions and the oldest above the limit, which bounds their memory."""
 
 from __future__ import annotations
 

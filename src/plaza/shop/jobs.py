@@ -1,4 +1,4 @@
-"""The worker's job for the shop."""
+"""The shop's background job: halve the view counts of items, so that recent views decide what is popular."""
 
 from __future__ import annotations
 
