@@ -14,8 +14,7 @@ from plaza.core.keys import TOKEN_CUTOFFS
 from plaza.social import account_deletion as deletion_module
 from plaza.social import jobs as jobs_module
 from plaza.social import keys as k
-from plaza.social import model
-from plaza.social import personal_data as personal_data_module
+from plaza.social import model, personal_data_deletion
 from plaza.social.model import NewComment, NoProfile, Profile, Registration, UsernameTaken
 from tests.social.conftest import ADMIN, Social
 from tests.social.killed_process import dying
@@ -143,7 +142,7 @@ async def test_a_deletion_continues_after_its_process_died(
     await bystanders(social)
     before = await assert_consistent()
     me = await busy_life(social, "zoe")
-    monkeypatch.setattr(personal_data_module, "BATCH_SIZE", 2)
+    monkeypatch.setattr(personal_data_deletion, "BATCH_SIZE", 2)
     monkeypatch.setattr(social.functions, "run", dying(social.functions.run, 11))
     with pytest.raises(ConnectionError):
         await social.deletion.delete(me, "zoe")
@@ -174,8 +173,8 @@ async def test_a_late_deletion_step_does_not_touch_the_next_owner_of_the_name(
     social: Social, ana: Actor, bob: Actor, assert_consistent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await social.relations.follow(ana, "bob")
-    personal_data = social.deletion._social
-    drop, stalled = personal_data._drop_entries, list[Any]()
+    data_deletion = social.deletion._social._deletion
+    drop, stalled = data_deletion._drop_entries, list[Any]()
 
     async def late(*args: Any) -> None:
         if not stalled:
@@ -184,7 +183,7 @@ async def test_a_late_deletion_step_does_not_touch_the_next_owner_of_the_name(
             await social.relations.follow(await social.create_user("ana"), "bob")
         await drop(*args)
 
-    monkeypatch.setattr(personal_data, "_drop_entries", late)
+    monkeypatch.setattr(data_deletion, "_drop_entries", late)
     assert await social.deletion.delete(ana, "ana")
     assert stalled
     facts = await assert_consistent()

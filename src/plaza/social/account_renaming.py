@@ -28,7 +28,8 @@ from plaza.core.sequences import pairs_to_dict
 from plaza.core.tokens import is_username
 from plaza.core.valkey import scan_pages
 from plaza.social import keys as k
-from plaza.social.personal_data import MOVED_LISTS, SocialPersonalData
+from plaza.social.personal_data import SocialPersonalData
+from plaza.social.personal_data_renaming import MOVED_LISTS
 
 # Keys read at once when searching for an admin's name in bans and suspensions.
 SCAN_COUNT = 1_000
