@@ -84,7 +84,7 @@ async def valkey_for(settings: Settings, shutdown: Shutdown) -> AsyncIterator[Se
     if settings.valkey_url:
         yield settings
         return
-    valkey = EmbeddedValkey(settings.data_dir, settings.fsync)
+    valkey = EmbeddedValkey(settings.data_dir, settings.fsync, settings.maxmemory_bytes)
     await shutdown.run_unless_requested(valkey.start())
     try:
         assert valkey.failure is not None

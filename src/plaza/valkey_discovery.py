@@ -61,7 +61,7 @@ async def find_valkey(settings: Settings) -> AsyncIterator[Settings]:
 async def _start_own(settings: Settings, stack: AsyncExitStack, deadline: float) -> str | None:
     """Start an embedded Valkey. None if another process owns the directory, and the caller should look again."""
     try:
-        valkey = EmbeddedValkey(settings.data_dir, settings.fsync, for_command=True)
+        valkey = EmbeddedValkey(settings.data_dir, settings.fsync, settings.maxmemory_bytes, for_command=True)
         return (await stack.enter_async_context(valkey)).url
     except DataDirInUse as in_use:
         if monotonic() > deadline:

@@ -21,6 +21,7 @@ from typing import Protocol
 
 import structlog
 
+from plaza.core import valkey_memory
 from plaza.core.clock import Clock
 from plaza.core.errors import Unavailable
 from plaza.core.events import EVENTS, Consumer, Event, Events
@@ -146,7 +147,10 @@ def core_timers(functions: Functions, events: Events, consumers: Sequence[Consum
     async def remove_libraries(_: Lease) -> str:
         return f"{len(await functions.remove_unused_libraries())} libraries removed"
 
-    timers = [Timer("core.libraries", 3600, remove_libraries)]
+    async def watch_memory(_: Lease) -> str:
+        return await valkey_memory.watch(functions.valkey)
+
+    timers = [Timer("core.libraries", 3600, remove_libraries), Timer("core.memory", 15, watch_memory)]
     if consumers:
         timers.append(Timer("core.trim", 60, trim))
     if functions.valkey.clustered:

@@ -284,7 +284,7 @@ def test_the_first_admin_is_created_while_a_server_runs(tmp_path: Path) -> None:
     with serving(tmp_path / "var") as server:
         assert httpx.post(f"{server.url}/auth/register", json=ana, timeout=TIME_LIMIT_SECONDS).status_code == 201
         made = plaza(tmp_path / "var", "users", "role", "ana", "admin")
-        assert made.stdout.startswith("ana is admin ")
+        assert made.stdout.startswith("ana is now admin")
         assert redis_client(tmp_path / "var").hget("user:ana", "role") == "admin"
         login = httpx.post(f"{server.url}/auth/login", json=ana, timeout=TIME_LIMIT_SECONDS).json()
         assert claims(login["access_token"])["role"] == "admin"

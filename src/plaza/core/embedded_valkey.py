@@ -72,11 +72,18 @@ class EmbeddedValkey:
     """
 
     def __init__(
-        self, data_dir: Path, fsync: Fsync = "everysec", *, watch: Watch = WATCH, for_command: bool = False
+        self,
+        data_dir: Path,
+        fsync: Fsync = "everysec",
+        maxmemory_bytes: int | None = None,
+        *,
+        watch: Watch = WATCH,
+        for_command: bool = False,
     ) -> None:
         self.data_dir = data_dir.absolute()
         self.folder = self.data_dir / "valkey"
         self.fsync = fsync
+        self.maxmemory_bytes = maxmemory_bytes
         self.watch = watch
         self.url = ""
         self.process: Process | None = None
@@ -142,6 +149,9 @@ class EmbeddedValkey:
             f"appendfsync {self.fsync}",
             # An incomplete tail after a power loss is dropped; it was never acknowledged as being on disk.
             "aof-load-truncated yes",
+            # Source data must never be evicted: a full Valkey refuses writes instead.
+            f"maxmemory {self.maxmemory_bytes or _default_maxmemory()}",
+            "maxmemory-policy noeviction",
             # The append-only file is complete; snapshots would cost forks and add nothing.
             'save ""',
         ]
@@ -332,3 +342,8 @@ def _write_private(path: Path, text: str) -> None:
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
     temporary.replace(path)
+
+
+def _default_maxmemory() -> int:
+    """Return three quarters of the machine's memory, in bytes. The rest is for Plaza and for rewriting the file."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4

@@ -87,6 +87,18 @@ VALKEY_IN_FLIGHT = Gauge(
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
+VALKEY_MEMORY = Gauge(
+    "plaza_valkey_memory_bytes",
+    "Memory that Valkey uses, of all primaries together.",
+    multiprocess_mode="livemostrecent",
+    registry=REGISTRY,
+)
+VALKEY_MEMORY_LIMIT = Gauge(
+    "plaza_valkey_memory_limit_bytes",
+    "Memory that Valkey may use, of all primaries together; 0: no limit. Alert when 80% are used.",
+    multiprocess_mode="livemostrecent",
+    registry=REGISTRY,
+)
 DAMAGED_KEYS = Counter(
     "plaza_damaged_keys_total",
     "Keys of the wrong type found by a request or a job, by family (unknown: not identified).",

@@ -33,6 +33,13 @@ def setting(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
+# An empty Plaza needs a few megabytes, and its Lua libraries some more.
+MIN_MAXMEMORY_BYTES = 32 * 1024 * 1024
+_MEMORY = re.compile(r"(\d{1,15})(kb|mb|gb|)")
+_MEMORY_UNITS = {"": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
+_MAXMEMORY = "must be at least 32mb, as bytes or with kb, mb or gb"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a process."""
@@ -44,6 +51,11 @@ class Settings:
         "",
         "Empty: an embedded Valkey in the data directory. Else `valkey://`, `redis://`, `rediss://`, `unix://`, "
         "or `valkey+cluster://host:port,host:port`.",
+    )
+    valkey_maxmemory: str = setting(
+        "",
+        "Memory of the embedded Valkey, such as `2gb`. When it is used up, writes are refused with 503 and nothing is "
+        "deleted. Empty: three quarters of the machine's memory.",
     )
     database_url: str = setting("", "Empty: SQLite in the data directory. Else `postgresql://…`.")
     jwt_secret: str = setting(
@@ -147,9 +159,22 @@ class Settings:
             raise SettingError(f"{path} is shorter than {SECRET_BYTES} bytes. Remove it to generate a new one.")
         return stored
 
+    @property
+    def maxmemory_bytes(self) -> int | None:
+        """The memory of the embedded Valkey; None for the default."""
+        if not self.valkey_maxmemory:
+            return None
+        match = _MEMORY.fullmatch(self.valkey_maxmemory.lower())
+        _require(match is not None, "valkey_maxmemory", _MAXMEMORY)
+        assert match is not None
+        return int(match[1]) * _MEMORY_UNITS[match[2]]
+
     def __post_init__(self) -> None:
         _require(0 <= self.port <= 65535, "port", "must be 0 to 65535")
         _require(1 <= self.workers <= 256, "workers", "must be 1 to 256")
+        _require(
+            self.maxmemory_bytes is None or self.maxmemory_bytes >= MIN_MAXMEMORY_BYTES, "valkey_maxmemory", _MAXMEMORY
+        )
         _require(self.connections_per_address >= 1, "connections_per_address", "must be 1 or more")
         _require(0 <= self.voting_days <= 36_500, "voting_days", "must be 0 to 36500")
         _require(1 <= self.max_post_age <= 3650, "max_post_age", "must be 1 to 3650")

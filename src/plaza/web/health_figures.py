@@ -20,6 +20,7 @@ from plaza.core import keys as core
 from plaza.core import metrics
 from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey
+from plaza.core.valkey_memory import parse_info
 
 SPAN_SECONDS: Final = 60.0
 # A sample is used again for this long.
@@ -213,7 +214,7 @@ def _value_at_rank(buckets: Sequence[tuple[float, float]], rank: float) -> float
 
 async def _node(node: Valkey) -> NodeFigures:
     text, keys = await node.batch([("INFO", "server", "memory", "clients", "stats"), ("DBSIZE",)])
-    info = dict(line.split(":", 1) for line in str(text).splitlines() if ":" in line)
+    info = parse_info(str(text))
     return NodeFigures(
         address=f"port {info['tcp_port']}" if info.get("tcp_port", "0") != "0" else "embedded",
         version=info.get("valkey_version") or info.get("redis_version", ""),
