@@ -16,6 +16,7 @@ from typing import Any
 from plaza.app import catalogues, route_groups
 from plaza.cli import parser
 from plaza.core import metrics
+from plaza.core.http.access import ADMIN, USER
 from plaza.core.http.routes import Route, Routes
 from plaza.core.settings import Settings, variable
 from plaza.keyspace import catalogue_docs as keys
@@ -103,9 +104,16 @@ def routes_page(groups: Sequence[Routes]) -> str:
     for tag in dict.fromkeys(group.tag for group in groups):
         lines += [f"## {tag}\n", "| route | access | summary |", "|---|---|---|"]
         routes = [route for group in groups if group.tag == tag for route in group.routes]
-        lines += [f"| `{r.method} {r.template}` | {r.access.value} | {_summary(r)} |" for r in routes]
+        lines += [f"| `{r.method} {r.template}` | {_access(r)} | {_summary(r)} |" for r in routes]
         lines.append("")
     return "\n".join(lines)
+
+
+def _access(route: Route) -> str:
+    """Pages and forms take session cookies only, so an API key does not open them."""
+    if route.by_cookie and route.access in (USER, ADMIN):
+        return f"signed-in {route.access.name.lower()}"
+    return route.access.value
 
 
 def _summary(route: Route) -> str:

@@ -37,11 +37,15 @@ class Shutdown:
     def _on_signal(self) -> None:
         (self.forced if self.requested.is_set() else self.requested).set()
 
+    def request(self, exit_status: int) -> None:
+        """Request a shutdown. The highest status of all requests counts."""
+        self.exit_status = max(self.exit_status, exit_status)
+        self.requested.set()
+
     def fail(self, reason: str) -> None:
         """Print the reason and request a shutdown with exit status 1."""
         print(f"plaza: {reason}", file=sys.stderr, flush=True)
-        self.exit_status = 1
-        self.requested.set()
+        self.request(1)
 
     async def run_unless_requested(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of some work; raises `StartInterrupted` as soon as a shutdown is requested."""

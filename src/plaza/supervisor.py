@@ -87,8 +87,7 @@ class Supervisor:
             if not self._all_ready.is_set():
                 # The other children may have failed for the same reason, or stop because of it.
                 status = 2 if exited.result() == 2 else 1
-                self._shutdown.exit_status = max(self._shutdown.exit_status, status)
-                self._shutdown.requested.set()
+                self._shutdown.request(status)
                 return
             wait = backoff.wait_after(time.monotonic() - started)
             log.error("process_died", role=role, pid=process.pid, status=exited.result(), restart_in_seconds=wait)

@@ -53,6 +53,9 @@ class WorkerLoop(Protocol):
 
     async def run(self) -> None: ...
 
+    def stop(self) -> None:
+        """End `run` at the next opportunity."""
+
 
 class TurnLoop:
     """Calls `turn` repeatedly; each call returns the seconds to pause.
@@ -66,6 +69,9 @@ class TurnLoop:
         self.stopping = False
         self._turn = turn
         self._jitter_seconds = jitter_seconds
+
+    def stop(self) -> None:
+        self.stopping = True
 
     async def run(self) -> None:
         while not self.stopping:
@@ -120,7 +126,7 @@ class Worker:
 
     async def _stop(self, tasks: dict[str, asyncio.Task[None]]) -> None:
         for name, loop in self._loops.items():
-            loop.stopping = True
+            loop.stop()
             if not loop.busy:
                 tasks[name].cancel()
         try:

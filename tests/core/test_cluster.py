@@ -70,6 +70,8 @@ async def test_slots_match_those_of_the_server(valkey: Valkey) -> None:
     [
         (["GET", "k"], "k"),
         ([b"get", b"k"], b"k"),
+        ([b"\xff", b"k"], b"k"),  # not UTF-8
+        (["XREAD", b"\xff", "STREAMS", "k", "$"], "k"),
         (["PING"], None),
         (["FCALL", "f", 2, "k", "l", "x"], "k"),
         (["FCALL", "f", 0, "x"], None),

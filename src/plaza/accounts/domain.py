@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plaza.accounts import routes, routes_openid
-from plaza.accounts.emails import STREAM, Emails, MailJob
+from plaza.accounts import jobs, routes, routes_openid
+from plaza.accounts.emails import Emails, MailJob
 from plaza.accounts.library import LIBRARY
 from plaza.accounts.openid import OpenIdSignIn
 from plaza.accounts.openid_client import OpenIdClient
@@ -14,25 +14,19 @@ from plaza.accounts.sign_in_proof import SignInProof
 from plaza.core.domain import Core, Domain, Parts, Provided
 from plaza.core.encryption import Encryption
 from plaza.core.errors import SettingError
-from plaza.core.events import Consumer, Events
-from plaza.core.leases import Lease
+from plaza.core.events import Events
 from plaza.core.mail import open_mailer
 from plaza.core.settings import Settings
-from plaza.core.timers import Timer
 
 
 def build(core: Core) -> Parts:
     """Build second factors, which signing in needs. What needs passwords and sessions is built last."""
     second_factors = SecondFactors(core.functions, Encryption(core.settings.secret("data_key")), core.clock)
     log = SqlSecurityLog(core.sql, core.clock)
-
-    async def delete_old(_: Lease) -> str:
-        return f"{await log.delete_old()} log entries deleted"
-
     return Parts(
         [second_factors, log],
         Provided(second_factor=second_factors, security_log=log),
-        timers=[Timer("accounts.log", 86_400, delete_old)],
+        timers=jobs.timers(log),
         personal_data=AccountsPersonalData(core.valkey, log),
         build_last=lambda provided: _build_last(core, second_factors, log, provided),
     )
@@ -47,10 +41,10 @@ def _build_last(core: Core, second_factors: SecondFactors, log: SqlSecurityLog, 
     )
     mailer = open_mailer(settings.smtp_url, settings.data_dir)
     public_url = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
-    job = MailJob(emails, mailer, public_url)
+    mail = MailJob(emails, mailer, public_url)
     proof = SignInProof(provided.passwords, second_factors)
     openid = OpenIdSignIn(core.valkey, _openid_client(settings, public_url), provided.passwords)
-    return Parts([emails, proof, openid], consumers=[Consumer(STREAM, "mailer", job.handle)])
+    return Parts([emails, proof, openid], consumers=jobs.consumers(mail))
 
 
 def _openid_client(settings: Settings, public_url: str) -> OpenIdClient | None:

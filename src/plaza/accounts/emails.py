@@ -1,7 +1,8 @@
 """Verified e-mail addresses, and password reset by one-time links.
 
-A request only adds an entry to the stream `events:mail`, so its answer and its duration tell nothing about an address.
-A worker makes the link and sends it, again if the mail server is away. Of a link's token only the hash is stored.
+A request only adds an entry to the stream `events:mail`: its response and its duration reveal nothing about an address.
+A worker makes the link and sends it, and tries again if the mail server is unavailable. Of a link's token only the hash
+is stored.
 """
 
 from __future__ import annotations

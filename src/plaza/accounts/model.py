@@ -56,7 +56,7 @@ class ResetConfirmation(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MailAccepted(msgspec.Struct):
-    """The same answer whether a mail is sent or not, which would tell which addresses have an account."""
+    """The same response whether a mail is sent or not: it does not reveal which addresses have an account."""
 
     accepted: bool = True
 

@@ -26,7 +26,7 @@ ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA")
 
 
 class ProviderFailed(Unavailable):
-    title, code = "The sign-in provider does not answer", "provider_failed"
+    title, code = "The sign-in provider does not respond", "provider_failed"
 
 
 class SignInRefused(BadRequest):
@@ -134,4 +134,4 @@ class OpenIdClient:
                 response.raise_for_status()
                 return response.json()
         except (httpx2.HTTPError, ValueError) as error:
-            raise ProviderFailed(f"{urlsplit(url).hostname} does not answer.") from error
+            raise ProviderFailed(f"{urlsplit(url).hostname} does not respond.") from error

@@ -48,7 +48,7 @@ async def verify_email(body: VerifyEmail, emails: Emails) -> EmailVerified:
 
 @route.post("/auth/reset", access=PUBLIC, status=202)
 async def request_reset(body: ResetRequest, request: Request, emails: Emails) -> MailAccepted:
-    """Request a password reset. The answer is the same whether the address has an account or not."""
+    """Request a password reset. The response is the same whether the address has an account or not."""
     await emails.request_reset(body.email, request.address)
     return MailAccepted()
 

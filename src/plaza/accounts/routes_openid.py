@@ -1,4 +1,4 @@
-"""The HTTP routes of signing in with an OpenID provider. Browsers follow them; they answer with redirects."""
+"""The HTTP routes of signing in with an OpenID provider. Browsers follow them; they respond with redirects."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every domain stands on. Nothing here knows a domain."""
+"""Shared infrastructure of all domains. It imports none of them."""

@@ -23,7 +23,7 @@ class Clock:
 
 
 class ManualClock(Clock):
-    """A clock that only moves when it is told to, for tests and simulations."""
+    """A clock that moves only by calls, for tests and simulations."""
 
     __slots__ = ("_ms",)
 

@@ -51,6 +51,10 @@ class StreamConsumer:
         self._dead = metrics.EVENTS_DEAD.labels(*labels)
         self._claimed = metrics.EVENTS_CLAIMED.labels(*labels)
 
+    def stop(self) -> None:
+        """End `run` after the current event."""
+        self.stopping = True
+
     async def run(self) -> None:
         """Handle events until stopped. Raises `Unavailable` when Valkey is away; the caller then calls it again."""
         await self._events.ensure_group(self.consumer.stream, self.consumer.group)

@@ -4,8 +4,8 @@ One round trip to Valkey reads the viewer's profile, the neighbours of their cha
 categories (which of these matter depends on the profile).
 
 About a thousand candidates are ranked (`ranking.py`) and twenty are shown. The columns that ranking needs never change,
-so they are cached in the process (`candidates.py`). The selected posts are then read from SQL: the viewer's own posts,
-posts they reacted to and posts of ended challenges are left out, even if the pool still has them.
+so they are cached in the process (`candidate_cache.py`). The selected posts are then read from SQL: the viewer's own
+posts, posts they reacted to and posts of ended challenges are left out, even if the pool still has them.
 """
 
 from __future__ import annotations

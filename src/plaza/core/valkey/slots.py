@@ -60,7 +60,7 @@ def first_key(command: Sequence[Arg]) -> Arg | None:
 
 
 def _text(word: Arg) -> str:
-    return word.decode(errors="reposition") if isinstance(word, bytes) else str(word)
+    return word.decode(errors="replace") if isinstance(word, bytes) else str(word)
 
 
 def common_slot(commands: Sequence[Sequence[Arg]]) -> int | None:
