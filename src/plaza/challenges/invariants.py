@@ -18,8 +18,9 @@ from plaza.challenges import keys as k
 from plaza.challenges.daily_job.runner import DailyJob
 from plaza.challenges.daily_job.source_tables import JobState
 from plaza.challenges.model import CATEGORIES, format_clg_info, is_id
-from plaza.challenges.projection import BATCH, ChallengeProjections
+from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows
+from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, DELETE_LOG, POST, REACTION, REFERENCES, TABLES, TRACKING, pool_condition
 from plaza.core.invariants import Violation
 from plaza.core.valkey import ReplyError, scan_pages
@@ -178,7 +179,7 @@ class ContributionCheck(_Reader):
         return await _users_pending(self, TRACKING, "tracking", ids, last_run)
 
     async def repair(self, id: str) -> None:
-        await self.projections.update_contributions([id])
+        await self.projections.contributions.update([id])
 
 
 class ReactionsCheck(_Reader):
@@ -195,7 +196,7 @@ class ReactionsCheck(_Reader):
 
     async def compare(self, ids: Sequence[str]) -> tuple[Values, Values]:
         replies = await self.valkey.batch([command for name in ids for command in _reaction_commands(name)])
-        liked, counts = await self.projections.read_reactions(ids)
+        liked, counts = await self.projections.reactions.read(ids)
         stored = {
             name: (set(replies[2 * i]), {id: float(n) for id, n in replies[2 * i + 1]})
             for i, name in enumerate(ids)
@@ -212,7 +213,7 @@ class ReactionsCheck(_Reader):
         return await _users_pending(self, REACTION, "reaction", ids, last_run)
 
     async def repair(self, id: str) -> None:
-        await self.projections.rewrite_users([id])
+        await self.projections.reactions.rewrite_users([id])
 
 
 class ChallengesInspector:
@@ -291,9 +292,9 @@ class ChallengesInspector:
         if name == "post":
             await self._projections.update_posts([row.id for row in rows])
         elif name == "reaction":
-            await self._projections.update_reactions([(row.username, row.post_id, row.challenge_id) for row in rows])
+            await self._projections.reactions.update([(row.username, row.post_id, row.challenge_id) for row in rows])
         elif name == "tracking":
-            await self._projections.update_contributions([row.username for row in rows])
+            await self._projections.contributions.update([row.username for row in rows])
 
     async def _differences(self, check: ProjectionCheck, ids: Sequence[str], last_run: JobState) -> list[Violation]:
         wrong = list(ids)

@@ -10,8 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.keys import CLG_SHOWN
 from plaza.challenges.model import iso_date, parse_shown
-from plaza.challenges.projection import BATCH, ChallengeProjections
+from plaza.challenges.projection import ChallengeProjections
 from plaza.challenges.queries import log_rows
+from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, DELETE_LOG, INSERT_LOG, MEMBER, POST, REACTION, TRACKING
 from plaza.core.username_locks import wait_for_username_locks
 
@@ -69,8 +70,8 @@ class ChallengesPersonalData:
                 pass
         async with self._sql.begin() as tx:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == username).values(creator=""))
-        await self._projections.rewrite_users([username])
-        await self._projections.update_contributions([username])
+        await self._projections.reactions.rewrite_users([username])
+        await self._projections.contributions.update([username])
         await self._projections.valkey.call("DEL", CLG_SHOWN(username))
         async with self._sql.begin() as tx:  # the daily job needs the number of rows, but not the name
             for log in (DELETE_LOG, INSERT_LOG):
@@ -88,8 +89,8 @@ class ChallengesPersonalData:
             await tx.execute(update(CHALLENGE).where(CHALLENGE.c.creator == old).values(creator=new))
             for log in (DELETE_LOG, INSERT_LOG):
                 await tx.execute(update(log).where(log.c.username == old).values(username=new))
-        await self._projections.rewrite_users([old, new])
-        await self._projections.update_contributions([old, new])
+        await self._projections.reactions.rewrite_users([old, new])
+        await self._projections.contributions.update([old, new])
         await self._rename_shown(old, new)
 
     async def _rename_rows(self, old: str, new: str, name: str, table: Table, unique: Sequence[str]) -> bool:
@@ -121,7 +122,7 @@ class ChallengesPersonalData:
             reactions = await _delete_logged(tx, "reaction", REACTION, REACTION.c.post_id.in_(ids))
             await _delete_logged(tx, "post", POST, POST.c.id.in_(ids))
         await self._projections.update_posts(ids)
-        await self._projections.update_reactions([(row.username, row.post_id, row.challenge_id) for row in reactions])
+        await self._projections.reactions.update([(row.username, row.post_id, row.challenge_id) for row in reactions])
         return bool(posts)
 
     async def _delete_rows(self, username: str, name: str, table: Table) -> bool:

@@ -114,7 +114,7 @@ class ChallengePosts:
             statement = self._sql.insert(REACTION).values(values).on_conflict_do_nothing()
             new = (await tx.execute(statement.returning(REACTION))).all()
             await log_rows(tx, INSERT_LOG, "reaction", new)
-        await self._projections.update_reactions([(actor.name, post, row.challenge_id)])
+        await self._projections.reactions.update([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, True, bool(new))
 
     async def _read_post_for_reaction(self, tx: AsyncConnection, actor: Actor, post: int, today: int) -> Any:
@@ -135,7 +135,7 @@ class ChallengePosts:
             if not deleted:
                 require_visible(actor, await read_challenge(tx, row.challenge_id, actor))
             await log_rows(tx, DELETE_LOG, "reaction", deleted)
-        await self._projections.update_reactions([(actor.name, post, row.challenge_id)])
+        await self._projections.reactions.update([(actor.name, post, row.challenge_id)])
         return Reaction(post, actor.name, False, bool(deleted))
 
 

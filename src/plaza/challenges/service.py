@@ -151,7 +151,7 @@ class Challenges:
             if row is None:
                 raise AlreadyTracked("You have already tracked this day.", date=iso_date(day))
             await log_rows(tx, INSERT_LOG, "tracking", [row])
-        await self._projections.update_contributions([actor.name])
+        await self._projections.contributions.update([actor.name])
         return TrackedDay(row.id, id, actor.name, iso_date(day))
 
     async def _require_trackable(self, tx: AsyncConnection, actor: Actor, id: int, day: int) -> None:

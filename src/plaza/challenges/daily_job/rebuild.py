@@ -21,7 +21,8 @@ from plaza.challenges.keys import (
     USER_CONTRIBUTION,
 )
 from plaza.challenges.model import CATEGORIES, is_id
-from plaza.challenges.projection import BATCH, ChallengeProjections
+from plaza.challenges.projection import ChallengeProjections
+from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, POST, REACTION, TRACKING
 from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
@@ -47,15 +48,15 @@ class Rebuild:
             await self._posts(today, progress)
         elif name == "reaction":
             async for names, total in self._usernames(REACTION):
-                await self._projections.rewrite_users(names)
+                await self._projections.reactions.rewrite_users(names)
                 progress("users with reactions", len(names), total)
-            await self._projections.rewrite_users(await self._users_in_valkey())
+            await self._projections.reactions.rewrite_users(await self._users_in_valkey())
         elif name == "tracking":
             async for names, total in self._usernames(TRACKING):
-                await self._projections.update_contributions(names)
+                await self._projections.contributions.update(names)
                 progress("users with tracked days", len(names), total)
             stored = await self._valid_names(USER_CONTRIBUTION(), is_username)
-            await self._projections.update_contributions(stored)
+            await self._projections.contributions.update(stored)
 
     async def _challenges(self, today: int, progress: Progress) -> None:
         ongoing = select(CHALLENGE.c.id).where(CHALLENGE.c.ends_day > today)

@@ -18,7 +18,8 @@ from plaza.challenges.daily_job.rebuild import Progress, Rebuild, fetch_in_batch
 from plaza.challenges.daily_job.source_tables import JobState, TableState, read_table_state
 from plaza.challenges.keys import COUNTS, DB_CURSOR, DB_LEN, ON_CLG_INFO, POST_CLG_PAIR, RS_PARAM
 from plaza.challenges.model import CATEGORIES
-from plaza.challenges.projection import BATCH, ChallengeProjections
+from plaza.challenges.projection import ChallengeProjections
+from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.recommendation.training import NeighbourTraining
 from plaza.challenges.tables import (
     CHALLENGE,
@@ -220,9 +221,9 @@ async def _write(projections: ChallengeProjections, name: str, rows: Iterable[An
     elif name == "post":
         await projections.update_posts([row.id for row in rows], today=today)
     elif name == "reaction":
-        await projections.add_reactions(list(rows))
+        await projections.reactions.add(list(rows))
     elif name == "tracking":
-        await projections.update_contributions(sorted({row.username for row in rows}))
+        await projections.contributions.update(sorted({row.username for row in rows}))
 
 
 async def _update_changed(projections: ChallengeProjections, changes: Iterable[Any], today: int) -> None:
@@ -231,5 +232,5 @@ async def _update_changed(projections: ChallengeProjections, changes: Iterable[A
     changed |= {name: [row for row in changed[name] if row.username] for name in LOGGED_TABLES}
     await projections.update_challenges([row.row_id for row in changed["clg"]])
     await projections.update_posts([row.row_id for row in changed["post"]], today=today)
-    await projections.update_reactions([(row.username, row.post_id, row.challenge_id) for row in changed["reaction"]])
-    await projections.update_contributions({row.username for row in changed["tracking"]})
+    await projections.reactions.update([(row.username, row.post_id, row.challenge_id) for row in changed["reaction"]])
+    await projections.contributions.update({row.username for row in changed["tracking"]})

@@ -20,7 +20,8 @@ from sqlalchemy import String, Table, cast, func, select
 
 from plaza.challenges.daily_job.rebuild import Progress
 from plaza.challenges.keys import CLG_NEIGHBOURS, CLG_POPULAR
-from plaza.challenges.projection import BATCH, ChallengeProjections
+from plaza.challenges.projection import ChallengeProjections
+from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.recommendation.neighbours import Ints, Neighbours, fit
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, pool_condition
 from plaza.core.sequences import chunks

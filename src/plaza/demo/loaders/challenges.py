@@ -16,7 +16,8 @@ from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plaza.challenges.model import CATEGORY_NAMES, day_number
-from plaza.challenges.projection import BATCH, ChallengeProjections
+from plaza.challenges.projection import ChallengeProjections
+from plaza.challenges.readable_rows import BATCH
 from plaza.challenges.tables import CHALLENGE, MEMBER, POST, REACTION, TRACKING
 from plaza.core.sequences import chunks
 from plaza.core.sql import Sql
@@ -66,8 +67,8 @@ class ChallengesLoader:
             await self._insert(tx, REACTION, reactions)
         await self._projections.update_challenges(list(ids.values()))
         await self._projections.update_posts(list(posts.values()))
-        await self._projections.update_contributions({row["username"] for row in tracked})
-        await self._projections.rewrite_users({row["username"] for row in reactions})
+        await self._projections.contributions.update({row["username"] for row in tracked})
+        await self._projections.reactions.rewrite_users({row["username"] for row in reactions})
         return len(generated) + len(members) + len(tracked) + len(posts) + len(reactions)
 
     def _generate(self, n: int) -> GeneratedChallenge:
