@@ -45,7 +45,23 @@ class InvalidationListeners:
                 asyncio.get_running_loop().call_exception_handler(context)
 
 
-class Valkey(ABC):
+class AsyncResource(ABC):
+    """Something to use in `async with`, which closes it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close permanently. Waiting calls fail."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Valkey(AsyncResource):
     """One server or a cluster; callers need not know which."""
 
     clustered: bool
@@ -140,15 +156,3 @@ class Valkey(ABC):
     @abstractmethod
     async def ready(self) -> None:
         """Wait for the connection, at most as long as a call would."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close permanently. Waiting calls fail."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.close()
