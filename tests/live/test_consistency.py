@@ -146,8 +146,8 @@ async def test_counts_and_peaks_equal_those_of_a_brute_force_model(
             assert result.alive == len(model.alive("", at))
         later = at + rng.choice((0, 1, 64_999, 65_000, 65_001))
         clock.set(later)
-        assert await figures.statistics("E1") == model.statistics("", later)
-        assert await figures.session_statistics("S1") == model.statistics("S1", later)
+        assert await figures.breakdown.for_event("E1") == model.statistics("", later)
+        assert await figures.breakdown.for_session("S1") == model.statistics("S1", later)
         assert await figures.alive("E1") == len(model.alive("", later))
         assert await figures.session_alive("S2") == len(model.alive("S2", later))
         since = later - rng.choice((0, 1, 65_000, 245_000, 245_001, 300_000))
@@ -159,7 +159,7 @@ async def test_counts_and_peaks_equal_those_of_a_brute_force_model(
     clock.advance(seconds=300)
     await recorder.record()
     model.record(clock.now_ms())
-    assert await figures.records("E1", "", started, clock.now_ms()) == model.records
+    assert await figures.breakdown.records("E1", "", started, clock.now_ms()) == model.records
     assert len(model.records) > 3
     for _ in range(5):
         span = sorted(rng.randint(started, clock.now_ms() - 1) for _ in range(2))
@@ -173,7 +173,7 @@ async def test_the_peak_is_right_although_heartbeats_arrive_out_of_order(
     for n in (3, 2, 0, 39, *range(4, 39), 1):
         clock.set(started + n)
         await viewers.beat(f"p{n}", "S1")
-    ever, of_session = await figures.totals("E1"), await figures.totals("E1", "S1")
+    ever, of_session = await figures.totals.get("E1"), await figures.totals.get("E1", "S1")
     assert (ever.peak, ever.peak_at, of_session.peak) == (40, started + 39, 40)
 
 
@@ -184,7 +184,7 @@ async def test_a_late_heartbeat_never_raises_the_peak_too_high(
     for name, offset in (("ana", 0), ("ben", WINDOW_MS + 1), ("late", WINDOW_MS)):
         clock.set(started + offset)
         await viewers.beat(name)
-    assert (await figures.totals("E1")).peak == 2, "ana was gone when ben came"
+    assert (await figures.totals.get("E1")).peak == 2, "ana was gone when ben came"
 
 
 async def test_records_continue_after_a_clock_that_jumped_ahead_is_corrected(
@@ -194,5 +194,5 @@ async def test_records_continue_after_a_clock_that_jumped_ahead_is_corrected(
     for offset in (0, 12 * SLOT_MS, 1_000, SLOT_MS + 1_000, 2 * SLOT_MS):
         clock.set(started + offset)
         await viewers.beat(f"p{offset}")
-    records = await figures.records("E1", "", started, started + 20 * SLOT_MS)
+    records = await figures.breakdown.records("E1", "", started, started + 20 * SLOT_MS)
     assert [record.timestamp for record in records] == [started + SLOT_MS, started + 2 * SLOT_MS]

@@ -120,7 +120,7 @@ async def test_two_tabs_two_sessions_and_two_addresses_are_one_viewer(
     await viewers.beat("ana", "S1", location="phone", address="198.51.100.4", country="FR", groups=("ops",))
     await viewers.beat("ana", "S2", address="2001:db8::1", country="FR", groups=("ops",))
     await viewers.beat("ben", "S2", country="NZ", groups=("dev", "ops"))
-    now = await figures.statistics("E1")
+    now = await figures.breakdown.for_event("E1")
     assert (now.viewer_count, await figures.alive("E1")) == (2, 2)
     assert now.count_by_viewing_country == {"FR": 1, "NZ": 1}
     assert now.count_by_user_group == {"dev": 1, "ops": 2}
@@ -128,7 +128,7 @@ async def test_two_tabs_two_sessions_and_two_addresses_are_one_viewer(
         "one member per viewer, so other readers count right"
     )
     assert await redis_client.hget(keys.EVENT_INFO("E1"), "peak") == "2"
-    assert (await figures.session_statistics("S2")).count_by_user_group == {"dev": 1, "ops": 2}
+    assert (await figures.breakdown.for_session("S2")).count_by_user_group == {"dev": 1, "ops": 2}
 
 
 async def test_late_heartbeats_and_jumping_clocks_move_no_time_back(
@@ -157,8 +157,8 @@ async def test_leaving_ends_the_viewing_session_now(
     assert (await viewers.leave("ana", "S1")).ended
     assert await redis_client.zscore(end, "ana") == clock.now_ms()
     assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
-    assert (await figures.statistics("E1")).count_by_viewing_country == {"ZZ": 1}
-    assert (await figures.session_statistics("S1")).count_by_user_group == {}
+    assert (await figures.breakdown.for_event("E1")).count_by_viewing_country == {"ZZ": 1}
+    assert (await figures.breakdown.for_session("S1")).count_by_user_group == {}
     assert await figures.seen("E1") == 2, "ana was there in the last five minutes"
     assert await redis_client.sismember(keys.EVENT_ATTENDED("E1"), "ana")
     clock.advance(seconds=1)
@@ -248,7 +248,7 @@ async def test_groups_of_the_token_replace_claimed_groups(live: LiveService, fig
     await live.beat(Viewer("ana", "local", "ZZ", ("press", "bad#one")), "E1", Heartbeat("web", groups=["invented"]))
     await live.beat(Viewer("ben", "local", "ZZ"), "E1", Heartbeat("web", groups=["b", "a", "b"]))
     await live.beat(Viewer("cy", "local", "ZZ", ()), "E1", Heartbeat("web", groups=["vip"]))
-    assert (await figures.statistics("E1")).count_by_user_group == {"press": 1, "a": 1, "b": 1}, (
+    assert (await figures.breakdown.for_event("E1")).count_by_user_group == {"press": 1, "a": 1, "b": 1}, (
         "a token that names no groups gives none"
     )
 
@@ -258,7 +258,7 @@ async def test_the_number_of_claimed_groups_is_limited(live: LiveService, figure
         await live.beat(viewer("ana"), "E1", Heartbeat("web", groups=[f"g{first + i}" for i in range(20)]))
     await live.beat(viewer("ben"), "E1", Heartbeat("web", groups=["g0", "one-too-many"]))
     await live.beat(Viewer("cy", "local", "ZZ", ("given",)), "E1", Heartbeat("web"))
-    groups = (await figures.statistics("E1")).count_by_user_group
+    groups = (await figures.breakdown.for_event("E1")).count_by_user_group
     assert groups["g0"] == 1
     assert "one-too-many" not in groups
     assert groups["given"] == 1, "groups of tokens still count"

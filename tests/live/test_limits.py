@@ -83,7 +83,7 @@ async def test_heartbeats_create_no_session_and_no_group_of_a_declared_event(
     assert await redis_client.exists(keys.SESSION_INFO("S2")) == 0
     await live.beat(viewer("ana"), "E1", Heartbeat("web", "S1", ["crew", "invented"]))
     await live.beat(Viewer("ben", "", "ZZ", ("press",)), "E1", Heartbeat("web", "S1"))
-    for statistics in (await figures.statistics("E1"), await figures.session_statistics("S1")):
+    for statistics in (await figures.breakdown.for_event("E1"), await figures.breakdown.for_session("S1")):
         assert statistics.count_by_user_group == {"crew": 1, "press": 1}
     assert await redis_client.hlen(keys.EVENT_GROUP_NAMES("E1")) == 2
     assert await redis_client.hlen(keys.SESSION_GROUP_NAMES("S1")) == 2
@@ -102,7 +102,7 @@ async def test_a_declaration_takes_a_session_from_an_undeclared_event(
     declared = await live.declare("E1", EventDeclaration(sessions=["S1"]))
     assert declared.sessions == ["S1"]
     assert (await viewers.beat("ana", "S1")).session_alive == 1, "the session starts without the other viewers"
-    assert (await figures.totals("E1", "S1")).attended == 1
+    assert (await figures.totals.get("E1", "S1")).attended == 1
     with pytest.raises(SessionOfAnotherEvent):
         await viewers.beat("mallory", "S1", event="squatter")
     assert (await live.get_event("squatter")).sessions == []

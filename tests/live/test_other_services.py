@@ -219,7 +219,7 @@ async def test_both_services_write_for_the_same_viewers_and_nothing_is_lost(
             await recorder.record()
         alive = {v for (v, _), spans in written.items() if spans and now - spans[-1][1] <= WINDOW_MS}
         assert await figures.alive("E1") == len(alive)
-        statistics = await figures.statistics("E1")
+        statistics = await figures.breakdown.for_event("E1")
         assert sum(statistics.count_by_viewing_country.values()) == statistics.viewer_count == len(alive)
     for _ in range(12):
         clock.advance(seconds=60)
@@ -230,9 +230,9 @@ async def test_both_services_write_for_the_same_viewers_and_nothing_is_lost(
         spans = found.setdefault((viewing.viewer, viewing.location), [])
         spans.append([viewing.started_at, viewing.ended_at])
     assert found == written
-    totals = await figures.totals("E1")
+    totals = await figures.totals.get("E1")
     assert (totals.attended, totals.logins) == (8, sum(map(len, written.values())))
-    assert all(started <= record.timestamp <= clock.now_ms() for record in await figures.records("E1"))
+    assert all(started <= record.timestamp <= clock.now_ms() for record in await figures.breakdown.records("E1"))
 
 
 async def test_a_viewing_session_of_another_service_continues_at_plaza(
@@ -265,7 +265,7 @@ async def test_fractional_times_of_another_service_are_read_everywhere(
     sessions = ViewingSessions(functions, history, settings, clock)
     lines = "".join([chunk async for chunk in attendance.csv_chunks(sessions, "E1")]).splitlines()
     assert [line.partition(",")[0] for line in lines] == ["viewer", "ana", "ben", "dora"]
-    assert (await figures.statistics("E1")).count_by_viewing_country == {"NZ": 2, "ZZ": 1}
+    assert (await figures.breakdown.for_event("E1")).count_by_viewing_country == {"NZ": 2, "ZZ": 1}
     assert (await figures.viewing_stats("E1", "")).viewers == 3
     personal_data = LivePersonalData(functions, history, sessions)
     await recorder.record()
@@ -278,7 +278,7 @@ async def test_fractional_times_of_another_service_are_read_everywhere(
         ViewingSession("", "web", "dora", started, started),
     ]
     await personal_data.delete("ana")
-    assert (await figures.totals("E1")).attended == 2
+    assert (await figures.totals.get("E1")).attended == 2
 
 
 async def test_rows_that_cannot_be_read_are_skipped_and_counted(

@@ -63,9 +63,9 @@ async def test_a_deleted_user_is_in_no_key_and_others_stay(
     await personal_data.delete("ana")
     assert await _mentions(redis_client, "ana") == []
     assert await personal_data.export("ana") == {"viewing_sessions": [], "recent_events": []}
-    now = await figures.statistics("E1")
+    now = await figures.breakdown.for_event("E1")
     assert (now.viewer_count, now.count_by_user_group, now.count_by_viewing_country) == (1, {"dev": 1}, {"ZZ": 1})
-    assert (await figures.session_statistics("S1")).viewer_count == 1
+    assert (await figures.breakdown.for_session("S1")).viewer_count == 1
 
 
 async def test_a_renamed_user_is_the_same_viewer(
@@ -83,14 +83,14 @@ async def test_a_renamed_user_is_the_same_viewer(
     await viewers.beat("ana", location="tv", country="NZ", groups=("dev",))
     await viewers.leave("ana", location="tv")
     await viewers.beat("ben")
-    before, ever = await figures.statistics("E1"), await figures.totals("E1")
+    before, ever = await figures.breakdown.for_event("E1"), await figures.totals.get("E1")
     for _ in range(2):
         await personal_data.rename("ana", "eva")
     assert await _mentions(redis_client, "ana") == []
-    assert (await figures.statistics("E1"), await figures.totals("E1")) == (before, ever)
+    assert (await figures.breakdown.for_event("E1"), await figures.totals.get("E1")) == (before, ever)
     clock.advance(seconds=30)
     await viewers.beat("eva", "S1", country="NZ", groups=("dev",))
-    assert (await figures.totals("E1")).logins == ever.logins, "the viewing session continues under the new name"
+    assert (await figures.totals.get("E1")).logins == ever.logins, "the viewing session continues under the new name"
     await recorder.record()
     export = await personal_data.export("eva")
     assert [each["location"] for each in export["viewing_sessions"]] == ["phone", "tv"]
@@ -108,7 +108,7 @@ async def test_renaming_to_an_existing_viewer_leaves_one_viewer(
         clock.advance(seconds=1)
         await viewers.beat(last, country="NZ")
         await personal_data.rename("ana", "eva")
-        assert (await figures.statistics("E1")).count_by_viewing_country == {"NZ": 1}
+        assert (await figures.breakdown.for_event("E1")).count_by_viewing_country == {"NZ": 1}
     assert await _mentions(redis_client, "ana") == []
 
 

@@ -43,16 +43,16 @@ async def test_a_record_has_the_audience_at_the_end_of_its_five_minutes(
     await viewers.beat("cy", country="FR")
     clock.set(started + SLOT_MS + 600)
     await viewers.leave("ana", "S1")
-    (record,) = await figures.records("E1")
+    (record,) = await figures.breakdown.records("E1")
     assert (record.timestamp, record.viewer_count) == (started + SLOT_MS, 2)
     assert record.count_by_viewing_country == {"NZ": 1, "FR": 1}
     assert record.count_by_user_group == {"dev": 1}
-    (of_session,) = await figures.records("E1", "S1")
+    (of_session,) = await figures.breakdown.records("E1", "S1")
     assert (of_session.timestamp, of_session.viewer_count) == (started + SLOT_MS, 1)
     await recorder.record()
-    assert await figures.records("E1") == [record], "the same from SQL"
-    assert await figures.records("E1", "S1") == [of_session]
-    assert await figures.records("E1", "", started, started + 1) == []
+    assert await figures.breakdown.records("E1") == [record], "the same from SQL"
+    assert await figures.breakdown.records("E1", "S1") == [of_session]
+    assert await figures.breakdown.records("E1", "", started, started + 1) == []
 
 
 async def test_a_silent_event_gets_one_last_record(
@@ -68,7 +68,7 @@ async def test_a_silent_event_gets_one_last_record(
     for _ in range(8):
         clock.advance(seconds=100)
         await recorder.record()
-    records = await figures.records("E1")
+    records = await figures.breakdown.records("E1")
     assert [(r.timestamp, r.viewer_count) for r in records] == [(started + SLOT_MS, 0)]
     assert await all_viewings(history) == [ViewingSession("S1", "web", "ana", started, started)]
     assert await redis_client.zcard(keys.LIVE_AWAKE()) == 0, "the worker has nothing left to do"
@@ -144,7 +144,7 @@ async def test_figures_remain_after_valkey_has_lost_all_keys(
     assert await _figures(figures, started) == before
     assert (await figures.overview("E1")).sessions[0].attended == 2
     await viewers.beat("cy", "S1")
-    assert (await figures.totals("E1")).attended == 3
+    assert (await figures.totals.get("E1")).attended == 3
 
 
 async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
@@ -157,14 +157,14 @@ async def test_an_event_that_comes_back_after_a_purge_counts_all_its_lives(
     await recorder.purge()
     await viewers.beat("ana")
     await viewers.beat("dee")
-    ever = await figures.totals("E1")
+    ever = await figures.totals.get("E1")
     assert (ever.attended, ever.peak, ever.logins) == (4, 3, 5)
     assert await figures.alive("E1") == 2
     assert await figures.seen("E1", started) == 4
     await _record_for(recorder, clock, minutes=15)
     clock.advance(days=31)
     await recorder.purge()
-    ever = await figures.totals("E1")
+    ever = await figures.totals.get("E1")
     assert (ever.attended, ever.peak, ever.logins) == (4, 3, 5)
 
 
@@ -176,7 +176,7 @@ async def test_a_heartbeat_before_a_purge_stops_it(
     clock.advance(days=31)
     await viewers.beat("ben")
     assert await recorder.purge() == 0
-    assert (await figures.totals("E1")).attended == 2
+    assert (await figures.totals.get("E1")).attended == 2
 
 
 @pytest.mark.parametrize("step", ["live_purge_places", "live_purge"])
@@ -204,8 +204,8 @@ async def test_a_heartbeat_during_a_purge_stops_it(
     monkeypatch.setattr(functions, "run", beat_before_step)
     assert await recorder.purge() == 0
     assert (await figures.alive("E1"), await figures.session_alive("S1")) == (1, 1)
-    assert (await figures.totals("E1")).attended == 2
-    assert (await figures.totals("E1", "S1")).attended == 2
+    assert (await figures.totals.get("E1")).attended == 2
+    assert (await figures.totals.get("E1", "S1")).attended == 2
 
 
 async def test_an_unlisted_event_is_recorded_before_it_is_purged(
@@ -273,8 +273,8 @@ async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(
             ViewingSession(session, "web", "ana", start, start + 60_000),
             ViewingSession(session, "web", "ben", start + 60_000, start + 60_000),
         ]
-        assert [(r.timestamp, r.viewer_count) for r in await figures.records(event)] == [(start + SLOT_MS, 0)]
-        ever = await figures.totals(event)
+        assert [(r.timestamp, r.viewer_count) for r in await figures.breakdown.records(event)] == [(start + SLOT_MS, 0)]
+        ever = await figures.totals.get(event)
         assert (ever.attended, ever.peak, ever.logins) == (2, 1, 2)
 
 
@@ -291,7 +291,7 @@ async def test_two_workers_at_once_write_everything_once(
     clock.advance(seconds=400)
     await asyncio.gather(*(recorder.record() for _ in range(4)))
     assert len(await all_viewings(history)) == 50
-    assert len(await figures.records("E1")) == 1
+    assert len(await figures.breakdown.records("E1")) == 1
 
 
 async def test_many_viewers_who_end_in_the_same_millisecond_are_all_collected(
@@ -317,7 +317,7 @@ async def _record_for(recorder: AudienceRecorder, clock: ManualClock, minutes: i
 
 
 async def _figures(figures: AudienceFigures, started: int) -> dict[str, Any]:
-    ever, of_session = await figures.totals("E1"), await figures.totals("E1", "S1")
+    ever, of_session = await figures.totals.get("E1"), await figures.totals.get("E1", "S1")
     return {
         "attended": ever.attended,
         "peak": (ever.peak, ever.peak_at),
@@ -325,8 +325,8 @@ async def _figures(figures: AudienceFigures, started: int) -> dict[str, Any]:
         "session": (of_session.attended, of_session.peak),
         "seen": await figures.seen("E1", started, started + 30_000),
         "seen after the first minute": await figures.seen("E1", started + 60_000, started + 600_000),
-        "records": await figures.records("E1", "", started, started + DAY_MS),
-        "session records": await figures.records("E1", "S1", started, started + DAY_MS),
+        "records": await figures.breakdown.records("E1", "", started, started + DAY_MS),
+        "session records": await figures.breakdown.records("E1", "S1", started, started + DAY_MS),
         "minutes": await figures.viewing_stats("E1", "S1"),
     }
 

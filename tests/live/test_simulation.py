@@ -38,7 +38,7 @@ async def test_the_counts_of_a_simulated_audience_match_its_viewing_sessions(
     assert done.left > 20
     assert done.vanished > 10
     viewings = [v async for v in ViewingSessions(functions, figures._history, settings, clock).iterate("E1")]
-    ever = await figures.totals("E1")
+    ever = await figures.totals.get("E1")
     assert ever.attended == len({v.viewer for v in viewings}) <= 150
     assert ever.logins == len(viewings)
     # A viewer counts while watching, and up to a window longer if they did not leave.
@@ -47,13 +47,13 @@ async def test_the_counts_of_a_simulated_audience_match_its_viewing_sessions(
         len({v.viewer for v in viewings if v.started_at <= at <= v.ended_at + WINDOW_MS}) for at in _edges(viewings)
     )
     assert watching <= ever.peak <= lingering
-    now = await figures.statistics("E1")
+    now = await figures.breakdown.for_event("E1")
     assert sum(now.count_by_viewing_country.values()) == now.viewer_count == await figures.alive("E1")
-    records = await figures.records("E1")
+    records = await figures.breakdown.records("E1")
     assert len(records) == 2
     assert all(started <= record.timestamp <= clock.now_ms() for record in records)
     await recorder.record()
-    assert await figures.records("E1") == records
+    assert await figures.breakdown.records("E1") == records
 
 
 def _edges(viewings: list[Any]) -> list[int]:

@@ -16,10 +16,10 @@ from plaza.core.sequences import chunks, pairs
 from plaza.core.settings import Settings
 from plaza.core.valkey import scan_pages
 from plaza.live import keys
+from plaza.live.current_audience import CurrentAudience
 from plaza.live.history import AudienceHistory, ViewingSession
 from plaza.live.model import EventNotSilent, SessionOfAnotherEvent
 from plaza.live.other_services import HeartbeatFollower, count_unreadable, to_ms
-from plaza.live.statistics import CurrentAudience
 from plaza.live.viewing_sessions import ViewingSessions
 
 BATCH_SIZE = 500

@@ -110,25 +110,25 @@ async def seen_count(
 @route.get(EVENT_PATH + "/viewers/all-time-active-count", access=ADMIN)
 async def all_time_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Count the distinct viewers ever seen."""
-    return ViewerCount(await figures.all_time(event))
+    return ViewerCount(await figures.totals.count_seen(event))
 
 
 @route.get(EVENT_PATH + "/viewers/total-attended-count", access=ADMIN)
 async def attended_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Count the distinct viewers who ever attended."""
-    return ViewerCount((await figures.totals(event)).attended)
+    return ViewerCount((await figures.totals.get(event)).attended)
 
 
 @route.get(EVENT_PATH + "/viewers/max-concurrent-count", access=ADMIN)
 async def max_concurrent_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Get the most viewers alive at once."""
-    return ViewerCount((await figures.totals(event)).peak)
+    return ViewerCount((await figures.totals.get(event)).peak)
 
 
 @route.get(EVENT_PATH + "/viewers/total-login-count", access=ADMIN)
 async def login_count(event: EventId, figures: AudienceFigures) -> ViewerCount:
     """Count the viewing sessions begun."""
-    return ViewerCount((await figures.totals(event)).logins)
+    return ViewerCount((await figures.totals.get(event)).logins)
 
 
 @route.get(SESSION_PATH + "/viewers/active-count", access=ADMIN)
@@ -142,14 +142,14 @@ async def session_active_count(event: EventId, session: SessionId, figures: Audi
 async def session_attended_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
     """Count the distinct viewers who ever attended a session."""
     await figures.require_session(event, session)
-    return ViewerCount((await figures.totals(event, session)).attended)
+    return ViewerCount((await figures.totals.get(event, session)).attended)
 
 
 @route.get(SESSION_PATH + "/viewers/max-concurrent-count", access=ADMIN)
 async def session_max_concurrent_count(event: EventId, session: SessionId, figures: AudienceFigures) -> ViewerCount:
     """Get the most viewers of a session alive at once."""
     await figures.require_session(event, session)
-    return ViewerCount((await figures.totals(event, session)).peak)
+    return ViewerCount((await figures.totals.get(event, session)).peak)
 
 
 @route.get(SESSION_PATH + "/viewing-stats", access=ADMIN, in_openapi=False)
@@ -163,14 +163,14 @@ async def viewing_stats(event: EventId, session: SessionId, figures: AudienceFig
 @route.get(EVENT_PATH + "/statistics/live", access=ADMIN)
 async def statistics_now(event: EventId, figures: AudienceFigures) -> AudienceStatistics:
     """Get the current audience by group and country."""
-    return await figures.statistics(event)
+    return await figures.breakdown.for_event(event)
 
 
 @route.get(SESSION_PATH + "/statistics/live", access=ADMIN)
 async def session_statistics_now(event: EventId, session: SessionId, figures: AudienceFigures) -> AudienceStatistics:
     """Get the current audience of a session by group and country."""
     await figures.require_session(event, session)
-    return await figures.session_statistics(session)
+    return await figures.breakdown.for_session(session)
 
 
 @route.get(EVENT_PATH + "/statistics", access=ADMIN, limit_first=True)
@@ -178,7 +178,7 @@ async def statistics(
     event: EventId, figures: AudienceFigures, from_: UnixMs | None = None, to: UnixMs | None = None
 ) -> StatisticsRecords:
     """List the audience at the end of each five minutes of a time span, by default the last day."""
-    return StatisticsRecords(await figures.records(event, "", from_, to))
+    return StatisticsRecords(await figures.breakdown.records(event, "", from_, to))
 
 
 @route.get(SESSION_PATH + "/statistics", access=ADMIN, limit_first=True)
@@ -191,7 +191,7 @@ async def session_statistics(
 ) -> StatisticsRecords:
     """List a session's audience at the end of each five minutes of a time span, by default the last day."""
     await figures.require_session(event, session)
-    return StatisticsRecords(await figures.records(event, session, from_, to))
+    return StatisticsRecords(await figures.breakdown.records(event, session, from_, to))
 
 
 @route.get(EVENT_PATH + "/overview", access=ADMIN, limit_first=True)

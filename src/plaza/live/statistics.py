@@ -7,21 +7,17 @@ earlier lives that were purged and are in SQL.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-
-from msgspec import json
 
 from plaza.core.clock import Clock
-from plaza.core.errors import Invalid
 from plaza.core.functions import Functions
 from plaza.core.sequences import chunks
 from plaza.core.settings import Settings
-from plaza.core.valkey import scan_pages
 from plaza.live import keys
-from plaza.live.history import PAGE_SIZE, AudienceHistory, AudienceTotals, decode_statistics
+from plaza.live.audience_breakdown import AudienceBreakdown, require_span
+from plaza.live.history import AudienceHistory, AudienceTotals
+from plaza.live.lifetime_totals import LifetimeTotals
 from plaza.live.model import (
     SLOT_MS,
-    AudienceStatistics,
     EventOverview,
     LiveFigures,
     SessionFigures,
@@ -30,47 +26,24 @@ from plaza.live.model import (
     distribution,
     union_ms,
 )
-from plaza.live.other_services import HeartbeatFollower
 from plaza.live.viewing_sessions import ViewingSessions
 
-DAY_MS = 86_400_000
 # The stream sends the viewers of this many sessions. Read larger events session by session.
 MAX_STREAMED_SESSIONS = 50
 # Sessions read at the same time.
 CONCURRENT_SESSIONS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentAudience:
-    """The figures in an audience's own keys."""
-
-    totals: AudienceTotals  # `born_at` is 0 if the keys do not exist
-    seen: int
-    alive: int
-    window_ms: int
-    title: str | None
-
-    @classmethod
-    async def read(cls, functions: Functions, audience: list[str], now_ms: int, window_ms: int) -> CurrentAudience:
-        """Read the figures. One round trip, for any number of viewers."""
-        *totals, seen, alive, window, title = await functions.query("live_figures", audience, now_ms, window_ms)
-        return cls(AudienceTotals(*totals), seen, alive, window, title)
-
-
-def require_span(from_ms: int | None, to_ms: int | None) -> None:
-    if from_ms is not None and to_ms is not None and from_ms > to_ms:
-        raise Invalid("must not be later than `to`", field="from")
-
-
 class AudienceFigures:
-    """Counts and statistics of events and sessions."""
+    """Viewer counts and overviews of events and sessions."""
 
     def __init__(self, functions: Functions, history: AudienceHistory, settings: Settings, clock: Clock) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._history = history
         self._viewing_sessions = ViewingSessions(functions, history, settings, clock)
-        self._follower = HeartbeatFollower(functions, clock)
+        self.totals = LifetimeTotals(functions, history, settings, clock)
+        self.breakdown = AudienceBreakdown(functions, history, settings, clock)
         self._clock = clock
         self._window_ms = settings.live_alive_seconds * 1000
 
@@ -118,79 +91,9 @@ class AudienceFigures:
 
     async def _has_earlier_life(self, event: str, since: int) -> bool:
         """Whether the span may contain viewers of an earlier life, which is only in SQL."""
-        now = await self._current(keys.event_audience(event))
+        now = await self.totals.get_current(keys.event_audience(event))
         lives = (await self._history.get_lives(event)).get("", [])
         return since < now.totals.born_at and any(life.born_at != now.totals.born_at for life in lives)
-
-    async def totals(self, event: str, session: str = "") -> AudienceTotals:
-        """Return peak, logins and attendance of an event or a session, over all its lives."""
-        audience = keys.session_audience(session) if session else keys.event_audience(event)
-        now = await self._current(audience)
-        lives = (await self._history.get_lives(event)).get(session, [])
-        return await self._combine(event, session, now.totals, lives)
-
-    async def all_time(self, event: str) -> int:
-        """Return how many distinct viewers were ever seen."""
-        now = await self._current(keys.event_audience(event))
-        lives = (await self._history.get_lives(event)).get("", [])
-        return max(now.seen, (await self._combine(event, "", now.totals, lives)).attended)
-
-    async def _combine(
-        self, event: str, session: str, now: AudienceTotals, lives: list[AudienceTotals]
-    ) -> AudienceTotals:
-        past = [life for life in lives if life.born_at != now.born_at]
-        if not past:
-            return now
-        best = max([now, *past], key=lambda life: life.peak)
-        logins = now.logins + sum(life.logins for life in past)
-        attended = await self._attended(event, session, now, past)
-        return AudienceTotals(now.born_at, best.peak, best.peak_at, logins, attended)
-
-    async def _attended(self, event: str, session: str, now: AudienceTotals, past: list[AudienceTotals]) -> int:
-        """Count the viewers of several lives once: those in SQL, and the current ones who are not in SQL yet."""
-        if not now.attended and len(past) == 1:
-            return past[0].attended
-        scope = session or None
-        recorded = await self._history.count_attended(event, scope)
-        name = keys.SESSION_ATTENDED(session) if session else keys.EVENT_ATTENDED(event)
-        new: set[str] = set()
-        async for viewers in scan_pages(self._valkey, "SSCAN", name, count=PAGE_SIZE):
-            for page in chunks(viewers, PAGE_SIZE):
-                new |= set(page) - await self._history.find_attended(event, scope, page)
-        return recorded + len(new)
-
-    async def statistics(self, event: str) -> AudienceStatistics:
-        """Return the current audience of an event by group and country. One round trip."""
-        return await self._statistics("event", keys.event_audience(event))
-
-    async def session_statistics(self, session: str) -> AudienceStatistics:
-        """Return the current audience of a session by group and country. One round trip."""
-        return await self._statistics("session", keys.session_audience(session))
-
-    async def _statistics(self, kind: str, audience: list[str]) -> AudienceStatistics:
-        text, complete, since = await self._query_statistics(audience)
-        if not complete and await self._follower.follow(kind, audience, since):
-            text, _, _ = await self._query_statistics(audience)
-        return json.decode(text, type=AudienceStatistics)
-
-    async def _query_statistics(self, audience: list[str]) -> tuple[str, int, int]:
-        reply = await self._functions.query("live_statistics", audience, self._clock.now_ms(), self._window_ms)
-        return reply[0], reply[1], reply[2]
-
-    async def records(
-        self, event: str, session: str = "", from_ms: int | None = None, to_ms: int | None = None
-    ) -> list[AudienceStatistics]:
-        """Return the five-minute records of a time span, by default the last day; also those not in SQL yet."""
-        require_span(from_ms, to_ms)
-        to_ms = self._clock.now_ms() if to_ms is None else to_ms
-        from_ms = to_ms - DAY_MS if from_ms is None else from_ms
-        name = keys.SESSION_RECORDS(session) if session else keys.EVENT_RECORDS(event)
-        waiting = await self._valkey.call("HVALS", name)
-        found = {record.timestamp: record for record in await self._history.get_records(event, session, from_ms, to_ms)}
-        for record in map(decode_statistics, waiting):
-            if record is not None and from_ms <= record.timestamp <= to_ms:
-                found[record.timestamp] = record
-        return [found[at] for at in sorted(found)]
 
     async def viewing_stats(self, event: str, session: str) -> ViewingStats:
         """Return how long viewers watched a session. Time with two open tabs counts once."""
@@ -204,11 +107,11 @@ class AudienceFigures:
         known, lives, now, recent, statistics = await asyncio.gather(
             self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)),
             self._history.get_lives(event),
-            self._current(keys.event_audience(event)),
+            self.totals.get_current(keys.event_audience(event)),
             self.seen(event),
-            self.statistics(event),
+            self.breakdown.for_event(event),
         )
-        totals = await self._combine(event, "", now.totals, lives.get("", []))
+        totals = await self.totals.combine(event, "", now.totals, lives.get("", []))
         names = sorted({*known, *(session for session in lives if session)})
         sessions: list[SessionFigures] = []
         for batch in chunks(names, CONCURRENT_SESSIONS):
@@ -232,7 +135,9 @@ class AudienceFigures:
     async def live(self, event: str) -> LiveFigures:
         """Return the figures that the stream sends, with the first fifty sessions."""
         statistics, totals, sessions = await asyncio.gather(
-            self.statistics(event), self.totals(event), self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event))
+            self.breakdown.for_event(event),
+            self.totals.get(event),
+            self._valkey.call("SMEMBERS", keys.EVENT_SESSIONS(event)),
         )
         streamed = sorted(sessions)[:MAX_STREAMED_SESSIONS]
         alive = await asyncio.gather(*map(self.session_alive, streamed))
@@ -249,9 +154,9 @@ class AudienceFigures:
 
     async def _session(self, event: str, session: str, lives: list[AudienceTotals]) -> SessionFigures:
         now, statistics = await asyncio.gather(
-            self._current(keys.session_audience(session)), self.session_statistics(session)
+            self.totals.get_current(keys.session_audience(session)), self.breakdown.for_session(session)
         )
-        totals = await self._combine(event, session, now.totals, lives)
+        totals = await self.totals.combine(event, session, now.totals, lives)
         return SessionFigures(
             id=session,
             active=now.alive,
@@ -260,6 +165,3 @@ class AudienceFigures:
             max_concurrent_at=totals.peak_at or None,
             statistics=statistics,
         )
-
-    async def _current(self, audience: list[str]) -> CurrentAudience:
-        return await CurrentAudience.read(self._functions, audience, self._clock.now_ms(), self._window_ms)

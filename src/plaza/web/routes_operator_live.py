@@ -48,7 +48,7 @@ async def live(
         overview = await figures.overview(selected)
         current = await figures.live(selected)
         now = site.clock.now_ms()
-        records = await figures.records(selected, from_ms=now - HISTORY_SLOTS * SLOT_MS, to_ms=now)
+        records = await figures.breakdown.records(selected, from_ms=now - HISTORY_SLOTS * SLOT_MS, to_ms=now)
         context |= {"title": overview.title or selected, "overview": overview, "now_figures": current}
         context |= _history(records, now) | _shares(current)
     return site.page(request, visitor, "operator-live.html", section=SECTION, tabs=operator_tabs("Live"), **context)
