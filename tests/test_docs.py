@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
@@ -119,3 +120,18 @@ def test_the_deployment_files_agree_with_the_code() -> None:
     python = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert f"FROM python:{python.removeprefix('>=')}" in dockerfile
     assert unit in (DOCS / "operations.md").read_text(), "docs/operations.md shows another unit than the file"
+
+
+def test_every_file_that_is_named_exists() -> None:
+    """A module that is renamed leaves no page, docstring or comment behind that names the old one."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    names = {Path(name).name for name in listed}
+    named = re.compile(r"`(?:[\w./-]*/)?([\w-]+\.(?:py|lua|js|html|css))`")
+    missing = [
+        f"{name}: {found}"
+        for name in listed
+        if name.endswith((".md", ".py", ".lua")) and name != "mkdocs_hooks.py"  # which names a page of the built site
+        for found in named.findall((ROOT / name).read_text())
+        if found not in names
+    ]
+    assert missing == []
