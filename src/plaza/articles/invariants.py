@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plaza.articles import keys as k
-from plaza.articles.model import parse_seconds, score
+from plaza.articles.model import BEST_Z, HOT_EPOCH_SECONDS, HOT_SECONDS, parse_seconds, score
 from plaza.core.invariants import Command, Entry, Invariant, Invariants
 from plaza.core.keyspace import Key
 
@@ -22,19 +22,17 @@ REPAIRS = {
     "group_size": k.GROUP,
 }
 
-_HOT_EPOCH, _HOT_SECONDS, _Z = 1134028003, 45_000, 1.281551565545
-
 
 def _hot(time: float, votes: int) -> float:
-    return math.copysign(math.log10(max(abs(votes), 1)), votes) + (time - _HOT_EPOCH) / _HOT_SECONDS
+    return math.copysign(math.log10(max(abs(votes), 1)), votes) + (time - HOT_EPOCH_SECONDS) / HOT_SECONDS
 
 
 def _best(ups: int, downs: int) -> float:
     n = ups + downs
     if n == 0:
         return 0.0
-    share, zz = ups / n, _Z * _Z
-    return (share + zz / (2 * n) - _Z * math.sqrt((share * (1 - share) + zz / (4 * n)) / n)) / (1 + zz / n)
+    share, zz = ups / n, BEST_Z * BEST_Z
+    return (share + zz / (2 * n) - BEST_Z * math.sqrt((share * (1 - share) + zz / (4 * n)) / n)) / (1 + zz / n)
 
 
 def _controversial(ups: int, downs: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plaza.articles.keys import BUILDER_MS, CATALOGUE, GROUP_SECONDS, LINK_SECONDS, RANKINGS
-from plaza.articles.model import MAX_GROUPS, VOTE_SECONDS
+from plaza.articles.model import BEST_Z, HOT_EPOCH_SECONDS, HOT_SECONDS, MAX_GROUPS, VOTE_SECONDS
 from plaza.core.functions import Library
 from plaza.core.number_parsing import MAX_TIME_MS
 
@@ -17,6 +17,9 @@ LIBRARY = Library.read(
     constants={
         "ORDERS": list(RANKINGS),
         "VOTE_SECONDS": VOTE_SECONDS,
+        "HOT_EPOCH_SECONDS": HOT_EPOCH_SECONDS,
+        "HOT_SECONDS": HOT_SECONDS,
+        "BEST_Z": BEST_Z,
         "MAX_TIME_SECONDS": MAX_TIME_MS / 1000,
         "LINK_SECONDS": LINK_SECONDS,
         "GROUP_SECONDS": GROUP_SECONDS,

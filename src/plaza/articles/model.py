@@ -22,6 +22,12 @@ MAX_GROUPS: Final = 20
 
 # A vote is worth 432 seconds: 200 votes lift an article by a day.
 VOTE_SECONDS: Final = 432
+# 8 December 2005; any fixed time gives the same order.
+HOT_EPOCH_SECONDS: Final = 1_134_028_003
+# In `hot`, ten times the votes are worth 12.5 hours.
+HOT_SECONDS: Final = 45_000
+# `best` is the lower bound of the Wilson interval with 80% confidence.
+BEST_Z: Final = 1.281551565545
 
 # `$` alone would accept a line break at the end.
 _GROUP = described_pattern(

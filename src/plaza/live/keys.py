@@ -106,9 +106,9 @@ _AUDIENCE_FIELDS = (
     HashField("last_group", "the largest number of a group, after a group was deleted", KeyAccess.ADMIN),
     HashField("followed", "when heartbeats of another service were last counted, Unix milliseconds", KeyAccess.ADMIN),
     HashField("window", "how long a heartbeat counts, milliseconds, if longer than the setting", KeyAccess.ADMIN),
-    HashField("window_until", "until when this window is promised to a viewer", KeyAccess.ADMIN),
-    HashField("later_window", "a shorter window that is promised for longer", KeyAccess.ADMIN),
-    HashField("later_until", "until when that window is promised", KeyAccess.ADMIN),
+    HashField("window_until", "until when this window is valid", KeyAccess.ADMIN),
+    HashField("later_window", "a shorter window that is valid for longer", KeyAccess.ADMIN),
+    HashField("later_until", "until when that window is valid", KeyAccess.ADMIN),
 )
 EVENT_INFO = Key(
     "<event>#Event#Info",

@@ -10,6 +10,7 @@ _FILES = ("audience", "heartbeats", "queries", "maintenance", "repair")
 _CONSTANTS = (
     "SLOT_MS",
     "AWAY_MS",
+    "GRACE_MS",
     "SCORE_SHIFT",
     "MAX_PLACES",
     "MAX_SESSIONS",

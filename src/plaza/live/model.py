@@ -14,11 +14,12 @@ from plaza.core.validation_messages import described_pattern
 # The default window is 65 s: two missed heartbeats and 5 s of grace, so a short network loss does not end a viewing
 # session.
 HEARTBEAT_INTERVAL_MS: Final = 30_000
+GRACE_MS: Final = 5_000
 # The longest window follows from this: 2 × 120 s + 5 s = 245 s. It must stay below SLOT_MS, or a five-minute record
 # would count viewers of the five minutes before.
 MAX_HEARTBEAT_INTERVAL_MS: Final = 120_000
 # Leaving lowers a viewer's heartbeat score by this: 1 ms more than the longest window, so no window contains it.
-AWAY_MS: Final = 2 * MAX_HEARTBEAT_INTERVAL_MS + 5_001
+AWAY_MS: Final = 2 * MAX_HEARTBEAT_INTERVAL_MS + GRACE_MS + 1
 # One statistics record is kept for each slot of five minutes.
 SLOT_MS: Final = 300_000
 # Two numbers in one score: n × SCORE_SHIFT + time. Times stay below 2^42 until the year 2109, and n below 2^11.

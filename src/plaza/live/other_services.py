@@ -26,7 +26,7 @@ log = structlog.get_logger("plaza.live")
 
 
 def to_ms(number: Any) -> int | None:
-    """Return a time as whole Unix milliseconds; None if it is no time. Fractions are cut off."""
+    """Return a time as whole Unix milliseconds; None if it is not a time. Fractions are cut off."""
     try:
         value = float(number)
     except (TypeError, ValueError):

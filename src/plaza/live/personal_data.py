@@ -100,7 +100,7 @@ class LivePersonalData:
 
     async def _delete_in_audience(self, audience: list[str], username: str) -> None:
         members = await self._statistics_members(audience[1], username)
-        await self._functions.run("live_forget", audience, username, *members)
+        await self._functions.run("live_delete_viewer", audience, username, *members)
 
     async def _delete_finished(self, event: str, username: str) -> None:
         first = 0

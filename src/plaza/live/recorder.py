@@ -67,7 +67,7 @@ class AudienceRecorder:
         await self._save_viewing_sessions(event)
         await self._save_records(event, sessions)
         await self._save_totals(event, sessions, now)
-        if await self._functions.run("live_rest", keys.event_keys(event), now):
+        if await self._functions.run("live_mark_silent", keys.event_keys(event), now):
             await self._functions.run("live_unlist", [keys.LIVE_AWAKE()], event, listed_at)
 
     async def _close(self, kind: str, audience: list[str], now: int) -> None:
@@ -108,7 +108,7 @@ class AudienceRecorder:
             found = [ViewingSession(session, location, viewer, int(start), int(end)) for viewer, start, end in rows]
             await self._adopt(event, place, found)
             if read:
-                await self._functions.run("live_swept", [keys.EVENT_ROOMS(event)], place, position)
+                await self._functions.run("live_save_sweep_position", [keys.EVENT_ROOMS(event)], place, position)
 
     async def _adopt(self, event: str, place: str, viewings: Sequence[ViewingSession]) -> None:
         """Collect the viewing sessions that other services wrote: those that are not in SQL."""
@@ -119,7 +119,7 @@ class AudienceRecorder:
             new = [each for each in batch if (each.viewer, each.started_at) not in recorded]
             if new:
                 flat = [value for each in new for value in (each.viewer, each.started_at, each.ended_at)]
-                await self._functions.run("live_adopt", keys.event_keys(event), place, *flat)
+                await self._functions.run("live_finish_external", keys.event_keys(event), place, *flat)
 
     async def _save_viewing_sessions(self, event: str) -> None:
         while await self._viewing_sessions.read_finished(event, 0, 1):
@@ -141,7 +141,7 @@ class AudienceRecorder:
             if records:
                 await self._history.save_records(event, session, records)
                 flat = [part for pair in records.items() for part in pair]
-                await self._functions.run("live_written", [name], *flat)
+                await self._functions.run("live_delete_written_records", [name], *flat)
 
     async def _save_totals(self, event: str, sessions: Sequence[str], now: int) -> None:
         totals = []

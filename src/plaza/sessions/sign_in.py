@@ -1,4 +1,4 @@
-"""Signs users in: a new token replaces the guest's, and the guest's data comes along."""
+"""Signs users in: a new token replaces the guest's, and the guest's data moves to the new session."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SignIn:
         return await self.admit(cookie, user.name, since)
 
     async def admit(self, cookie: str | None, username: str, since: str | None = None) -> Visit:
-        """Start the session of an authenticated user; the guest's data comes along. Two round trips.
+        """Start the session of an authenticated user; the guest's data moves to the new session. Two round trips.
 
         The new session exists before the old one is replaced: if that fails, the guest's session is unchanged.
         """

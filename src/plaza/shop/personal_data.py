@@ -40,9 +40,9 @@ class ShopPersonalData:
     async def rename(self, old: str, new: str) -> None:
         """Move the cart and the orders to a new name. All sessions end. It can be repeated."""
         run = self._functions.run
-        while parcel := await run("shop_pack_cart", account_keys(old), old, secrets.token_hex(16)):
+        while detached := await run("shop_detach_cart", account_keys(old), old, secrets.token_hex(16)):
             # A cart keeps its id during a checkout, so it is ordered once, under either name.
-            merge_id, checkout_id, *lines = parcel.split(" ")
+            merge_id, checkout_id, *lines = detached.split(" ")
             await run("shop_merge_cart", account_keys(new), new, merge_id, " ".join(lines), checkout_id.strip("-"))
-            await run("shop_delete_parcel", account_keys(old)[:1], parcel)
+            await run("shop_delete_detached_cart", account_keys(old)[:1], detached)
         await self._orders.change_buyer(old, new)

@@ -62,7 +62,7 @@ class AccountDeletion:
         return posts
 
     async def _has_data(self, name: str) -> bool:
-        """Tell whether any domain stores something about a user without a profile."""
+        """Return whether any domain stores something about a user without a profile."""
         lists = [k.USER_LIKED, k.USER_BOOKMARKED, k.USER_BLOCKED, k.USER_MUTED]
         if any(await self.valkey.batch([("EXISTS", key(name)) for key in lists])):
             return True

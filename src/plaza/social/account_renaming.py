@@ -46,7 +46,7 @@ class Rename:
 
 
 class RenameIncomplete(Conflict):
-    title, code = "Something of the old name could not be moved", "still_there"
+    title, code = "Some data could not be renamed", "still_there"
 
 
 class AccountRenaming:

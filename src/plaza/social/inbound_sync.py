@@ -220,7 +220,7 @@ class Sync:
         known = await self.valkey.call("HMGET", k.COMMENT(record.id), "post_id", "username", "content", "created_at")
         if known[0] is not None and known[:2] != [id, me]:
             raise Invalid("A comment with this id exists on another post or by another user.", field="id")
-        created, told = self._since(record.created_at)
+        created, source = self._since(record.created_at)
         if known[:3] == [id, me, record.content] and record.created_at in (None, parse_int(known[3])):
             return "unchanged"
         keys = [k.POST(id), k.POST_COMMENTS(id), k.POST_COMMENTS_RECENT(id)]
@@ -228,12 +228,12 @@ class Sync:
             await self.posts.author_profile(me)
         else:
             keys.append(k.USER(me))
-        args = id, record.id, me, record.content, created, now, told
+        args = id, record.id, me, record.content, created, now, source
         return "created" if await self.functions.run("social_create_comment", keys, *args) else "updated"
 
     def _since(self, given: int | None) -> tuple[int, str]:
-        """Return the time, and `told` if the record has it: then it replaces a stored time."""
-        return (self.clock.now_ms(), "there") if given is None else (given, "told")
+        """Return the time, and `sync_with_time` if the record has it: then it replaces a stored time. Else `sync`."""
+        return (self.clock.now_ms(), "sync") if given is None else (given, "sync_with_time")
 
 
 def _read(record: Any, aliases: dict[str, str], shape: type[R]) -> R:

@@ -251,7 +251,7 @@ def _role(stored: str | None) -> str:
 
 
 def _is_registered(score: float | None, created_at: str | None, *, listed: bool) -> bool:
-    """Tell whether a registry has a user as it should. Without a valid `created_at`, any score is right."""
+    """Return whether a registry has a user as it should. Without a valid `created_at`, any score is right."""
     if not listed or score is None:
         return score is None and not listed
     created = parse_int(created_at, None)

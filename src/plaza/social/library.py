@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plaza.core import paging
 from plaza.core.functions import Library
+from plaza.social.hashtags import MAX_TAG_CHARACTERS, MAX_TAGS
 from plaza.social.home_feed import MAX_FOLLOWED_READ, MAX_MERGED, MERGE_OVERLAP_MS
 from plaza.social.keys import CATALOGUE
 from plaza.social.model import BOOKMARK_POINTS, COMMENT_POINTS, HOUR_MS, LIKE_POINTS, RANKED_MS
@@ -16,6 +17,8 @@ _CONSTANTS: dict[str, int] = {
     "LIKE_POINTS": LIKE_POINTS,
     "COMMENT_POINTS": COMMENT_POINTS,
     "BOOKMARK_POINTS": BOOKMARK_POINTS,
+    "MAX_TAGS": MAX_TAGS,
+    "MAX_TAG_CHARACTERS": MAX_TAG_CHARACTERS,
     "MERGE_OVERLAP_MS": MERGE_OVERLAP_MS,
     "MAX_MERGED": MAX_MERGED,
     "MAX_FOLLOWED_READ": MAX_FOLLOWED_READ,

@@ -104,7 +104,7 @@ class PostReader:
         return _items(view, ids, loaded, replies, hidden | _hidden(view, names, replies[2:]))
 
     async def visible(self, view: ReadView, ids: Sequence[str]) -> list[bool]:
-        """Tell which posts the viewer may see. Two round trips; much cheaper than `items`."""
+        """Return which posts the viewer may see. Two round trips; much cheaper than `items`."""
         rows = await self.valkey.batch([("HMGET", POST(id), "user_id", "banned") for id in ids])
         names = list(dict.fromkeys(author for author, _ in rows if author is not None))
         hidden = _hidden(view, names, await self.valkey.batch(_relation_commands(view, names)))
@@ -145,7 +145,7 @@ class PostReader:
         return replies
 
     def _hidden_query(self, view: ReadView, posts: Sequence[str]) -> list[Command]:
-        """Return the query that tells which posts are hidden because of their authors, who are not known here."""
+        """Return the query for the posts that are hidden because of their authors, who are not known here."""
         if view.viewer is None or not posts:
             return []
         keys = [key(view.viewer.name) for key in (USER_BLOCKED, USER_BLOCKED_BY, USER_MUTED, USER_FOLLOWING)]
@@ -211,7 +211,7 @@ class LoadedPosts:
 
 
 def _relation_commands(view: ReadView, names: Sequence[str]) -> list[Command]:
-    """Return the commands that tell which users are hidden from the viewer."""
+    """Return the commands that read which users are hidden from the viewer."""
     if view.viewer is None or not names:
         return []
     me = view.viewer.name

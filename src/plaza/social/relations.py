@@ -79,7 +79,7 @@ class Relations:
         return Relation(target, target, "mute", False, bool(changed))
 
     async def flags(self, viewer: Actor, name: str) -> RelationFlags:
-        """Tell whether the viewer follows, mutes or blocks a user. One round trip."""
+        """Return whether the viewer follows, mutes or blocks a user. One round trip."""
         me = viewer.name
         follows, mutes, blocks = await self.valkey.batch(
             [

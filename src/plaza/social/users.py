@@ -68,7 +68,7 @@ class Users:
         return [None if hides else public_user(values, name) for name, values, hides in rows]
 
     async def visible(self, viewer: Actor | None, names: Sequence[str]) -> list[bool]:
-        """Tell which users the viewer may see. Two round trips; much cheaper than `public_profiles`."""
+        """Return which users the viewer may see. Two round trips; much cheaper than `public_profiles`."""
         found = await self.valkey.batch([("EXISTS", USER(name)) for name in names])
         hidden = await self.hidden_from(viewer.name, names) if viewer else set()
         return [bool(exists) and name not in hidden for name, exists in zip(names, found, strict=True)]

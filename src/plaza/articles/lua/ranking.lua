@@ -1,20 +1,17 @@
 -- The rankings of all articles. Scores follow from an article's time and vote sets, so only votes change them.
 
 local ADDITIONAL_ORDERS = {'hot', 'best', 'controversial'} -- with `score`, the orders that change with every vote
-local HOT_EPOCH = 1134028003   -- 8 December 2005; any fixed time gives the same order
-local HOT_SECONDS = 45000      -- ten times the votes are worth 12.5 hours
-local Z = 1.281551565545       -- 80% confidence
 
 local function hot(votes, time)
   local size = math.log10(math.max(math.abs(votes), 1))
-  return (votes < 0 and -size or size) + (time - HOT_EPOCH) / HOT_SECONDS
+  return (votes < 0 and -size or size) + (time - HOT_EPOCH_SECONDS) / HOT_SECONDS
 end
 
 local function best(ups, downs)
   local n = ups + downs
   if n == 0 then return 0 end
-  local share, zz = ups / n, Z * Z
-  return (share + zz / (2 * n) - Z * math.sqrt((share * (1 - share) + zz / (4 * n)) / n)) / (1 + zz / n)
+  local share, zz = ups / n, BEST_Z * BEST_Z
+  return (share + zz / (2 * n) - BEST_Z * math.sqrt((share * (1 - share) + zz / (4 * n)) / n)) / (1 + zz / n)
 end
 
 local function controversial(ups, downs)

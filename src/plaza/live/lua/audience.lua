@@ -71,7 +71,7 @@ local function append_pair(list, name, value)
   list[#list + 1] = value
 end
 
--- A score as whole milliseconds; nil if it is no time. Other services may write fractions, infinity or nothing.
+-- A score as whole milliseconds; nil if it is not a time. Other services may write fractions, infinity or nothing.
 local function to_ms(score)
   local number = tonumber(score or '')
   if not number or number ~= number or number < 0 or number >= SCORE_SHIFT then return nil end
@@ -90,8 +90,8 @@ local function country_code(number)
   return string.char(65 + math.floor((number - 1) / 26), 65 + (number - 1) % 26)
 end
 
--- The window: the setting's, or longer while viewers were told a longer interval. `steps` are the fields of
--- WINDOW_FIELDS: a window and until when it is promised, then a shorter one that is promised for longer.
+-- The window: the setting's, or longer while a viewer was sent a longer interval. `steps` are the fields of
+-- WINDOW_FIELDS: a window and until when it is valid, then a shorter one that is valid for longer.
 local WINDOW_FIELDS = {'window', 'window_until', 'later_window', 'later_until'}
 
 local function window_at(steps, at, min_window)
@@ -101,12 +101,11 @@ local function window_at(steps, at, min_window)
   return min_window
 end
 
--- Returns the window after telling a viewer to send the next heartbeat in `interval`; writes it if it changes. A viewer
--- is promised the window of the interval they were told. So the window grows at once, but shrinks only when it has
--- passed for every viewer with the longer interval. A promise lasts half a window longer than needed; otherwise every
--- heartbeat would have to write it.
-local function promise_window(fields, info, at, interval, min_window)
-  local wanted = math.max(min_window, 2 * interval + 5000)
+-- Returns the window after a viewer was sent `interval` for the next heartbeat; writes it if it changes. The window
+-- grows at once, but shrinks only when it has passed for every viewer who was sent a longer interval. The window for an
+-- interval stays valid for half a window longer than needed, so that not every heartbeat writes it.
+local function extend_window(fields, info, at, interval, min_window)
+  local wanted = math.max(min_window, 2 * interval + GRACE_MS)
   local steps, window = info.window, window_at(info.window, at, min_window)
   if window_at(steps, at + wanted, min_window) >= wanted then return window end
   local first, second = {steps[1] or 0, steps[2] or 0}, {steps[3] or 0, steps[4] or 0}
@@ -114,8 +113,8 @@ local function promise_window(fields, info, at, interval, min_window)
   if wanted >= window then
     first = {wanted, at + 1.5 * wanted}
   else
-    local promised = at <= tonumber(second[2]) and tonumber(second[1]) or 0
-    second = {math.max(wanted, promised), at + 1.5 * wanted}
+    local valid = at <= tonumber(second[2]) and tonumber(second[1]) or 0
+    second = {math.max(wanted, valid), at + 1.5 * wanted}
   end
   for i, value in ipairs({first[1], first[2], second[1], second[2]}) do append_pair(fields, WINDOW_FIELDS[i], value) end
   return math.max(window, wanted)

@@ -147,7 +147,7 @@ local function event_heartbeat(e, v)
   info.min_window = v.min_window
   close_slot(e, info, v.at)
   open_slot(fields, info, v.at)
-  local window = promise_window(fields, info, v.at, v.interval, v.min_window)
+  local window = extend_window(fields, info, v.at, v.interval, v.min_window)
   continue_viewing(e, v, open, entry, window)
   local details, groups = write_heartbeat(e, v, old_details)
   write_viewer(e, v.user, details, open, v.place, entry)
@@ -170,7 +170,7 @@ local function session_heartbeat(s, v, info)
   info.min_window = v.min_window
   close_slot(s, info, v.at)
   open_slot(fields, info, v.at)
-  local window = promise_window(fields, info, v.at, v.interval, v.min_window)
+  local window = extend_window(fields, info, v.at, v.interval, v.min_window)
   local entry = redis.call('HGET', s.viewers, v.user)
   local old_details = entry and first_line(entry) or nil
   if entry and entry ~= old_details then redis.call('ZREM', s.left, v.user) end

@@ -114,30 +114,31 @@ command('sweep', function(keys, args)
   return reply
 end)
 
--- adopt: finish viewing sessions of another service, which are not in SQL.
+-- finish_external: finish viewing sessions of another service, which are not in SQL.
 -- KEYS the event's 13   ARGV place, viewer, start, end, …
-command('adopt', function(keys, args)
+command('finish_external', function(keys, args)
   local e = read_event(keys)
   for i = 2, #args, 3 do
     if finish_viewing(e, args[i], args[1], args[i + 1], args[i + 2]) then redis.call('HINCRBY', e.info, 'logins', 1) end
   end
 end)
 
--- swept: remember up to where the viewing sessions of a place were collected.   KEYS rooms   ARGV place, position
-command('swept', function(keys, args)
+-- save_sweep_position: store up to where the viewing sessions of a place were swept.
+-- KEYS rooms   ARGV place, position
+command('save_sweep_position', function(keys, args)
   if redis.call('HEXISTS', keys[1], args[1]) == 1 then redis.call('HSET', keys[1], args[1], args[2]) end
 end)
 
--- written: remove records that are in SQL now.   KEYS records   ARGV field, value, field, value …
-command('written', function(keys, args)
+-- delete_written_records: delete records that are in SQL now.   KEYS records   ARGV field, value, field, value …
+command('delete_written_records', function(keys, args)
   for i = 1, #args, 2 do
     if redis.call('HGET', keys[1], args[i]) == args[i + 1] then redis.call('HDEL', keys[1], args[i]) end
   end
 end)
 
--- rest: mark an event as silent if everything of it is recorded. The next heartbeat wakes it.
--- KEYS the event's 13   ARGV now   Reply 1 if it rests
-command('rest', function(keys, args)
+-- mark_silent: mark an event as silent if everything of it is recorded. The next heartbeat wakes it.
+-- KEYS the event's 13   ARGV now   Reply 1 if it is silent
+command('mark_silent', function(keys, args)
   local e = read_event(keys)
   local busy = latest_beat(e) > now(args[1]) - AWAY_MS - 1000
     or redis.call('ZCARD', e.finished) > 0
@@ -148,7 +149,7 @@ command('rest', function(keys, args)
   return 1
 end)
 
--- unlist: remove a resting event from the list, unless it woke again.   KEYS awake   ARGV event, listed at
+-- unlist: remove a silent event from the list, unless it woke again.   KEYS awake   ARGV event, listed at
 command('unlist', function(keys, args)
   if redis.call('ZSCORE', keys[1], args[1]) == args[2] then redis.call('ZREM', keys[1], args[1]) end
 end)
@@ -161,9 +162,9 @@ local function remove_viewer(a, user, entry)
   redis.call('SREM', a.attended, user)
 end
 
--- forget: remove a user from an audience, with the statistics members that the caller found.
+-- delete_viewer: remove a user from an audience, with the statistics members that the caller found.
 -- KEYS the audience's 10   ARGV viewer, statistics member …
-command('forget', function(keys, args)
+command('delete_viewer', function(keys, args)
   local a = read_audience(keys, 1)
   remove_viewer(a, args[1], redis.call('HGET', a.viewers, args[1]))
   for i = 2, #args do redis.call('ZREM', a.statistics, args[i]) end

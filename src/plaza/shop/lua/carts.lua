@@ -235,24 +235,24 @@ command('delete_account', function(keys, args)
   redis.call('DEL', keys[1], keys[2])
 end)
 
--- pack_cart: a user is renamed. The sessions end and the cart becomes a parcel, in one step, so that no line is added to the
--- old cart. The parcel stays until delete_parcel; a second call returns the same one.
+-- detach_cart: a user is renamed. In one step the sessions end and the cart moves to the field `parcel`, so that no line
+-- is added to the old cart. The field stays until delete_detached_cart; a second call returns the same cart.
 -- KEYS account, cart, sessions   ARGV username, merge id
 -- Reply '<merge id> <id of the cart if its checkout has begun, else -> <item> <qty> …', or '' if the cart is empty
-command('pack_cart', function(keys, args)
+command('detach_cart', function(keys, args)
   local account, cart, sessions = unpack(keys)
   end_user_sessions(sessions, args[1])
-  local parcel, checkout_id = unpack(redis.call('HMGET', account, 'parcel', 'cart'))
-  if parcel then return parcel end
+  local detached, checkout_id = unpack(redis.call('HMGET', account, 'parcel', 'cart'))
+  if detached then return detached end
   local lines = lines_without_spaces(cart)
   redis.call('DEL', account, cart)
   if #lines == 0 then return '' end
-  parcel = table.concat({args[2], checkout_id or '-', unpack(lines)}, ' ')
-  redis.call('HSET', account, 'parcel', parcel)
-  return parcel
+  detached = table.concat({args[2], checkout_id or '-', unpack(lines)}, ' ')
+  redis.call('HSET', account, 'parcel', detached)
+  return detached
 end)
 
--- delete_parcel: the new account has the parcel.   KEYS account   ARGV parcel
-command('delete_parcel', function(keys, args)
+-- delete_detached_cart: the new account has the cart.   KEYS account   ARGV detached cart
+command('delete_detached_cart', function(keys, args)
   if redis.call('HGET', keys[1], 'parcel') == args[1] then redis.call('HDEL', keys[1], 'parcel') end
 end)

@@ -24,7 +24,7 @@ query('posts_and_profiles', function(keys, args)
   return {posts, profiles}
 end)
 
--- posts_hidden: tell which posts are hidden from a viewer because of their authors. One server only.
+-- posts_hidden: return which posts are hidden from a viewer because of their authors. One server only.
 -- KEYS the viewer's blocked, blocked_by, muted, following, then posts
 -- ARGV 1 to hide muted users, 1 to hide users who are not followed   Reply {1 or 0, …}
 query('posts_hidden', function(keys, args)

@@ -1,8 +1,6 @@
 -- Hashtags in a text, for posts without the field `hashtags`: another service wrote them, with the documented fields only.
 -- The same rules as hashtags.py, for the scripts that Lua can handle: it lower-cases Latin, Greek and Cyrillic letters.
 
-local MAX_TEXT_TAGS, MAX_TAG_CHARACTERS = 30, 100
-
 -- Characters of two bytes with the lead byte 194 that count as letters or digits: ª ² ³ µ ¹ º ¼ ½ ¾
 local LATIN_1 = {[170] = true, [178] = true, [179] = true, [181] = true, [185] = true, [186] = true, [188] = true,
   [189] = true, [190] = true}
@@ -46,7 +44,7 @@ end
 local function tags_in(content)
   local tags, seen, tag, length, before = {}, {}, nil, 0, ' '
   local function finish()
-    if tag and length > 0 and length <= MAX_TAG_CHARACTERS and not seen[tag] and #tags < MAX_TEXT_TAGS then
+    if tag and length > 0 and length <= MAX_TAG_CHARACTERS and not seen[tag] and #tags < MAX_TAGS then
       seen[tag] = true
       tags[#tags + 1] = tag
     end

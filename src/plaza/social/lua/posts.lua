@@ -59,16 +59,16 @@ end, 1)
 command('update_authored', function(keys, args)
   local user, posts, followers = unpack(keys)
   local name, id, created, version = unpack(args)
-  local told = args[5] ~= 'quiet' and exists(followers)
+  local updates_feeds = args[5] ~= 'quiet' and exists(followers)
   local role, latest = role_of(user), profile_version(name)
   if created == '' then
-    if redis.call('ZREM', posts, id) == 1 and told then project('drop', id, name, clock_ms()) end
+    if redis.call('ZREM', posts, id) == 1 and updates_feeds then project('drop', id, name, clock_ms()) end
   elseif not role then
     project('withdraw_post', name, id)
   else
     redis.call('ZADD', posts, created, id)
     if finite(version, 0) < finite(latest, 0) then project('styled', name, id) end
-    if told then project('push', id, created) end
+    if updates_feeds then project('push', id, created) end
   end
   if role then redis.call('HSET', user, 'postCount', redis.call('ZCARD', posts)) end
 end)
@@ -203,7 +203,7 @@ projection('liking', function(id, name)
 end)
 
 -- like   KEYS post, likes, recent, the user's blocked and blocked_by (one server)
--- ARGV id, name, now, time; from sync also 'there', or 'told' if it gives the time
+-- ARGV id, name, now, time; from sync also 'sync', or 'sync_with_time' if the record has the time
 -- Reply {1, likes}; {0, likes} if nothing changed, {2, likes} if only the time did
 command('like', function(keys, args)
   local post, likes, recent, blocked, blocked_by = unpack(keys)
@@ -238,7 +238,7 @@ command('complete_likes', function(keys, args)
   project_engagement(id, author, tags_of(post), at)
 end)
 
--- liked: tell which posts a user likes. One server only.   KEYS likes, …   ARGV name   Reply {1 or 0, …}
+-- liked: return which posts a user likes. One server only.   KEYS likes, …   ARGV name   Reply {1 or 0, …}
 query('liked', function(keys, args)
   local flags = {}
   for i, likes in ipairs(keys) do flags[i] = redis.call('SISMEMBER', likes, args[1]) end
@@ -273,7 +273,7 @@ projection('withdraw_bookmark', function(id, name, at)
 end, 2)
 
 -- bookmark   KEYS bookmarked, and on one server the post, blocked, blocked_by
--- ARGV name, id, now, time; from sync also 'there', or 'told' if it gives the time
+-- ARGV name, id, now, time; from sync also 'sync', or 'sync_with_time' if the record has the time
 -- Reply 1; 0 if nothing changed, 2 if only the time did
 command('bookmark', function(keys, args)
   local bookmarked, post, blocked, blocked_by = unpack(keys)
@@ -334,7 +334,7 @@ local function place_comment(comments, recent, comment, created)
 end
 
 -- create_comment   KEYS post, comments, recent, and on one server the author's user, blocked, blocked_by
--- ARGV id, comment, name, content, created, now; from sync also 'there', or 'told' if it gives the time
+-- ARGV id, comment, name, content, created, now; from sync also 'sync', or 'sync_with_time' if the record has the time
 -- Reply 1, or 0 if it exists (its text is updated)
 command('create_comment', function(keys, args)
   local post, comments, recent, user, blocked, blocked_by = unpack(keys)

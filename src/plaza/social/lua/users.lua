@@ -25,9 +25,10 @@ local function set_count(hash, field, size)
   if exists(hash) then redis.call('HSET', hash, field, size) end
 end
 
--- Replaces the time of a member if sync gives one (`told`). Returns whether it changed.
-local function update_time(recent, member, at, told)
-  if told ~= 'told' or tonumber(redis.call('ZSCORE', recent, member)) == tonumber(at) then return false end
+-- Replaces the time of a member if `source` is 'sync_with_time'. Returns whether it changed.
+local function update_time(recent, member, at, source)
+  if source ~= 'sync_with_time' then return false end
+  if tonumber(redis.call('ZSCORE', recent, member)) == tonumber(at) then return false end
   redis.call('ZADD', recent, at, member)
   return true
 end
@@ -342,7 +343,8 @@ local function end_follow(user, following, recent, me, target)
 end
 
 -- follow   KEYS user, following, recent, blocked, blocked_by, home state, target's user (one server)
--- ARGV me, target, time, 'told' if sync gives the time   Reply 1; 0 if nothing changed, 2 if only the time did
+-- ARGV me, target, time; from sync also 'sync', or 'sync_with_time' if the record has the time
+-- Reply 1; 0 if nothing changed, 2 if only the time did
 command('follow', function(keys, args)
   local user, following, recent, blocked, blocked_by, state, other = unpack(keys)
   local me, target, at = args[1], args[2], text(now(args[3]))
