@@ -22,7 +22,7 @@ from plaza.core.settings import Settings
 from plaza.demo.generator import LARGE_COMMUNITY, CommunityPlan
 from plaza.demo.loaders.social import SocialLoader
 from plaza.demo.users import GeneratedUsers
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 
 USERS, POSTS = 2_000, 6_000
 BATCH = 250
@@ -68,7 +68,7 @@ async def loaded_demo() -> AsyncIterator[tuple[Plaza, SocialLoader]]:
             running(replace(settings, valkey_url=valkey.url)) as plaza,
         ):
             plan = CommunityPlan("7", GeneratedUsers(7, USERS), POSTS, plaza.core.clock.now_ms(), LARGE_COMMUNITY)
-            yield plaza, SocialLoader(plaza.get(Sync), plan)
+            yield plaza, SocialLoader(plaza.get(InboundSync), plan)
 
 
 async def run() -> None:

@@ -27,7 +27,7 @@ from plaza.core.functions import Functions
 from plaza.core.settings import Settings
 from plaza.core.valkey import Valkey, connect
 from plaza.social.home_feed import HomeFeed
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 from plaza.social.library import LIBRARY
 from plaza.social.post_reader import PostReader
 from plaza.social.posts import Posts
@@ -70,7 +70,7 @@ class Community:
         self.auth = Auth(Settings(jwt_secret=SECRET, api_key="k" * 32))
         people = Users(self.functions, self.auth, clock)
         self.posts = Posts(self.functions, PostReader(self.functions), people, clock)
-        self.sync = Sync(self.functions, self.posts, clock)
+        self.sync = InboundSync(self.functions, self.posts, clock)
         self.home = HomeFeed(self.functions, PostReader(self.functions), clock)
 
     async def fill(self) -> None:

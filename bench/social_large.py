@@ -25,7 +25,7 @@ from plaza.core.auth import Actor
 from plaza.core.clock import Clock
 from plaza.core.valkey import Valkey, connect
 from plaza.social import keys as k
-from plaza.social.home_feed_updates import HomeFanout
+from plaza.social.home_feed_updates import HomeFeedUpdates
 from plaza.social.jobs import RESCORE_BATCH
 from plaza.social.jsonl_import import JsonlImporter
 from plaza.social.model import NewPost
@@ -115,7 +115,7 @@ async def famous(valkey: Valkey, community: Community) -> None:
     await community.posts.create(Actor("star", "user"), NewPost("And good night #river"))
     await slowest_us(valkey)
     began = perf_counter()
-    await HomeFanout(community.functions).add_new_posts()
+    await HomeFeedUpdates(community.functions).add_new_posts()
     pushed, longest = perf_counter() - began, await slowest_us(valkey) / 1000
     print(f"A post by someone with {FOLLOWERS:,} followers is answered in {star:.0f} µs, with one follower in "
           f"{plain:.0f} µs. In the background it then reached the {READING:,} feeds that exist in "

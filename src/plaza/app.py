@@ -52,10 +52,10 @@ from plaza.live.viewers import ViewerAuthenticator
 from plaza.shop import domain as shop
 from plaza.shop.items import Items
 from plaza.social import domain as social
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 from plaza.valkey_discovery import open_connection
 from plaza.web import page_registry
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.routing import SitePageAccess
 from plaza.worker import Worker
 
@@ -111,7 +111,7 @@ async def running(settings: Settings, domains: Sequence[Domain] = DOMAINS) -> As
             idempotency=Idempotency(core.valkey),
             observer=requests,
             error_formats=page_registry.ERROR_FORMATS if _shows_pages(domains) else {},
-            pages=SitePageAccess(services[Site]) if _shows_pages(domains) else None,
+            pages=SitePageAccess(services[PageResponses]) if _shows_pages(domains) else None,
             viewer_auth=services[ViewerAuthenticator].actor if ViewerAuthenticator in services else None,
             explain_error=services[WrongTypeReporter].explain,
             draining=draining,
@@ -180,7 +180,7 @@ def _auditor(core: Core, domains: Sequence[Domain], parts: Sequence[Parts]) -> A
 
 def _demo(core: Core, services: Mapping[type, Any]) -> Demo:
     """Build the demo, which uses the services of all domains."""
-    loader = DemoLoader(core, services[Sync], services[Items])
+    loader = DemoLoader(core, services[InboundSync], services[Items])
     return Demo(core, loader, DemoSimulation(core, services))
 
 

@@ -59,7 +59,7 @@ async def test_while_postgresql_is_down_the_last_row_is_served_as_stale(
         sql = await Sql.open(Settings(data_dir=tmp_path, database_url=url))
         shop = assemble(functions, sql, clock, registered_accounts)
         item = await create_item_in(shop, qty=5)
-        await shop.cache_admin.schedule(item.id, 10)
+        await shop.row_schedules.schedule(item.id, 10)
         await shop.rows.worker.copy_due()
         name = url.partition("?")[0].rpartition("/")[2]
         await postgres.run(

@@ -404,15 +404,15 @@ async def test_ten_thousand_rows_with_delays_of_1_to_60_seconds_are_copied_when_
 
 async def test_operators_list_and_change_scheduled_rows(shop: Shop, create_item: CreateItem) -> None:
     one, two = await create_item(), await create_item()
-    await shop.cache_admin.schedule(one.id, 30)
-    row = await shop.cache_admin.schedule(two.id, 5)
+    await shop.row_schedules.schedule(one.id, 30)
+    row = await shop.row_schedules.schedule(two.id, 5)
     assert (row.id, row.delay, row.due_at) == (two.id, 5.0, shop.clock.now_s())
     shop.clock.advance(seconds=2)
-    state = await shop.cache_admin.state(Page())
+    state = await shop.row_schedules.state(Page())
     assert [row.id for row in state.rows] == [two.id, one.id]
     assert (state.scheduled, state.late_seconds) == (2, 2.0)
-    await shop.cache_admin.remove(one.id)
-    assert (await shop.cache_admin.state(Page())).scheduled == 1
+    await shop.row_schedules.remove(one.id)
+    assert (await shop.row_schedules.state(Page())).scheduled == 1
 
 
 async def test_a_locally_cached_row_costs_no_round_trip_and_is_dropped_when_it_changes(

@@ -21,7 +21,7 @@ from plaza.demo.simulation import DemoSimulation
 from plaza.demo.users import CommunityUsers
 from plaza.live.statistics import AudienceFigures
 from plaza.social.accounts import Accounts
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 from plaza.social.model import PasswordLogin, WrongPassword
 from tests.demo.conftest import read_all_keys
 from tests.social.consistency import faults
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.parametrize("place", ["server"], indirect=True)
 async def plaza_with_users(plaza: Plaza, redis_client: Any) -> Plaza:
     """Plaza with the users of the demo and no other data."""
     now = plaza.core.clock.now_ms()
-    await plaza.get(Sync).apply(
+    await plaza.get(InboundSync).apply(
         "user", CommunityPlan("community", CommunityUsers(), 0, now, SMALL_COMMUNITY).generate_users(0, 99)
     )
     await redis_client.hset(DEMO(), mapping={"state": "loaded", "since": now, "on": 1})

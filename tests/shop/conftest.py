@@ -38,9 +38,9 @@ from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
 from plaza.shop.model import Item, NewItem
-from plaza.shop.order_history import Orders
+from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import ShopPersonalData
-from plaza.shop.row_schedules import CacheAdmin
+from plaza.shop.row_schedules import RowSchedules
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 from tests.http_servers import client_of
@@ -84,9 +84,9 @@ class Shop:
     item_views: ItemViews
     views: Views
     carts: Carts
-    orders: Orders
+    orders: OrderHistory
     checkout: Checkout
-    cache_admin: CacheAdmin
+    row_schedules: RowSchedules
     storefront: Storefront
     personal_data: ShopPersonalData
 
@@ -128,7 +128,7 @@ def assemble(
     sessions = Sessions(finder)
     rows, pages = RowCache(functions, row_loader(sql), clock=clock), PageCache(functions, clock=clock)
     items = Items(sql, rows, pages.purge)
-    orders = Orders(sql)
+    orders = OrderHistory(sql)
     checkout = Checkout(sql, finder, items, orders, clock)
     item_views = ItemViews(functions, clock)
     return Shop(
@@ -146,7 +146,7 @@ def assemble(
         carts=Carts(finder, items),
         orders=orders,
         checkout=checkout,
-        cache_admin=CacheAdmin(functions, items, clock),
+        row_schedules=RowSchedules(functions, items, clock),
         storefront=Storefront(items, pages),
         personal_data=ShopPersonalData(sessions, orders),
     )

@@ -90,7 +90,7 @@ async def test_members_that_are_not_items_appear_in_no_list(
     await redis_client.hset(CART(token), mapping={"item1": "10", str(item.id): "3", "2": "many", "3": "-1"})
     assert (await shop.views.popular(Page())).items == [item]
     assert (await shop.views.recently_viewed(token, Page()))[1].items == [item]
-    assert [row.id for row in (await shop.cache_admin.state(Page())).rows] == [item.id]
+    assert [row.id for row in (await shop.row_schedules.state(Page())).rows] == [item.id]
     assert await shop.lines(token) == {item.id: 3}
     _, order = await shop.checkout.check_out(token)
     assert [(line.id, line.qty) for line in order.items] == [(item.id, 3)]

@@ -30,7 +30,7 @@ from plaza.social.domain import DOMAIN
 from plaza.social.engagements import Engagements
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 from plaza.social.jobs import SocialJobs
 from plaza.social.keys import MODELS_TOP_ENGAGEMENT, USER, USERS_MODELS, USERS_REGULAR
 from plaza.social.model import NewPost, Post
@@ -93,8 +93,8 @@ class Social:
         return self._get(AccountDeletion)
 
     @property
-    def sync(self) -> Sync:
-        return self._get(Sync)
+    def sync(self) -> InboundSync:
+        return self._get(InboundSync)
 
     @property
     def jobs(self) -> SocialJobs:

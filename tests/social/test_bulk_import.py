@@ -9,7 +9,7 @@ import pytest
 
 from plaza.core.auth import Actor
 from plaza.social.bulk_import import BulkImport
-from plaza.social.inbound_sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
+from plaza.social.inbound_sync import CommentRecord, FollowRecord, InboundSync, MarkRecord, PostRecord
 from plaza.social.model import NoProfile
 from tests.social.conftest import ADMIN, Social
 from tests.social.consistency import faults, read_all
@@ -28,7 +28,7 @@ def story(n: int, created: int) -> tuple[PostRecord, list[MarkRecord], list[Comm
 
 
 async def test_a_bulk_import_equals_single_imports(social: Social, redis_client: Any) -> None:
-    sync: Sync = social.parts[Sync]
+    sync: InboundSync = social.parts[InboundSync]
     now = social.clock.now_ms()
     await sync.apply("user", [{"username": "mia", "role": "model"}, *({"username": name} for name in PEOPLE)])
     # Young ones, which are ranked, and one that is too old for that.

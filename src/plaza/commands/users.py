@@ -133,7 +133,7 @@ def _import(given: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from plaza.social.inbound_sync import Sync
+    from plaza.social.inbound_sync import InboundSync
     from plaza.social.jsonl_import import JsonlImporter
 
     path = Path(given.file)
@@ -144,7 +144,7 @@ def _import(given: argparse.Namespace) -> int:
         task = bar.add_task(path.name, total=path.stat().st_size)
         done = with_plaza(
             lambda plaza: JsonlImporter(
-                plaza.get(Sync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
+                plaza.get(InboundSync), lambda bad: screen.print(str(bad), markup=False, highlight=False)
             ).run(path, lambda offset: bar.update(task, completed=offset))
         )
     counts = ", ".join(f"{done.counts[status]} {status}" for status in ("created", "updated", "unchanged"))

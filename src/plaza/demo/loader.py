@@ -27,7 +27,7 @@ from plaza.demo.loaders.social import FOLLOWERS_PER_BATCH, SocialLoader
 from plaza.demo.phrases import read_texts
 from plaza.demo.users import CommunityUsers, GeneratedUsers
 from plaza.shop.items import Items
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 
 COMMUNITY: Final = "community"
 COMMUNITY_POSTS: Final = 190
@@ -76,7 +76,7 @@ Progress = Callable[[LoadStage, int, int], None]
 class DemoLoader:
     """Loads communities."""
 
-    def __init__(self, core: Core, sync: Sync, items: Items) -> None:
+    def __init__(self, core: Core, sync: InboundSync, items: Items) -> None:
         self._core = core
         self._valkey = core.valkey
         self._sync = sync

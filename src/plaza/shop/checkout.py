@@ -24,7 +24,7 @@ from plaza.sessions.session_finder import SessionCall, SessionFinder
 from plaza.shop.items import Items, row_data
 from plaza.shop.keys import account_keys
 from plaza.shop.model import EmptyCart, Order, OutOfStock, cart_lines, price_text
-from plaza.shop.order_history import Orders, order_line
+from plaza.shop.order_history import OrderHistory, order_line
 from plaza.shop.tables import ITEMS, LINES, ORDERS
 
 # A second checkout within this time, of the emptied cart, returns the order of the first one.
@@ -52,7 +52,7 @@ class _OpenCheckout:
 class Checkout:
     """Turns carts into orders."""
 
-    def __init__(self, sql: Sql, sessions: SessionFinder, items: Items, orders: Orders, clock: Clock) -> None:
+    def __init__(self, sql: Sql, sessions: SessionFinder, items: Items, orders: OrderHistory, clock: Clock) -> None:
         self._sql = sql
         self._sessions = sessions
         self._functions = sessions.store.functions

@@ -21,9 +21,9 @@ from plaza.shop.checkout import Checkout
 from plaza.shop.invariants import INVARIANTS
 from plaza.shop.items import Items, row_loader
 from plaza.shop.library import LIBRARY, SESSION_DATA
-from plaza.shop.order_history import Orders
+from plaza.shop.order_history import OrderHistory
 from plaza.shop.personal_data import ShopPersonalData
-from plaza.shop.row_schedules import CacheAdmin
+from plaza.shop.row_schedules import RowSchedules
 from plaza.shop.storefront import Storefront
 from plaza.shop.views import Views
 
@@ -36,7 +36,7 @@ def build(core: Core) -> Parts:
     sessions = Sessions(finder)
     rows, pages = RowCache(core.functions, row_loader(core.sql)), PageCache(core.functions)
     items = Items(core.sql, rows, pages.purge)
-    orders = Orders(core.sql)
+    orders = OrderHistory(core.sql)
     checkout = Checkout(core.sql, finder, items, orders, core.clock)
     item_views = ItemViews(core.functions, core.clock)
     services = [
@@ -48,7 +48,7 @@ def build(core: Core) -> Parts:
         Carts(finder, items),
         checkout,
         orders,
-        CacheAdmin(core.functions, items, core.clock),
+        RowSchedules(core.functions, items, core.clock),
         Storefront(items, pages),
     ]
     return Parts(

@@ -23,7 +23,7 @@ _BY_CART = select(ORDERS).where(ORDERS.c.cart == bindparam("cart"))
 _LINES_OF = select(LINES).where(LINES.c.order_id.in_(bindparam("orders", expanding=True))).order_by(LINES.c.item_id)
 
 
-class Orders:
+class OrderHistory:
     """Reads orders, and changes their buyer when an account is renamed or deleted."""
 
     def __init__(self, sql: Sql) -> None:

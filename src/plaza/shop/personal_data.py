@@ -11,13 +11,13 @@ from plaza.core.number_parsing import parse_int
 from plaza.sessions.model import Visit
 from plaza.sessions.service import Sessions
 from plaza.shop.keys import ACCOUNT_CART, account_keys
-from plaza.shop.order_history import Orders
+from plaza.shop.order_history import OrderHistory
 
 
 class ShopPersonalData:
     """The carts, sessions and orders of a user."""
 
-    def __init__(self, sessions: Sessions, orders: Orders) -> None:
+    def __init__(self, sessions: Sessions, orders: OrderHistory) -> None:
         self._sessions = sessions
         self._orders = orders
         self._functions = sessions.store.functions

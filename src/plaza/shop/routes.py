@@ -29,8 +29,8 @@ from plaza.shop.model import (
     OrdersPage,
     RowSchedule,
 )
-from plaza.shop.order_history import Orders
-from plaza.shop.row_schedules import CacheAdmin
+from plaza.shop.order_history import OrderHistory
+from plaza.shop.row_schedules import RowSchedules
 from plaza.shop.storefront import HTML, Storefront
 from plaza.shop.views import Views
 
@@ -108,26 +108,26 @@ async def check_out(request: Request, sessions: Sessions, checkout: Checkout) ->
 
 
 @route.get("/orders", access=SESSION)
-async def own_orders(request: Request, page: Page, sessions: Sessions, orders: Orders) -> Response[OrdersPage]:
+async def own_orders(request: Request, page: Page, sessions: Sessions, orders: OrderHistory) -> Response[OrdersPage]:
     """List your orders, newest first. A guest sees those of this session."""
     visit = await sessions.visit(token_from(request))
     return session_response(request, sessions.limits, visit, await orders.page(visit, page))
 
 
 @route.get("/cache", access=ADMIN)
-async def cache_state(page: Page, cache: CacheAdmin) -> CacheState:
+async def cache_state(page: Page, cache: RowSchedules) -> CacheState:
     """List the scheduled rows of the row cache, and how late the worker is."""
     return await cache.state(page)
 
 
 @route.put("/cache/rows/{id}", access=ADMIN)
-async def schedule_row(id: ItemId, body: NewDelay, cache: CacheAdmin) -> RowSchedule:
+async def schedule_row(id: ItemId, body: NewDelay, cache: RowSchedules) -> RowSchedule:
     """Copy an item's row to the cache every `delay` seconds; 0 or less removes it."""
     return await cache.schedule(id, body.delay)
 
 
 @route.delete("/cache/rows/{id}", access=ADMIN, status=204)
-async def remove_row(id: ItemId, cache: CacheAdmin) -> None:
+async def remove_row(id: ItemId, cache: RowSchedules) -> None:
     """Remove an item's row from the cache."""
     await cache.remove(id)
 

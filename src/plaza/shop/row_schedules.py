@@ -12,7 +12,7 @@ from plaza.shop.items import Items
 from plaza.shop.model import CacheState, RowSchedule, is_item_id
 
 
-class CacheAdmin:
+class RowSchedules:
     """Schedules rows and reports the state of the cache."""
 
     def __init__(self, functions: Functions, items: Items, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """Bulk import: a post with all its likes and comments, or all follows of a user, in one command each.
 
 Faster than one record at a time, because projections are computed once. For trusted sources only (a generated
-community, a backup): users are assumed to exist, and blocks are not checked. `Sync` handles posts that exist already.
+community, a backup): users are assumed to exist, and blocks are not checked. `InboundSync` handles existing posts.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from plaza.social import keys as k
 from plaza.social.hashtags import all_tags
-from plaza.social.inbound_sync import CommentRecord, FollowRecord, MarkRecord, PostRecord, Sync
+from plaza.social.inbound_sync import CommentRecord, FollowRecord, InboundSync, MarkRecord, PostRecord
 
 # Likes or follows in one command: Lua can pass about 8,000 arguments to a call.
 MAX_LIKES = 2_000
 
 
 class BulkImport:
-    def __init__(self, sync: Sync) -> None:
+    def __init__(self, sync: InboundSync) -> None:
         self._functions = sync.functions
         self._posts = sync.posts
         self._clock = sync.clock

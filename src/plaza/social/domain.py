@@ -14,8 +14,8 @@ from plaza.social.credentials import Credentials
 from plaza.social.engagements import Engagements
 from plaza.social.feeds import Feeds
 from plaza.social.home_feed import HomeFeed
-from plaza.social.home_feed_updates import HomeFanout
-from plaza.social.inbound_sync import Sync
+from plaza.social.home_feed_updates import HomeFeedUpdates
+from plaza.social.inbound_sync import InboundSync
 from plaza.social.invariants import INVARIANTS
 from plaza.social.jobs import SocialJobs
 from plaza.social.library import LIBRARY
@@ -37,7 +37,7 @@ def build(core: Core) -> Parts:
     credentials = Credentials(
         functions, core.auth, core.limiter, passwords, core.provided.second_factor, core.provided.security_log
     )
-    personal_data = SocialPersonalData(functions, comments, HomeFanout(functions))
+    personal_data = SocialPersonalData(functions, comments, HomeFeedUpdates(functions))
     services = [
         credentials,
         users,
@@ -47,7 +47,7 @@ def build(core: Core) -> Parts:
         Engagements(functions, posts),
         Feeds(functions, reader, users, clock),
         HomeFeed(functions, reader, clock),
-        Sync(functions, posts, clock),
+        InboundSync(functions, posts, clock),
     ]
     return Parts(
         services,

@@ -24,7 +24,7 @@ POSTS_PER_BATCH = 500
 MAX_CONCURRENT = 50
 
 
-class HomeFanout:
+class HomeFeedUpdates:
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
         self.valkey = functions.valkey

@@ -113,7 +113,7 @@ ALIASES: Final = {
 }
 
 
-class Sync:
+class InboundSync:
     def __init__(self, functions: Functions, posts: Posts, clock: Clock) -> None:
         self.functions = functions
         self.valkey = functions.valkey

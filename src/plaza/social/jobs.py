@@ -17,7 +17,7 @@ from plaza.core.timers import Timer
 from plaza.core.valkey import scan_pages
 from plaza.social.account_deletion import AccountDeletion
 from plaza.social.account_renaming import AccountRenaming
-from plaza.social.home_feed_updates import HomeFanout
+from plaza.social.home_feed_updates import HomeFeedUpdates
 from plaza.social.keys import (
     POST,
     POSTS_LEAVING,
@@ -47,7 +47,7 @@ class SocialJobs:
         posts: Posts,
         deletion: AccountDeletion,
         renaming: AccountRenaming,
-        fanout: HomeFanout,
+        fanout: HomeFeedUpdates,
         clock: Clock,
     ) -> None:
         self.functions = functions

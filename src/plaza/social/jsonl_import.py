@@ -17,7 +17,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from plaza.social.inbound_sync import MAX_RECORDS, Kind, Sync
+from plaza.social.inbound_sync import MAX_RECORDS, InboundSync, Kind
 from plaza.social.keys import IMPORTS
 
 KINDS: Final = frozenset(get_args(Kind))
@@ -60,7 +60,7 @@ class ImportBatch:
 
 
 class JsonlImporter:
-    def __init__(self, sync: Sync, report: Callable[[BadLine], None]) -> None:
+    def __init__(self, sync: InboundSync, report: Callable[[BadLine], None]) -> None:
         self.valkey = sync.valkey
         self.sync = sync
         self.report = report

@@ -10,7 +10,7 @@ from typing import Any
 
 from plaza.core.functions import Functions
 from plaza.social.comments import Comments
-from plaza.social.home_feed_updates import HomeFanout
+from plaza.social.home_feed_updates import HomeFeedUpdates
 from plaza.social.personal_data_deletion import SocialDataDeletion
 from plaza.social.personal_data_export import SocialDataExport
 from plaza.social.personal_data_renaming import SocialDataRenaming
@@ -19,7 +19,7 @@ from plaza.social.personal_data_renaming import SocialDataRenaming
 class SocialPersonalData:
     """Social's part of the export, deletion and renaming of an account."""
 
-    def __init__(self, functions: Functions, comments: Comments, fanout: HomeFanout) -> None:
+    def __init__(self, functions: Functions, comments: Comments, fanout: HomeFeedUpdates) -> None:
         self.posts = comments.posts
         self.fanout = fanout
         self._export = SocialDataExport(functions.valkey)

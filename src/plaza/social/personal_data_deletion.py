@@ -11,7 +11,7 @@ from plaza.core.errors import NotFound
 from plaza.core.functions import Functions
 from plaza.social import keys as k
 from plaza.social.comments import Comments
-from plaza.social.home_feed_updates import HomeFanout
+from plaza.social.home_feed_updates import HomeFeedUpdates
 
 # Entries deleted at once.
 BATCH_SIZE = 100
@@ -22,7 +22,7 @@ Undo = Callable[[str], Awaitable[Any]]
 class SocialDataDeletion:
     """Undoes everything a user did, then frees the username."""
 
-    def __init__(self, functions: Functions, comments: Comments, fanout: HomeFanout) -> None:
+    def __init__(self, functions: Functions, comments: Comments, fanout: HomeFeedUpdates) -> None:
         self._functions = functions
         self._valkey = functions.valkey
         self._comments = comments

@@ -29,7 +29,7 @@ from plaza.web import (
 )
 from plaza.web.demo_accounts import DemoAccounts
 from plaza.web.health_figures import HealthMonitor
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.problem_pages import problem_page
 from plaza.web.product_html import ProductPages
 from plaza.web.sidebar import Sidebar
@@ -60,7 +60,7 @@ def services(core: Core, known: Mapping[type, Any], demo: DemoAccounts, job_name
     visitors = Visitors(known[Sessions], known[SessionCache], known[Credentials])
     sidebar = Sidebar(known[EventSchedule], known[ArticleLists], core.clock)
     return [
-        Site(secret, visitors, sidebar.html, core.clock, demo),
+        PageResponses(secret, visitors, sidebar.html, core.clock, demo),
         sidebar,
         ProductPages(PageCache(core.functions)),
         HealthMonitor(core.valkey, core.clock, job_names),

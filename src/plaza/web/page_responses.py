@@ -30,7 +30,7 @@ _ROWS_MARKER: Final = secrets.token_hex(16).encode()
 _ROWS: Final = Markup(_ROWS_MARKER.decode())  # noqa: S704
 
 
-class Site:
+class PageResponses:
     """Builds page responses."""
 
     def __init__(

@@ -18,7 +18,7 @@ from plaza.social.accounts import Accounts
 from plaza.social.model import Registration, Username, UsernameTaken
 from plaza.web import assets, avatars, forms, sign_in
 from plaza.web.drafts import carried_draft
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME, local_path
 
@@ -38,13 +38,13 @@ async def avatar(username: Username) -> Response[str]:
 
 
 @page.get("/sign-in", access=PUBLIC)
-async def sign_in_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
+async def sign_in_page(request: Request, site: PageResponses, next: str = HOME) -> Response[str]:
     """Show the sign-in page, with the demo's accounts if the demo is on."""
     return await sign_in.sign_in_page(request, site, local_path(next))
 
 
 @page.post("/sign-in", access=PUBLIC, limit=None)  # attempts are limited per username
-async def submit_sign_in(request: Request, body: bytes, site: Site, user_sign_in: SignIn) -> Response[str]:
+async def submit_sign_in(request: Request, body: bytes, site: PageResponses, user_sign_in: SignIn) -> Response[str]:
     """Sign in with username, password and, if the account has a second factor, a code."""
     fields = forms.parse_form(body)
     next_path, draft = local_path(fields.get(forms.NEXT)), carried_draft(fields)
@@ -64,7 +64,9 @@ async def submit_sign_in(request: Request, body: bytes, site: Site, user_sign_in
 
 
 @page.post("/sign-in/as", access=PUBLIC)
-async def sign_in_as_demo_account(request: Request, body: bytes, site: Site, user_sign_in: SignIn) -> Response[str]:
+async def sign_in_as_demo_account(
+    request: Request, body: bytes, site: PageResponses, user_sign_in: SignIn
+) -> Response[str]:
     """Sign in to a demo account without a password."""
     fields = forms.parse_form(body)
     name = fields.get("as", "")
@@ -76,13 +78,13 @@ async def sign_in_as_demo_account(request: Request, body: bytes, site: Site, use
 
 
 @page.get("/sign-up", access=PUBLIC)
-async def sign_up_page(request: Request, site: Site, next: str = HOME) -> Response[str]:
+async def sign_up_page(request: Request, site: PageResponses, next: str = HOME) -> Response[str]:
     """Show the sign-up page."""
     return await _sign_up_page(request, site, local_path(next))
 
 
 async def _sign_up_page(
-    request: Request, site: Site, next_path: str, *, status: int = 200, **context: Any
+    request: Request, site: PageResponses, next_path: str, *, status: int = 200, **context: Any
 ) -> Response[str]:
     visitor = await site.visitors.for_sign_in(request)
     values = {"username": "", "display_name": "", "problem": "", "field": "", **context}
@@ -92,7 +94,9 @@ async def _sign_up_page(
 
 
 @page.post("/sign-up", access=PUBLIC, limit=None)
-async def sign_up(request: Request, body: bytes, site: Site, user_sign_in: SignIn, accounts: Accounts) -> Response[str]:
+async def sign_up(
+    request: Request, body: bytes, site: PageResponses, user_sign_in: SignIn, accounts: Accounts
+) -> Response[str]:
     """Create an account and sign in."""
     fields = forms.parse_form(body)
     next_path = local_path(fields.get(forms.NEXT))
@@ -119,7 +123,7 @@ async def _register(request: Request, new: Registration, user_sign_in: SignIn, a
 
 
 @page.post("/sign-out", access=PUBLIC, limit=None)  # also for users over their limit
-async def sign_out(request: Request, body: bytes, site: Site, sessions: Sessions) -> Response[str]:
+async def sign_out(request: Request, body: bytes, site: PageResponses, sessions: Sessions) -> Response[str]:
     """Sign out and end the session."""
     await sessions.logout(token_from(request))
     return Response(status=303, headers=[clear_cookie(request), ("location", HOME)])

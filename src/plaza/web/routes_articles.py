@@ -23,7 +23,7 @@ from plaza.core.http.access import PUBLIC, USER
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web import article_html, forms
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.sidebar import Sidebar
@@ -46,7 +46,7 @@ assert set(ORDERS) == set(get_args(Order))
 @page.get("/articles", access=PUBLIC)
 async def articles(
     request: Request,
-    site: Site,
+    site: PageResponses,
     lists: ArticleLists,
     articles: Articles,
     sidebar: Sidebar,
@@ -63,7 +63,7 @@ async def articles(
 @page.get("/groups/{name}", access=PUBLIC)
 async def group(
     request: Request,
-    site: Site,
+    site: PageResponses,
     name: AnyGroupName,
     lists: ArticleLists,
     articles: Articles,
@@ -79,7 +79,7 @@ async def group(
 
 
 async def _list_context(
-    site: Site, sidebar: Sidebar, articles: Articles, found: ArticlesPage, path: str, order: Order, title: str
+    site: PageResponses, sidebar: Sidebar, articles: Articles, found: ArticlesPage, path: str, order: Order, title: str
 ) -> dict[str, Any]:
     await sidebar.wait_until_loaded()
     views = tuple((label, f"{path}?order={name}") for name, label in ORDERS.items())
@@ -93,20 +93,22 @@ async def _list_context(
 
 
 @page.get("/articles/new", access=USER)
-async def new_article(request: Request, site: Site) -> Response[str]:
+async def new_article(request: Request, site: PageResponses) -> Response[str]:
     """Show the form to post an article."""
     visitor = await site.visitors.from_request(request)
     visitor.require_user()
     return _form_page(site, request, visitor)
 
 
-def _form_page(site: Site, request: Request, visitor: Visitor, *, status: int = 200, **context: Any) -> Response[str]:
+def _form_page(
+    site: PageResponses, request: Request, visitor: Visitor, *, status: int = 200, **context: Any
+) -> Response[str]:
     values = {"title": "", "link": "", "groups": "", "problem": "", "field": "", "existing_id": None, **context}
     return site.page(request, visitor, "article-new.html", section="Articles", status=status, **values)
 
 
 @page.post("/articles", access=USER)
-async def post_article(request: Request, body: bytes, site: Site, articles: Articles) -> Response[str]:
+async def post_article(request: Request, body: bytes, site: PageResponses, articles: Articles) -> Response[str]:
     """Post an article with its author's vote."""
     visitor = await site.visitors.from_request(request)
     fields = forms.parse_form(body)
@@ -123,7 +125,7 @@ async def post_article(request: Request, body: bytes, site: Site, articles: Arti
 
 
 @page.get("/articles/{id}", access=PUBLIC)
-async def article(request: Request, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
+async def article(request: Request, site: PageResponses, id: ArticleId, articles: Articles) -> Response[str]:
     """Show an article."""
     visitor = await site.visitors.from_request(request)
     found = await articles.read(visitor.actor, id)
@@ -133,7 +135,7 @@ async def article(request: Request, site: Site, id: ArticleId, articles: Article
 
 
 @page.post("/articles/{id}/vote", access=USER)
-async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
+async def vote(request: Request, body: bytes, site: PageResponses, id: ArticleId, articles: Articles) -> Response[str]:
     """Vote up or down, change the vote, or remove it."""
     visitor = await site.visitors.from_request(request)
     await articles.vote(visitor.require_user(), id, _direction(body))
@@ -143,7 +145,9 @@ async def vote(request: Request, body: bytes, site: Site, id: ArticleId, article
 
 
 @page.post("/articles/{id}/delete", access=USER)
-async def delete(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]:
+async def delete(
+    request: Request, body: bytes, site: PageResponses, id: ArticleId, articles: Articles
+) -> Response[str]:
     """Delete an article (its author or an admin)."""
     visitor = await site.visitors.from_request(request)
     with suppress(NotFound):  # deleted by an earlier click

@@ -31,7 +31,7 @@ from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.core.paging import Page
 from plaza.web import challenge_html, forms
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.text_html import fitting_count, next_page_link, truncate_text
@@ -53,7 +53,11 @@ def _tabs(current: str) -> dict[str, Any]:
 
 @page.get("/challenges", access=PUBLIC)
 async def challenges(
-    request: Request, site: Site, service: Challenges, participations: Participations, cursor: str | None = None
+    request: Request,
+    site: PageResponses,
+    service: Challenges,
+    participations: Participations,
+    cursor: str | None = None,
 ) -> Response[str]:
     """List public challenges and your own, newest first."""
     visitor = await site.visitors.from_request(request)
@@ -72,7 +76,7 @@ async def challenges(
 
 
 @page.get("/challenges/for-you", access=USER, limit_first=True)
-async def recommendations(request: Request, site: Site, recommender: Recommender) -> Response[str]:
+async def recommendations(request: Request, site: PageResponses, recommender: Recommender) -> Response[str]:
     """List recommended challenge posts, each with its reason."""
     visitor = await site.visitors.from_request(request)
     found = await recommender.recommend(visitor.require_user(), 20)
@@ -82,21 +86,23 @@ async def recommendations(request: Request, site: Site, recommender: Recommender
 
 
 @page.get("/challenges/new", access=USER)
-async def new_challenge(request: Request, site: Site) -> Response[str]:
+async def new_challenge(request: Request, site: PageResponses) -> Response[str]:
     """Show the form to start a challenge."""
     visitor = await site.visitors.from_request(request)
     visitor.require_user()
     return _form_page(site, request, visitor)
 
 
-def _form_page(site: Site, request: Request, visitor: Visitor, *, status: int = 200, **context: Any) -> Response[str]:
+def _form_page(
+    site: PageResponses, request: Request, visitor: Visitor, *, status: int = 200, **context: Any
+) -> Response[str]:
     values = {"title": "", "category": "1", "duration": "21", "is_public": True, "problem": "", "field": "", **context}
     options: dict[str, Any] = {"section": "Challenges", "status": status, "categories": CATEGORY_NAMES}
     return site.page(request, visitor, "challenge-new.html", **options, **values)
 
 
 @page.post("/challenges", access=USER)
-async def create(request: Request, body: bytes, site: Site, service: Challenges) -> Response[str]:
+async def create(request: Request, body: bytes, site: PageResponses, service: Challenges) -> Response[str]:
     """Start a challenge."""
     visitor = await site.visitors.from_request(request)
     fields = forms.parse_form(body)
@@ -114,7 +120,7 @@ async def create(request: Request, body: bytes, site: Site, service: Challenges)
 @page.get("/challenges/{id}", access=PUBLIC)
 async def challenge(
     request: Request,
-    site: Site,
+    site: PageResponses,
     id: ChallengeId,
     service: Challenges,
     posts: ChallengePosts,
@@ -137,7 +143,7 @@ async def challenge(
 
 
 async def _challenge_context(
-    site: Site, visitor: Visitor, challenge: Challenge, participations: Participations
+    site: PageResponses, visitor: Visitor, challenge: Challenge, participations: Participations
 ) -> dict[str, Any]:
     """The values for the part of the page above the posts."""
     actor = visitor.actor
@@ -159,14 +165,19 @@ def days_shown(challenge: Challenge, today: int) -> list[int]:
     return list(range(start, min(start + MAX_DAYS_SHOWN, end)))
 
 
-def today(site: Site) -> str:
+def today(site: PageResponses) -> str:
     """Today's date in ISO format, UTC."""
     return f"{datetime.fromtimestamp(site.clock.now_s(), UTC):%Y-%m-%d}"
 
 
 @page.post("/challenges/{id}/join", access=USER)
 async def join(
-    request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, participations: Participations
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    id: ChallengeId,
+    service: Challenges,
+    participations: Participations,
 ) -> Response[str]:
     """Join or leave a challenge."""
     visitor = await site.visitors.from_request(request)
@@ -180,7 +191,12 @@ async def join(
 
 @page.post("/challenges/{id}/track", access=USER)
 async def track(
-    request: Request, body: bytes, site: Site, id: ChallengeId, service: Challenges, participations: Participations
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    id: ChallengeId,
+    service: Challenges,
+    participations: Participations,
 ) -> Response[str]:
     """Track today as a day of progress."""
     visitor = await site.visitors.from_request(request)
@@ -192,7 +208,9 @@ async def track(
 
 
 @page.post("/challenges/{id}/posts", access=USER)
-async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts: ChallengePosts) -> Response[str]:
+async def post(
+    request: Request, body: bytes, site: PageResponses, id: ChallengeId, posts: ChallengePosts
+) -> Response[str]:
     """Create a post in a challenge (its members)."""
     visitor = await site.visitors.from_request(request)
     is_break = forms.parse_form(body).get("is_break") == "1"
@@ -205,7 +223,7 @@ async def post(request: Request, body: bytes, site: Site, id: ChallengeId, posts
 
 
 @page.post("/challenges/posts/{id}/reaction", access=USER)
-async def react(request: Request, body: bytes, site: Site, id: PostId, posts: ChallengePosts) -> Response[str]:
+async def react(request: Request, body: bytes, site: PageResponses, id: PostId, posts: ChallengePosts) -> Response[str]:
     """React to a challenge post, or remove the reaction."""
     visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)

@@ -16,7 +16,7 @@ from plaza.live.schedule import EventSchedule, ScheduledEvent
 from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
 from plaza.live.viewers import ViewerAuthenticator
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.routing import PageRoutes
 from plaza.web.sidebar import Sidebar
 
@@ -32,7 +32,7 @@ class AudienceCounts(Struct):
 
 
 @page.get("/events", access=PUBLIC)
-async def events(request: Request, site: Site, schedule: EventSchedule, sidebar: Sidebar) -> Response[str]:
+async def events(request: Request, site: PageResponses, schedule: EventSchedule, sidebar: Sidebar) -> Response[str]:
     """List events, most viewers first."""
     visitor = await site.visitors.from_request(request)
     context: dict[str, Any] = {"events": await schedule.list_events(), "sidebar_articles": sidebar.articles_html()}
@@ -42,7 +42,7 @@ async def events(request: Request, site: Site, schedule: EventSchedule, sidebar:
 @page.get("/events/{event}", access=PUBLIC)
 async def event(
     request: Request,
-    site: Site,
+    site: PageResponses,
     event: EventId,
     schedule: EventSchedule,
     figures: AudienceFigures,

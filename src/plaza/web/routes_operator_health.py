@@ -17,7 +17,7 @@ from plaza.keyspace.browser import KeyBrowser
 from plaza.web import forms
 from plaza.web.health_figures import HealthFigures, HealthMonitor
 from plaza.web.operator_navigation import SECTION, operator_tabs
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.rendering import render
 from plaza.web.routing import PageRoutes
 
@@ -47,7 +47,7 @@ class HealthUpdate(Struct):
 
 @page.get("/operator/health", access=ADMIN)
 async def health(
-    request: Request, site: Site, monitor: HealthMonitor, audits: Audits, keyspace: KeyBrowser
+    request: Request, site: PageResponses, monitor: HealthMonitor, audits: Audits, keyspace: KeyBrowser
 ) -> Response[str]:
     """Show throughput, latency, Valkey, jobs, audits and the demo."""
     visitor = await site.visitors.from_request(request)
@@ -65,12 +65,16 @@ async def health(
 
 
 @page.get("/operator/health/stream", access=ADMIN, media_type=EVENTS)
-async def stream(site: Site, monitor: HealthMonitor, audits: Audits) -> Response[ServerSentEvent[HealthUpdate]]:
+async def stream(
+    site: PageResponses, monitor: HealthMonitor, audits: Audits
+) -> Response[ServerSentEvent[HealthUpdate]]:
     """Stream the health figures every two seconds."""
     return Response(_updates(site, monitor, audits))
 
 
-async def _updates(site: Site, monitor: HealthMonitor, audits: Audits) -> AsyncIterator[ServerSentEvent[HealthUpdate]]:
+async def _updates(
+    site: PageResponses, monitor: HealthMonitor, audits: Audits
+) -> AsyncIterator[ServerSentEvent[HealthUpdate]]:
     for _ in range(MAX_UPDATES):
         state = await audits.state()
         jobs = render("operator-jobs.html", jobs=await monitor.jobs(), now=site.clock.now_ms())
@@ -80,7 +84,9 @@ async def _updates(site: Site, monitor: HealthMonitor, audits: Audits) -> AsyncI
 
 
 @page.post("/operator/health/audit", access=ADMIN)
-async def start_audit(request: Request, body: bytes, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
+async def start_audit(
+    request: Request, body: bytes, site: PageResponses, audits: Audits, keyspace: KeyBrowser
+) -> Response[str]:
     """Start an audit, or show the one that is running."""
     visitor = await site.visitors.from_request(request)
     message = "Audit started."
@@ -94,7 +100,7 @@ async def start_audit(request: Request, body: bytes, site: Site, audits: Audits,
 
 
 @page.get("/operator/health/audit", access=ADMIN)
-async def audit(request: Request, site: Site, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
+async def audit(request: Request, site: PageResponses, audits: Audits, keyspace: KeyBrowser) -> Response[str]:
     """Show the last audit, as a fragment of the health page."""
     visitor = await site.visitors.from_request(request)
     context = await _audit_context(audits, keyspace)
@@ -102,7 +108,7 @@ async def audit(request: Request, site: Site, audits: Audits, keyspace: KeyBrows
 
 
 @page.post("/operator/demo", access=ADMIN)
-async def switch_demo(request: Request, body: bytes, site: Site) -> Response[str]:
+async def switch_demo(request: Request, body: bytes, site: PageResponses) -> Response[str]:
     """Turn the demo on or off."""
     visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)

@@ -10,14 +10,14 @@ from plaza.core.http.responses import Response
 from plaza.core.keyspace import Key
 from plaza.keyspace.browser import KeyBrowser, is_readable
 from plaza.web.operator_navigation import SECTION, operator_tabs
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.routing import PageRoutes
 
 page = PageRoutes()
 
 
 @page.get("/operator/keys", access=ADMIN)
-async def families(request: Request, site: Site, keyspace: KeyBrowser, q: str = "") -> Response[str]:
+async def families(request: Request, site: PageResponses, keyspace: KeyBrowser, q: str = "") -> Response[str]:
     """List the key families by domain; `q` filters them, or is the name of a key."""
     visitor = await site.visitors.from_request(request)
     found = [
@@ -38,7 +38,9 @@ def _matches(key: Key, query: str) -> bool:
 
 
 @page.get("/operator/keys/{family}", access=ADMIN)
-async def family(request: Request, site: Site, keyspace: KeyBrowser, family: str, cursor: str = "") -> Response[str]:
+async def family(
+    request: Request, site: PageResponses, keyspace: KeyBrowser, family: str, cursor: str = ""
+) -> Response[str]:
     """Show a key family: its documentation and some of its keys."""
     visitor = await site.visitors.from_request(request)
     listing = await keyspace.list_keys(family, cursor)
@@ -54,7 +56,7 @@ async def family(request: Request, site: Site, keyspace: KeyBrowser, family: str
 
 
 @page.get("/operator/keys/{family}/key", access=ADMIN)
-async def key(request: Request, site: Site, keyspace: KeyBrowser, family: str, name: str) -> Response[str]:
+async def key(request: Request, site: PageResponses, keyspace: KeyBrowser, family: str, name: str) -> Response[str]:
     """Show a key and the first of its entries."""
     visitor = await site.visitors.from_request(request)
     details = await keyspace.get_key(family, name)

@@ -17,7 +17,7 @@ from plaza.live.statistics import AudienceFigures
 from plaza.live.stream import FigureStreams
 from plaza.web import chart_geometry
 from plaza.web.operator_navigation import SECTION, operator_tabs
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.routing import PageRoutes
 from plaza.web.text_html import format_date_time
 
@@ -37,7 +37,11 @@ async def start() -> Response[str]:
 
 @page.get("/operator/live", access=ADMIN)
 async def live(
-    request: Request, site: Site, schedule: EventSchedule, figures: AudienceFigures, event: EventId | None = None
+    request: Request,
+    site: PageResponses,
+    schedule: EventSchedule,
+    figures: AudienceFigures,
+    event: EventId | None = None,
 ) -> Response[str]:
     """Show the audience of an event by session, country and group, and its history."""
     visitor = await site.visitors.from_request(request)

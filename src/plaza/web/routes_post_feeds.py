@@ -13,7 +13,7 @@ from plaza.social.hashtags import require_tag
 from plaza.social.home_feed import HomeFeed
 from plaza.social.model import FeedItem
 from plaza.web import post_html
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME
@@ -25,7 +25,7 @@ page = PageRoutes()
 
 
 def feed_page(
-    site: Site, request: Request, visitor: Visitor, feed: PageResult[FeedItem], path: str, **context: Any
+    site: PageResponses, request: Request, visitor: Visitor, feed: PageResult[FeedItem], path: str, **context: Any
 ) -> Response[str]:
     """Return a page with a list of posts."""
     values = {"section": "", "lead": "", "has_form": False, "tabs": "", "empty": "No posts yet.", **context}
@@ -36,7 +36,7 @@ def feed_page(
 
 @page.get("", access=PUBLIC)
 async def explore(
-    request: Request, site: Site, feeds: Feeds, sidebar: Sidebar, cursor: str | None = None
+    request: Request, site: PageResponses, feeds: Feeds, sidebar: Sidebar, cursor: str | None = None
 ) -> Response[str]:
     """List all posts, newest first."""
     visitor = await site.visitors.from_request(request)
@@ -53,7 +53,7 @@ async def explore_with_slash() -> Response[str]:
 
 
 @page.get("/following", access=USER)
-async def following(request: Request, site: Site, home: HomeFeed, cursor: str | None = None) -> Response[str]:
+async def following(request: Request, site: PageResponses, home: HomeFeed, cursor: str | None = None) -> Response[str]:
     """List the posts of followed users, newest first."""
     visitor = await site.visitors.from_request(request)
     feed = await home.page(visitor.require_user(), Page(cursor=cursor), users=False)
@@ -62,7 +62,7 @@ async def following(request: Request, site: Site, home: HomeFeed, cursor: str | 
 
 
 @page.get("/bookmarks", access=USER)
-async def bookmarks(request: Request, site: Site, feeds: Feeds, cursor: str | None = None) -> Response[str]:
+async def bookmarks(request: Request, site: PageResponses, feeds: Feeds, cursor: str | None = None) -> Response[str]:
     """List your bookmarks, latest first."""
     visitor = await site.visitors.from_request(request)
     feed = await feeds.bookmarked(visitor.require_user(), visitor.name, Page(cursor=cursor), users=False)
@@ -71,7 +71,9 @@ async def bookmarks(request: Request, site: Site, feeds: Feeds, cursor: str | No
 
 
 @page.get("/tags/{tag}", access=PUBLIC)
-async def tag_by_time(request: Request, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Response[str]:
+async def tag_by_time(
+    request: Request, site: PageResponses, tag: str, feeds: Feeds, cursor: str | None = None
+) -> Response[str]:
     """List the posts with a hashtag, newest first."""
     visitor = await site.visitors.from_request(request)
     feed = await feeds.hashtag(visitor.actor, tag, Page(cursor=cursor), users=False)
@@ -79,7 +81,9 @@ async def tag_by_time(request: Request, site: Site, tag: str, feeds: Feeds, curs
 
 
 @page.get("/tags/{tag}/ranked", access=PUBLIC)
-async def tag_by_rank(request: Request, site: Site, tag: str, feeds: Feeds, cursor: str | None = None) -> Response[str]:
+async def tag_by_rank(
+    request: Request, site: PageResponses, tag: str, feeds: Feeds, cursor: str | None = None
+) -> Response[str]:
     """List the posts with a hashtag, best first."""
     visitor = await site.visitors.from_request(request)
     feed = await feeds.ranked(visitor.actor, tag, Page(cursor=cursor), users=False)
@@ -87,7 +91,7 @@ async def tag_by_rank(request: Request, site: Site, tag: str, feeds: Feeds, curs
 
 
 def _tag_page(
-    site: Site, request: Request, visitor: Visitor, feed: PageResult[FeedItem], tag: str, *, ranked: bool
+    site: PageResponses, request: Request, visitor: Visitor, feed: PageResult[FeedItem], tag: str, *, ranked: bool
 ) -> Response[str]:
     tag = require_tag(tag, "tag")
     new, best = tag_path(tag), f"{tag_path(tag)}/ranked"

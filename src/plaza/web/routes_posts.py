@@ -17,7 +17,7 @@ from plaza.social.engagements import Engagements
 from plaza.social.model import CommentId, NewComment, NewPost, PostEdit, PostId
 from plaza.social.posts import Posts
 from plaza.web import forms, post_html
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.routing import PageRoutes
 from plaza.web.text_html import MAX_TEXT_BYTES, fitting_count, next_page_link, truncate_text
 from plaza.web.visitors import Visitor
@@ -26,7 +26,7 @@ page = PageRoutes()
 
 
 @page.post("/posts", access=USER)
-async def create(request: Request, body: bytes, site: Site, posts: Posts) -> Response[str]:
+async def create(request: Request, body: bytes, site: PageResponses, posts: Posts) -> Response[str]:
     """Create a post."""
     visitor = await site.visitors.from_request(request)
     new = forms.read_form(body, NewPost)
@@ -38,7 +38,7 @@ async def create(request: Request, body: bytes, site: Site, posts: Posts) -> Res
 
 @page.get("/posts/{id}", access=PUBLIC)
 async def post(
-    request: Request, site: Site, id: PostId, posts: Posts, comments: Comments, cursor: str | None = None
+    request: Request, site: PageResponses, id: PostId, posts: Posts, comments: Comments, cursor: str | None = None
 ) -> Response[str]:
     """Show a post with its comments, oldest first."""
     visitor = await site.visitors.from_request(request)
@@ -64,7 +64,7 @@ async def post(
 
 @page.post("/posts/{id}/like", access=USER)
 async def like(
-    request: Request, body: bytes, site: Site, id: PostId, posts: Posts, engagements: Engagements
+    request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts, engagements: Engagements
 ) -> Response[str]:
     """Like a post, or remove the like."""
     visitor = await site.visitors.from_request(request)
@@ -74,7 +74,7 @@ async def like(
 
 @page.post("/posts/{id}/bookmark", access=USER)
 async def bookmark(
-    request: Request, body: bytes, site: Site, id: PostId, posts: Posts, engagements: Engagements
+    request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts, engagements: Engagements
 ) -> Response[str]:
     """Bookmark a post, or remove the bookmark."""
     visitor = await site.visitors.from_request(request)
@@ -83,7 +83,7 @@ async def bookmark(
 
 
 async def _actions_response(
-    request: Request, body: bytes, site: Site, visitor: Visitor, id: str, posts: Posts
+    request: Request, body: bytes, site: PageResponses, visitor: Visitor, id: str, posts: Posts
 ) -> Response[str]:
     actions = post_html.post_actions(await posts.get(visitor.actor, id))
     path = f"/app/posts/{id}#post-{id}"
@@ -91,7 +91,7 @@ async def _actions_response(
 
 
 @page.post("/posts/{id}/ban", access=ADMIN)
-async def ban(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
+async def ban(request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Ban or unban a post (admins)."""
     visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
@@ -103,7 +103,7 @@ async def ban(request: Request, body: bytes, site: Site, id: PostId, posts: Post
 
 
 @page.post("/posts/{id}/delete", access=USER)
-async def delete(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
+async def delete(request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Delete a post (its author or an admin)."""
     visitor = await site.visitors.from_request(request)
     with suppress(NotFound):  # deleted by an earlier click
@@ -113,7 +113,7 @@ async def delete(request: Request, body: bytes, site: Site, id: PostId, posts: P
 
 @page.post("/posts/{id}/comments", access=USER)
 async def comment(
-    request: Request, body: bytes, site: Site, id: PostId, posts: Posts, comments: Comments
+    request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts, comments: Comments
 ) -> Response[str]:
     """Comment on a post."""
     visitor = await site.visitors.from_request(request)
@@ -129,7 +129,7 @@ async def comment(
 
 
 @page.get("/posts/{id}/edit", access=USER)
-async def edit_page(request: Request, site: Site, id: PostId, posts: Posts) -> Response[str]:
+async def edit_page(request: Request, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Show the form to edit a post."""
     visitor = await site.visitors.from_request(request)
     found = await posts.get(visitor.require_user(), id)
@@ -139,7 +139,7 @@ async def edit_page(request: Request, site: Site, id: PostId, posts: Posts) -> R
 
 
 @page.post("/posts/{id}/edit", access=USER)
-async def edit(request: Request, body: bytes, site: Site, id: PostId, posts: Posts) -> Response[str]:
+async def edit(request: Request, body: bytes, site: PageResponses, id: PostId, posts: Posts) -> Response[str]:
     """Edit a post (its author)."""
     visitor = await site.visitors.from_request(request)
     try:
@@ -153,7 +153,7 @@ async def edit(request: Request, body: bytes, site: Site, id: PostId, posts: Pos
 
 @page.post("/posts/{id}/comments/{comment}/delete", access=USER)
 async def delete_comment(
-    request: Request, body: bytes, site: Site, id: PostId, comment: CommentId, comments: Comments
+    request: Request, body: bytes, site: PageResponses, id: PostId, comment: CommentId, comments: Comments
 ) -> Response[str]:
     """Delete a comment (its author, the post's author or an admin)."""
     visitor = await site.visitors.from_request(request)

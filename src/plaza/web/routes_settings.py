@@ -24,7 +24,7 @@ from plaza.social.credentials import Credentials
 from plaza.social.model import PasswordChange, Profile
 from plaza.social.users import Users
 from plaza.web import forms
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.security import HOME
@@ -46,7 +46,7 @@ def settings_tabs(current: str) -> Markup:
 
 
 @page.get("/profile", access=USER)
-async def own_profile(request: Request, site: Site, users: Users) -> Response[str]:
+async def own_profile(request: Request, site: PageResponses, users: Users) -> Response[str]:
     """Show the form to edit your profile."""
     visitor = await site.visitors.from_request(request)
     user = await users.get(visitor.require_user(), visitor.name)
@@ -54,14 +54,14 @@ async def own_profile(request: Request, site: Site, users: Users) -> Response[st
 
 
 def _profile_page(
-    site: Site, request: Request, visitor: Visitor, user: Any, *, status: int = 200, **context: str
+    site: PageResponses, request: Request, visitor: Visitor, user: Any, *, status: int = 200, **context: str
 ) -> Response[str]:
     values: dict[str, Any] = {"user": user, "problem": "", "field": "", "tabs": settings_tabs("Profile"), **context}
     return site.page(request, visitor, "profile-edit.html", status=status, return_path="/app/profile", **values)
 
 
 @page.post("/profile", access=USER)
-async def change_profile(request: Request, body: bytes, site: Site, users: Users) -> Response[str]:
+async def change_profile(request: Request, body: bytes, site: PageResponses, users: Users) -> Response[str]:
     """Edit your profile."""
     visitor = await site.visitors.from_request(request)
     fields = forms.parse_form(body)
@@ -76,12 +76,12 @@ async def change_profile(request: Request, body: bytes, site: Site, users: Users
 
 
 @page.get("/account", access=USER)
-async def account(request: Request, site: Site, sessions: Sessions, changed: str = "") -> Response[str]:
+async def account(request: Request, site: PageResponses, sessions: Sessions, changed: str = "") -> Response[str]:
     """Show your account: sessions, password, data export and deletion."""
     return await _account_page(request, site, sessions, password_changed=changed == "password")
 
 
-async def _account_page(request: Request, site: Site, sessions: Sessions, **context: Any) -> Response[str]:
+async def _account_page(request: Request, site: PageResponses, sessions: Sessions, **context: Any) -> Response[str]:
     visitor = await site.visitors.from_request(request)
     visitor.require_user()
     values = {"password_changed": False, "password_problem": "", "deletion_problem": "", **context}
@@ -95,7 +95,9 @@ async def _own_sessions(request: Request, sessions: Sessions) -> list[Session]:
 
 
 @page.post("/account/sessions/{id}/end", access=USER)
-async def end_session(request: Request, body: bytes, site: Site, id: SessionId, sessions: Sessions) -> Response[str]:
+async def end_session(
+    request: Request, body: bytes, site: PageResponses, id: SessionId, sessions: Sessions
+) -> Response[str]:
     """End another of your sessions."""
     visitor = await site.visitors.from_request(request)
     visitor.require_user()
@@ -108,7 +110,7 @@ async def end_session(request: Request, body: bytes, site: Site, id: SessionId, 
 
 @page.post("/account/password", access=USER, limit=None)  # attempts are limited per username
 async def change_password(
-    request: Request, body: bytes, site: Site, accounts: Accounts, sessions: Sessions, user_sign_in: SignIn
+    request: Request, body: bytes, site: PageResponses, accounts: Accounts, sessions: Sessions, user_sign_in: SignIn
 ) -> Response[str]:
     """Change your password. This ends all sessions, and starts a new one in this browser."""
     visitor = await site.visitors.from_request(request)
@@ -122,7 +124,7 @@ async def change_password(
 
 
 @page.get("/account/export", access=USER, media_type=JSON, limit_first=True)
-async def export(request: Request, site: Site, exports: AccountExport) -> Response[bytes]:
+async def export(request: Request, site: PageResponses, exports: AccountExport) -> Response[bytes]:
     """Download all your data."""
     visitor = await site.visitors.from_request(request)
     data = json.format(json.encode(await exports.everything(visitor.require_user())), indent=2)
@@ -132,7 +134,12 @@ async def export(request: Request, site: Site, exports: AccountExport) -> Respon
 
 @page.post("/account/leave", access=USER, limit=None)
 async def delete_account(
-    request: Request, body: bytes, site: Site, credentials: Credentials, sessions: Sessions, deletion: AccountDeletion
+    request: Request,
+    body: bytes,
+    site: PageResponses,
+    credentials: Credentials,
+    sessions: Sessions,
+    deletion: AccountDeletion,
 ) -> Response[str]:
     """Delete your account, with its password."""
     visitor = await site.visitors.from_request(request)

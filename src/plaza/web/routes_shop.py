@@ -16,10 +16,10 @@ from plaza.shop.carts import Carts
 from plaza.shop.checkout import Checkout
 from plaza.shop.items import Items
 from plaza.shop.model import MAX_QUANTITY, Cart, Item, ItemId, NewQuantity
-from plaza.shop.order_history import Orders
+from plaza.shop.order_history import OrderHistory
 from plaza.shop.views import Views
 from plaza.web import forms
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.product_html import ProductPages, item_tiles
 from plaza.web.rendering import tabs
 from plaza.web.routing import PageRoutes
@@ -44,14 +44,14 @@ def _tabs(current: str) -> dict[str, Any]:
 
 
 def _items_page(
-    request: Request, site: Site, visitor: Visitor, tab: str, items: Sequence[Item], **context: str
+    request: Request, site: PageResponses, visitor: Visitor, tab: str, items: Sequence[Item], **context: str
 ) -> Response[str]:
     values: dict[str, Any] = {"title": tab, "more": "", "empty": "No items yet.", **_tabs(tab), **context}
     return site.page(request, visitor, "shop.html", rows=item_tiles(items), **values)
 
 
 @page.get("/shop", access=PUBLIC)
-async def shop(request: Request, site: Site, items: Items, cursor: str | None = None) -> Response[str]:
+async def shop(request: Request, site: PageResponses, items: Items, cursor: str | None = None) -> Response[str]:
     """List items, newest first."""
     visitor = await site.visitors.from_request(request)
     found = await items.page(Page(limit=ITEMS_PER_PAGE, cursor=cursor))
@@ -60,7 +60,7 @@ async def shop(request: Request, site: Site, items: Items, cursor: str | None = 
 
 
 @page.get("/shop/popular", access=PUBLIC)
-async def popular(request: Request, site: Site, views: Views, cursor: str | None = None) -> Response[str]:
+async def popular(request: Request, site: PageResponses, views: Views, cursor: str | None = None) -> Response[str]:
     """List items, most viewed first."""
     visitor = await site.visitors.from_request(request)
     found = await views.popular(Page(limit=ITEMS_PER_PAGE, cursor=cursor))
@@ -69,7 +69,7 @@ async def popular(request: Request, site: Site, views: Views, cursor: str | None
 
 
 @page.get("/shop/seen", access=SESSION)
-async def recently_viewed(request: Request, site: Site, views: Views) -> Response[str]:
+async def recently_viewed(request: Request, site: PageResponses, views: Views) -> Response[str]:
     """List the items that this visitor has viewed, latest first."""
     visit, found = await views.recently_viewed(token_from(request), Page(limit=ITEMS_PER_PAGE))
     visitor = await site.visitors.from_visit(request, visit)
@@ -78,7 +78,9 @@ async def recently_viewed(request: Request, site: Site, views: Views) -> Respons
 
 
 @page.get("/shop/items/{id}", access=SESSION)
-async def item(request: Request, site: Site, id: ItemId, views: Views, products: ProductPages) -> Response[str]:
+async def item(
+    request: Request, site: PageResponses, id: ItemId, views: Views, products: ProductPages
+) -> Response[str]:
     """Show an item and count the view. The part that all visitors share comes from the page cache."""
     visit, found = await views.view(token_from(request), id)
     visitor = await site.visitors.from_visit(request, visit)
@@ -90,7 +92,7 @@ async def item(request: Request, site: Site, id: ItemId, views: Views, products:
 
 
 @page.get("/shop/cart", access=SESSION)
-async def cart(request: Request, site: Site, carts: Carts) -> Response[str]:
+async def cart(request: Request, site: PageResponses, carts: Carts) -> Response[str]:
     """Show the cart with current prices."""
     visit, found = await carts.read(token_from(request))
     visitor = await site.visitors.from_visit(request, visit)
@@ -98,7 +100,7 @@ async def cart(request: Request, site: Site, carts: Carts) -> Response[str]:
 
 
 @page.post("/shop/cart/{id}", access=SESSION)
-async def set_quantity(request: Request, body: bytes, site: Site, id: ItemId, carts: Carts) -> Response[str]:
+async def set_quantity(request: Request, body: bytes, site: PageResponses, id: ItemId, carts: Carts) -> Response[str]:
     """Set the quantity of an item in the cart; 0 removes it."""
     visit, found = await carts.put(token_from(request), id, forms.read_form(body, NewQuantity).qty)
     visitor = await site.visitors.from_visit(request, visit)
@@ -118,7 +120,9 @@ async def redirect_to_cart() -> Response[str]:
 
 
 @page.post("/shop/checkout", access=SESSION)
-async def check_out(request: Request, body: bytes, site: Site, carts: Carts, checkout: Checkout) -> Response[str]:
+async def check_out(
+    request: Request, body: bytes, site: PageResponses, carts: Carts, checkout: Checkout
+) -> Response[str]:
     """Order the items in the cart. A cart is ordered once."""
     try:
         visit, order = await checkout.check_out(token_from(request))
@@ -133,7 +137,7 @@ async def check_out(request: Request, body: bytes, site: Site, carts: Carts, che
 
 @page.get("/shop/orders", access=SESSION)
 async def own_orders(
-    request: Request, site: Site, sessions: Sessions, orders: Orders, cursor: str | None = None
+    request: Request, site: PageResponses, sessions: Sessions, orders: OrderHistory, cursor: str | None = None
 ) -> Response[str]:
     """List your orders, newest first. For guests these are the orders of the session."""
     visit = await sessions.visit(token_from(request))

@@ -14,7 +14,7 @@ from plaza.social.model import NoProfile, RelationFlags, User, Username
 from plaza.social.relations import Relations
 from plaza.social.users import Users
 from plaza.web import forms, post_html
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.routes_settings import settings_tabs
 from plaza.web.routing import PageRoutes
 from plaza.web.text_html import next_page_link, user_path
@@ -43,7 +43,7 @@ async def _header_context(
 @page.get("/people/{username}", access=PUBLIC)
 async def profile(
     request: Request,
-    site: Site,
+    site: PageResponses,
     username: Username,
     users: Users,
     relations: Relations,
@@ -68,7 +68,7 @@ async def profile(
 @page.get("/people/{username}/{side}", access=PUBLIC)
 async def follow_list(
     request: Request,
-    site: Site,
+    site: PageResponses,
     username: Username,
     side: Literal["followers", "following"],
     users: Users,
@@ -89,7 +89,7 @@ async def follow_list(
 async def follow(
     request: Request,
     body: bytes,
-    site: Site,
+    site: PageResponses,
     username: Username,
     users: Users,
     relations: Relations,
@@ -105,7 +105,9 @@ async def follow(
 
 
 @page.post("/people/{username}/suspend", access=ADMIN)
-async def suspend(request: Request, body: bytes, site: Site, username: Username, users: Users) -> Response[str]:
+async def suspend(
+    request: Request, body: bytes, site: PageResponses, username: Username, users: Users
+) -> Response[str]:
     """Suspend an account or lift the suspension (admins)."""
     visitor = await site.visitors.from_request(request)
     on = forms.is_on(body)
@@ -117,7 +119,7 @@ async def suspend(request: Request, body: bytes, site: Site, username: Username,
 
 @page.post("/people/{username}/mute", access=USER)
 async def mute(
-    request: Request, body: bytes, site: Site, username: Username, users: Users, relations: Relations
+    request: Request, body: bytes, site: PageResponses, username: Username, users: Users, relations: Relations
 ) -> Response[str]:
     """Mute or unmute a user."""
     visitor = await site.visitors.from_request(request)
@@ -131,7 +133,7 @@ async def mute(
 
 @page.post("/people/{username}/block", access=USER)
 async def block(
-    request: Request, body: bytes, site: Site, username: Username, users: Users, relations: Relations
+    request: Request, body: bytes, site: PageResponses, username: Username, users: Users, relations: Relations
 ) -> Response[str]:
     """Block or unblock a user."""
     visitor = await site.visitors.from_request(request)
@@ -145,7 +147,9 @@ async def block(
 
 
 @page.get("/blocked", access=USER)
-async def blocked(request: Request, site: Site, relations: Relations, cursor: str | None = None) -> Response[str]:
+async def blocked(
+    request: Request, site: PageResponses, relations: Relations, cursor: str | None = None
+) -> Response[str]:
     """List blocked users, latest first."""
     visitor = await site.visitors.from_request(request)
     found = await relations.blocked(visitor.require_user(), Page(cursor=cursor))
@@ -153,7 +157,9 @@ async def blocked(request: Request, site: Site, relations: Relations, cursor: st
 
 
 @page.get("/muted", access=USER)
-async def muted(request: Request, site: Site, relations: Relations, cursor: str | None = None) -> Response[str]:
+async def muted(
+    request: Request, site: PageResponses, relations: Relations, cursor: str | None = None
+) -> Response[str]:
     """List muted users, latest first."""
     visitor = await site.visitors.from_request(request)
     found = await relations.muted(visitor.require_user(), Page(cursor=cursor))
@@ -161,7 +167,7 @@ async def muted(request: Request, site: Site, relations: Relations, cursor: str 
 
 
 def _restricted_users_page(
-    request: Request, site: Site, visitor: Visitor, found: PageResult[User], action: str, title: str
+    request: Request, site: PageResponses, visitor: Visitor, found: PageResult[User], action: str, title: str
 ) -> Response[str]:
     context: dict[str, Any] = {
         "tabs": settings_tabs(title),

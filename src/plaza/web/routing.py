@@ -4,14 +4,14 @@ forms are checked before their handler runs, and the text of a refused form is n
     page = PageRoutes()
 
     @page.get("/articles", access=PUBLIC)
-    async def articles(request: Request, site: Site, lists: ArticleLists) -> Response[str]:
+    async def articles(request: Request, site: PageResponses, lists: ArticleLists) -> Response[str]:
         '''List articles by score.'''
         visitor = await site.visitors.from_request(request)
         found = await lists.list_articles(visitor.actor, query)
         return site.page(request, visitor, "articles.html", section="Articles", articles=found)
 
     @page.post("/articles/{id}/vote", access=USER)
-    async def vote(request: Request, body: bytes, site: Site, id: ArticleId, articles: Articles) -> Response[str]: ...
+    async def vote(request: Request, body: bytes, site: PageResponses, id: ArticleId, ...) -> Response[str]: ...
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plaza.core.auth import Actor
 from plaza.core.errors import Unauthenticated
 from plaza.core.http.request import Request
 from plaza.core.http.routes import Handler, Method, Options, Routes
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.problem_pages import problem_page
 from plaza.web.rendering import HTML
 from plaza.web.security import HOME, StaleForm
@@ -49,7 +49,7 @@ class PageRoutes(Routes):
 class SitePageAccess:
     """Identifies users of pages by their session cookie, and checks forms, for the HTTP layer (`PageAccess`)."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: PageResponses) -> None:
         self._site = site
 
     async def signed_in(self, request: Request) -> Actor | None:

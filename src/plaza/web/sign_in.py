@@ -8,7 +8,7 @@ from plaza.core.errors import PlazaError
 from plaza.core.http.request import Request
 from plaza.core.http.responses import Response
 from plaza.web.drafts import Draft, draft_from_request
-from plaza.web.page_responses import Site
+from plaza.web.page_responses import PageResponses
 from plaza.web.problem_pages import wants_page
 from plaza.web.security import HOME
 from plaza.web.visitors import Visitor
@@ -20,7 +20,13 @@ _PROXY_HEADERS: Final = frozenset(
 
 
 async def sign_in_page(
-    request: Request, site: Site, next_path: str, *, status: int = 200, draft: Draft | None = None, **context: Any
+    request: Request,
+    site: PageResponses,
+    next_path: str,
+    *,
+    status: int = 200,
+    draft: Draft | None = None,
+    **context: Any,
 ) -> Response[str]:
     """Return the sign-in page, with the demo's accounts if the demo is on. It carries a draft in hidden fields."""
     visitor = await site.visitors.for_sign_in(request)
@@ -38,7 +44,7 @@ async def sign_in_page(
 
 
 def signed_in_response(
-    request: Request, site: Site, visitor: Visitor, next_path: str, draft: Draft | None
+    request: Request, site: PageResponses, visitor: Visitor, next_path: str, draft: Draft | None
 ) -> Response[str]:
     """Redirect a user who has just signed in, or show the draft that the sign-in form carried."""
     if draft is None:
@@ -46,7 +52,7 @@ def signed_in_response(
     return _draft_page(request, site, visitor, draft, return_path=next_path)
 
 
-async def refused_form_response(request: Request, site: Site, error: PlazaError) -> Response[str]:
+async def refused_form_response(request: Request, site: PageResponses, error: PlazaError) -> Response[str]:
     """Respond to a form of a visitor who is signed out, or signed in to another session, without losing the text."""
     draft = draft_from_request(request) if wants_page(request) else None
     if draft is None:
@@ -59,7 +65,7 @@ async def refused_form_response(request: Request, site: Site, error: PlazaError)
     return _draft_page(request, site, visitor, draft, status=403, return_path=next_path)
 
 
-def _draft_page(request: Request, site: Site, visitor: Visitor, draft: Draft, **options: Any) -> Response[str]:
+def _draft_page(request: Request, site: PageResponses, visitor: Visitor, draft: Draft, **options: Any) -> Response[str]:
     fields = draft.form_fields(site.csrf_token(visitor))
     return site.page(request, visitor, "draft-page.html", path=draft.path, fields=fields, **options)
 

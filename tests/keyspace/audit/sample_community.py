@@ -23,12 +23,12 @@ from plaza.sessions.sign_in import SignIn
 from plaza.shop.carts import Carts
 from plaza.shop.items import Items
 from plaza.shop.model import NewItem
-from plaza.shop.row_schedules import CacheAdmin
+from plaza.shop.row_schedules import RowSchedules
 from plaza.shop.views import Views
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
 from plaza.social.home_feed import HomeFeed
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 from plaza.social.model import NewComment, NewPost
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
@@ -76,7 +76,7 @@ async def _social(plaza: Plaza, community: SampleCommunity) -> None:
     ]
     hashed = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE"
     users[0]["password_hash"] = hashed
-    for result in await plaza.get(Sync).apply("user", users):
+    for result in await plaza.get(InboundSync).apply("user", users):
         assert result.status == "created", result
     relations, posts = plaza.get(Relations), plaza.get(Posts)
     engagements, comments = plaza.get(Engagements), plaza.get(Comments)
@@ -139,7 +139,7 @@ async def _shop(plaza: Plaza, community: SampleCommunity) -> None:
     for i in range(3):
         item = await items.create(NewItem(f"Tablet {i}", "A tablet.", "19.90", 10), f"load-{i}")
         community.items.append(item.id)
-        await plaza.get(CacheAdmin).schedule(item.id, 3600)
+        await plaza.get(RowSchedules).schedule(item.id, 3600)
     guest, _ = await views.view(None, community.items[0])
     community.guest = guest.token
     await carts.put(community.guest, community.items[0], 2)

@@ -24,7 +24,7 @@ from plaza.shop.views import Views
 from plaza.social.account_deletion import AccountDeletion as Goodbye
 from plaza.social.comments import Comments
 from plaza.social.engagements import Engagements
-from plaza.social.inbound_sync import Sync
+from plaza.social.inbound_sync import InboundSync
 from plaza.social.model import NewComment, NewPost, PostEdit, Profile
 from plaza.social.posts import Posts
 from plaza.social.relations import Relations
@@ -95,7 +95,7 @@ class WriteStorm:
 
         async def register() -> None:
             self.guests.append(f"guest{len(self.guests)}")
-            await self.plaza.get(Sync).apply("user", [{"username": self.guests[-1], "role": "model"}])
+            await self.plaza.get(InboundSync).apply("user", [{"username": self.guests[-1], "role": "model"}])
 
         return [
             register,

@@ -15,14 +15,14 @@ from plaza.core.errors import Conflict
 from plaza.core.sequences import chunks
 from plaza.demo.generator import CommunityPlan, GeneratedPost
 from plaza.social.bulk_import import BulkImport
-from plaza.social.inbound_sync import MAX_RECORDS, Kind, Sync
+from plaza.social.inbound_sync import MAX_RECORDS, InboundSync, Kind
 
 # About a thousand follows per batch.
 FOLLOWERS_PER_BATCH = 80
 
 
 class SocialLoader:
-    def __init__(self, sync: Sync, plan: CommunityPlan) -> None:
+    def __init__(self, sync: InboundSync, plan: CommunityPlan) -> None:
         self._sync = sync
         self._bulk_import = BulkImport(sync)
         self._plan = plan
